@@ -55,6 +55,7 @@ from domain.limits.anomalies import Thresholds
 from domain.notification import ChannelName
 from domain.sealing import KeyRing
 from store.database import Pool
+from store.shared_variables import SharedVariables
 from workflows.client import WorkflowClient
 from workflows.schedule_client import ScheduleClient
 
@@ -136,6 +137,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         pool, model, contexts, definitions, services.workspaces, services.commands, services.acceptance_rounds
     )
     records = ConversationRecords(pool)
+    shared = SharedVariables(services.keys, services.variables)
     return [
         CallModel(*replying).call_model,
         Activate(*replying).activate,
@@ -152,11 +154,11 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         acceptance.check_acceptance,
         RestoreSession(pool, services.temporal).restore_session,
         FinishSession(pool, conversations, definitions, services.events, contexts).finish_session,
-        OpenSessions(pool).open_sessions,
+        OpenSessions(pool, shared).open_sessions,
         records.record_delivery,
         records.load_conversation,
         Deliver(pool, services.channels, CONNECTORS, services.ports, services.keys).deliver,
-        Ticks(pool, times, conversations, checks).tick,
+        Ticks(pool, times, conversations, checks, shared).tick,
         ToolLists(pool, services.fetcher, services.keys, services.variables).discover_tools,
         sweeper(services).sweep,
     ]

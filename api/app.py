@@ -65,6 +65,7 @@ from domain.policy.addresses import is_loopback
 from domain.sealing import KeyRing
 from settings import Settings, SettingsError
 from store import database
+from store.shared_variables import SharedVariables
 from workflows import client, telemetry
 from workflows.discovery_client import DiscoveryClient
 from workflows.queue_client import QueueClient
@@ -156,6 +157,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         pages=Pages(pool),
         prices=load_prices(settings.prices_file),
         keys=keys,
+        shared_variables=SharedVariables(keys, dict(one.split("=", 1) for one in settings.variables)),
         metrics=Metrics(),
         slots=StreamSlots(settings.streams_per_key),
         mcp=McpHost(),

@@ -15,6 +15,7 @@ from domain.agents.prices import PriceTable
 from domain.sealing import KeyRing
 from settings import Settings
 from store.database import Pool
+from store.shared_variables import SharedVariables
 from workflows.client import WorkflowClient
 from workflows.discovery_client import DiscoveryClient
 from workflows.queue_client import QueueClient
@@ -34,6 +35,7 @@ class Services:
     pages: Pages
     prices: PriceTable
     keys: KeyRing  # encrypt secrets before they are stored
+    shared_variables: SharedVariables
     metrics: Metrics
     slots: StreamSlots
     mcp: McpHost

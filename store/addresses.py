@@ -6,12 +6,12 @@ messages of one address are accepted in the order in which they arrive."""
 from dataclasses import dataclass
 
 from domain.content import parts_of
-from domain.conversations.address import Address, ArrivingMessage
+from domain.conversations.address import Address, AddressKind, ArrivingMessage
 from domain.events import EventRow, TaskSubmitted
 from domain.ids import derive_id, new_id
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import Acceptance, NewMessage
-from store import new_sessions, workspaces
+from store import new_sessions, queued_files
 from store.database import Connection, Pool
 from store.new_sessions import Accepted
 from store.sessions import SessionRow, from_columns
@@ -66,7 +66,7 @@ async def accept_in(
     if accepted.session is None:
         return Arrival(refused=accepted)
     if message.files and not first:
-        await workspaces.change_in(connection, tenant, workspace_id, lambda known: {**known, **message.files})
+        await queued_files.add(connection, accepted.session, dict(message.files))
     await remember(connection, tenant, conversation_id, message.key, session_id)
     return Arrival(accepted.session)
 
@@ -108,7 +108,9 @@ async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> Addr
         tenant,
         conversation_id,
     )
-    return Address.of_key(row["kind"], row["key"]) if row else None
+    if row is None or row["kind"] not in set(AddressKind):  # of a kind that this version does not know
+        return None
+    return Address.of_key(row["kind"], row["key"])
 
 
 async def remember(connection: Connection, tenant: str, conversation_id: str, key: str, session_id: str) -> None:

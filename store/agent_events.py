@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import asyncpg
-
 from domain.conversations.inbox import InboxKind
 from domain.ids import derive_id
+from domain.missions.mission import HoldKind
 from domain.sessions.session_writes import ThreadMessage
 from domain.triggers.names import covers
 from domain.triggers.trigger import EMITTED, EventOutcome
-from store import conversations
+from store import conversations, mission_admission
 from store.database import Connection, Pool
 from store.event_waits import Answered, answer_wait
 from store.external_events import NewEvent, decided, insert, lock
@@ -25,7 +24,7 @@ class SentMessage:
     conversation_id: str
     thread_id: str
     message_id: str
-    wake: bool = True  # false: the receiver's mission is paused; its next run reads the message
+    wake: bool = True  # false: the receiver's mission may not run now, and its next run reads it
 
 
 @dataclass(frozen=True)
@@ -54,15 +53,14 @@ async def emit(pool: Pool, sender: SessionRow, event: NewEvent, per_hour: int) -
         answered = await answer_wait(connection, tenant, event, sender.thread_id)
         outcome = EventOutcome.KEPT if answered is None else EventOutcome.DELIVERED
         await decided(connection, tenant, event, outcome, (sender.id, sender.conversation_id))
-        messages = [
-            SentMessage(
-                row["conversation_id"],
-                row["thread_id"],
-                derive_id(event.event_id, row["thread_id"]),
-                wake=not row["paused"],
-            )
-            for row in await _subscribers(connection, tenant, event.type, sender.thread_id)
-        ]
+        messages = []
+        for conversation_id, thread_id in await _subscribers(connection, tenant, event.type, sender.thread_id):
+            hold = None
+            if conversation_id != sender.conversation_id:
+                hold = await mission_admission.wake_hold(connection, tenant, conversation_id, thread_id)
+            if hold is None or hold.kind is not HoldKind.ENDED:
+                message_id = derive_id(event.event_id, thread_id)
+                messages.append(SentMessage(conversation_id, thread_id, message_id, wake=hold is None))
         for one in messages:
             message = ThreadMessage(
                 id=one.message_id,
@@ -115,16 +113,14 @@ async def patterns(pool: "Pool | Connection", session: SessionRow) -> list[str]:
     return [row["pattern"] for row in rows]
 
 
-async def _subscribers(connection: Connection, tenant: str, name: str, except_thread: str) -> list[asyncpg.Record]:
-    """The agents that subscribed to an event, each once, in open conversations."""
+async def _subscribers(connection: Connection, tenant: str, name: str, except_thread: str) -> list[tuple[str, str]]:
+    """Conversation and thread of the agents that subscribed to an event, each once, if their conversation is open."""
     rows = await connection.fetch(
-        """SELECT s.thread_id, s.conversation_id, s.pattern, coalesce(m.paused, false) AS paused
-             FROM event_subscriptions s
+        """SELECT s.thread_id, s.conversation_id, s.pattern FROM event_subscriptions s
              JOIN conversations c ON c.tenant = s.tenant AND c.id = s.conversation_id
-             LEFT JOIN missions m ON m.tenant = s.tenant AND m.conversation_id = s.conversation_id
             WHERE s.tenant = $1 AND s.thread_id <> $2 AND c.status = 'open' ORDER BY s.created_at""",
         tenant,
         except_thread,
     )
-    found = {row["thread_id"]: row for row in rows if covers(row["pattern"], name)}
-    return list(found.values())[:MAX_RECEIVERS]
+    found = {row["thread_id"]: row["conversation_id"] for row in rows if covers(row["pattern"], name)}
+    return [(conversation_id, thread_id) for thread_id, conversation_id in found.items()][:MAX_RECEIVERS]

@@ -6,7 +6,7 @@ from domain.channels import ChannelRef
 from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import derive_id
 from domain.sessions.session_writes import ThreadMessage
-from store import addresses, conversations, idempotency, workspaces
+from store import addresses, conversations, idempotency, queued_files
 from store.addresses import Arrival
 from store.database import Connection, Pool
 from store.idempotency import StoredResponse
@@ -107,10 +107,11 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
         row["id"],
         message_id,
     )
+    waiting = from_columns(row)
     if message.files:
-        await workspaces.change_in(connection, tenant, row["workspace_id"], lambda known: {**known, **message.files})
-    await addresses.remember(connection, tenant, conversation_id, message.key, row["id"])
-    return Arrival(from_columns(row))
+        await queued_files.add(connection, waiting, dict(message.files))
+    await addresses.remember(connection, tenant, conversation_id, message.key, waiting.id)
+    return Arrival(waiting)
 
 
 async def add_silent(pool: Pool, tenant: str, conversation_id: str, message: ArrivingMessage) -> ChannelArrival:

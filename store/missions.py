@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 import asyncpg
 
 from domain.audit import TENANT
-from domain.missions.mission import Hold, Mission, MissionRules, MissionStatus, Spent
+from domain.missions.mission import Mission, MissionRules, MissionStatus, Spent
 from domain.notices import MissionEnded, NewNotice
 from domain.schedules.schedule import Schedule
-from domain.sessions.session_writes import NewBudget
 from store import audit, notices, schedules
 from store.database import Connection, Pool
 from store.sessions import SessionRow, from_columns
@@ -79,9 +78,9 @@ async def listing(
 
 
 async def spent(
-    pool: "Pool | Connection", mission: Mission, since: datetime | None = None, *, own: bool = False
+    pool: "Pool | Connection", mission: Mission, since: datetime | None = None, *, within: str | None = None
 ) -> Spent:
-    """The usage since then. `own`: only in the conversation that its runs share."""
+    """The usage since then. `within`: only in this conversation."""
     row = await pool.fetchrow(
         f"""SELECT coalesce(sum((u ->> 'cost_usd')::double precision), 0) AS cost_usd,
                    coalesce(sum((u ->> 'input_tokens')::bigint + (u ->> 'output_tokens')::bigint
@@ -90,25 +89,15 @@ async def spent(
                    count(*) FILTER (WHERE spawned_by IS NULL) AS runs,
                    count(*) FILTER (WHERE spawned_by IS NULL AND status = 'failed') AS failures
               FROM (SELECT *, usage::jsonb AS u FROM ({_SESSIONS}) a) s
-             WHERE ($4::timestamptz IS NULL OR s.created_at >= $4) AND (NOT $5 OR s.conversation_id = $2)""",
+             WHERE ($4::timestamptz IS NULL OR s.created_at >= $4) AND ($5::text IS NULL OR s.conversation_id = $5)""",
         mission.tenant,
         mission.conversation_id,
         mission.schedule_id,
         since,
-        own,
+        within,
     )
     assert row is not None
     return Spent(**{**row, "tokens": int(row["tokens"])})
-
-
-async def admit(pool: "Pool | Connection", mission: Mission, *, shared: bool = True) -> Hold | NewBudget:
-    """Why no run may begin now, or the limits of the next one. `shared`: it runs in the mission's conversation."""
-    now = datetime.now(UTC)
-    today = await spent(pool, mission, mission.day_start(now))
-    total = await spent(pool, mission)
-    if (hold := mission.hold(now, today, total)) is not None:
-        return hold
-    return mission.run_budget(today, total, await spent(pool, mission, own=True) if shared else Spent())
 
 
 async def calls_today(pool: Pool, mission: Mission, since: datetime) -> list[str]:
@@ -153,7 +142,7 @@ async def approved(pool: Pool, tenant: str, mission_id: str) -> None:
 async def end(
     pool: Pool, tenant: str, mission_id: str, status: MissionStatus, reason: str, by: str = "errand"
 ) -> Mission | None:
-    """End a mission once, with a summary and a notice. Its schedule is deleted, and its conversation accepts nothing
+    """End a mission once, with a summary and a notice. Its schedule is deleted, and its conversations accept nothing
     more. None if it had already ended."""
     async with pool.acquire() as connection, connection.transaction():
         mission = await get(connection, tenant, mission_id, lock=True)
@@ -172,9 +161,11 @@ async def end(
         assert row is not None
         await schedules.delete_in(connection, tenant, mission.schedule_id, by)
         await connection.execute(
-            "UPDATE budgets SET deadline = now() WHERE tenant = $1 AND conversation_id = $2",
+            """UPDATE budgets SET deadline = now() WHERE tenant = $1 AND (conversation_id = $2 OR conversation_id IN (
+                      SELECT r.session_id FROM schedule_runs r WHERE r.tenant = $1 AND r.schedule_id = $3))""",
             tenant,
             mission.conversation_id,
+            mission.schedule_id,
         )
         ended = MissionEnded(name=mission.name, mission_id=mission.id, status=status, reason=reason, summary=summary)
         await notices.give(connection, NewNotice.of(tenant, mission.conversation_id, ended))
@@ -230,8 +221,13 @@ async def unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:
 async def of_conversation(
     pool: "Pool | Connection", tenant: str, conversation_id: str, *, lock: bool = False
 ) -> Mission | None:
+    """Of the conversation that its runs share, or that one of its runs has of its own."""
     row = await pool.fetchrow(
-        f"SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND conversation_id = $2{' FOR UPDATE' if lock else ''}",
+        f"""SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND id IN (
+                   SELECT id FROM missions WHERE tenant = $1 AND conversation_id = $2
+                   UNION ALL
+                   SELECT m.id FROM schedule_runs r JOIN missions m ON m.tenant = $1 AND m.schedule_id = r.schedule_id
+                    WHERE r.tenant = $1 AND r.session_id = $2){" FOR UPDATE" if lock else ""}""",
         tenant,
         conversation_id,
     )

@@ -12,7 +12,7 @@ from domain.messages import Node
 from domain.sessions.session import AgentRef
 from domain.sessions.session_writes import Acceptance, SessionEnding
 from domain.wire import SessionRefusal
-from store import agents, endings, workspaces
+from store import agents, endings, queued_files
 from store.database import Connection, Pool, call
 from store.sessions import SessionRow, from_columns, to_columns
 from store.workspaces import Manifest
@@ -70,10 +70,8 @@ async def accept_with_files(pool: Pool, acceptance: Acceptance, files: Manifest)
     """Add files to an existing workspace, in the same transaction as the message that names them."""
     async with pool.acquire() as connection, connection.transaction():
         accepted = await accept(connection, acceptance)
-        if (session := accepted.session) is not None:
-            await workspaces.change_in(
-                connection, session.tenant, session.workspace_id, lambda known: {**known, **files}
-            )
+        if accepted.session is not None:
+            await queued_files.add(connection, accepted.session, files)
         return accepted
 
 

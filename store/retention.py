@@ -35,6 +35,8 @@ async def drop_loose_bytes(pool: Pool) -> None:
            held AS (
                SELECT DISTINCT tenant, jsonb_path_query(manifest::jsonb, '$.*.sha256') #>> '{}' AS sha256
                  FROM workspaces WHERE tenant IN (SELECT tenant FROM looked_at)
+               UNION SELECT tenant, jsonb_path_query(manifest::jsonb, '$.*.sha256') #>> '{}'
+                 FROM queued_files WHERE tenant IN (SELECT tenant FROM looked_at)
                UNION SELECT tenant, jsonb_path_query(undo::jsonb, '$.*.sha256') #>> '{}'
                  FROM workspace_changes WHERE tenant IN (SELECT tenant FROM looked_at)),
            settled AS (

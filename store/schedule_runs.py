@@ -10,12 +10,13 @@ from pydantic import ValidationError
 from domain import wire
 from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import new_id
+from domain.missions.mission import Hold, Mission
 from domain.schedules.schedule import ContextMode, Overlap, RunStatus, Schedule, ScheduleRun, TickCall, tick_key
-from domain.sessions.new_session import Trigger
+from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import NewBudget, ThreadMessage
 from domain.wire import SessionRefusal
-from store import addresses, conversations, new_sessions, schedules, sessions, workspaces
+from store import addresses, conversations, mission_admission, missions, new_sessions, schedules, sessions, workspaces
 from store.addresses import Arrival
 from store.database import Connection, Pool
 from store.sessions import SessionRow, from_columns
@@ -58,17 +59,30 @@ async def record(pool: Pool, tick: TickCall, status: RunStatus, reason: str) -> 
 
 
 async def fire(
-    pool: Pool, tick: TickCall, text: str, budget: NewBudget | None = None
+    pool: Pool, tick: TickCall, text: str, mission: Mission | None = None, session: NewSession | None = None
 ) -> tuple[ScheduleRun, SessionRow | None] | None:
-    """Decide on a tick: a new session, a message to the running one, or nothing because one is running. A repetition
-    gets the same decision. None if the schedule was deleted."""
+    """Decide on a tick: a new session, a message to the running one, or nothing because one is running, or because
+    its mission may not run now. The same tick is decided once. `session`: the schedule's, with the values that its
+    variables have now. None: the schedule is gone."""
     async with pool.acquire() as connection, connection.transaction():
+        # before the schedule, as its end does: two that begin together do not both get the last run
+        mission = await missions.get(connection, tick.tenant, mission.id, lock=True) if mission else None
         schedule = await schedules.get(connection, tick.tenant, tick.schedule_id, lock=True)
         if schedule is None or schedule.deleted_at is not None:
             return None
         known = await get(connection, tick)
         if known is not None:
             return known, await _session(connection, tick.tenant, known.session_id)
+        budget = None
+        if mission is not None:
+            shared = schedule.conversation_id if schedule.rules.context is ContextMode.CONTINUE else None
+            admitted = await mission_admission.admit(connection, mission, shared)
+            if isinstance(admitted, Hold):
+                return await _write(connection, schedule, tick, RunStatus.SKIPPED, admitted.text), None
+            budget = admitted
+            session = mission_admission.marked(session or schedule.session, mission)
+        if session is not None:
+            schedule = schedule.model_copy(update={"session": session})
         if schedule.rules.overlap is Overlap.STEER:
             live = await _live(connection, schedule)
             if live is not None:
@@ -130,9 +144,9 @@ async def settle(pool: Pool, limit: int = 500) -> int:
         async with pool.acquire() as connection, connection.transaction():
             try:
                 schedule = await schedules.get(connection, row["tenant"], row["schedule_id"], lock=True)
-            except ValidationError:  # a schedule that this version cannot read must not stop the others
+            except ValidationError:  # one that this version cannot read stops no other, and has nothing to count
                 log.exception("the schedule %s cannot be read", row["schedule_id"])
-                continue
+                schedule = None
             settled = await connection.fetchval(
                 """UPDATE schedule_runs SET settled = true
                     WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3 AND NOT settled RETURNING 1""",

@@ -14,6 +14,7 @@ from domain.schedules.schedule import Schedule, ScheduleRules
 from domain.sessions.new_session import NewSession
 from store import addresses, audit, notices, workspaces
 from store.database import Connection, Pool
+from store.readable import readable
 from store.workspaces import Manifest
 
 _COLUMNS = ", ".join(name for name in Schedule.model_fields)
@@ -185,7 +186,7 @@ async def count(pool: Pool, tenant: str) -> int:
 async def unsynced(pool: Pool, limit: int = 200) -> list[Schedule]:
     """Schedules of all tenants whose newest version Temporal does not have."""
     rows = await pool.fetch(f"SELECT {_COLUMNS} FROM schedules WHERE synced < version LIMIT $1", limit)
-    return [_read(row) for row in rows]
+    return readable(rows, _read, "schedule")
 
 
 async def synced(pool: Pool, schedule: Schedule) -> None:

@@ -1,13 +1,12 @@
 """Sessions: a row is accepted, and then activities update it."""
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import asyncpg
-from pydantic import Field, ValidationError
+from pydantic import Field
 from pydantic_core import to_jsonable_python
 
 from domain.conversations.handoff import Successor
@@ -21,8 +20,7 @@ from domain.sessions.session_writes import QueuedBegin
 from domain.sessions.step import RecordedStop
 from store import audit
 from store.database import Connection, Pool, call, to_json
-
-log = logging.getLogger("errand.store")
+from store.readable import readable
 
 
 class SessionRow(PlacedSession):
@@ -132,7 +130,7 @@ async def by_ids(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, S
     return {row["id"]: from_columns(row) for row in rows}
 
 
-async def begin_queued(pool: Pool, begin: QueuedBegin) -> str | None:
+async def begin_queued(pool: "Pool | Connection", begin: QueuedBegin) -> str | None:
     """Let a queued session begin. If it cannot yet, return the id of the live one."""
     busy: str | None = json.loads(await call(pool, "begin_queued", begin)).get("busy")
     return busy
@@ -266,13 +264,4 @@ async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int =
         starting_s,
         limit,
     )
-    return [session for row in rows if (session := _readable(row)) is not None]
-
-
-def _readable(row: asyncpg.Record) -> SessionRow | None:
-    """The row, or None: a row written by another version or changed by a person must not hold up the others."""
-    try:
-        return from_columns(row)
-    except ValidationError:
-        log.exception("session %s cannot be read", row["id"])
-        return None
+    return readable(rows, from_columns, "session")

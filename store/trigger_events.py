@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from domain.conversations.address import Address, ArrivingMessage
-from domain.missions.mission import Hold, mission_mark
+from domain.missions.mission import Hold
 from domain.sessions.new_session import Trigger
 from domain.triggers.trigger import EventAccepted, EventOutcome, EventTrigger, TriggerContext
-from store import addresses, missions
+from store import addresses, mission_admission, missions
 from store.database import Connection, Pool
 from store.event_waits import Answered, answer_wait
 from store.external_events import NewEvent, decided, insert, known
@@ -79,11 +79,10 @@ async def _admitted(
     mission = await missions.of_conversation(connection, tenant, conversation_id, lock=True)
     if mission is None:
         return message
-    admitted = await missions.admit(connection, mission)
+    admitted = await mission_admission.admit(connection, mission, conversation_id)
     if isinstance(admitted, Hold):
         return admitted
-    session = message.session
-    session = session.model_copy(update={"rules": [*session.rules, mission_mark(mission.id)]})
+    session = mission_admission.marked(message.session, mission)
     return message.model_copy(update={"session": session, "budget": admitted})
 
 

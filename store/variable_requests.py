@@ -8,6 +8,7 @@ from domain.conversations.requests import Spawn
 from domain.conversations.variable_request import VariableRequest, VariableRequestStatus
 from store import audit
 from store.database import Pool
+from store.readable import readable
 
 _COLUMNS = """id, tenant, conversation_id, thread_id, session_id, agent, name, instance, needs, spawn, status, attempts,
               created_at"""
@@ -126,7 +127,7 @@ async def unstarted(pool: Pool, older_than_s: float, limit: int = 100) -> list[V
         older_than_s,
         limit,
     )
-    return [_read(row) for row in rows]
+    return readable(rows, _read, "request")
 
 
 def _read(row: Any) -> VariableRequest:

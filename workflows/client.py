@@ -44,7 +44,7 @@ from domain.sessions.session import Limits
 from domain.sessions.session_state import SessionInput
 from domain.sessions.step import StopRequest
 from domain.wire import conversation_workflow_id, session_workflow_id
-from workflows.client_errors import is_away, is_not_yet, is_over, refusal
+from workflows.client_errors import is_away, is_not_yet, is_over, refusal, unavailable_if_away
 from workflows.codec import data_converter
 from workflows.schedules import SWEEPER
 from workflows.telemetry import plugins
@@ -126,15 +126,16 @@ class WorkflowClient:
     async def reopen(self, tenant: str, conversation_id: str, *, reload: bool = False) -> None:
         """Start a conversation with the state in the store. A running one is left alone, unless it has to reload."""
         start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
-        await self._client.start_workflow(
-            wire.CONVERSATION,
-            start,
-            id=conversation_workflow_id(conversation_id),
-            task_queue=self._queue,
-            **conversation_options(tenant, conversation_id),
-            start_signal=wire.RELOAD if reload else None,
-            rpc_timeout=ANSWER_WITHIN,
-        )
+        with unavailable_if_away():
+            await self._client.start_workflow(
+                wire.CONVERSATION,
+                start,
+                id=conversation_workflow_id(conversation_id),
+                task_queue=self._queue,
+                **conversation_options(tenant, conversation_id),
+                start_signal=wire.RELOAD if reload else None,
+                rpc_timeout=ANSWER_WITHIN,
+            )
 
     async def stop(self, session_id: str, request: StopRequest) -> bool:
         """Ask a session to stop. False if Temporal did not accept it, or has no such workflow (yet).

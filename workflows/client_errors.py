@@ -1,5 +1,8 @@
 """Why a workflow did not do what was requested: it refused, was unreachable, or was not ready yet."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -29,6 +32,16 @@ _NOT_YET = frozenset(
 def is_away(error: RPCError | RuntimeError) -> bool:
     """Whether Temporal is unreachable. A lazy client whose first connection fails raises a RuntimeError."""
     return not isinstance(error, RPCError) or error.status in _UNREACHABLE
+
+
+@contextmanager
+def unavailable_if_away() -> Iterator[None]:
+    try:
+        yield
+    except (RPCError, RuntimeError) as error:
+        if is_away(error):
+            raise Unavailable("Temporal is unreachable.") from error
+        raise
 
 
 def is_not_yet(error: RPCError | RuntimeError) -> bool:

@@ -10,7 +10,7 @@ from domain.errors import Unavailable
 from domain.ids import derive_id, is_id
 from domain.sessions.session import SessionRef, Status
 from domain.sessions.session_writes import ThreadMessage
-from store import agent_messages, conversations, outcomes, sessions
+from store import agent_messages, conversations, mission_admission, outcomes, sessions
 from store.agent_messages import AgentAddress
 from store.database import Pool
 from workflows.client import WorkflowClient
@@ -62,6 +62,7 @@ class AgentMessages:
         if target.terminated:
             raise NoReceiver("That agent, or its conversation, was terminated.")
         message_id = derive_id(ref.session_id, "agent_message", key)
+        await self._check_mission(ref, target, message_id)
         message = ThreadMessage(
             id=message_id,
             conversation_id=target.conversation_id,
@@ -79,6 +80,16 @@ class AgentMessages:
             return target, message_id
         await conversations.mark_signalled(self._pool, ref.tenant, message_id)
         return target, message_id
+
+    async def _check_mission(self, ref: SessionRef, target: AgentAddress, message_id: str) -> None:
+        """A mission that may not run now is not woken by other conversations; what was sent before stays sent."""
+        if target.conversation_id == ref.conversation_id or await conversations.has_message(
+            self._pool, ref.tenant, message_id
+        ):
+            return
+        hold = await mission_admission.wake_hold(self._pool, ref.tenant, target.conversation_id, target.thread_id)
+        if hold is not None:
+            raise NoReceiver(f"Nothing was sent, as that agent does not run now: {hold.text}.")
 
     async def _target(self, ref: SessionRef, parent: str | None, agent_id: str | None) -> AgentAddress:
         """The agent with this id; without an id the sender's parent, else the agent that people wrote to last."""

@@ -3,9 +3,8 @@
 import logging
 import time
 
-from temporalio.service import RPCError
-
-from domain.errors import Unavailable
+from activities.runtime.one_by_one import one_by_one
+from domain.schedules.schedule import Schedule
 from store import missions, schedule_runs, schedules
 from store.database import Pool
 from workflows.schedule_client import ScheduleClient
@@ -23,18 +22,15 @@ class ScheduleSync:
 
     async def repair(self) -> None:
         await schedule_runs.settle(self._pool)
-        for tenant, mission_id in await missions.working(self._pool):
-            await missions.settle(self._pool, tenant, mission_id)
+        working = await missions.working(self._pool)
+        await one_by_one("missions", working, lambda one: missions.settle(self._pool, *one))
         if self._compared is None or time.monotonic() - self._compared > COMPARE_SECONDS:
             if lost := await schedules.note_missing(self._pool, await self._client.ids()):
                 log.warning("%d schedules are missing in Temporal and are created again", lost)
             self._compared = time.monotonic()
-        for schedule in await schedules.unsynced(self._pool):
-            try:
-                await self._client.put(schedule)
-            except Unavailable:
-                return
-            except RPCError as error:  # a schedule that Temporal refuses must not hold up the others
-                log.error("Temporal refuses the schedule %s: %s", schedule.id, error)
-                continue
-            await schedules.synced(self._pool, schedule)
+        unsynced = {schedule.id: schedule for schedule in await schedules.unsynced(self._pool)}
+        await one_by_one("schedules", unsynced, lambda one: self._put(unsynced[one]))
+
+    async def _put(self, schedule: Schedule) -> None:
+        await self._client.put(schedule)
+        await schedules.synced(self._pool, schedule)

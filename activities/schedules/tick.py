@@ -10,9 +10,9 @@ from activities.runtime.heartbeat import beating
 from activities.schedules.check import Checks
 from domain import wire
 from domain.conversations.requests import Steer
-from domain.errors import NotFound, Unavailable
+from domain.errors import Invalid, NotFound, Unavailable
 from domain.ids import derive_id
-from domain.missions.mission import Hold
+from domain.missions.mission import Hold, Mission
 from domain.schedules.schedule import (
     ContextMode,
     MissedTicks,
@@ -25,11 +25,11 @@ from domain.schedules.schedule import (
     tick_text,
 )
 from domain.sessions.session import Reason
-from domain.sessions.session_writes import NewBudget
 from domain.sessions.step import RecordedStop, StopRequest
-from store import conversations, endings, missions, schedule_runs, schedules, sessions
+from store import conversations, endings, mission_admission, missions, schedule_runs, schedules, sessions
 from store.database import Pool
 from store.sessions import SessionRow
+from store.shared_variables import SharedVariables
 from workflows.client import WorkflowClient
 from workflows.schedule_client import ScheduleClient
 
@@ -39,11 +39,19 @@ GONE = TickOutcome(status="gone", reason="the schedule was deleted")
 
 
 class Ticks:
-    def __init__(self, pool: Pool, times: ScheduleClient, conversations_client: WorkflowClient, checks: Checks) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        times: ScheduleClient,
+        conversations_client: WorkflowClient,
+        checks: Checks,
+        shared: SharedVariables,
+    ) -> None:
         self._pool = pool
         self._times = times
         self._conversations = conversations_client
         self._checks = checks
+        self._shared = shared
 
     @activity.defn(name="tick")
     @beating
@@ -53,17 +61,22 @@ class Ticks:
         if schedule is None or schedule.deleted_at is not None:
             return GONE
         known = await schedule_runs.get(self._pool, call)
-        text, budget = schedule.prompt, None
+        text, mission, session = schedule.prompt, None, None
         if known is None:
-            stopped, budget = await self._mission(schedule)
-            if stopped is not None:
-                return _outcome(await schedule_runs.record(self._pool, call, RunStatus.SKIPPED, stopped))
+            mission = await self._mission(schedule)
+            admitted = await mission_admission.admit(self._pool, mission, None) if mission else None
+            if isinstance(admitted, Hold):
+                return _outcome(await schedule_runs.record(self._pool, call, RunStatus.SKIPPED, admitted.text))
             status, reason, text = await self._before(schedule, call)
             if status is not None:
                 return _outcome(await schedule_runs.record(self._pool, call, status, reason))
+            try:
+                session = await self._shared.renewed(self._pool, call.tenant, schedule.session)
+            except Invalid as error:
+                return _outcome(await schedule_runs.record(self._pool, call, RunStatus.FAILED, error.detail))
             if schedule.rules.overlap is Overlap.CANCEL_PREVIOUS:
                 await self._cancel_previous(schedule)
-        fired = await schedule_runs.fire(self._pool, call, text, budget)
+        fired = await schedule_runs.fire(self._pool, call, text, mission, session)
         if fired is None:
             return GONE
         run, session = fired
@@ -73,14 +86,12 @@ class Ticks:
             await self._start(session)
         return _outcome(run)
 
-    async def _mission(self, schedule: Schedule) -> tuple[str | None, NewBudget | None]:
-        """For a schedule of a mission: why it does not run now, or the limits of the run."""
-        mission = await missions.of_schedule(self._pool, schedule.tenant, schedule.id)
-        if mission is None:
-            return None, None
-        mission = await missions.settle(self._pool, schedule.tenant, mission.id) or mission
-        admitted = await missions.admit(self._pool, mission, shared=schedule.rules.context is ContextMode.CONTINUE)
-        return (admitted.text, None) if isinstance(admitted, Hold) else (None, admitted)
+    async def _mission(self, schedule: Schedule) -> Mission | None:
+        """The mission that a run belongs to: the schedule's own, or that of the conversation which it continues."""
+        found = await missions.of_schedule(self._pool, schedule.tenant, schedule.id)
+        if found is None and schedule.rules.context is ContextMode.CONTINUE:
+            found = await missions.of_conversation(self._pool, schedule.tenant, schedule.conversation_id)
+        return found and await missions.settle(self._pool, schedule.tenant, found.id)
 
     async def _before(self, schedule: Schedule, call: TickCall) -> tuple[RunStatus | None, str, str]:
         """The reason to end the tick before its message is sent, if there is one, and the message."""

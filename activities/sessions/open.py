@@ -1,5 +1,7 @@
 """open_sessions: writes sessions for the conversation that decided on them. Each id is written once."""
 
+import logging
+
 from temporalio import activity
 
 from activities.runtime.heartbeat import beating
@@ -11,6 +13,7 @@ from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode, caller_block, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
 from domain.conversations.subagent import first_message
+from domain.errors import Invalid
 from domain.events import EventRow
 from domain.ids import derive_id
 from domain.messages import Node, calls_of
@@ -22,19 +25,25 @@ from store import (
     conversations,
     mailbox,
     messages,
+    mission_admission,
     new_sessions,
     outcomes,
+    queued_files,
     sessions,
     thread_variables,
     workspaces,
 )
 from store.database import Pool
 from store.sessions import SessionRow
+from store.shared_variables import SharedVariables
+
+log = logging.getLogger("errand.worker")
 
 
 class OpenSessions:
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, shared: SharedVariables) -> None:
         self._pool = pool
+        self._shared = shared
         self._last: tuple[str, Node] | None = None
 
     @activity.defn(name="open_sessions")
@@ -61,9 +70,11 @@ class OpenSessions:
         busy = None
         if opening.session is None:
             await self._drop_delivered(batch, opening)
-            busy = await sessions.begin_queued(
-                self._pool, QueuedBegin(tenant=batch.tenant, session_id=opening.session_id, take=opening.take)
-            )
+            begin = QueuedBegin(tenant=batch.tenant, session_id=opening.session_id, take=opening.take)
+            async with self._pool.acquire() as connection, connection.transaction():
+                busy = await sessions.begin_queued(connection, begin)
+                if busy is None:
+                    await queued_files.enter(connection, batch.tenant, opening.session_id)
         if busy is not None and busy != opening.session_id:
             return Opened(session_id=opening.session_id, busy=busy)
         session = await sessions.get(self._pool, batch.tenant, opening.session_id)
@@ -71,11 +82,14 @@ class OpenSessions:
         return _opened(session, await mailbox.delivered_to(self._pool, batch.tenant, session.id))
 
     async def _acceptance(self, batch: OpenBatch, opening: OpenSession) -> Acceptance | None:
-        """The acceptance to write; None if nothing is left that should open the session."""
+        """What is to be written; None if what should open the session is gone, or waits for its mission's next run."""
         if opening.mail or opening.session is None:
             await self._drop_delivered(batch, opening)
             if not (opening.mail if opening.session else opening.take):
                 return None
+        wakes = opening.session is None and not opening.mail
+        if wakes and await mission_admission.hold_back(self._pool, batch.tenant, batch.conversation_id, opening.take):
+            return None
         if opening.parent_thread_id is not None and opening.thread_id != opening.session_id:
             # A deeper thread cannot be fired, so mail that its last session did not commit opens the next one.
             left = await mailbox.given_back(self._pool, batch.tenant, opening.thread_id)
@@ -118,6 +132,8 @@ class OpenSessions:
                 answers[session_id] = _opened(answer.session, opening.mail or [])
             else:
                 answers[session_id] = Opened(session_id=session_id, refused=answer.refused, busy=answer.busy)
+                if opening.session is None and answer.busy is None:  # nobody waits for this answer
+                    log.warning("thread %s cannot be woken: %s", opening.thread_id, answer.refused)
         return answers
 
     async def _drop_delivered(self, batch: OpenBatch, opening: OpenSession) -> None:
@@ -136,7 +152,12 @@ class OpenSessions:
             before = await sessions.newest_of_thread(self._pool, batch.tenant, opening.thread_id)
             assert before is not None
             opening.depth = before.depth
-            return NewSession.continuing(before, before.handed_to)
+            session = NewSession.continuing(before, before.handed_to)
+            try:
+                return await self._shared.renewed(self._pool, batch.tenant, session)
+            except Invalid as error:  # its messages must not be lost with it
+                log.warning("thread %s keeps the values that it had: %s", opening.thread_id, error.detail)
+                return session
         if not texts:
             return opening.session
         return opening.session.model_copy(update={"spec": {**opening.session.spec, "input": "\n\n".join(texts)}})

@@ -4,6 +4,7 @@ writing an ending, and removes content whose retention is over."""
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from pydantic import BaseModel
@@ -14,6 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.delegation.deferred import start_deferred
 from activities.notifications.dispatcher import Dispatcher
 from activities.runtime.heartbeat import beating
+from activities.runtime.one_by_one import one_by_one
 from activities.runtime.workspaces import Workspaces
 from activities.schedules.sync import ScheduleSync
 from activities.sessions.finish import FinishSession
@@ -94,16 +96,14 @@ class Sweep:
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if failed:  # a session that cannot be repaired must not block the others
             log.warning("%d of %d sessions could not be looked at: %r", len(failed), len(found), failed[0])
-        for tenant, conversation_id, message_id in await conversations.unsignalled(self._pool):
-            await self._conversations.reopen(tenant, conversation_id, reload=True)
-            await conversations.mark_signalled(self._pool, tenant, message_id)
-        for request in await variable_requests.unstarted(self._pool, STARTING_SECONDS):
-            try:
-                await start_deferred(self._pool, self._conversations, request)
-            except Exception as error:  # the next sweep tries again, and the others must not wait for it
-                log.warning("the subagent of %s could not be started: %r", request.id, error)
-        for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
-            await self._conversations.reopen(tenant, conversation_id)
+        # each that fails is tried again by the next sweep, and none waits for another
+        await one_by_one("messages", await conversations.unsignalled(self._pool), lambda one: self._signal(*one))
+        unstarted = {one.id: one for one in await variable_requests.unstarted(self._pool, STARTING_SECONDS)}
+        await one_by_one(
+            "subagents", unstarted, lambda one: start_deferred(self._pool, self._conversations, unstarted[one])
+        )
+        stranded = await conversation_state.stranded(self._pool, SILENT_SECONDS)
+        await one_by_one("conversations", stranded, lambda one: self._conversations.reopen(*one))
         if failed and len(failed) == len(found):
             raise failed[0]
 
@@ -124,15 +124,23 @@ class Sweep:
             raise failed
         return swept
 
+    async def _signal(self, tenant: str, conversation_id: str, message_id: str) -> None:
+        await self._conversations.reopen(tenant, conversation_id, reload=True)
+        await conversations.mark_signalled(self._pool, tenant, message_id)
+
     async def _tidy(self, swept: Swept) -> None:
-        swept.removed = await self._forget()
-        await audit.seal(self._pool)
-        await self._dispatcher.repair()
-        await self._schedules.repair()
-        await deliveries.forget_old(self._pool, NOTICE_DAYS)
-        await notices.forget_old(self._pool, NOTICE_DAYS)
-        await addresses.forget_old(self._pool, NOTICE_DAYS)
-        await external_events.forget_old(self._pool, NOTICE_DAYS)
+        jobs: dict[str, Callable[[], Awaitable[object]]] = {
+            "content": lambda: self._forget(swept),
+            "audit": lambda: audit.seal(self._pool),
+            "old deliveries": lambda: deliveries.forget_old(self._pool, NOTICE_DAYS),
+            "old notices": lambda: notices.forget_old(self._pool, NOTICE_DAYS),
+            "old messages": lambda: addresses.forget_old(self._pool, NOTICE_DAYS),
+            "old events": lambda: external_events.forget_old(self._pool, NOTICE_DAYS),
+            "notices": self._dispatcher.repair,
+            "schedules": self._schedules.repair,
+        }
+        if failed := await one_by_one("sweep", jobs, lambda job: jobs[job]()):
+            raise failed[0]
 
     async def _look_at(self, session: sessions.SessionRow, swept: Swept) -> None:
         swept.looked_at += 1
@@ -162,17 +170,15 @@ class Sweep:
             if await self._conversations.limits_raised(session.id, session.limits):
                 self._raised[session.id] = session.limits
 
-    async def _forget(self) -> int:
+    async def _forget(self, swept: Swept) -> None:
         """Remove content whose retention is over. The next sweep finds what is left."""
-        removed = 0
         for tenant, conversation_id in await retention.due(self._pool, FORGOTTEN_AT_ONCE):
-            removed += await retention.remove_content(self._pool, tenant, conversation_id)
+            swept.removed += await retention.remove_content(self._pool, tenant, conversation_id)
         await retention.drop_loose_bytes(self._pool)
-        if removed or time.monotonic() - self._tidied > TIDY_SECONDS:
+        if swept.removed or time.monotonic() - self._tidied > TIDY_SECONDS:
             # every worker sweeps from time to time, and each has its own directories
             await self._workspaces.forget()
             self._tidied = time.monotonic()
-        return removed
 
     async def _start(self, session: sessions.SessionRow) -> bool:
         """Ask its conversation to start the session, even a root session: the conversation may already be open because

@@ -3,7 +3,7 @@
 import asyncio
 
 from api.auth import Call
-from api.conversations import run
+from api.conversations import mission_turns, run
 from api.conversations.run import NewTurn
 from api.http import lookup
 from api.http.idempotency import IdempotencyKey, one_at_a_time, reused
@@ -46,7 +46,7 @@ async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:
 async def _fire(call: Call, conversation_id: str, body: FireBody, key: IdempotencyKey) -> NewTurn:
     await lookup.open_conversation(call, conversation_id)
     await _pending(call, conversation_id)
-    session = await _continuation(call, conversation_id, body)
+    session = await mission_turns.as_run(call, conversation_id, await _continuation(call, conversation_id, body))
     answer = handle(new_id(), conversation_id)
     if key.value is not None:
         # The id is stored first, so that a repetition means this very session even if the response was lost.

@@ -2,9 +2,10 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 
 from api.auth import Call
-from api.conversations import steer
+from api.conversations import mission_turns, steer
 from api.http import lookup
 from api.http.idempotency import IdempotencyKey, one_at_a_time
 from api.http.problems import finding
@@ -150,13 +151,15 @@ async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: Idem
 
 async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     ref = prepared.ref
-    live = ""
+    live, write = "", None
+    if await mission_turns.mission_of(call, ref.conversation_id) is not None:
+        write = partial(mission_turns.accept, call, files=prepared.files)
     if body.if_busy == "steer" and (before := await _steered_before(call, prepared, key)) is not None:
         return NewTurn(before)
     for attempt in range(TRIES):
         queue = body.if_busy == "queue" and attempt > 0
         answer = handle(ref.session_id, ref.conversation_id, queued=queue)
-        accepted = await submit.accept(call, prepared.queued(queue), key, answer.model_dump_json())
+        accepted = await submit.accept(call, prepared.queued(queue), key, answer.model_dump_json(), write)
         _refuse(accepted)
         if accepted.replay:
             return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)

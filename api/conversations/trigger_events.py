@@ -91,6 +91,9 @@ async def accept(services: Services, signed: SignedTrigger, event: ExternalEvent
         text=untrusted(event, f"trigger {trigger.name}", rules.template),
     )
     message = trigger_events.arriving(trigger, new, trigger.prompt) if holds else None
+    if message is not None:
+        session = await services.shared_variables.renewed(services.pool, trigger.tenant, message.session)
+        message = message.model_copy(update={"session": session})
     if rules.conversation_id is not None:
         await missions.settle_of_conversation(services.pool, trigger.tenant, rules.conversation_id)
     receipt = await trigger_events.receive(services.pool, trigger, new, message)

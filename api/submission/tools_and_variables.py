@@ -1,21 +1,18 @@
 """Additions of a task: tools that its caller answers, variables of its agent, and a form of its answer."""
 
-from functools import partial
-
 from api.auth import Call
 from api.http.problems import finding
 from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition
 from domain.agents.own_tools import PLANNING, own_tools
 from domain.agents.secret_variables import seal_secrets
-from domain.agents.variable_scope import Graph, graph_variables, kept, needed, shared, without_shared
+from domain.agents.variable_scope import Graph, graph_variables, kept, missing_of, without_shared
 from domain.errors import Invalid
 from domain.external_tool import ExternalTool, tool_problems
 from domain.json_schema import schema_problems
-from domain.sealed_text import is_sealed
 from domain.sessions.new_session import Supervision
 from domain.task import TaskSpec
-from store import agent_graph, tenant_variables
+from store import agent_graph
 from store.agents import TaskAgent
 
 
@@ -36,27 +33,11 @@ async def supervision(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict
     # Otherwise the agents that it refers to do not matter now and need not be read.
     wide = bool(before or spec.context.variables or asks or (has_shared and definition.references))
     graph = await agent_graph.reachable(call.pool, call.tenant, definition) if wide else {definition.name: definition}
-    before = {**without_shared(before), **(await _shared(call, graph) if has_shared else {})}
+    common = await call.services.shared_variables.of_graph(call.pool, call.tenant, graph) if has_shared else {}
+    before = {**without_shared(before), **common}
     values, missing = variables(spec, definition, graph, before, rules.may_ask)
     tools = _tools(spec, definition, own_tools(definition, may_ask=rules.may_ask, plans=rules.approval_required))
     return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
-
-
-async def _shared(call: Call, graph: Graph) -> dict[str, str]:
-    """The values of the tenant and the deployment for the variables of this graph, as it is now. A tenant's secret is a
-    secret to every agent; of the other values those are secrets that an agent declares so. Short ones are included,
-    although redaction does not find them: a value that was set as a text, or for all tenants, must not block such an
-    agent's tasks."""
-    known = graph_variables(graph)
-    if not known:
-        return {}
-    tenants = await tenant_variables.values(call.pool, call.tenant)
-    pairs = (one.partition("=") for one in call.settings.variables)
-    deployments = {name: value for name, _, value in pairs if name in known}
-    texts = {name: value for name, value in tenants.items() if name in known and not is_sealed(value)}
-    secrets = {name: value for name, value in tenants.items() if name in known and is_sealed(value)}
-    seal = partial(seal_secrets, call.services.keys, call.tenant, variables=known, shortest=0)
-    return shared({**secrets, **seal(texts)}, seal(deployments))
 
 
 async def sealed(call: Call, spec: TaskSpec, definition: AgentDefinition) -> TaskSpec:
@@ -91,11 +72,7 @@ def variables(
         ]
         raise Invalid("The agent has no such variables.", errors=problems)
     values = kept(before | given, graph)
-    missing = {
-        one.name: one.description
-        for one in needed(definition, values, graph)
-        if one.missing and (one.agent == definition.name or not one.scoped)
-    }
+    missing = missing_of(definition, values, graph)
     if missing and not may_ask:
         problems = [finding(f"/context/variables/{name}", "missing", text) for name, text in missing.items()]
         raise Invalid("The agent needs variables, and may not ask for them.", type="missing-variables", errors=problems)

@@ -200,6 +200,16 @@ def _needed(agent: AgentDefinition, values: Values, graph: Graph, seen: frozense
             yield from _needed(child, inherited(values, [agent], child, graph, tool), graph, seen)
 
 
+def missing_of(definition: AgentDefinition, values: Values, graph: Graph) -> dict[str, str]:
+    """The descriptions of the values that are to be asked for before the first step. What is scoped to a subagent is
+    asked for when it is created."""
+    return {
+        one.name: one.description
+        for one in needed(definition, values, graph)
+        if one.missing and (one.agent == definition.name or not one.scoped)
+    }
+
+
 def given_for(child: str, needs: Iterable[NeededVariable], given: Values) -> dict[str, str]:
     """Given values as the child's thread stores them: its own by name, and those held for its subagents."""
     return {

@@ -66,6 +66,18 @@ class NewBudget(Write):
     low_percent: int = 20
     default: bool = False  # the platform's ceilings: a conversation that has a budget keeps it
 
+    def within(self, other: "NewBudget | None") -> "NewBudget":
+        """Of each limit the lower; ceilings of the platform do not count."""
+        if other is None or other.default:
+            return self
+        own, others = self.model_dump(), other.model_dump()
+        limits = {
+            name: min(one for one in (own[name], others[name]) if one is not None)
+            for name in own
+            if name not in ("default", "low_percent") and not (own[name] is None and others[name] is None)
+        }
+        return NewBudget(**limits, low_percent=other.low_percent)
+
 
 class Acceptance(Write):
     """A session to be accepted, with everything that is written in the same transaction."""

@@ -15,6 +15,7 @@ BEGIN
     DELETE FROM messages WHERE tenant = p_tenant AND session_id = ANY(ids);
     DELETE FROM events WHERE tenant = p_tenant AND session_id = ANY(ids) AND type <> 'usage_updated';
     DELETE FROM inbox WHERE tenant = p_tenant AND conversation_id = p_conversation;
+    DELETE FROM queued_files WHERE tenant = p_tenant AND session_id = ANY(ids);
     DELETE FROM mailbox WHERE tenant = p_tenant AND conversation_id = p_conversation;
     DELETE FROM variable_requests WHERE tenant = p_tenant AND conversation_id = p_conversation;
     UPDATE notices SET data = '{}' WHERE tenant = p_tenant AND session_id = ANY(ids);   -- the feed's numbers have no gaps

@@ -12,6 +12,9 @@ from domain.sessions.session import Reason, SessionRef
 from domain.sessions.session_writes import ThreadMessage
 from domain.sessions.step import RecordedStop
 from store import budgets, conversations, input_requests, sessions
+from tests.behaviour.missions.test_missions import create as mission
+from tests.behaviour.schedules.clock import create as schedule
+from tests.behaviour.schedules.clock import fired
 from tests.support.stack import Stack, calls, eventually, of_type
 from workflows.client import WorkflowClient
 
@@ -123,6 +126,48 @@ async def test_unreadable_session_does_not_hold_up_the_sweep(stack: Stack) -> No
     await stack.pool.execute("UPDATE sessions SET cancel_requested = NULL WHERE id = $1", broken)
     await stack.cancel(broken)
     await stack.wait(broken)
+
+
+async def test_rows_that_no_sweep_can_repair_do_not_hold_up_the_others(stack: Stack) -> None:
+    """Of each kind one row that no sweep can repair, older than one that it can; one it cannot read counts nothing."""
+    pool, idle = stack.pool, await stack.run("[[script:say text=here]]")
+    bad, good = [await schedule(stack) for _ in range(2)]
+    for one in (bad, good):
+        await fired(stack, one["id"])
+    missions = [await mission(stack), await mission(stack)]
+    assert await pool.fetchval("SELECT count(*) FROM missions WHERE status = 'working'") >= 2
+    endless = "x" * 2_000  # no id of a workflow is as long
+    await pool.execute("INSERT INTO conversations (tenant, id, title) VALUES ('default', $1, '')", endless)
+    left = [unsignalled_message(where, new_id()) for where in (endless, idle["task_id"])]
+    for message in left:
+        await conversations.add_message(pool, "default", message)
+    await pool.execute(
+        "UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = ANY ($1)", [one.id for one in left]
+    )
+    kept = await pool.fetchval("SELECT rules FROM schedules WHERE id = $1", bad["id"])
+    await pool.execute("UPDATE schedules SET rules = '{', version = version + 1 WHERE id = $1", bad["id"])
+    await pool.execute("UPDATE schedules SET version = version + 1 WHERE id = $1", good["id"])
+    await pool.execute("UPDATE schedule_runs SET settled = false WHERE schedule_id IN ($1, $2)", bad["id"], good["id"])
+    await pool.execute("UPDATE sessions SET status = 'failed' WHERE conversation_id = $1", good["conversation_id"])
+    rules = await pool.fetchval("SELECT rules FROM missions WHERE id = $1", missions[0]["id"])
+    await pool.execute("UPDATE missions SET rules = '{' WHERE id = $1", missions[0]["id"])
+    past = json.dumps({**json.loads(rules), "expires_at": "2026-01-01T00:00:00Z"})
+    await pool.execute("UPDATE missions SET rules = $2 WHERE id = $1", missions[1]["id"], past)
+    try:
+        await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+        assert not await pool.fetchval("SELECT unsignalled FROM inbox WHERE id = $1", left[1].id)
+        ended = "SELECT status FROM missions WHERE id = $1"
+        assert await pool.fetchval(ended, missions[1]["id"]) == "expired"
+        synced = "SELECT synced = version AS synced, failures FROM schedules WHERE id = $1"
+        [row] = await pool.fetch(synced, good["id"])
+        assert tuple(row) == (True, 1)
+        runs = "SELECT count(*) FROM schedule_runs WHERE NOT settled AND schedule_id = $1"
+        assert await pool.fetchval(runs, bad["id"]) == 0
+    finally:
+        await pool.execute("DELETE FROM inbox WHERE conversation_id = $1", endless)
+        await pool.execute("DELETE FROM conversations WHERE id = $1", endless)
+        await pool.execute("UPDATE schedules SET rules = $2 WHERE id = $1", bad["id"], kept)
+        await pool.execute("UPDATE missions SET rules = $2 WHERE id = $1", missions[0]["id"], rules)
 
 
 async def _deferred(stack: Stack, task_id: str) -> dict[str, list[dict[str, str]]] | None:

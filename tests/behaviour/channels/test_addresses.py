@@ -1,13 +1,16 @@
 """Messages by address: one conversation each, in order, one at a time, once; merged only where that is enabled."""
 
 import asyncio
+import json
+from typing import Any
 
 import pytest
 
-from domain.ids import new_id
+from domain.ids import is_id, new_id
 from store import sessions
 from tests.behaviour.channels.people import Service
-from tests.behaviour.conversations.talk import asked
+from tests.behaviour.conversations.talk import asked, chain
+from tests.behaviour.schedules.clock import create, fired
 from tests.support.stack import eventually
 from workflows.client import WorkflowClient
 
@@ -18,16 +21,23 @@ def say(text: str) -> str:
 
 @pytest.mark.proves("S2-01", "S2-05")
 async def test_messages_of_one_address_are_answered_in_order_one_at_a_time(service: Service) -> None:
+    """Their files too: of two files of one name each message has its own."""
     first = await service.say("[[script:say words=10 delay=0.1]]")
-    rest = [await service.say(say(f"n{number}")) for number in range(4)]
+    rest = []
+    for number in range(4):
+        upload = await service.stack.http.post("/files?name=note.txt", content=f"page {number}".encode())
+        script = chain([("read_file", {"path": "note.txt"})], last=f"n{number}")
+        rest.append(await service.say(script, files=[upload.json()["file_id"]]))
     assert {one["conversation_id"] for one in (first, *rest)} == {first["conversation_id"]}
     assert all(one["queued"] for one in rest)
     rows = [await service.ended(one["session_id"]) for one in (first, *rest)]
     for before, after in zip(rows, rows[1:], strict=False):
         assert before.ended_at and after.started_at and before.ended_at <= after.started_at
         assert after.parent_session_id == before.id
+    for number, row in enumerate(rows[1:]):
+        assert row.output == f"n{number}" and f"page {number}" in str(await service.stack.nodes(row.id))
     replies = [reply.json["data"]["text"] for reply in (await service.replies(5))]
-    assert sorted(replies[1:]) == ["n0", "n1", "n2", "n3"]
+    assert {*replies[1:]} == {"n0", "n1", "n2", "n3"}  # one for each
 
 
 @pytest.mark.proves("S2-03", "S1-B13")
@@ -42,10 +52,19 @@ async def test_twenty_first_messages_at_once_make_one_conversation(service: Serv
     assert len({answers[0]["conversation_id"], other["conversation_id"], elsewhere["conversation_id"]}) == 3
     shown = await service.stack.http.get(f"/channels/{service.name}/room/bob")
     assert shown.json()["conversation_id"] == answers[0]["conversation_id"]
-    before = await service.stack.kill("api")
-    await service.stack.back("api", before)
+    heartbeat: dict[str, Any] = {"quiet_hours": {"start": "03:00", "end": "03:01"}, "silent_reply": "nothing to do"}
+    clocks = [await create(service.stack), await create(service.stack), await create(service.stack, **heartbeat)]
+    known = {one["conversation_id"] for one in (*answers, other, elsewhere, *clocks)}
+    assert len(known) == 6 and all(is_id(one) for one in known)  # each key its own, which says nothing of the key
+    for one in clocks:
+        assert (await fired(service.stack, one["id"]))["conversation_id"] == one["conversation_id"]
+    before = {name: await service.stack.kill(name) for name in ("api", "worker")}
+    for name, pid in before.items():
+        await service.stack.back(name, pid)
     again = await service.say(say("x"), user="bob")
     assert again["conversation_id"] == answers[0]["conversation_id"]
+    for one in clocks:
+        assert (await fired(service.stack, one["id"]))["conversation_id"] == one["conversation_id"]
 
 
 async def test_a_message_is_accepted_once(service: Service) -> None:
@@ -95,16 +114,31 @@ async def test_a_message_to_a_terminated_address_is_refused(service: Service) ->
     assert len(await service.rows(said["conversation_id"])) == 1
 
 
+@pytest.mark.proves("S2-15")
 async def test_files_reach_the_workspace_with_their_message(service: Service) -> None:
+    """A message has its text, its context and its times, an agent its state, and files are named by reference."""
     stack = service.stack
     file_id = (await stack.http.post("/files?name=notes.txt", content=b"seven")).json()["file_id"]
     read = '[[script:tools json=[{"name":"read_file","input":{"path":"notes.txt"}}]]]'
     first = await service.say(say("x"), user="files")
-    said = await service.say(read, user="files", files=[file_id])
+    said = await service.say(read, user="files", files=[file_id], thread="t1", message_id="m1")
     await service.ended(first["session_id"])
     row = await service.ended(said["session_id"])
     nodes = await stack.nodes(row.id)
     assert "notes.txt" in str(nodes[0]["body"]) and "seven" in str(nodes)
+    [message] = await stack.pool.fetch("SELECT parts, author, created_at FROM inbox WHERE taken_by = $1", row.id)
+    assert read.split("[", 3)[2] in json.loads(message["parts"])[0]["text"] and message["author"] == "files"
+    assert row.spec["channel"] == {"message_id": "m1", "thread": "t1"} and message["created_at"] <= row.started_at
+    linked = await stack.pool.fetch("SELECT file_id FROM file_uses WHERE session_id = $1", row.id)
+    assert [one["file_id"] for one in linked] == [file_id] == row.spec["context"]["files"]
+    assert (await stack.http.get(f"/files/{file_id}")).content == b"seven"
+    path = f"/conversations/{said['conversation_id']}"
+    before = (await stack.http.get(path)).json()["state"]
+    assert before["routing"]["thread"] == "t1" and before["generation"] == 0
+    await stack.http.post(f"{path}/reset")
+    after = (await stack.http.get(path)).json()["state"]
+    assert after["generation"] == 1 and after["updated_at"] > before["updated_at"]
+    assert after["created_at"] == before["created_at"]
 
 
 @pytest.mark.proves("S2-B01")
@@ -127,10 +161,13 @@ async def test_messages_are_merged_only_where_that_is_enabled(service: Service) 
 async def test_a_debounced_session_starts_though_its_api_dies(service: Service) -> None:
     name = f"m-{new_id()}"
     await service.put(name, debounce_ms=10_000)
-    said = await service.say(say("late"), connector=name, user="fay")
-    before = await service.stack.kill("api")
+    with service.stack.frozen("temporal"):  # of plain messages too nothing is started
+        plain = [await service.say(say(text), user="gil") for text in ("one", "two")]
+        said = await service.say(say("late"), connector=name, user="fay")
+        before = await service.stack.kill("api")
     await service.stack.back("api", before)
-    await service.stack.age(said["session_id"])
+    for one in (said, *plain):
+        await service.stack.age(one["session_id"])
     row = await sessions.get(service.stack.pool, "default", said["session_id"])
     assert row and not row.live
     kept = "SELECT taken_by FROM inbox WHERE conversation_id = $1"  # it was durable before anything was started
@@ -141,12 +178,28 @@ async def test_a_debounced_session_starts_though_its_api_dies(service: Service) 
         return (await service.ended(said["session_id"])).output == "late"
 
     await eventually(done)
+    assert [(await service.ended(one["session_id"])).output for one in plain] == ["one", "two"]
+    assert {one.json["data"]["text"] for one in await service.replies(2)} == {"one", "two"}
     assert [row["taken_by"] for row in await service.stack.pool.fetch(kept, said["conversation_id"])] == [row.id]
+    # what was handled waits no more: neither a restore nor another sweep brings it back
+    workflows = WorkflowClient(service.stack.client, service.stack.settings.task_queue)
+    await workflows.reopen("default", said["conversation_id"], reload=True)
+    await workflows.sweep()
+    await service.ended((await service.say(say("next"), connector=name, user="fay"))["session_id"])
+    assert len(await service.rows(said["conversation_id"])) == 2
 
 
-@pytest.mark.proves("S2-10", "S2-20")
+@pytest.mark.proves("S2-09", "S2-10", "S2-20")
 async def test_the_context_is_rebuilt_from_the_records_and_a_malformed_one_is_left_out(service: Service) -> None:
     stack, tags = service.stack, [new_id() for _ in range(4)]
+    anew = [new_id() for _ in range(3)]  # of a conversation that is reset after the first
+    for tag in anew[:2]:
+        said = await service.say(f"{say('x')} {tag}", user="anew")
+        await service.ended(said["session_id"])
+        if tag == anew[0]:
+            await stack.http.post(f"/conversations/{said['conversation_id']}/reset")
+    odd = await service.say("[[script:say words=600 delay=0.1]]", user="odd")
+    await stack.seen(odd["session_id"], "message_delta")
     for tag in tags[:3]:
         await service.ended((await service.say(f"{say(f'answer-{tag}')} {tag}", user="past"))["session_id"])
     conversation_id = (await stack.http.get(f"/channels/{service.name}/room/past")).json()["conversation_id"]
@@ -154,7 +207,15 @@ async def test_the_context_is_rebuilt_from_the_records_and_a_malformed_one_is_le
     change = "UPDATE messages SET body = {} WHERE session_id = $1 AND kind = 'assistant'"
     await stack.pool.execute(change.format(f"replace(body, 'answer-{tags[0]}', 'changed-{tags[0]}')"), rows[0].id)
     await stack.pool.execute(change.format("'{broken'"), rows[1].id)
+    spoilt = {"sessions": "rules = '{'", "addresses": "kind = 'nonsense'"}  # a descriptor that nobody can read
+    for table, change in spoilt.items():
+        await stack.pool.execute(f"UPDATE {table} SET {change} WHERE conversation_id = $1", odd["conversation_id"])
+    await stack.age(odd["session_id"])
     await stack.back("worker", await stack.kill("worker"))  # it remembers nothing
+    second = await service.say(f"{say('x')} {anew[2]}", user="anew")
+    await service.ended(second["session_id"])
+    [request] = await asked(stack, anew[2])
+    assert [tag in str(request["messages"]) for tag in anew] == [False, True, True]
     last = await service.ended((await service.say(f"{say('last')} {tags[3]}", user="past"))["session_id"])
     assert (last.status, last.output) == ("completed", "last")
     [request] = await asked(stack, tags[3])
@@ -164,6 +225,10 @@ async def test_the_context_is_rebuilt_from_the_records_and_a_malformed_one_is_le
     assert all(tag in asked_for for tag in tags)
     assert f"changed-{tags[0]}" in answered and f"answer-{tags[2]}" in answered
     assert tags[1] not in answered and "broken" not in answered
+    await stack.pool.execute("UPDATE sessions SET rules = '[]' WHERE id = $1", odd["session_id"])
+    shown = (await stack.http.get(f"/conversations/{odd['conversation_id']}")).json()
+    assert shown["descriptor"]["type"] == "task"  # what it was made for is not known any more
+    await stack.cancel(odd["session_id"])
 
 
 @pytest.mark.proves("S2-B19")

@@ -7,7 +7,8 @@ import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
-from store import conversations
+from store import conversations, keys
+from store.keys import Right
 from store.sessions import SessionRow
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import HANG, Gate, chain, say
@@ -109,12 +110,19 @@ async def test_a_failing_background_agent_causes_exactly_one_notice(front: Servi
     assert len(mail) == 1
     # a failure that reaches nobody any more breaks nothing
     gate = Gate()
-    left = await front.say(chain(background(chain([gate.call], [("explode", {})], last=broken)), last="x"), user="gone")
+    breaks = f"{chain([gate.call], last='x')} [[fault:400 at=2 times=always]]"
+    left = await front.say(chain(background(breaks), last="x"), user="gone")
     await front.ended(left["session_id"])
     await conversations.terminate(front.stack.pool, "default", left["conversation_id"])
     gate.open()
     [child] = [row for row in await front.rows(left["conversation_id"]) if row.spawned_by]
-    assert (await front.ended(child.id)).status.terminal
+    assert (await front.ended(child.id)).status == "failed"
+    line = f"thread {left['conversation_id']} cannot be woken: terminated"
+
+    async def logged() -> bool:
+        return any(line in log.read_text() for log in (front.stack.root / "logs").glob("worker*"))
+
+    await eventually(logged, what="the log says so")
     assert (await front.ended((await front.say(say("well"), user="other"))["session_id"])).output == "well"
 
 
@@ -160,19 +168,56 @@ async def test_a_background_agent_that_ends_without_a_report_is_reminded_once(fr
 
 @pytest.mark.proves("S2-06", "S2-17", "S2-B14")
 async def test_without_a_target_a_message_goes_to_the_most_recent_foreground_agent(front: Service) -> None:
-    await front.ended((await front.say(say("old"), user="first"))["session_id"])
+    old = await front.say(say("old"), user="first")
+    await front.ended(old["session_id"])
     recent = await front.say(say("newer"), user="second")
     await front.ended(recent["session_id"])
-    report = say("from nowhere")
-    task = await front.stack.run(chain(send(report), last="sent"), "front")
-    assert task["status"] == "completed"
 
-    async def answered() -> bool:
-        return any(one.json["data"]["text"] == "from nowhere" for one in front.receiver.at("/in"))
+    async def answers_to(text: str) -> str:
+        """Whose agent answers."""
 
-    await eventually(answered, what="the foreground agent answers")
-    [reply] = [one for one in front.receiver.at("/in") if one.json["data"]["text"] == "from nowhere"]
-    assert reply.json["data"]["user_id"] == "second"
+        async def answered() -> list[str]:
+            found = [one.json["data"] for one in front.receiver.at("/in")]
+            return [one["user_id"] for one in found if one["text"] == text]
+
+        [user] = await eventually(answered, what=f"somebody answers {text}")
+        return user
+
+    async def outside(text: str, key: str = "", **target: str) -> str:
+        """What the call of a task without a parent returns, which is newer than every foreground agent."""
+        sent = {"agent": "front", "input": chain(send(say(text), **target), last="sent")}
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        task_id = (await front.stack.http.post("/tasks", json=sent, headers=headers)).json()["task_id"]
+
+        async def ended() -> bool:
+            ended_at = "SELECT ended_at IS NOT NULL FROM sessions WHERE id = $1"
+            return bool(await front.stack.pool.fetchval(ended_at, task_id))
+
+        await eventually(ended)
+        nodes = await front.stack.nodes(task_id)
+        [result] = [one["text"] for node in nodes if node["kind"] == "tool_results" for one in node["body"]["results"]]
+        return str(result)
+
+    await outside("from nowhere")
+    assert await answers_to("from nowhere") == "second"  # the newest; tasks and background agents are none
+    await outside("explicit", agent_id=old["conversation_id"])
+    assert await answers_to("explicit") == "first"
+    gate = Gate()
+    busy = await front.say(gate.then("through"), user="first")
+    await front.stack.seen(busy["session_id"], "tool_called")
+    await front.ended((await front.say(say("newest"), user="second"))["session_id"])
+    assert busy["conversation_id"] in await outside("to the active one")  # it comes before the newest
+    gate.open()
+    await front.ended(busy["session_id"])
+    # the parent of a background agent comes before the newest, and an explicit id before the parent
+    sends = chain(send(say("to the parent")), send(say("to another"), agent_id=recent["conversation_id"]), last="done")
+    await front.ended((await front.say(chain(background(sends), last="x"), user="first"))["session_id"])
+    assert await answers_to("to the parent") == "first" and await answers_to("to another") == "second"
+    _, foreign = await keys.create(front.stack.pool, f"other-{new_id()}", "other", list(Right))
+    mine = {"name": "front", "description": "x", "prompt": "x", "tools": TOOLS}
+    headers = {"Authorization": f"Bearer {foreign}"}
+    assert (await front.stack.http.put("/agents/front", json=mine, headers=headers)).is_success
+    assert await outside("to nobody", foreign) == "no recent foreground agent"
 
 
 async def test_messages_to_nobody_and_to_oneself_are_errors(front: Service) -> None:

@@ -12,6 +12,7 @@ import pytest
 from domain.ids import new_id
 from settings import ROOT
 from tests.behaviour.channels.people import Service
+from tests.behaviour.conversations.talk import chain
 from tests.behaviour.schedules.clock import create
 
 
@@ -19,7 +20,7 @@ def say(text: str) -> str:
     return f"[[script:say text={text}]]"
 
 
-@pytest.mark.proves("S2-13", "S2-09", "S2-B02")
+@pytest.mark.proves("S2-13", "S2-B02")
 async def test_a_reset_keeps_the_id_and_drops_what_waits(service: Service) -> None:
     stack, http = service.stack, service.stack.http
     first = await service.say(f"{say('one')} canary-before")
@@ -83,7 +84,6 @@ async def _asked(service: Service, text: str) -> list[object]:
         return list((await model.get("/_requests", params={"contains": text})).json()["requests"])
 
 
-@pytest.mark.proves("S2-08")
 async def test_descriptor_and_state_are_shown(service: Service) -> None:
     http = service.stack.http
     said = await service.say(say("x"), user="a b")
@@ -122,17 +122,28 @@ async def test_reset_of_an_unknown_or_terminated_conversation_is_refused(service
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")
 
 
+@pytest.mark.proves("S2-08")
 async def test_export_writes_descriptor_state_and_history(service: Service, tmp_path: Path) -> None:
-    said = await service.say(say("one"), user="files")
+    said = await service.say(chain([("list_files", {})], last="one"), user="files")
     await service.ended(said["session_id"])
+    other = await service.say(say("mine"), user="another")
+    await service.ended(other["session_id"])
     await service.stack.http.post(f"/conversations/{said['conversation_id']}/reset")
     await service.ended((await service.say(say("two"), user="files"))["session_id"])
     argv = [sys.executable, "-m", "cli", "export", said["session_id"], "--state", str(tmp_path / "out")]
     run = await asyncio.create_subprocess_exec(*argv, env={**os.environ, **service.stack.env}, cwd=ROOT)
     assert await run.wait() == 0
     read = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
-    assert json.loads(read["descriptor.json"])["identity"]["user_id"] == "files"
-    assert json.loads(read["state.json"])["generation"] == 1
+    identity = {"connector": service.name, "channel_id": "room", "user_id": "files"}
+    descriptor = {"conversation_id": said["conversation_id"], "type": "channel", "identity": identity}
+    assert json.loads(read["descriptor.json"]) == descriptor
+    state = json.loads(read["state.json"])
+    [row, *_] = await service.rows(said["conversation_id"])
+    assert state["generation"] == 1 and state["models"] == row.models != [] and state["agent"] == "tester"
+    assert state["routing"] == {**identity, "thread": None} and state["permissions"] == []
+    assert state["created_at"] < state["updated_at"]
     records = [json.loads(line) for line in read["history.jsonl"].splitlines()]
-    assert [one["type"] for one in records] == ["start", "user", "assistant", "reset", "user", "assistant"]
+    kinds = ["start", "user", "tool_call", "tool_result", "assistant", "reset", "user", "assistant"]
+    assert [one["type"] for one in records] == kinds
     assert [one["text"] for one in records if one["type"] == "assistant"] == ["one", "two"]
+    assert "mine" not in read["history.jsonl"]  # of each only its own

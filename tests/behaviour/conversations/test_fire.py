@@ -23,6 +23,7 @@ from domain.sealing import KeyRing
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import Status
 from store.sessions import SessionRow
+from store.shared_variables import SharedVariables
 from tests.behaviour.conversations.talk import Gate, Scenes, Talk, async_task, chain, say
 from tests.support.stack import Stack, eventually
 from workflows.client import WorkflowClient
@@ -195,6 +196,7 @@ async def test_a_fire_that_was_written_down_is_accepted_although_nobody_answered
             pool=team.pool,
             prices=load_prices(team.settings.prices_file),
             keys=KeyRing(),
+            shared_variables=SharedVariables(KeyRing(), {}),
             workflows=LostAnswer(team.client, team.settings.task_queue),
         ),
     )

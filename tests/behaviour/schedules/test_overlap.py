@@ -1,11 +1,16 @@
 """Overlap and context: what a tick does while the run before is not over, and what a run knows."""
 
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.behaviour.conversations.talk import Gate, asked
-from tests.behaviour.schedules.clock import create, fired, runs, trigger
+from activities.tools.builtin.manage_schedule import Input
+from domain.schedules.schedule import tick_key
+from store import schedule_runs
+from tests.behaviour.conversations.talk import Gate, asked, chain
+from tests.behaviour.schedules.clock import create, fired, runs, tick, trigger
 from tests.support.stack import Stack
 
 
@@ -97,3 +102,31 @@ async def test_isolation_is_kept_and_each_context_knows_what_it_should(team: Sta
         requests = await asked(team, secret)
         seen[context] = [len(request["messages"]) for request in requests]
     assert seen == {"continue": [1, 3, 5], "fork": [1, 3, 3], "isolated": [1, 1, 1]}
+    # cron with a zone; paused, resumed and triggered by hand; each due time once; what cannot be accepted is on record
+    made = await create(team, cron="30 7 * * *", timezone="Europe/Berlin", overlap="queue")
+    path, zone = f"/schedules/{made['id']}", ZoneInfo("Europe/Berlin")
+    assert {datetime.fromisoformat(one).astimezone(zone).strftime("%H:%M") for one in made["next_times"]} == {"07:30"}
+    assert (await team.http.post(f"{path}/pause")).json()["next_times"] == []
+    assert (await fired(team, made["id"]))["status"] == "completed"
+    assert len((await team.http.post(f"{path}/resume")).json()["next_times"]) == 5
+    call = tick(made, datetime.fromisoformat(made["next_times"][0]))
+    decided = [await schedule_runs.fire(team.pool, call, "hello") for _ in range(2)]
+    assert len({one[0].session_id for one in decided if one}) == 1
+    keys = "SELECT key FROM address_messages WHERE conversation_id = $1 ORDER BY created_at"
+    written = [row["key"] for row in await team.pool.fetch(keys, made["conversation_id"])]
+    assert len(written) == 2 and written[1] == f"{made['id']}:{tick_key(call.at)}"
+    await team.http.post(f"/conversations/{made['conversation_id']}/terminate")
+    refused = await trigger(team, made["id"])
+    assert (refused["status"], refused["manual"]) == ("failed", True)
+    assert refused["reason"] == "the conversation was terminated"
+    # agents have a small tool for their own, a prompt and booleans; heartbeats are not theirs: no check, no quiet hours
+    offered = Input.model_json_schema()["properties"]
+    assert {"action", "name", "prompt", "cron", "timezone", "every_s", "at", "isolated"} == set(offered)
+    body = {"name": "plans", "description": "x", "prompt": "x", "tools": ["manage_schedule"], "schedules": 1}
+    assert (await team.http.put("/agents/plans", json=body)).is_success
+    own = {"action": "create", "name": "a", "prompt": "x", "cron": "0 0 1 1 *"}
+    script = chain([("manage_schedule", {**own, "quiet_hours": {}})], [("manage_schedule", own)], last="ok")
+    task = await team.run(script, agent="plans")
+    listed = (await team.http.get("/schedules?limit=100")).json()["items"]
+    [kept] = [one for one in listed if one["conversation_id"] == task["conversation_id"]]
+    assert kept["created_by"] == f"agent {task['conversation_id']}" and kept["quiet_hours"] is None

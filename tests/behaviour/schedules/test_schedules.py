@@ -47,7 +47,8 @@ async def test_an_outage_is_made_up_for_as_each_schedule_says(stack: Stack) -> N
     for one in made.values():  # Temporal counts from its first look at a schedule
         await until(stack, one["id"], lambda listed: len(listed) >= 1)
     down = datetime.now(UTC)
-    made["at"] = await create(stack, at=(down + timedelta(seconds=4)).isoformat())
+    soon = {"at": (down + timedelta(seconds=4)).isoformat()}
+    made |= {f"at {one}": await create(stack, missed=one, **soon) for one in ("each", "once", "skip")}
     with stack.frozen_supervisor():
         before = await stack.kill("temporal")
         await asyncio.sleep(15)
@@ -70,8 +71,10 @@ async def test_an_outage_is_made_up_for_as_each_schedule_says(stack: Stack) -> N
         missed = [run for run in found[name] if run["status"] == "skipped"]
         assert missed == found[name][: len(missed)] and {run["reason"] for run in missed} == {reason}, name
     assert _at(found["dropped"][0]) > _next(down)  # what was missed for longer is gone
-    [run] = await until(stack, made["at"]["id"], lambda listed: len(listed) == 1)
-    assert run["status"] == "fired" and (await show(stack, made["at"]["id"]))["next_times"] == []
+    for name, decided in (("each", ("fired", "")), ("once", ("fired", "")), ("skip", ("skipped", "missed"))):
+        [run] = await until(stack, made[f"at {name}"]["id"], lambda listed: len(listed) == 1)
+        assert (run["status"], run["reason"]) == decided, name  # no later tick takes its place
+        assert (await show(stack, made[f"at {name}"]["id"]))["next_times"] == []
     for one in made.values():
         await stack.http.delete(f"/schedules/{one['id']}")
     slow = "[[script:say words=100 delay=0.1]]"

@@ -22,12 +22,17 @@ NEW = NewSession(
 
 
 @pytest_asyncio.fixture(scope="session")
-async def pool(stack: Stack) -> AsyncIterator[Pool]:
+async def database(stack: Stack) -> AsyncIterator[str]:
     """A database of its own: the sweeper must not find what no workflow runs."""
     async with empty_database(stack.database_url) as url:
         await migrate(url)
-        async with await connect(url, max_size=20) as pool:
-            yield pool
+        yield url
+
+
+@pytest_asyncio.fixture(scope="session")
+async def pool(database: str) -> AsyncIterator[Pool]:
+    async with await connect(database, max_size=20) as pool:
+        yield pool
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import new_id
 from domain.sessions.session import Reason
 from store import addresses, conversations, sessions
-from store.database import Pool
+from store.database import Pool, connect
 from tests.behaviour.store.conftest import NEW
 from tests.behaviour.store.test_sessions import end
 
@@ -16,11 +16,16 @@ def message(key: str, text: str = "Hello.", **fields: Any) -> ArrivingMessage:
     return ArrivingMessage(key=key, text=text, session=NEW, **fields)
 
 
-async def test_concurrent_first_messages_make_one_conversation(pool: Pool) -> None:
+async def test_concurrent_first_messages_make_one_conversation(pool: Pool, database: str) -> None:
+    """Also those of two processes, which share nothing but the database."""
     address = Address.channel("chat", new_id(), "ann")
-    arrivals = await asyncio.gather(
-        *(addresses.accept(pool, "default", address, message(f"m{number}", str(number))) for number in range(8))
-    )
+    async with await connect(database, max_size=4) as other:
+        arrivals = await asyncio.gather(
+            *(
+                addresses.accept(other if number % 2 else pool, "default", address, message(f"m{number}", str(number)))
+                for number in range(8)
+            )
+        )
     made = [arrival.session for arrival in arrivals if arrival.session is not None]
     assert len({session.id for session in made}) == 8 and len({session.conversation_id for session in made}) == 1
     assert sum(session.live for session in made) == 1  # the others wait for their turn

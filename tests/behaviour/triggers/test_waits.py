@@ -47,7 +47,15 @@ async def _waits(stack: Stack, task_id: str) -> dict[str, Any]:
 async def test_an_event_reaches_the_session_that_waits_for_its_key(waiters: Stack) -> None:
     order = new_id()
     sender = await Sender.new(waiters, **KEYED)
-    task_id = await waiters.submit(chain([wait(f"order:{order}", trigger=sender.name)], last="thanks"), agent="waiter")
+    text = chain([wait(f"order:{order}", trigger=sender.name)], last="thanks")
+    expiring = chain([wait(f"order:{order}", trigger=sender.name, timeout_s=4)], last="too late")
+    first = await waiters.submit(expiring, agent="waiter")
+    await _waits(waiters, first)
+    held = await waiters.run(text, agent="waiter")
+    [refusal] = await _results(waiters, held["task_id"])
+    assert first in refusal and "waits for" in refusal  # the key is held
+    assert (await waiters.wait(first))["status"] == "completed"
+    task_id = await waiters.submit(text, agent="waiter")  # it has expired
     request = await _waits(waiters, task_id)
     assert request["kind"] == "external_event"
     assert (await waiters.record(task_id))["status"] == "working"  # nobody has to do anything
@@ -86,22 +94,14 @@ async def test_an_event_that_came_before_the_wait_counts_once(waiters: Stack) ->
     assert [one["outcome"] for one in await sender.events()] == ["delivered", "kept"]
 
 
-async def test_a_key_has_one_wait_and_an_expired_one_is_free(waiters: Stack) -> None:
+async def test_a_stopped_wait_holds_its_key_no_more(waiters: Stack) -> None:
     key = f"k:{new_id()}"
-    first = await waiters.submit(chain([wait(key, timeout_s=4)], last="ok"), agent="waiter")
+    first = await waiters.submit(chain([wait(key)], last="ok"), agent="waiter")
     await _waits(waiters, first)
-    second = await waiters.run(chain([wait(key)], last="ok"), agent="waiter")
-    [refusal] = await _results(waiters, second["task_id"])
-    assert first in refusal and "waits for" in refusal
-    assert (await waiters.wait(first))["status"] == "completed"
-    third = await waiters.submit(chain([wait(key)], last="ok"), agent="waiter")
-    await _waits(waiters, third)
-    assert (await waiters.cancel(third)).status_code == 202
-    await waiters.wait(third)
-    fourth = await waiters.run(
-        chain([wait(key, timeout_s=1)], last="ok"), agent="waiter"
-    )  # a stopped one waits no more
-    assert fourth["status"] == "completed"
+    assert (await waiters.cancel(first)).status_code == 202
+    await waiters.wait(first)
+    second = await waiters.run(chain([wait(key, timeout_s=1)], last="ok"), agent="waiter")
+    assert await _results(waiters, second["task_id"]) == [f"No event with the key {key} arrived in time."]
 
 
 async def test_a_wait_for_a_trigger_takes_nothing_that_agents_emit(waiters: Stack) -> None:

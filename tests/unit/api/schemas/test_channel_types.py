@@ -12,7 +12,6 @@ from domain.ids import new_id
 MESSAGE: dict[str, Any] = {"text": "Hello", "files": [new_id()], "message_id": "m1", "thread": "t1"}
 
 
-@pytest.mark.proves("S2-15")
 def test_messages_states_and_file_references_have_types() -> None:
     message = IncomingMessage(**MESSAGE, channel_id="room", user_id="ann")
     assert (message.text, message.visible, message.wake) == ("Hello", True, True)

@@ -1,0 +1,81 @@
+"""May a mission run now? One answer for its ticks, for events, for messages of agents and for turns of callers."""
+
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from domain.missions.mission import Hold, Mission, Spent, mission_mark, mission_of
+from domain.sessions.new_session import NewSession
+from domain.sessions.session_writes import Acceptance, NewBudget
+from store import missions, new_sessions, queued_files
+from store.agent_messages import REMINDER
+from store.database import Connection, Pool
+from store.new_sessions import Accepted
+from store.workspaces import Manifest
+
+Session = TypeVar("Session", bound=NewSession)
+
+
+async def admit(pool: "Pool | Connection", mission: Mission, conversation_id: str | None) -> Hold | NewBudget:
+    """Why no run may begin now, or what the next one may use. None: the run gets a conversation of its own."""
+    now = datetime.now(UTC)
+    today = await missions.spent(pool, mission, mission.day_start(now))
+    total = await missions.spent(pool, mission)
+    if (hold := mission.hold(now, today, total)) is not None:
+        return hold
+    before = await missions.spent(pool, mission, within=conversation_id) if conversation_id else Spent()
+    return mission.run_budget(today, total, before)
+
+
+def marked(session: Session, mission: Mission) -> Session:
+    """A run of the mission: its risks hold for it."""
+    if mission_of(session.rules) == mission.id:
+        return session
+    return session.model_copy(update={"rules": [*session.rules, mission_mark(mission.id)]})
+
+
+async def accept_turn(pool: Pool, acceptance: Acceptance, files: Manifest) -> Accepted | Hold:
+    """Accept a turn in a conversation that exists; in a mission's it is a run of the mission, or is held back."""
+    ref = acceptance.session.ref
+    async with pool.acquire() as connection, connection.transaction():
+        mission = await missions.of_conversation(connection, ref.tenant, ref.conversation_id, lock=True)
+        if mission is not None:
+            admitted = await admit(connection, mission, ref.conversation_id)
+            if isinstance(admitted, Hold):
+                return admitted
+            run = {"session": marked(acceptance.session, mission), "budget": admitted.within(acceptance.budget)}
+            acceptance = acceptance.model_copy(update=run)
+        accepted = await new_sessions.accept(connection, acceptance)
+        if files and accepted.session is not None:
+            await queued_files.add(connection, accepted.session, files)
+        return accepted
+
+
+async def wake_hold(pool: "Pool | Connection", tenant: str, conversation_id: str, thread_id: str) -> Hold | None:
+    """Why a message from outside does not wake this thread of a mission; a session that runs reads it anyway."""
+    mission = await missions.of_conversation(pool, tenant, conversation_id)
+    if mission is None or await pool.fetchval(
+        "SELECT 1 FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live", tenant, thread_id
+    ):
+        return None
+    admitted = await admit(pool, mission, None)
+    return admitted if isinstance(admitted, Hold) else None
+
+
+async def hold_back(pool: Pool, tenant: str, conversation_id: str, take: list[str]) -> bool:
+    """Whether messages wake nobody, as the mission that they were sent to may not run now; its next run reads them.
+    Messages between the agents of one conversation belong to a run that has begun."""
+    mission = await missions.of_conversation(pool, tenant, conversation_id)
+    if mission is None or not isinstance(await admit(pool, mission, None), Hold):
+        return False
+    held = await pool.fetch(
+        """UPDATE inbox SET wake = false
+            WHERE tenant = $1 AND id = ANY ($2::text[]) AND taken_by IS NULL AND NOT EXISTS (
+                  SELECT 1 FROM inbox i WHERE i.tenant = $1 AND i.id = ANY ($2::text[]) AND (i.author = $4
+                     OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = $1 AND t.id = i.author
+                                   AND t.conversation_id = $3))) RETURNING id""",
+        tenant,
+        take,
+        conversation_id,
+        REMINDER,
+    )
+    return bool(held)

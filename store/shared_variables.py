@@ -1,0 +1,52 @@
+"""Values of variables that a tenant or the deployment has for all threads, as they are when a session begins."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TypeVar
+
+from domain.agents.secret_variables import seal_secrets
+from domain.agents.variable_scope import Graph, graph_variables, missing_of, shared, without_shared
+from domain.errors import Invalid
+from domain.sealed_text import is_sealed
+from domain.sealing import KeyRing
+from domain.sessions.new_session import NewSession
+from store import agent_graph, agents, tenant_variables
+from store.database import Pool
+
+Session = TypeVar("Session", bound=NewSession)
+
+
+class SharedVariables:
+    def __init__(self, keys: KeyRing, deployment: Mapping[str, str]) -> None:
+        self._keys = keys
+        self._deployment = deployment
+
+    async def of_graph(self, pool: Pool, tenant: str, graph: Graph) -> dict[str, str]:
+        """What there is of the variables of these agents, as a thread keeps it. A secret of the tenant is one to every
+        agent; of the others those are that an agent declares to be. Short ones too, although nothing finds them in
+        results: a value that was set as a text, or for all tenants, must not block the tasks of such an agent."""
+        known = graph_variables(graph)
+        tenants = await tenant_variables.values(pool, tenant) if known else {}
+        return self._kept_as(tenant, graph, tenants)
+
+    async def renewed(self, pool: Pool, tenant: str, session: Session) -> Session:
+        """A session that was planned earlier, with the values of now. Refused if it lacks one and may not ask."""
+        own = without_shared(session.variables)
+        tenants = await tenant_variables.values(pool, tenant)
+        if not tenants and not self._deployment and own == session.variables:
+            return session
+        definition = await agents.load(pool, session.agent_ref)
+        graph = await agent_graph.reachable(pool, tenant, definition)
+        values = {**own, **self._kept_as(tenant, graph, tenants)}
+        missing = missing_of(definition, values, graph)
+        if missing and not session.may_ask:
+            raise Invalid(f"The agent lacks values for {', '.join(missing)}.", type="missing-variables")
+        return session.model_copy(update={"variables": values, "missing": missing})
+
+    def _kept_as(self, tenant: str, graph: Graph, tenants: dict[str, str]) -> dict[str, str]:
+        known = graph_variables(graph)
+        texts = {name: value for name, value in tenants.items() if name in known and not is_sealed(value)}
+        secrets = {name: value for name, value in tenants.items() if name in known and is_sealed(value)}
+        deployments = {name: value for name, value in self._deployment.items() if name in known}
+        seal = partial(seal_secrets, self._keys, tenant, variables=known, shortest=0)
+        return shared({**secrets, **seal(texts)}, seal(deployments))

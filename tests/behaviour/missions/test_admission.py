@@ -1,0 +1,158 @@
+"""A mission that may not run now is woken by nobody, whatever the way in; what callers begin in it are its runs."""
+
+from typing import Any
+
+import pytest_asyncio
+
+from domain.conversations.inbox import InboxKind
+from domain.conversations.requests import Steer
+from domain.ids import new_id
+from domain.sessions.session_writes import ThreadMessage
+from store import conversations
+from tests.behaviour.conversations.talk import agent, async_task, chain, say
+from tests.behaviour.missions.test_missions import create, finished, show
+from tests.behaviour.schedules.clock import create as schedule
+from tests.behaviour.schedules.clock import trigger
+from tests.behaviour.supervision.people import answer, waiting
+from tests.support.stack import Stack, calls, eventually
+from workflows.client import WorkflowClient
+
+TOOLS = ["subscribe_events", "emit_event", "send_agent_message", "ask_agent", "async_task", "bash"]
+PROBLEM = "urn:errand:problem:"
+
+
+@pytest_asyncio.fixture
+async def agents(stack: Stack) -> Stack:
+    for definition in (agent("helper", mode="subagent"), agent("mate", "helper", tools=TOOLS)):
+        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    return stack
+
+
+async def results(stack: Stack, text: str) -> list[str]:
+    """What the calls of an agent outside of any mission returned."""
+    task = await stack.run(text, agent="mate")
+    nodes = await stack.nodes(task["task_id"])
+    return [one["text"] for node in nodes if node["kind"] == "tool_results" for one in node["body"]["results"]]
+
+
+def reach(agent_id: str, event: str) -> str:
+    """Every way in that an agent has."""
+    return chain(
+        [("emit_event", {"name": event, "data": {}})],
+        [("send_agent_message", {"agent_id": agent_id, "message": "hello"})],
+        [("ask_agent", {"agent_id": agent_id, "prompt": "hello"})],
+        last="ok",
+    )
+
+
+async def turn(stack: Stack, conversation_id: str, text: str) -> Any:
+    body = {"conversation_id": conversation_id, "input": text, "transport": "stream"}
+    return await stack.http.post("/conversations/run", json=body)
+
+
+async def sessions_of(stack: Stack, conversation_id: str) -> list[str]:
+    rows = await stack.pool.fetch(
+        "SELECT id FROM sessions WHERE conversation_id = $1 AND spawned_by IS NULL ORDER BY created_at", conversation_id
+    )
+    return [row["id"] for row in rows]
+
+
+async def test_a_spent_mission_is_woken_by_nobody_and_its_next_run_reads_what_came(agents: Stack) -> None:
+    mark = new_id()
+    listen = chain([("subscribe_events", {"pattern": f"b:{mark}"})], [async_task(say("Part."))], last="Off.")
+    made = await create(agents, per_day={"runs": 1}, task={"agent": "mate", "input": listen})
+    own = made["conversation_id"]
+    await finished(agents, made)
+    emitted, *refused = await results(agents, reach(own, f"b:{mark}"))
+    assert emitted == f"Emitted b:{mark}. It reached 1 agents."
+    spent = "Nothing was sent, as that agent does not run now: the day's budget of runs is used up."
+    assert refused == [spent, spent]
+    # a message that was sent while the last run could still have read it
+    left = ThreadMessage(
+        id=new_id(), conversation_id=own, thread_id=own, text=f"left {mark}", kind=InboxKind.SYSTEM, author=new_id()
+    )
+    await conversations.add_message(agents.pool, "default", left)
+    steer = Steer(request_id=left.id, thread=own, message=left.id, wake=True)
+    await WorkflowClient(agents.client, agents.settings.task_queue).steer("default", own, steer)
+    late = await turn(agents, own, "more")
+    assert (late.status_code, late.json()["type"]) == (409, f"{PROBLEM}mission-budget-spent"), late.text
+    fired = f"/conversations/{own}/fire"
+
+    async def held() -> bool:
+        answer = await agents.http.post(fired, json={"transport": "stream"})
+        assert answer.status_code in (409, 422), answer.text  # 422 until the outcome has arrived
+        return bool(answer.json()["type"] == f"{PROBLEM}mission-budget-spent")
+
+    await eventually(held)
+    assert len(await sessions_of(agents, own)) == 1 and (await show(agents, made))["total"]["runs"] == 1
+    yesterday = "UPDATE sessions SET created_at = created_at - interval '1 day' WHERE conversation_id = $1"
+    await agents.pool.execute(yesterday, own)
+    answer = await agents.http.post(fired, json={"transport": "stream"})
+    assert answer.status_code == 202, answer.text
+    second = await agents.wait(answer.json()["session_id"])
+    read = str(await agents.nodes(second["task_id"]))
+    assert f'type="b:{mark}"' in read and f"left {mark}" in read
+    rules = await agents.pool.fetchval("SELECT rules FROM sessions WHERE id = $1", second["task_id"])
+    assert made["id"] in rules and (await show(agents, made))["today"]["runs"] == 1
+    await agents.pool.execute(yesterday, own)
+    [sent] = await results(agents, chain([("ask_agent", {"agent_id": own, "prompt": say("I am back")})]))
+    assert sent == "I am back" and (await show(agents, made))["today"]["runs"] == 1
+
+
+async def test_runs_of_their_own_keep_to_the_pause_and_the_end_of_their_mission(agents: Stack) -> None:
+    mark = new_id()
+    listen = calls(("subscribe_events", {"pattern": f"b:{mark}"}))
+    made = await create(agents, context="isolated", task={"agent": "mate", "input": listen})
+    first = await finished(agents, made)
+    apart = first["conversation_id"]
+    assert apart != made["conversation_id"]
+    await agents.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
+    emitted, *refused = await results(agents, reach(apart, f"b:{mark}"))
+    assert emitted.endswith("It reached 1 agents.") and all("the mission is paused: holiday" in one for one in refused)
+    late = await turn(agents, apart, "more")
+    assert (late.status_code, late.json()["type"]) == (409, f"{PROBLEM}mission-paused"), late.text
+    assert await sessions_of(agents, apart) == [first["task_id"]]
+    await agents.http.post(f"/missions/{made['id']}/resume")
+    await results(agents, calls(("emit_event", {"name": f"b:{mark}", "data": {}})))
+    assert len(await sessions_of(agents, apart)) == 2  # what may run is woken
+    await agents.http.post(f"/missions/{made['id']}/cancel")
+    emitted, *refused = await results(agents, reach(apart, f"b:{mark}"))
+    assert emitted.endswith("It reached 0 agents.") and all("the mission has ended" in one for one in refused)
+    late = await turn(agents, apart, "more")
+    assert (late.status_code, late.json()["type"]) == (409, f"{PROBLEM}mission-ended"), late.text
+    closed = "SELECT deadline <= now() FROM budgets WHERE conversation_id = $1"
+    assert await agents.pool.fetchval(closed, apart)
+    assert len(await sessions_of(agents, apart)) == 2
+
+
+async def test_turns_of_callers_and_other_schedules_in_a_mission_are_runs_of_it(stack: Stack) -> None:
+    made = await create(stack, risks=[{"tool": "bash", "argument": "*push*"}], total={"runs": 4, "tokens": 100_000})
+    await finished(stack, made)
+    own, push = made["conversation_id"], calls(("bash", {"command": "echo push"}))
+    other = await schedule(stack, push, conversation_id=own)
+    accepted = (await turn(stack, own, push)).json()
+    for session_id in (accepted["session_id"], None):
+        session_id = session_id or (await trigger(stack, other["id"]))["session_id"]
+        [request] = await waiting(stack, session_id)
+        assert request["details"]["risk"]["argument"] == "*push*"
+        shown = await show(stack, made)
+        assert shown["paused"] and shown["pause_reason"].startswith("risk: ")
+        refused = await turn(stack, own, "more")
+        assert refused.status_code == 409, refused.text
+        await answer(stack, session_id, request["id"], {"approved": True})
+        assert (await stack.wait(session_id))["status"] == "completed"
+    await stack.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
+    held = await trigger(stack, other["id"])
+    assert (held["status"], held["reason"]) == ("skipped", "the mission is paused: holiday")
+    await stack.http.post(f"/missions/{made['id']}/resume")
+    wide = {"input": say("last"), "transport": "stream", "config": {"tree": {"max_tokens": 900_000}}}
+    last = await stack.http.post(f"/conversations/{own}/messages", json=wide)
+    assert last.status_code == 202, last.text
+    limit = await stack.pool.fetchval("SELECT max_tokens FROM budgets WHERE conversation_id = $1", own)
+    assert limit == 100_000  # no caller widens what the mission has
+    await stack.wait(last.json()["session_id"])
+
+    async def ended() -> bool:
+        return bool((await show(stack, made))["reason"] == "its budget of runs is used up")
+
+    await eventually(ended)
