@@ -16,7 +16,7 @@ async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[O
         return []
     rows = await pool.fetch(
         """SELECT id AS session_id, coalesce(subagent_name, agent) AS name, status, reason, partial, committed, output,
-                  error, CASE WHEN subagent IS NOT NULL THEN thread_id END AS reference
+                  typed, error, CASE WHEN subagent IS NOT NULL THEN thread_id END AS reference
              FROM sessions WHERE tenant = $1 AND id = ANY($2::text[])""",
         tenant,
         session_ids,
@@ -25,7 +25,7 @@ async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[O
     found = {
         row["session_id"]: Outcome(
             **row,
-            earlier=said_before_the_end(nodes.get(row["session_id"], [])),
+            earlier=said_before_the_end(nodes.get(row["session_id"], []), row["output"], typed=row["typed"]),
             attachments=await _returned(pool, tenant, row["session_id"]) if row["reference"] else [],
         )
         for row in rows

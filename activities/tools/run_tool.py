@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -29,8 +28,8 @@ from activities.tools.declared_tools import DECLARED, find_declared, with_bindin
 from activities.tools.guarded_run import approval_of, call_turn, guarded
 from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher
+from activities.tools.support.long_output import spilled
 from activities.tools.support.output import bounded, clean
-from activities.tools.support.paths import Workspace
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain import events as ev
 from domain import wire
@@ -195,7 +194,7 @@ class RunTool:
             result = await with_binding(agent.side(request.agent.side), request.name, given, context, result)
         if tool.bookkeeping:
             return result.replaced(text=bounded(clean(result.text))[0])
-        result = await self._spill(request, folder, result)
+        result = result.replaced(text=await spilled(request, folder, result.text))
         if tool.effect is not Effect.READ:
             report = await self._workspaces.keep(request.ref.tenant, request.workspace_id)
             result = report.added_to(result)
@@ -224,16 +223,6 @@ class RunTool:
 
     async def _layers(self, request: ToolRequest) -> list[list[Rule]]:
         return await self._rulebook.layers(request.ref, [*request.above, request.agent])
-
-    async def _spill(self, request: ToolRequest, folder: Path, result: ToolResult) -> ToolResult:
-        """Write a long text to a file of the workspace, for the model to read; the result keeps both its ends."""
-        text = clean(result.text)
-        short, cut = bounded(text)
-        if cut:
-            path = f".outputs/{request.name}-{request.node[-8:]}-{request.index}.txt"
-            await asyncio.to_thread(Workspace(folder).write, path, text.encode())
-            short += f"\n[The whole output is in the file {path} of the workspace.]"
-        return replace(result, text=short)
 
     async def _commit(
         self, request: ToolRequest, attempt: ToolAttempt, state: CallState, result: ToolResult, done: str

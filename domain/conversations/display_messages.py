@@ -73,8 +73,16 @@ def _said(author: str, block: ReplyBlock) -> DisplayMessage | None:
     return None
 
 
-def said_before_the_end(nodes: list[Node]) -> list[str]:
-    """The agent's replies in the course of a session, without the last one, which is the session's output."""
+def said_before_the_end(nodes: list[Node], output: str | None, *, typed: bool = False) -> list[str]:
+    """The agent's replies in the course of a session, without the last one where that is the session's output. The
+    message of a stop tool is an output beside the replies; a typed output is the last reply, written anew."""
     spoken = [node for node in nodes if isinstance(node.body, ReplyBody) and text_of(node)]
-    said = display_messages(spoken[:-1])
+    if spoken and (typed or _letters(text_of(spoken[-1])) == _letters(output or "")):
+        spoken.pop()
+    said = display_messages(spoken)
     return [message.text.strip() for message in said if message.type == "assistant" and message.text]
+
+
+def _letters(text: str) -> list[str]:
+    """An output is its reply without the characters that cannot be shown."""
+    return [one for one in text if one.isprintable() and not one.isspace()]

@@ -57,10 +57,11 @@ class Outcome(BaseModel):
     reason: Reason | None = None
     partial: bool = False
     committed: bool = True  # it replied at least once, if only with tool calls
-    output: str | None = None  # its last reply
+    output: str | None = None  # its last reply, or the message of the tool that ended it
+    typed: bool = False  # the output is its last reply as JSON
     error: str | None = None
     reference: str | None = None  # how the parent addresses it, if it is a subagent tool
-    earlier: list[str] = Field(default_factory=list)  # what it said before its last reply, oldest first
+    earlier: list[str] = Field(default_factory=list)  # what it said before its output, oldest first
     attachments: list[str] = Field(default_factory=list)  # paths of its files in the parent's workspace
 
     @property

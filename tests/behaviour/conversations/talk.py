@@ -257,6 +257,14 @@ class Talk:
     async def speaking(self, session_id: str) -> None:
         await self.stack.seen(session_id, "message_delta")
 
+    async def reword(self, session_id: str, old: str, new: str) -> None:
+        """Change what a session has said, at its source. The product never does: its messages only grow."""
+        for update in (
+            "UPDATE messages SET body = replace(body, $2, $3) WHERE session_id = $1 AND kind = 'assistant'",
+            "UPDATE sessions SET output = replace(output, $2, $3) WHERE id = $1",
+        ):
+            await self.stack.pool.execute(update, session_id, old, new)
+
     async def prompts(self, session_id: str) -> list[str]:
         """The messages that entered this session's context from outside, oldest first."""
         return [

@@ -53,7 +53,7 @@ async def posted(stack: Stack) -> Posted:
     mail = await talk.posted(3)
     shown = (await talk.shown("/mailbox"))["items"]
     # the output changes at its source after the message was posted
-    await stack.pool.execute("UPDATE sessions SET output = 'Found it twice.' WHERE id = $1", mail[0].source_session_id)
+    await talk.reword(mail[0].source_session_id, "Found it.", "Found it twice.")
     fired = await talk.fire()
     [prompt] = await talk.prompts(fired.id)
     return Posted(talk, mail, shown, fired, prompt, await talk.mail())
@@ -174,15 +174,22 @@ async def test_subagent_interrupted_after_a_commit_without_text_has_a_result(tea
 
 @pytest.mark.proves("S0-23")
 async def test_fire_shows_all_that_the_subagent_said(team: Stack) -> None:
-    """The messages are read at the fire: what was said before the last reply is part of them, tool results are not."""
+    """The messages are read at the fire, and the mailbox holds none of them: what changes in the session until then
+    is what the fire shows. What was said before the last reply is part of it, tool calls and results are not."""
     steps = chain([("list_files", {})], text="I look around first.", last="There is nothing.")
     talk = await Talk.done(team, chain([async_task(steps)], last="Off."))
-    await talk.posted(1)
+    [message] = await talk.posted(1)
     child = await talk.child()
+    rows = "SELECT to_jsonb(m)::text FROM mailbox m WHERE message_id = $1"
+    rows += " UNION ALL SELECT to_jsonb(i)::text FROM inbox i WHERE id = $1 OR source = $2"
+    kept = [row[0] for row in await team.pool.fetch(rows, message.message_id, child.id)]
+    assert kept and not [row for row in kept if "look" in row or "nothing" in row]
+    await talk.reword(child.id, "I look", "I looked")
+    await talk.reword(child.id, "There is", "There was")
     fired = await talk.fire()
     shown = (await team.http.get(f"/sessions/{child.id}")).json()["display_messages"]
     said = [message["text"] for message in shown if message["type"] == "assistant"]
-    assert said == ["I look around first.", "There is nothing."]
+    assert said == ["I looked around first.", "There was nothing."]
     text = "\n\n".join(said)
     assert await talk.prompts(fired.id) == [f"Async subagent 'helper' (session: {child.id}) completed:\n{text}"]
 

@@ -220,7 +220,7 @@ async def woken_in_vain(stack: Stack) -> tuple[Talk, SessionRow, SessionRow]:
     failed = await talk.ended((await eventually(woken, what="the wake-up")).id)
     await asyncio.sleep(1)
     assert (await talk.mail())[0].delivered_to is None and len(await talk.sessions()) == 3
-    await stack.pool.execute("UPDATE sessions SET output = 'The words.' WHERE id = $1", (await talk.child()).id)
+    await talk.reword((await talk.child()).id, " [[fault:400]]", "")
     return talk, failed, await talk.fire()
 
 

@@ -1,5 +1,7 @@
+import pytest
+
 from domain.content import TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
-from domain.conversations.display_messages import PREVIEW, display_messages
+from domain.conversations.display_messages import PREVIEW, display_messages, said_before_the_end
 from domain.messages import Body, Node, NoteBody, ReplyBody, ResultsBody, SummaryBody, UserBody
 
 
@@ -39,3 +41,18 @@ def test_display_messages_are_what_people_read() -> None:
         {"type": "note", "text": "Two steps are left.", "step": 2},
         {"type": "assistant", "author": "helper", "text": "Seen.", "step": 3, "side": "b"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("output", "typed", "earlier"),
+    [
+        ("Seen.", False, ["Looking."]),  # the last reply is the output
+        ("Approved.", False, ["Looking.", "Seen.\x07"]),  # a stop tool's message
+        (None, False, ["Looking.", "Seen.\x07"]),  # it ended with an error
+        ('{"seen": true}', True, ["Looking."]),
+    ],
+)
+def test_every_reply_is_shown_once_beside_any_output(output: str | None, typed: bool, earlier: list[str]) -> None:
+    replies = [node(n, ReplyBody(content=[TextBlock(text=text)])) for n, text in enumerate(("Looking.", "Seen.\x07"))]
+    assert said_before_the_end(replies, output, typed=typed) == earlier
+    assert said_before_the_end([], output, typed=typed) == []
