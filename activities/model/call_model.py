@@ -1,9 +1,7 @@
 """call_model: one model call, from the reference to the context to the committed reply."""
 
 import asyncio
-from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -16,6 +14,7 @@ from activities.model.budget import Bounds
 from activities.model.check import ModelCheck
 from activities.model.contexts import Contexts
 from activities.model.errors import UNAVAILABLE, backoff
+from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, heartbeating
@@ -39,7 +38,6 @@ from store import input_requests, messages
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 
-T = TypeVar("T")
 COMMIT_PATIENCE = 300.0  # seconds: a reply that was paid for must survive a restart of the database
 
 
@@ -79,7 +77,7 @@ class CallModel:
         # The same in all retries of this call, and new after a reset, which therefore asks the model again.
         idem = f"{info.workflow_id}/{info.workflow_run_id}/{info.activity_id}"
         async with heartbeating():
-            try:
+            with retried_if_away():
                 agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
                 agent = agents[-1]
                 call = self.shown_as(call, agent)
@@ -94,8 +92,6 @@ class CallModel:
                 opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
                 layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
                 tools = await self.offered(call, agents, layers, facts)
-            except TRANSIENT_ERRORS as error:
-                raise _database_away() from error
             prelude = turn_record.prelude(call, context, facts, opening)
             turn = ModelResponse()
             if (rerun := recording.rerun_of(facts)) is not None:
@@ -104,7 +100,8 @@ class CallModel:
                 calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
                 recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, recorded)
-            shown = await unless_away(self._hooks.filtered(call, agent, context + prelude, facts))
+            with retried_if_away():
+                shown = await self._hooks.filtered(call, agent, context + prelude, facts)
             try:
                 if queued := turn_record.queued_calls(call, facts):
                     turn.content += queued
@@ -175,10 +172,12 @@ class CallModel:
         shown = shorten_results(nodes, 2_000) if compacts else nodes
         given = facts.arguments if call.line == "main" else None  # an inline line has no creation arguments
         system = system_prompt(agent, facts.variables, call.agent.side, given)
+        with retried_if_away():
+            system = await self._hooks.system(call, agent, system, facts)
         request = ModelRequest(
             model=call.model,
             max_tokens=agent.max_tokens,
-            system=await unless_away(self._hooks.system(call, agent, system, facts)),
+            system=system,
             messages=render(shown, call.model, call.agent.side),
             notes=[checkpoint.REQUEST] if compacts else self._notes(call, facts) if takes_turn else [],
             tools=[definition for _, definition in tools.values()] if takes_turn else [],
@@ -262,15 +261,3 @@ class CallModel:
         except TRANSIENT_ERRORS:
             activity.logger.warning("the retry could not be shown: the database is away")
         return ApplicationError(failure.message, type=failure.type, next_retry_delay=wait)
-
-
-async def unless_away(reading: Awaitable[T]) -> T:
-    """Read what the call needs. If the database is unreachable, the call waits and tries again."""
-    try:
-        return await reading
-    except TRANSIENT_ERRORS as error:
-        raise _database_away() from error
-
-
-def _database_away() -> ApplicationError:
-    return ApplicationError("The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=timedelta(seconds=1))

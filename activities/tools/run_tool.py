@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from activities.delegation.subagents import Subagents
 from activities.hooks.inner_hooks import InnerHooks
 from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, result_without_tool
+from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, heartbeating
@@ -47,7 +47,7 @@ from domain.sessions.effects import would_have
 from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest, preview
 from domain.sessions.tool_writes import NewFile, ToolAttempt, ToolClaim, ToolCommit
 from store import files, tool_calls
-from store.database import TRANSIENT_ERRORS, Pool, patiently
+from store.database import Pool, patiently
 from store.tool_calls import ToolClaimResult
 
 COMMIT_PATIENCE = 300.0  # seconds: the result of a call must survive a restart of the database
@@ -90,17 +90,13 @@ class RunTool:
         @activity.defn(name=f"tool.{name}")
         async def run_tool(request: ToolRequest) -> ToolOutcome:
             async with heartbeating():
-                try:
+                with retried_if_away():
                     tool = self._tools.get(name)
                     if name == DECLARED:
                         tool = find_declared(await self._definitions.load(request.agent), request)
                     elif name == MCP:
                         tool = find_mcp(await self._definitions.load(request.agent), request.name)
                     return tool_called(request, await self._run(request, tool))
-                except TRANSIENT_ERRORS as error:
-                    raise ApplicationError(
-                        "The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=timedelta(seconds=1)
-                    ) from error
 
         return run_tool
 
@@ -109,16 +105,9 @@ class RunTool:
         holder = f"{info.workflow_run_id}/{info.activity_id}"
         attempt = ToolAttempt.of(request, run=run_of(request.ref), holder=holder, attempt=info.attempt)
         named = tool or self._tools.get(request.name)  # a refused call may have no tool
-        claim = await tool_calls.claim(
-            self._pool,
-            ToolClaim.by(
-                attempt,
-                request.ref,
-                request.preview,
-                tool.kind if tool else None,
-                asks=named is not None and named.asks,
-            ),
-        )
+        kind, asks = tool.kind if tool else None, named is not None and named.asks
+        wanted = ToolClaim.by(attempt, request.ref, request.preview, kind, asks=asks)
+        claim = await tool_calls.claim(self._pool, wanted)
         if not claim.go:
             # an attempt whose result was lost may have changed the plan's steps: to ask once more is harmless
             planned = tool is not None and tool.plans

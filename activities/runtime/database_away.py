@@ -1,0 +1,19 @@
+"""A database that is away lets an activity wait and try again."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from temporalio.exceptions import ApplicationError
+
+from domain import wire
+from store.database import TRANSIENT_ERRORS
+
+
+@contextmanager
+def retried_if_away() -> Iterator[None]:
+    try:
+        yield
+    except TRANSIENT_ERRORS as error:
+        pause = timedelta(seconds=1)
+        raise ApplicationError("The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=pause) from error
