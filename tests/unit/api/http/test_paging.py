@@ -34,6 +34,7 @@ def made(text: str) -> str:
         *("", "x", "…", "A" * 200, paging.cursor({"status": "answered"}, new_id(), AT)),
         *(made(f"{new_id()}{moment}") for moment in ("soon", "2031-05-06", "9999-12-31T23:59:59-23:00", "\x00")),
     ],
+    ids=[f"cursor{number}" for number in range(9)],  # each process makes other cursors, and needs the same names
 )
 def test_other_cursors_are_refused(given: str) -> None:
     with pytest.raises(Unreadable):
