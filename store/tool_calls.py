@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field, Json
 
 from domain.messages import ReplyBody
+from domain.sessions.remote_call import RemoteCall
 from domain.sessions.step import CallState, ToolCallResult
-from domain.sessions.tool_writes import ToolClaim, ToolCommit
+from domain.sessions.tool_writes import ToolClaim, ToolCommit, ToolHold
 from store.database import Pool, call
 from store.sessions import SessionRow
 
@@ -21,6 +22,7 @@ class ToolClaimResult(BaseModel):
     workspace_version: int | None = None
     body: Json[ReplyBody] | None = None  # of the node that made the call
     variables: Json[dict[str, str]] = Field(default_factory=dict)  # the session's
+    remote: Json[RemoteCall] | None = None  # the handle of a call that continues elsewhere
     spent: bool = False  # the tree's budget of tool calls does not allow it
 
 
@@ -31,6 +33,18 @@ async def claim(pool: Pool, claim: ToolClaim) -> ToolClaimResult:
 async def commit(pool: Pool, commit: ToolCommit) -> bool:
     """Write the result; False if a newer attempt holds the call, so that this result was dropped."""
     return bool(await call(pool, "commit_tool", commit))
+
+
+async def hold(pool: Pool, hold: ToolHold) -> bool:
+    """Keep the handle of a call that continues elsewhere. False: a newer attempt holds the call."""
+    return bool(await call(pool, "hold_tool", hold))
+
+
+async def remote(pool: Pool, tenant: str, node: str, index: int) -> RemoteCall | None:
+    found = await pool.fetchval(
+        "SELECT remote FROM tool_calls WHERE tenant = $1 AND node = $2 AND call_index = $3", tenant, node, index
+    )
+    return RemoteCall.model_validate_json(found) if found else None
 
 
 async def results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
@@ -68,7 +82,8 @@ def _with_calls(session: SessionRow, made: int) -> SessionRow:
 async def open_of_session(pool: Pool, tenant: str, session_id: str) -> list[tuple[str, CallState]]:
     """The calls that were made and have not returned: the tool, and the state in which the session's end leaves it."""
     rows = await pool.fetch(
-        """SELECT tool, CASE effect WHEN 'once' THEN 'unknown' ELSE 'cancelled' END AS left_as FROM tool_calls
+        """SELECT tool, CASE WHEN effect = 'once' AND remote IS NULL THEN 'unknown' ELSE 'cancelled' END AS left_as
+             FROM tool_calls
             WHERE tenant = $1 AND session_id = $2 AND state = 'started'
             ORDER BY started_at, node, call_index""",
         tenant,

@@ -124,6 +124,17 @@ def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[T
     )
 
 
+def stop_call(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
+    """Pass a stop on to where a call continues, and record how it ended; retried until the database has that."""
+    return RUN_TOOL.start(
+        request,
+        name=call.activity,
+        start_to_close_timeout=timedelta(seconds=60),
+        retry_policy=PERSISTENT,
+        summary=preview(f"stop {call.preview}", 200),
+    )
+
+
 def run_bookkeeping_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
     """Make one attempt as a local activity, for tools that touch only our own records; if it fails, use `run_tool`."""
     return RUN_TOOL.start_local(request, name=call.activity, summary=preview(call.preview, 200))

@@ -19,6 +19,7 @@ PURE = (
     "session.input_requests",
     "session.limits",
     "session.loop",
+    "session.remote_calls",
     "session.replies",
     "session.sides",
     "typed_activity",

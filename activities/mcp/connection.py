@@ -15,6 +15,7 @@ from domain.agents.mcp_server import McpServer
 if TYPE_CHECKING:  # the library takes a second to load: only for a worker that has something to ask
     from mcp.client.session import ClientSession
 
+TASKS = "io.modelcontextprotocol/tasks"  # the extension
 MOST_BYTES = 8_000_000  # of all that a server may send during one connection
 LIST_SECONDS = 20.0
 LONGEST_ERROR = 500  # characters
@@ -24,7 +25,12 @@ logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 
 class McpFailure(Exception):
-    """A server was refused or did not answer properly; the message is fit for a model or a caller."""
+    """A server was refused or did not answer properly; the message is fit for a model or a caller. `code`: of the
+    protocol, if the server has answered with an error."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def filled_headers(server: McpServer, values: Mapping[str, str]) -> dict[str, str]:
@@ -47,19 +53,27 @@ async def connected(
     from mcp.client.streamable_http import streamable_http_client
     from mcp_types import Implementation
 
+    from activities.mcp.remote_task import DeclaresTasks, declined
+
     allowance = ByteAllowance(MOST_BYTES)
     try:
         checked(server.url)
         async with asyncio.timeout(seconds), fetcher.client(headers, allowance, seconds) as http:
             transport = streamable_http_client(server.url, http_client=http)
-            async with Client(transport, client_info=Implementation(name="errand", version="1"), cache=None) as client:
+            async with Client(
+                transport,
+                client_info=Implementation(name="errand", version="1"),
+                cache=None,
+                extensions=[DeclaresTasks()],
+                elicitation_callback=declined,
+            ) as client:
                 yield client.session
     except McpFailure:
         raise
     except TimeoutError:
         raise McpFailure(f"{server.host} gave no complete answer within {seconds:g} seconds.") from None
     except Exception as error:
-        raise McpFailure(_reason(error, server.host, allowance)) from None
+        raise McpFailure(_reason(error, server.host, allowance), _code(error)) from None
 
 
 def _reason(error: Exception, host: str, allowance: ByteAllowance) -> str:
@@ -82,6 +96,12 @@ def _reason(error: Exception, host: str, allowance: ByteAllowance) -> str:
         if isinstance(leaf, ValidationError | RuntimeError | ValueError):
             return f"The answer of {host} does not follow the protocol."
     raise error
+
+
+def _code(error: Exception) -> int | None:
+    from mcp.shared.exceptions import MCPError
+
+    return next((leaf.error.code for leaf in _leaves(error) if isinstance(leaf, MCPError)), None)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -59,6 +59,8 @@ class InputRequests:
     @beating
     async def open_request(self, request: OpenRequest) -> OpenedRequest:
         session = await self._session(request)
+        if request.form and not session.may_ask:
+            return OpenedRequest(deadline=request.deadline, refused=True)
         try:
             awaited = await self._questions.awaited_event(request, session)
             if awaited is not None:
@@ -87,6 +89,8 @@ class InputRequests:
             events=[EventRow.of(request.ref, event)],
         )
         opened = await input_requests.open_request(self._pool, opening)
+        if opened is None and request.form:
+            return OpenedRequest(deadline=request.deadline, refused=True)
         if opened is None:
             return await self._refuse(request, ask_user.TOOL.name, ENOUGH)
         return OpenedRequest(
@@ -121,6 +125,9 @@ class InputRequests:
                 expired=[EventRow.of(settle.ref, expired)],
             ),
         )
+        if settle.form:  # the call that it belongs to continues, and sends the answer on
+            answered = request.status is RequestStatus.ANSWERED
+            return SettledRequest(status=request.status, approved=answered, cancel=_cancels(request))
         if request.kind is RequestKind.PLAN_APPROVAL:
             return await self._plan(settle, request)
         if request.kind is RequestKind.TOOL_APPROVAL:

@@ -20,7 +20,7 @@ from domain.sessions.input_request import PLAN_SCHEMA, OpenRequest, RequestKind,
 from domain.sessions.request_writes import ShownRequest, SpentSoFar
 from domain.sessions.session import AgentRef
 from domain.sessions.step import preview
-from store import input_requests, messages
+from store import input_requests, messages, tool_calls
 from store.database import Pool
 from store.sessions import SessionRow
 
@@ -75,6 +75,8 @@ class Questions:
             )
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
         call = calls_of(node)[request.index]
+        if request.form:
+            return await self._form(request, call.name, spent)
         if request.kind is RequestKind.TOOL_APPROVAL:
             tool = await self.tool(session, request.agents, call.name, request.external)
             return await self._approvals.of(request, session, tool, call.arguments, spent)
@@ -89,6 +91,17 @@ class Questions:
         summary = preview(str(call.arguments.get("question", "")), 200)
         await self._claim(request, call.name, summary, asks=ask_user.TOOL.asks)
         return _question(call.arguments, spent)
+
+    async def _form(self, request: OpenRequest, tool: str, spent: SpentSoFar) -> ShownRequest:
+        """What the other side of a call asks. Its text is no instruction, and people learn where it comes from."""
+        remote = await tool_calls.remote(self._pool, request.ref.tenant, request.node, request.index)
+        assert remote is not None
+        form = remote.forms[request.form - 1]
+        return ShownRequest(
+            question=f"{tool} asks: {form.message}",
+            details={"tool": tool, "so_far": spent.model_dump()},
+            answer_schema=form.answer_schema,
+        )
 
     async def _claim(
         self, request: OpenRequest, tool: str, summary: str, kind: EffectKind | None = None, *, asks: bool = False

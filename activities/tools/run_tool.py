@@ -26,27 +26,35 @@ from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
 from activities.tools.declared_tools import DECLARED, find_declared, with_binding
 from activities.tools.guarded_run import approval_of, call_turn, guarded
+from activities.tools.outcomes import (
+    current_step,
+    outcome_of,
+    pending_outcome,
+    repetition_digest,
+    save_artifacts,
+    saved_event,
+)
 from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher
 from activities.tools.support.long_output import spilled
 from activities.tools.support.output import bounded, clean
-from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain import events as ev
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.events import EventRow
 from domain.events.tools import shown_arguments
-from domain.ids import derive_id
 from domain.json_object import JsonObject
-from domain.limits.loops import call_digest
 from domain.messages import ReplyBody
 from domain.plan import Plan
 from domain.policy.rules import Action, Rule, verdict
 from domain.sealing import SealingError
 from domain.sessions.effects import would_have
+from domain.sessions.input_request import RequestStatus
+from domain.sessions.remote_call import RemoteCall, form_id
 from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest, preview
-from domain.sessions.tool_writes import NewFile, ToolAttempt, ToolClaim, ToolCommit
-from store import files, tool_calls
+from domain.sessions.tool_writes import ToolAttempt, ToolClaim, ToolCommit, ToolHold
+from store import input_requests, tool_calls
 from store.database import Pool, patiently
 from store.tool_calls import ToolClaimResult
 
@@ -111,7 +119,7 @@ class RunTool:
         if not claim.go:
             # an attempt whose result was lost may have changed the plan's steps: to ask once more is harmless
             planned = tool is not None and tool.plans
-            return _outcome(
+            return outcome_of(
                 request,
                 claim.state or CallState.UNKNOWN,
                 claim.text or "",
@@ -128,11 +136,19 @@ class RunTool:
             self._events.put(request.ref, called)
         done = await self._done(request, tool, given)
         try:
-            result = await self._do(request, tool, claim, claim.body, info.attempt)
+            result = await self._do(request, attempt, tool, claim, claim.body)
+            if result.remote is not None:
+                if result.remote != claim.remote:
+                    await self._hold(attempt, result.remote)
+                return pending_outcome(request, result)
             state = CallState.FAILED if result.failed else CallState.OK
+            state = CallState.CANCELLED if request.cancel and result.failed else state
         except asyncio.CancelledError:
             if not cancel_requested():
                 raise
+            remote = await tool_calls.remote(self._pool, request.ref.tenant, request.node, request.index)
+            if remote is not None:  # the workflow stops it where it continues
+                return pending_outcome(request, ToolResult("", remote=remote))
             state, result = CallState.CANCELLED, ToolResult(INTERRUPTED, failed=True)
         if not_emitted and info.is_local:  # a local activity emits it with its end, so once, however often it began
             result = replace(result, events=[called, *result.events])
@@ -140,7 +156,7 @@ class RunTool:
         return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
 
     async def _do(
-        self, request: ToolRequest, tool: Tool | None, claim: ToolClaimResult, reply: ReplyBody, attempt: int
+        self, request: ToolRequest, attempt: ToolAttempt, tool: Tool | None, claim: ToolClaimResult, reply: ReplyBody
     ) -> ToolResult:
         """Run the tool. An error in the tool is a result for the model, never a failed activity."""
         agent = await self._definitions.load(request.agent)
@@ -166,7 +182,7 @@ class RunTool:
             agent=agent.name,
             workspace=folder,
             key=key,
-            attempt=attempt,
+            attempt=attempt.attempt,
             plan=Plan.model_validate_json(claim.plan) if claim.plan else None,
             sandbox=self._commands.sandbox,
             limits=self._commands.limits,
@@ -175,8 +191,15 @@ class RunTool:
             state=state,
             permits=partial(self._permits, request, tool),
             network=await self._network(request, agent),
+            remote=claim.remote,
+            hold=partial(self._hold, attempt),
+            answers=partial(self._answers, request),
         )
+        if request.cancel and tool.stop is not None:
+            return await tool.stop(context)
         result = await guarded(tool, arguments, context, call_turn(self._pool, request, tool, folder))
+        if result.remote is not None:
+            return result
         if not tool.bookkeeping:
             result = await self._hooks.stored(request, agent, given, result, state)
         if not request.above:
@@ -188,6 +211,19 @@ class RunTool:
             report = await self._workspaces.keep(request.ref.tenant, request.workspace_id)
             result = report.added_to(result)
         return result
+
+    async def _hold(self, attempt: ToolAttempt, remote: RemoteCall) -> None:
+        hold = ToolHold.by(attempt, remote)
+        if not await patiently(lambda: tool_calls.hold(self._pool, hold), seconds=COMMIT_PATIENCE):
+            raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
+
+    async def _answers(self, request: ToolRequest, remote: RemoteCall) -> dict[str, JsonObject | None]:
+        found: dict[str, JsonObject | None] = {}
+        for number, form in enumerate(remote.forms, start=1):
+            asked_as = form_id(request.node, request.index, remote.round, number)
+            asked = await input_requests.get(self._pool, request.ref.tenant, asked_as)
+            found[form.key] = asked.answer if asked and asked.status is RequestStatus.ANSWERED else None
+        return found
 
     async def _arguments(self, request: ToolRequest, given: JsonObject) -> Any:
         """The model's arguments, or those to which an approver changed them."""
@@ -216,9 +252,9 @@ class RunTool:
     async def _commit(
         self, request: ToolRequest, attempt: ToolAttempt, state: CallState, result: ToolResult, done: str
     ) -> ToolOutcome:
-        saved = await self._save(request, result.artifacts)
+        saved = await save_artifacts(self._pool, request, result.artifacts)
         returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
-        events: list[ev.Event] = [*result.events, *map(_saved, saved), returned]
+        events: list[ev.Event] = [*result.events, *map(saved_event, saved), returned]
         commit = ToolCommit(
             **dict(attempt),
             state=state,
@@ -237,47 +273,8 @@ class RunTool:
         held = await patiently(lambda: tool_calls.commit(self._pool, commit), seconds=COMMIT_PATIENCE)
         if not held:
             raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
-        outcome = _outcome(request, state, result.text)
+        outcome = outcome_of(request, state, result.text)
         if result.plan is None:
             return outcome
         replanned = any(isinstance(event, ev.Replanning) for event in result.events)
-        return outcome.model_copy(update={"doing": _doing(result.plan), "planned": True, "replanned": replanned})
-
-    async def _save(self, request: ToolRequest, artifacts: list[ArtifactFile]) -> list[NewFile]:
-        """Store the bytes before the transaction, by content, so that a repetition stores nothing twice."""
-        digests = await files.put_blobs(self._pool, request.ref.tenant, [artifact.content for artifact in artifacts])
-        return [
-            NewFile(
-                id=derive_id(request.node, "artifact", request.index, place),
-                sha256=digest,
-                size=len(artifact.content),
-                name=artifact.name,
-                media_type=artifact.media_type,
-                type=artifact.type,
-                description=artifact.description,
-                url=artifact.url,
-            )
-            for place, (digest, artifact) in enumerate(zip(digests, artifacts, strict=True))
-        ]
-
-
-def _saved(file: NewFile) -> ev.ArtifactSaved:
-    return ev.ArtifactSaved(name=file.name, artifact_type=file.type, file_id=file.id, size=file.size, url=file.url)
-
-
-def repetition_digest(request: ToolRequest, tool: Tool | None, given: JsonObject, state: str, text: str) -> str | None:
-    """The digest for loop detection. A recorded result has none, because it arrives sooner than the original."""
-    if (tool is None and request.refusal is None) or (tool is not None and tool.polls):
-        return None
-    # leave out the name of the file for a long text, which differs from call to call
-    text = text.replace(request.node[-8:], "")
-    return call_digest(request.name, given, state, text)
-
-
-def _doing(plan: Plan) -> str:
-    return preview(plan.steps[plan.current - 1].title, 80)
-
-
-def _outcome(request: ToolRequest, state: CallState, text: str, **more: bool) -> ToolOutcome:
-    outcome = ToolOutcome(index=request.index, name=request.name, state=state.for_model, preview=preview(text, 160))
-    return outcome.model_copy(update=more)
+        return outcome.model_copy(update={"doing": current_step(result.plan), "planned": True, "replanned": replanned})

@@ -11,12 +11,14 @@ from pydantic import BaseModel, ValidationError
 from activities.requests.file_diff import FileChange
 from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits
 from domain.events import Event
+from domain.json_object import JsonObject
 from domain.model_exchange import ToolDefinition
 from domain.plan import Plan
 from domain.policy.subjects import subjects_of
 from domain.policy.traits import ToolTraits
 from domain.redactor import Redactor
 from domain.sessions.effects import EffectKind, Source
+from domain.sessions.remote_call import RemoteCall
 from domain.sessions.session import SessionRef
 from domain.sessions.step import Effect, preview
 
@@ -55,6 +57,8 @@ class ToolResult:
     artifacts: list[ArtifactFile] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)  # what it read, and its state then
     status_text: str | None = None  # the status that the session publishes
+    remote: RemoteCall | None = None  # there is no result yet: the handle of a call that continues elsewhere
+    wait_ms: int = 0  # how long to wait before asking there again
 
     def replaced(self, **changes: Any) -> "ToolResult":
         return replace(self, **changes)
@@ -83,6 +87,14 @@ async def _allowed(subject: str) -> bool:
     return True
 
 
+async def _held(remote: RemoteCall) -> None:
+    return None
+
+
+async def _no_answers(remote: RemoteCall) -> dict[str, JsonObject | None]:
+    return {}
+
+
 @dataclass(frozen=True)
 class ToolContext:
     """What a tool may use."""
@@ -100,6 +112,10 @@ class ToolContext:
     state: "ThreadState"  # the thread's variables (with secrets), files, status and parent
     limits: SandboxLimits = SandboxLimits()  # for a command
     permits: Callable[[str], Awaitable[bool]] = _allowed  # whether the rules allow the tool this subject without asking
+    remote: RemoteCall | None = None  # the call was made before, and continues elsewhere
+    hold: Callable[[RemoteCall], Awaitable[None]] = _held  # commits a handle
+    # what people answered to the forms of a handle, by key; None: they declined, or did not answer
+    answers: Callable[[RemoteCall], Awaitable[dict[str, JsonObject | None]]] = _no_answers
 
 
 async def _elsewhere(arguments: Any, context: ToolContext) -> ToolResult:
@@ -112,6 +128,7 @@ class Tool(ToolTraits):
     input: type[BaseModel]
     effect: Effect
     run: Callable[[Any, ToolContext], Awaitable[ToolResult]] = _elsewhere
+    stop: Callable[[ToolContext], Awaitable[ToolResult]] | None = None  # stops a call that continues elsewhere
     kind: EffectKind | None = EffectKind.CALL  # its kind in the ledger of effects; None: it changes nothing
     activity: str | None = None  # the activity that runs it; None: its own, which calls `run`
     timeout_s: float = 60

@@ -137,6 +137,8 @@ class OpenRequest(BaseModel):
     agents: list[AgentRef] = Field(default_factory=list)  # for a call: from the session's agent to the calling one
     # for a call: the caller brought the tool, which may have the same name as a built-in one
     external: bool = Field(default=False, exclude_if=lambda value: not value)
+    # of a call that continues elsewhere: which of the other side's forms it is about, counted from 1
+    form: int = Field(default=0, exclude_if=lambda value: not value)
 
 
 class OpenedRequest(BaseModel):
@@ -167,6 +169,7 @@ class SettleRequest(BaseModel):
     kind: RequestKind
     node: str
     index: int = 0
+    form: int = Field(default=0, exclude_if=lambda value: not value)
 
 
 class SettledRequest(BaseModel):

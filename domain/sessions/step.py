@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from domain.policy.rules import Rule
 from domain.redaction import redacted
+from domain.sessions.remote_call import PendingCall
 from domain.sessions.session import AgentRef, Limits, Reason, SandboxMode, Scope, SessionRef, Status, Usage
 
 PREVIEW = 300  # characters of text that may be in the history beside a reference
@@ -165,6 +166,7 @@ class ToolRequest(BaseModel):
     refusal: str | None = None
     approval: str | None = None  # the input request that allows this very call
     rule: Rule | None = None  # the rule that refuses it
+    cancel: bool = False  # a call that continues elsewhere: it is stopped there
 
 
 class ToolOutcome(BaseModel):
@@ -180,6 +182,8 @@ class ToolOutcome(BaseModel):
     digest: str | None = None  # of the call and its result; None: repeating it does not count as a loop
     denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule or a person
     forbidden: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
+    # it continues elsewhere: what to wait for before asking for it again
+    pending: PendingCall | None = Field(default=None, exclude_if=lambda value: value is None)
     # it was refused because the tree's budget of tool calls is spent
     spent: bool = Field(default=False, exclude_if=lambda value: not value)
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from domain.events import EventRow, ToolCalled, ToolReturned
 from domain.sessions.effects import EffectKind, withheld
+from domain.sessions.remote_call import RemoteCall
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import Write
 from domain.sessions.step import CallState, Effect, ToolRequest, preview
@@ -84,6 +85,25 @@ class ToolClaim(ToolAttempt):
             spent=SPENT,
             refused=[EventRow.of(ref, refused)],
         )
+
+
+class ToolHold(Write):
+    """The handle of a call that continues elsewhere."""
+
+    tenant: str
+    session_id: str
+    run: str | None = None
+    node: str
+    call_index: int
+    tool: str
+    effect: Effect
+    holder: str
+    attempt: int
+    remote: str  # JSON
+
+    @classmethod
+    def by(cls, attempt: ToolAttempt, remote: RemoteCall) -> "ToolHold":
+        return cls(**attempt.model_dump(exclude={"actor"}), remote=remote.model_dump_json(exclude_defaults=True))
 
 
 class NewFile(Write):

@@ -36,20 +36,21 @@ BEGIN
                 go := false;   -- it has a result, or a newer attempt holds it
             ELSIF c.effect = 'read' OR (c.holder = n.holder AND c.attempt = n.attempt) THEN
                 go := true;   -- the result of this very claim was lost, and nobody has acted on it yet
-            ELSIF c.effect = 'once' THEN
+            ELSIF c.effect = 'once' AND c.remote IS NULL THEN   -- where a handle is known, so will be the outcome
                 UPDATE tool_calls SET state = 'unknown', result = n.unknown, ended_at = now()
                  WHERE tenant = c.tenant AND node = c.node AND call_index = c.call_index RETURNING * INTO c;
                 PERFORM append_events('', false, n.lost);
                 PERFORM end_effect(c, n.actor, false, NULL);
             ELSE
-                UPDATE tool_calls SET holder = n.holder, attempt = n.attempt, started_at = now()
+                UPDATE tool_calls SET holder = n.holder, attempt = n.attempt,
+                                      started_at = CASE WHEN remote IS NULL THEN now() ELSE started_at END
                  WHERE tenant = c.tenant AND node = c.node AND call_index = c.call_index;
                 go := true;
             END IF;
         END IF;
     END IF;
     RETURN (SELECT jsonb_build_object('go', go, 'state', c.state, 'text', c.result, 'plan', s.plan, 'spent', spent,
-                                      'dry', coalesce(c.dry, false), 'emitted', c.node IS NOT NULL,
+                                      'dry', coalesce(c.dry, false), 'emitted', c.node IS NOT NULL, 'remote', c.remote,
                                       'workspace_version', w.version, 'body', m.body, 'variables', s.variables)
               FROM sessions s
               LEFT JOIN workspaces w ON w.tenant = s.tenant AND w.id = s.workspace_id

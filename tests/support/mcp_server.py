@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import uvicorn
 from mcp.server.context import ServerRequestContext
@@ -15,6 +15,7 @@ from mcp_types import (
     ImageContent,
     ListToolsResult,
     PaginatedRequestParams,
+    RequestParams,
     ResourceLink,
     TextContent,
     Tool,
@@ -27,6 +28,7 @@ from tests.support.stack import eventually
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 Context = ServerRequestContext[Any, Any]
+Served = TypeVar("Served", bound="TestServer")
 
 
 def tool(name: str, description: str = "A tool.", **properties: Any) -> Tool:
@@ -36,6 +38,14 @@ def tool(name: str, description: str = "A tool.", **properties: Any) -> Tool:
 
 
 TEXT = {"type": "string"}
+FORM = {
+    "method": "elicitation/create",
+    "params": {
+        "mode": "form",
+        "message": "Which target?",
+        "requestedSchema": {"type": "object", "properties": {"target": TEXT}, "required": ["target"]},
+    },
+}
 
 
 class TestServer:
@@ -75,9 +85,74 @@ def answered(name: str, arguments: dict[str, Any]) -> CallToolResult:
     return CallToolResult(content=content)
 
 
+class TaskParams(RequestParams):
+    task_id: str
+    input_responses: dict[str, Any] | None = None
+
+
+class TaskServer(TestServer):
+    """Every call becomes a task. Those of `ask_build` ask for a form first; they end when a test says so."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self.tools = [tool("build", target=TEXT), tool("ask_build", target=TEXT)]
+        self.done: set[str] = set()  # the tasks that have ended
+        self.answers: dict[str, Any] = {}  # by task
+        self.cancelled: list[str] = []
+        self.polls: list[str] = []
+        self.stalled: asyncio.Event | None = None  # until it is set, questions about tasks of `build` wait
+        self.requested: dict[str, Any] = {"form-1": FORM}
+
+    def server(self) -> Server[Any]:
+        server: Server[Any] = Server("builds", on_list_tools=self._list)
+        server.extensions["io.modelcontextprotocol/tasks"] = {}
+        server.add_request_handler("tools/call", CallToolRequestParams, self._start)
+        server.add_request_handler("tasks/get", TaskParams, self._get)
+        server.add_request_handler("tasks/update", TaskParams, self._update)
+        server.add_request_handler("tasks/cancel", TaskParams, self._cancel)
+        return server
+
+    async def _start(self, context: Context, params: CallToolRequestParams) -> dict[str, Any]:
+        await self._call(context, params)
+        return {"resultType": "task", **self._state(f"{params.name}-{len(self.calls)}", "working")}
+
+    async def _get(self, context: Context, params: TaskParams) -> dict[str, Any]:
+        task_id = params.task_id
+        self.polls.append(task_id)
+        if self.stalled is not None and task_id.startswith("build"):
+            await self.stalled.wait()
+        if task_id in self.cancelled:
+            return self._state(task_id, "cancelled")
+        if task_id.startswith("ask") and task_id not in self.answers:
+            return {**self._state(task_id, "input_required"), "inputRequests": self.requested}
+        if task_id not in self.done:
+            return self._state(task_id, "working")
+        result = CallToolResult(content=[TextContent(type="text", text=f"{task_id} built")])
+        whole = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {**self._state(task_id, "completed"), "result": whole}
+
+    async def _update(self, context: Context, params: TaskParams) -> dict[str, Any]:
+        self.answers[params.task_id] = params.input_responses
+        return {}
+
+    async def _cancel(self, context: Context, params: TaskParams) -> dict[str, Any]:
+        self.cancelled.append(params.task_id)
+        return {}
+
+    def _state(self, task_id: str, status: str) -> dict[str, Any]:
+        at = "2026-01-01T00:00:00Z"
+        same = {"createdAt": at, "lastUpdatedAt": at, "ttlMs": None, "pollIntervalMs": 200}
+        return {"taskId": task_id, "status": status, **same}
+
+
 @asynccontextmanager
-async def mcp_server(port: int | None = None, kind: type[TestServer] = TestServer) -> AsyncIterator[TestServer]:
-    found = kind(port or free_port())
+async def mcp_server(port: int | None = None) -> AsyncIterator[TestServer]:
+    async with serving(TestServer(port or free_port())) as found:
+        yield found
+
+
+@asynccontextmanager
+async def serving(found: Served) -> AsyncIterator[Served]:
     inner = found.server().streamable_http_app(stateless_http=True)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,6 +16,7 @@ from domain.sessions.input_request import (
     SettledRequest,
     SettleRequest,
 )
+from domain.sessions.remote_call import form_id
 from domain.sessions.session import Reason
 from domain.sessions.session_state import Line
 from domain.sessions.step import CallState, StopRequest, ToolCall, ToolOutcome
@@ -34,14 +35,16 @@ async def ask(
     index: int,
     summary: str,
     external: bool = False,
+    form: tuple[int, int] | None = None,
 ) -> SettledRequest | None:
     """Open a request, wait for its answer or its deadline, and settle it. None if the request was refused; then the
     model learns why.
 
-    If the session is stopped while it waits, its end withdraws the request.
+    If the session is stopped while it waits, its end withdraws the request. `form` is for a call that continues
+    elsewhere: the round in which it asks, and the number of the form.
     """
     # The id derives from the call or plan, so that an old approval can never be used for a new attempt.
-    request_id = derive_id(node, kind, index)
+    request_id = derive_id(node, kind, index) if form is None else form_id(node, index, *form)
     agents = [*line.above, line.agent]
     request = OpenRequest(
         ref=session.start.ref,
@@ -52,6 +55,7 @@ async def ask(
         deadline=session.deadline,
         agents=agents if kind is RequestKind.TOOL_APPROVAL else [],
         external=external,
+        form=form[1] if form else 0,
     )
     opened = await _done(session, activity_calls.open_request(request, summary))
     if opened.refused:
@@ -64,7 +68,15 @@ async def ask(
         if not opened.settled:
             await _answered(session, request, opened)
         session.check()
-        settle = SettleRequest(ref=session.start.ref, agents=agents, id=request_id, kind=kind, node=node, index=index)
+        settle = SettleRequest(
+            ref=session.start.ref,
+            agents=agents,
+            id=request_id,
+            kind=kind,
+            node=node,
+            index=index,
+            form=form[1] if form else 0,
+        )
         settled = await _done(session, activity_calls.settle_request(settle))
     finally:
         session.waiting -= 1

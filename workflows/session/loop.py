@@ -22,7 +22,7 @@ from domain.sessions.step import (
     ToolRequest,
 )
 from workflows import activity_calls
-from workflows.session import acceptance, delegation, handoff, hooks, input_requests, limits
+from workflows.session import acceptance, delegation, handoff, hooks, input_requests, limits, remote_calls
 from workflows.session.context import Ending, SessionContext, all_of, cause
 from workflows.session.replies import think
 from workflows.ui import current_details, step_result
@@ -214,6 +214,8 @@ async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCal
     )
     try:
         outcome = await _called(session, request, call)
+        if outcome.pending is not None:
+            outcome = await remote_calls.follow(session, line, request, call, outcome)
         return outcome.model_copy(update={"denied": True, "forbidden": True}) if call.denied else outcome
     except ActivityError as error:
         session.check()

@@ -1,5 +1,6 @@
 """Agents with MCP servers: tools are pinned with the version, run under the rules, and refused once they change."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,15 +10,27 @@ from mcp_types import CallToolResult, TextContent
 
 from domain.ids import new_id
 from tests.behaviour.supervision.people import answer, waiting
-from tests.support.mcp_server import TEXT, TestServer, mcp_server, tool
-from tests.support.stack import Stack, calls, of_type, steps
+from tests.support.mcp_server import TEXT, TaskServer, TestServer, mcp_server, serving, tool
+from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 SECRET = "pages-secret-4711"
 
 
+def port(stack: Stack) -> int:
+    return int(stack.settings.allow_private_hosts[0].partition(":")[2])
+
+
 @pytest.fixture
 async def server(stack: Stack) -> AsyncIterator[TestServer]:
-    async with mcp_server(int(stack.settings.allow_private_hosts[0].partition(":")[2])) as found:
+    async with mcp_server(port(stack)) as found:
+        yield found
+
+
+@pytest.fixture
+async def builder(stack: Stack) -> AsyncIterator[TaskServer]:
+    async with serving(TaskServer(port(stack))) as found:
+        body = {**definition(found, "builder"), "variables": {}, "mcp_servers": {"builds": {"url": found.url}}}
+        (await put(stack, body)).raise_for_status()
         yield found
 
 
@@ -115,3 +128,59 @@ async def test_server_that_cannot_be_used_is_refused_and_nothing_is_stored(stack
     assert "not public" in refused.text
     assert (await stack.http.get(f"/agents/{name}")).status_code == 404
     assert (await stack.http.post(f"/agents/{name}/refresh")).status_code == 404
+
+
+async def call_states(stack: Stack, task_id: str) -> list[tuple[str, str]]:
+    rows = await stack.pool.fetch(
+        "SELECT tool, state FROM tool_calls WHERE session_id = $1 ORDER BY call_index", task_id
+    )
+    return [(row["tool"], row["state"]) for row in rows]
+
+
+async def test_task_of_a_server_outlives_kill_9_and_its_questions_become_ours(
+    stack: Stack, builder: TaskServer
+) -> None:
+    builder.stalled = asyncio.Event()
+    script = calls(*((f"mcp__builds__{name}", {"target": "x"}) for name in ("build", "ask_build")))
+    task_id = await stack.submit(script, "builder")
+    [request] = await waiting(stack, task_id)
+    assert request["question"] == "mcp__builds__ask_build asks: Which target?"
+    assert request["answer_schema"]["required"] == ["target"]
+
+    async def polled() -> bool:
+        return any(one.startswith("build") for one in builder.polls)
+
+    await eventually(polled, what="the task is asked for")
+    died = await stack.kill("worker")  # in the middle of the question for the outcome
+    builder.stalled.set()
+    refused = await answer(stack, task_id, request["id"], {"target": 1})
+    assert refused.status_code == 422
+    (await answer(stack, task_id, request["id"], {"target": "y"})).raise_for_status()
+    await stack.back("worker", died)
+    [asked] = [one for one in {*builder.polls} if one.startswith("ask")]
+    await eventually(lambda: _answered(builder, asked), what="the answer was sent on")
+    assert builder.answers[asked] == {"form-1": {"action": "accept", "content": {"target": "y"}}}
+    builder.done |= {*builder.polls}
+    record = await stack.wait(task_id)
+    assert record["status"] == "completed", record
+    shown = str(await stack.asked(task_id))
+    assert all(f"{one} built" in shown for one in {*builder.polls}) and "The outcome of this call" not in shown
+    assert len(builder.calls) == 2  # each was made once, whatever was killed
+    assert {state for _, state in await call_states(stack, task_id)} == {"ok"}
+
+
+async def _answered(builder: TaskServer, task_id: str) -> bool:
+    return task_id in builder.answers
+
+
+async def test_stop_of_a_session_is_passed_on_to_the_server(stack: Stack, builder: TaskServer) -> None:
+    task_id = await stack.submit(calls(("mcp__builds__build", {"target": "x"})), "builder")
+
+    async def polled() -> bool:
+        return bool(builder.polls)
+
+    await eventually(polled, what="the task is asked for")
+    await stack.cancel(task_id)
+    assert (await stack.wait(task_id))["status"] == "cancelled"
+    assert builder.cancelled == ["build-1"] and len(builder.calls) == 1
+    assert await call_states(stack, task_id) == [("mcp__builds__build", "cancelled")]

@@ -27,7 +27,7 @@ from domain.sessions.session_writes import (
     SessionEnding,
 )
 from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, RetryNote, StepBegin, StepCommit
-from domain.sessions.tool_writes import CheckBegin, CheckEnd, NewFile, ToolClaim, ToolCommit
+from domain.sessions.tool_writes import CheckBegin, CheckEnd, NewFile, ToolClaim, ToolCommit, ToolHold
 from settings import ROOT
 from store.new_sessions import Accepted
 
@@ -46,6 +46,7 @@ DOCUMENTS: dict[str, type[BaseModel]] = {
     "end_check": CheckEnd,
     "enter_budget": NewBudget,
     "finish_session": SessionEnding,
+    "hold_tool": ToolHold,
     "note_retry": RetryNote,
     "open_request": RequestOpening,
     "record_acceptance": AcceptanceRecord,

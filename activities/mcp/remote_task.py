@@ -1,0 +1,176 @@
+"""Tasks of MCP servers and calls that ask for input: what the protocol says of them, as handles and results of ours."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from mcp.client import ClientExtension
+from mcp.client.extension import ClaimContext, ResultClaim
+from mcp_types import (
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
+    InputRequiredResult,
+    Request,
+    RequestParams,
+    Result,
+)
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from activities.mcp.connection import TASKS, McpFailure
+from activities.tools.support.output import clean
+from domain.json_object import JsonObject
+from domain.json_schema import schema_problems
+from domain.sessions.remote_call import (
+    LONGEST_POLL_MS,
+    MOST_ASKED,
+    MOST_ROUNDS,
+    SHORTEST_POLL_MS,
+    RemoteCall,
+    RemoteForm,
+)
+
+if TYPE_CHECKING:
+    from mcp.client.session import ClientSession
+
+IDEMPOTENCY_KEY = "errand/idempotencyKey"  # in a request's _meta; another Errand starts one task for one key
+LONGEST_MESSAGE = 2_000
+DONE_SCHEMA: JsonObject = {"type": "object", "properties": {"done": {"type": "boolean"}}, "required": ["done"]}
+
+
+class CreatedTask(Result):
+    model_config = ConfigDict(extra="allow")
+
+    result_type: Literal["task"]
+    task_id: str = Field(min_length=1, max_length=500)
+    poll_interval_ms: int | None = None
+
+
+class AboutTask(RequestParams):
+    task_id: str
+    input_responses: JsonObject | None = None
+
+
+class TaskRequest(Request[AboutTask, str]):
+    method: str
+    params: AboutTask
+    name_param = "taskId"
+
+
+class TaskState(Result):
+    model_config = ConfigDict(extra="allow")
+
+    status: str = ""
+    status_message: str | None = None
+    poll_interval_ms: int | None = None
+    input_requests: JsonObject | None = None
+    result: JsonObject | None = None
+    error: JsonObject | None = None
+
+
+class Acknowledged(Result):
+    model_config = ConfigDict(extra="allow")
+
+
+class DeclaresTasks(ClientExtension):
+    """Says that this client takes tasks. What to do with one is decided here, never by the library."""
+
+    identifier = TASKS
+
+    def claims(self) -> list[ResultClaim[Any]]:
+        return [ResultClaim(result_type="task", model=CreatedTask, resolve=_unresolved)]
+
+
+async def _unresolved(created: CreatedTask, context: ClaimContext) -> CallToolResult:
+    raise AssertionError("calls are made without the library's loop")
+
+
+async def declined(context: Any, params: ElicitRequestParams) -> ElicitResult:
+    """What a server asks during a request, as earlier versions of the protocol do, cannot wait for people."""
+    return ElicitResult(action="decline")
+
+
+Called = CallToolResult | InputRequiredResult | CreatedTask
+_CALLED: TypeAdapter[Called] = TypeAdapter(CreatedTask | InputRequiredResult | CallToolResult)
+
+
+async def call_tool(
+    session: "ClientSession", tool: str, arguments: JsonObject, key: str, remote: RemoteCall, answers: JsonObject
+) -> Called:
+    """Not by the library's own `call_tool`: it would check the result against a schema of the server, and a pattern in
+    that may hold up this process for hours. `remote`, `answers`: of a call that asked before."""
+    meta: Any = {IDEMPOTENCY_KEY: key}
+    given: Any = answers or None
+    params = CallToolRequestParams(
+        name=tool, arguments=arguments, _meta=meta, input_responses=given, request_state=remote.state
+    )
+    return await session.send_request(CallToolRequest(params=params), _CALLED)
+
+
+async def get_task(session: "ClientSession", task_id: str) -> TaskState:
+    return await session.send_request(TaskRequest(method="tasks/get", params=AboutTask(task_id=task_id)), TaskState)
+
+
+async def update_task(session: "ClientSession", task_id: str, answers: JsonObject) -> None:
+    params = AboutTask(task_id=task_id, input_responses=answers)
+    await session.send_request(TaskRequest(method="tasks/update", params=params), Acknowledged)
+
+
+async def cancel_task(session: "ClientSession", task_id: str) -> None:
+    await session.send_request(TaskRequest(method="tasks/cancel", params=AboutTask(task_id=task_id)), Acknowledged)
+
+
+def poll_ms(given: int | None) -> int:
+    return max(SHORTEST_POLL_MS, min(given or SHORTEST_POLL_MS, LONGEST_POLL_MS))
+
+
+def responses(forms: list[RemoteForm], answers: Mapping[str, JsonObject | None]) -> JsonObject:
+    """What people answered, as the protocol wants it."""
+    found: JsonObject = {}
+    for form in forms:
+        given = answers.get(form.key)
+        if given is None or (form.answer_schema == DONE_SCHEMA and not given.get("done")):
+            found[form.key] = {"action": "decline"}
+        elif form.answer_schema == DONE_SCHEMA:
+            found[form.key] = {"action": "accept"}
+        else:
+            found[form.key] = {"action": "accept", "content": given}
+    return found
+
+
+def asking(remote: RemoteCall, requested: Mapping[str, Any]) -> RemoteCall:
+    """The handle with the forms that the server asks for now; those that were answered are not asked again."""
+    new = {key: one for key, one in requested.items() if key not in remote.answered}
+    if len(new) > MOST_ASKED or remote.round >= MOST_ROUNDS:
+        raise McpFailure("The server asks more questions than people can be asked.")
+    forms = [_form(key, one) for key, one in new.items()]
+    return remote.model_copy(update={"forms": forms, "round": remote.round + (1 if forms else 0)})
+
+
+def _form(key: str, asked: Any) -> RemoteForm:
+    """A flat form, or an address that people open themselves. What a server wants of our model or disk it does not
+    get."""
+    request = asked if isinstance(asked, dict) else asked.model_dump(mode="json", by_alias=True, exclude_none=True)
+    params = request.get("params") if request.get("method") == "elicitation/create" else None
+    if not isinstance(params, dict) or len(key) > 500:
+        raise McpFailure("The server asks for something that it does not get here.")
+    message = clean(str(params.get("message", "")))[:LONGEST_MESSAGE]
+    if params.get("mode") == "url":
+        address = clean(str(params.get("url", "")))[:LONGEST_MESSAGE]
+        return RemoteForm(
+            key=key, message=f"{message}\nOpen {address} yourself, if you trust it.", answer_schema=DONE_SCHEMA
+        )
+    schema = params.get("requestedSchema")
+    if not isinstance(schema, dict) or schema.get("type") != "object" or len(str(schema)) > 10_000:
+        raise McpFailure("The server asks with a form that cannot be used.")
+    if schema_problems("requestedSchema", schema):
+        raise McpFailure("The server asks with a form that cannot be used.")
+    return RemoteForm(key=key, message=message, answer_schema=schema)
+
+
+def task_result(state: TaskState) -> CallToolResult:
+    try:
+        return CallToolResult.model_validate(state.result)
+    except ValidationError:
+        raise McpFailure("The result of the task does not follow the protocol.") from None

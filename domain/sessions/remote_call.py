@@ -1,0 +1,49 @@
+"""A tool call that continues elsewhere: what the store keeps of it, and what the workflow waits for."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from domain.ids import derive_id
+from domain.json_object import JsonObject
+
+LONGEST_POLL_MS = 300_000  # a call of weeks must not fill the session's history
+SHORTEST_POLL_MS = 500
+MOST_ASKED = 10  # forms at a time
+MOST_ROUNDS = 50  # of forms, of one call
+
+
+class RemoteForm(BaseModel):
+    """A question of the other side."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str  # by which the other side knows it
+    message: str
+    answer_schema: JsonObject
+
+
+class RemoteCall(BaseModel):
+    """The handle of the call. A worker that finds it asks for the outcome instead of making the call again."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task_id: str | None = None  # of the other side
+    state: str | None = None  # of the other side, without a task: to be sent back with the answers
+    sent: bool = False  # without a task: the answers were sent, and what came of that is not known
+    round: int = 0  # how often it has asked
+    answered: list[str] = Field(default_factory=list)  # the keys of forms that were sent back
+    forms: list[RemoteForm] = Field(default_factory=list)  # of this round; empty: it does not wait for answers
+
+
+class PendingCall(BaseModel):
+    """What the workflow waits for before it continues a call."""
+
+    model_config = ConfigDict(frozen=True)
+
+    wait_ms: int = 0
+    round: int = 0
+    forms: int = 0  # how many answers it needs
+
+
+def form_id(node: str, index: int, round: int, number: int) -> str:
+    """The id of the input request for one form of a call."""
+    return derive_id(node, "remote_form", index, round, number)
