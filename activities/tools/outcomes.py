@@ -6,10 +6,11 @@ from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.limits.loops import call_digest
 from domain.plan import Plan
-from domain.sessions.remote_call import PendingCall
+from domain.sessions.input_request import RequestStatus
+from domain.sessions.remote_call import PendingCall, RemoteCall, form_id
 from domain.sessions.step import CallState, ToolOutcome, ToolRequest, preview
 from domain.sessions.tool_writes import NewFile
-from store import files
+from store import files, input_requests
 from store.database import Pool
 
 
@@ -59,3 +60,13 @@ def pending_outcome(request: ToolRequest, result: ToolResult) -> ToolOutcome:
     assert remote is not None
     pending = PendingCall(wait_ms=result.wait_ms, round=remote.round, forms=len(remote.forms))
     return ToolOutcome(index=request.index, name=request.name, pending=pending)
+
+
+async def form_answers(pool: Pool, request: ToolRequest, remote: RemoteCall) -> dict[str, JsonObject | None]:
+    """What people answered to the forms of a call that continues elsewhere, by key; None: they did not."""
+    found: dict[str, JsonObject | None] = {}
+    for number, form in enumerate(remote.forms, start=1):
+        request_id = form_id(request.node, request.index, remote.round, number)
+        asked = await input_requests.get(pool, request.ref.tenant, request_id)
+        found[form.key] = asked.answer if asked and asked.status is RequestStatus.ANSWERED else None
+    return found

@@ -28,6 +28,7 @@ from activities.tools.declared_tools import DECLARED, find_declared, with_bindin
 from activities.tools.guarded_run import approval_of, call_turn, guarded
 from activities.tools.outcomes import (
     current_step,
+    form_answers,
     outcome_of,
     pending_outcome,
     repetition_digest,
@@ -50,11 +51,10 @@ from domain.plan import Plan
 from domain.policy.rules import Action, Rule, verdict
 from domain.sealing import SealingError
 from domain.sessions.effects import would_have
-from domain.sessions.input_request import RequestStatus
-from domain.sessions.remote_call import RemoteCall, form_id
+from domain.sessions.remote_call import RemoteCall
 from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest, preview
 from domain.sessions.tool_writes import ToolAttempt, ToolClaim, ToolCommit, ToolHold
-from store import input_requests, tool_calls
+from store import tool_calls
 from store.database import Pool, patiently
 from store.tool_calls import ToolClaimResult
 
@@ -193,7 +193,7 @@ class RunTool:
             network=await self._network(request, agent),
             remote=claim.remote,
             hold=partial(self._hold, attempt),
-            answers=partial(self._answers, request),
+            answers=partial(form_answers, self._pool, request),
         )
         if request.cancel and tool.stop is not None:
             return await tool.stop(context)
@@ -216,14 +216,6 @@ class RunTool:
         hold = ToolHold.by(attempt, remote)
         if not await patiently(lambda: tool_calls.hold(self._pool, hold), seconds=COMMIT_PATIENCE):
             raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
-
-    async def _answers(self, request: ToolRequest, remote: RemoteCall) -> dict[str, JsonObject | None]:
-        found: dict[str, JsonObject | None] = {}
-        for number, form in enumerate(remote.forms, start=1):
-            asked_as = form_id(request.node, request.index, remote.round, number)
-            asked = await input_requests.get(self._pool, request.ref.tenant, asked_as)
-            found[form.key] = asked.answer if asked and asked.status is RequestStatus.ANSWERED else None
-        return found
 
     async def _arguments(self, request: ToolRequest, given: JsonObject) -> Any:
         """The model's arguments, or those to which an approver changed them."""
