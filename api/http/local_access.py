@@ -5,6 +5,7 @@ must not make everybody an administrator.
 """
 
 import os
+import re
 import socket
 import struct
 import sys
@@ -18,7 +19,8 @@ from domain.errors import NotAllowed
 from domain.policy.addresses import is_loopback
 from settings import Settings
 
-_FORWARDED = frozenset({"forwarded", "via", "x-real-ip", "true-client-ip", "cf-connecting-ip"})
+# headers of proxies: the standard one, and the names that products have made up for the address of their client
+_FORWARDED = re.compile(r"via|.*forwarded.*|.*-(?:client|connecting|real|user|proxyuser)-ip|x-envoy-.*|x-original-.*")
 
 # constants of Linux's sock_diag interface
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
@@ -43,7 +45,7 @@ def is_local_token(presented: str, settings: Settings) -> bool:
 
 def check_local(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, token: bool) -> None:
     """Refuse requests of a proxy or a web page, and of other accounts of this machine unless they have the token."""
-    if any(name in _FORWARDED or name.startswith("x-forwarded-") for name in headers):
+    if any(map(_FORWARDED.fullmatch, headers)) or scope.get("http_version") == "1.0":  # which only proxies still speak
         raise Unauthenticated("A request that a proxy forwards needs a key.")
     host = headers["host"][0]
     # DNS rebinding: a foreign name that resolves to this machine

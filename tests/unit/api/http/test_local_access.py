@@ -42,6 +42,27 @@ def test_connection_whose_owner_is_unknown_needs_a_key() -> None:
     check_local(scope, headers, token=True)
 
 
+@pytest.mark.parametrize(
+    "header",
+    ["via", "forwarded", "x-forwarded-for", "x-original-forwarded-for", "x-real-ip", "x-client-ip", "true-client-ip"]
+    + ["x-cluster-client-ip", "fastly-client-ip", "fly-client-ip", "cf-connecting-ip", "x-appengine-user-ip"]
+    + ["x-proxyuser-ip", "x-envoy-external-address", "x-original-host"],
+)
+def test_headers_of_proxies_need_a_key(header: str) -> None:
+    scope = {"server": LOCAL, "client": ("127.0.0.1", 1), "http_version": "1.1"}
+    headers = {"host": ["127.0.0.1:8700"], "user-agent": ["x"], "accept": ["x"]}
+    check_local(scope, headers, token=True)
+    with pytest.raises(Unauthenticated, match="proxy"):
+        check_local(scope, {**headers, header: ["127.0.0.1"]}, token=True)
+
+
+def test_http_1_0_needs_a_key() -> None:
+    """A proxy that adds no header of its own, as nginx as it is installed, can be known by it."""
+    scope = {"server": LOCAL, "client": ("127.0.0.1", 1), "http_version": "1.0"}
+    with pytest.raises(Unauthenticated, match="proxy"):
+        check_local(scope, {"host": ["127.0.0.1:8700"]}, token=True)
+
+
 def test_invalid_keys_are_limited_per_address_and_known_keys_pass() -> None:
     failed = FailedKeys()
     failed.succeeded("known")
