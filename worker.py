@@ -2,8 +2,8 @@
 
 import gc
 
-# Imports make no garbage, and what they make stays: looking through it takes a seventh of the worker's start, and later
-# an eighth of a second each time. Not in tests, which import this module.
+# Imports make no garbage, and their objects stay for ever. Visiting them takes a seventh of the worker's start, and
+# later an eighth of a second in each collection. Not in tests, which import this module.
 if __name__ == "__main__":
     gc.disable()
 
@@ -110,7 +110,7 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
-        # a cancel rides on heartbeats, so they must not be held back; nor is a dead worker's sticky queue waited for
+        # a cancel arrives with a heartbeat's response, so do not throttle; nor wait long for a dead worker's sticky queue
         max_heartbeat_throttle_interval=timedelta(seconds=settings.cancel_heartbeat_seconds),
         default_heartbeat_throttle_interval=timedelta(seconds=settings.cancel_heartbeat_seconds),
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
@@ -118,35 +118,35 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
 
 
 class AgentFiles:
-    """The agents that ship with the platform, as its tenants see them: the files of a folder, whenever they change."""
+    """Publishes the agents that ship with the platform: the files of a folder, whenever they change."""
 
     def __init__(self, pool: Pool, folder: AgentFolder, lists: ShippedLists) -> None:
         self._pool = pool
         self._folder = folder
-        self._lists = lists  # of the MCP servers that the files name
+        self._lists = lists  # reads the tool lists of MCP servers
         self._loaded: LoadedAgents | None = None
-        self._names: frozenset[str] | None = None  # of the files that were published
+        self._names: frozenset[str] | None = None  # names of the published files
         self._unpublished: LoadedAgents | None = None
         self.problems: list[str] = []
 
     async def publish(self) -> bool:
-        """Store what has changed; True if something had. Repeated until it succeeds."""
+        """Store the changes; True if there were any. It is repeated until it succeeds."""
         self._unpublished = await asyncio.to_thread(self._folder.changes) or self._unpublished
         if self._unpublished is None and self._lists.due():
             self._unpublished = self._loaded
         if (loaded := self._unpublished) is None:
             return False
-        if self._names is None:  # a first worker also removes files of earlier ones; another's may not be here yet
+        if self._names is None:  # the first worker also removes earlier files; others may have files that we lack
             self._names = (
                 frozenset() if await workers.fresh(self._pool) else frozenset(await agents.shipped(self._pool))
             )
         for definition in loaded.agents.values():
             await agents.put(self._pool, agents.SHIPPED, await self._lists.pinned(definition))
-        for name in self._names - loaded.names if loaded.names else ():  # no file at all: the folder may not be mounted
+        for name in self._names - loaded.names if loaded.names else ():  # an empty folder may just not be mounted
             await agents.remove(self._pool, agents.SHIPPED, name)
             log.info("the agent %s has no file any more", name)
         self.problems = [f"agent file {error}" for error in loaded.errors] + self._lists.all_problems
-        for problem in self.problems:  # the others can be used all the same
+        for problem in self.problems:  # the other agents can still be used
             log.error("%s", problem)
         self._names, self._loaded, self._unpublished = loaded.names, loaded, None
         return True
@@ -168,7 +168,7 @@ def _ports(settings: Settings) -> frozenset[int]:
 
 
 def _notifier(settings: Settings) -> Fetcher:
-    """Notifications have their own list of private hosts: it is independent of what a model may fetch."""
+    """The client for notifications has its own list of private hosts, independent of what a model may fetch."""
     hosts = settings.notify_private_hosts
     return Fetcher(hosts, ports=None, setting="ERRAND_NOTIFY_PRIVATE_HOSTS", max_bytes=10_000, timeout_s=20.0)
 
@@ -205,7 +205,7 @@ async def run(settings: Settings) -> None:
     log.info("sandbox: %s", sandbox.name)
     async with pool, EventWriter(pool) as events:
         services = build_services(settings, pool, client, events, sandbox)
-        # for as long as it takes: the database may be restarting, or its disk full
+        # retry without end: the database may be restarting, or its disk full
         known = Catalogue(tools=services.tools, handlers=services.handlers, hooks=services.hooks)
         files = AgentFiles(pool, AgentFolder(settings.agents_dir, known), activities.shipped_lists(services))
         await patiently(files.publish, seconds=math.inf)
@@ -234,7 +234,7 @@ async def run(settings: Settings) -> None:
 
 
 async def _keep_swept(client: Client, task_queue: str) -> None:
-    """Temporal may lose its data, and with it the schedule of the sweeper, while this worker runs."""
+    """Create the sweeper's schedule again and again: Temporal may lose its data while this worker runs."""
     while True:
         await asyncio.sleep(KEEP_SWEPT_S)
         with contextlib.suppress(RPCError, RuntimeError):
@@ -242,18 +242,18 @@ async def _keep_swept(client: Client, task_queue: str) -> None:
 
 
 async def _look(sweep: Sweep) -> None:
-    """At once for what was accepted while no worker was there, which may be why this one was started."""
+    """Sweep at once, for tasks that were accepted while no worker was running."""
     swept = Swept()
     try:
         await sweep.look(swept)
-    except Exception as error:  # the sweeper looks again
+    except Exception as error:  # the sweeper will try again
         log.warning("the first look was cut short (%s)", type(error).__name__)
     if swept.started:
         log.info("started %d sessions that had waited for a worker", swept.started)
 
 
 def _problems(module: str | None) -> list[str]:
-    """What is wrong with the user's own tools; the worker runs with the others."""
+    """The faults of the user's own tools; the worker runs with the others."""
     parts = (load_tools(module), load_handlers(module), load_hooks(module))
     problems = list(dict.fromkeys(problem for part in parts for problem in part.problems))
     for problem in problems:
@@ -270,7 +270,7 @@ async def _watch(files: AgentFiles, model: ModelTrial, beat: Callable[[], Awaita
                     log.info("read the agent files again")
                 if await model.run() or published:
                     await beat()
-        except Exception:  # one bad moment must not be the last
+        except Exception:  # an error must not end this loop
             log.exception("the agent files could not be read again")
 
 
@@ -281,7 +281,7 @@ async def _beat(beat: Callable[[], Awaitable[None]]) -> None:
                 await beat()
             if buried := await asyncio.to_thread(bury_orphans):
                 log.warning("ended %d sandboxes whose worker was killed", buried)
-        except Exception:  # a worker that nobody sees any more is taken for dead
+        except Exception:  # keep trying: without heartbeats this worker counts as dead
             log.exception("a heartbeat of this worker failed")
         await asyncio.sleep(5)
 
@@ -292,9 +292,9 @@ if __name__ == "__main__":
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and some hold a token
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and some contain a token
     try:
         asyncio.run(run(Settings.from_env()))
     except (SettingsError, KeyRingError, AgentFileError) as error:
-        log.error("%s", error)  # it says what to change; a traceback would bury it
+        log.error("%s", error)  # its text says what to change; a traceback would hide it
         sys.exit(MISCONFIGURED)

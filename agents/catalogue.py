@@ -1,4 +1,4 @@
-"""What agent files may name besides each other: the tools, turn handlers and hooks that a worker has."""
+"""The names that agent files may use besides each other's: the tools, turn handlers and hooks of a worker."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A diagram of agents in Mermaid: their sides, and who hands over to, starts or delegates to whom."""
+"""A Mermaid diagram of agents: their sides, and which agent hands over to, starts or delegates to which."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from domain.agents.side import Side, SideKind
 
 
 def mermaid(agents: Mapping[str, AgentDefinition], root: str | None = None) -> str:
-    """The whole graph, or what can be reached from one agent."""
+    """The whole graph, or the part that can be reached from one agent."""
     shown = _reachable(agents, root) if root is not None else list(agents)
     lines = ["flowchart LR"]
     for name in shown:

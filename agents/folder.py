@@ -9,8 +9,8 @@ Fingerprint = frozenset[tuple[str, int, int, int]]
 
 
 class AgentFolder:
-    """Looking costs one stat call per file, so it can be done every second; no notification of the system is needed,
-    which network drives and containers would not deliver."""
+    """A check costs one stat call per file, so it can run every second. It does not rely on notifications of the
+    system, which network drives and containers do not deliver."""
 
     def __init__(self, folder: Path, known: Catalogue) -> None:
         self._folder = folder
@@ -19,7 +19,7 @@ class AgentFolder:
 
     def changes(self) -> LoadedAgents | None:
         """All agents of the folder, if a file was added, changed or removed since the last call; else None."""
-        now = self._fingerprint()  # before reading: what changes meanwhile is seen next time
+        now = self._fingerprint()  # taken before reading, so that a change during the read is seen next time
         if now == self._seen:
             return None
         loaded = check_agents(self._folder, self._known)
@@ -31,7 +31,7 @@ class AgentFolder:
         for path in (*self._folder.glob("*.md"), *self._folder.glob("prompts/*.md")):
             try:
                 about = path.stat()
-            except OSError:  # removed just now, or a link to nothing
+            except OSError:  # it was just removed, or is a dangling link
                 continue
             found.append((str(path), about.st_mtime_ns, about.st_size, about.st_ino))
         return frozenset(found)

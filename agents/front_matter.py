@@ -16,7 +16,7 @@ class FrontMatterError(ValueError):
 
 
 class _StrictLoader(yaml.SafeLoader):
-    # an alias lets a small file expand into a huge one, and JSON has no dates
+    # Aliases let a small file expand into a huge one, and JSON has no dates.
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -42,7 +42,7 @@ class _PlainDumper(yaml.SafeDumper):
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        # other styles write these unescaped, and the parser would read them as line ends
+        # Other styles write these unescaped, and the parser would read them as line ends.
         style = '"' if _LINE_SEPARATORS.search(data) else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 

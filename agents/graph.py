@@ -1,4 +1,4 @@
-"""How agents refer to each other: exposed agents among the tools, and what is wrong with the references."""
+"""References between agents: exposed agents among the tools, and faults in the references."""
 
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
@@ -13,12 +13,12 @@ from domain.agents.subagent_tool import SubagentTool
 
 Listing = TypeVar("Listing", bound=Equipment)
 
-# the arguments of an exposed agent that declares no input_schema of its own
+# the arguments of an exposed agent without an input_schema of its own
 DEFAULT_ARGUMENTS = ("message", "attachments", "name")
 
 
 def with_agents_separated(definition: AgentDefinition, agents: Mapping[str, AgentDefinition]) -> AgentDefinition:
-    """Move exposed agents out of `tools`: one with a human side is handed the thread, any other is a subagent."""
+    """Move exposed agents out of `tools`: one with a human side becomes a handoff, any other a subagent."""
     prompts = {name: _apart(prompt, agents) for name, prompt in definition.prompts.items()}
     return _apart(definition, agents).model_copy(update={"prompts": prompts})
 
@@ -58,8 +58,8 @@ def graph_problems(
 
 
 def immediate_cycle(name: str, agents: Mapping[str, AgentDefinition]) -> list[str]:
-    """A way from an agent back to itself along subagents that start at once; empty if there is none."""
-    starter = {name: ""}  # of each agent that was reached; each is looked at once, however many ways lead there
+    """A cycle from an agent back to itself along immediate subagents; empty if there is none."""
+    starter = {name: ""}  # by agent: who starts it; each agent is visited once, however many paths lead there
     waiting = [name]
     while waiting:
         current = waiting.pop()
@@ -123,7 +123,7 @@ def _immediate_problems(
     agent: AgentDefinition,
     variables: Mapping[str, Variable],
 ) -> Iterator[FieldProblem]:
-    """Nobody fills in the arguments of a subagent that starts at once, and what names it is shown to a model."""
+    """Faults of an immediate subagent: nobody fills in its arguments, and its name is shown to a model."""
     if tool.immediate is None:
         return
     mapped = {tool.init_user_message_property or "message", tool.init_agent_name_property or "name"}

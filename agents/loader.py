@@ -46,7 +46,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class LoadedAgents:
-    """The definitions of a folder that can be used, what is wrong with the others, and which files there are."""
+    """The usable definitions of a folder, the faults of the others, and the names of all files."""
 
     agents: dict[str, AgentDefinition]
     errors: list[AgentFileError]
@@ -62,7 +62,7 @@ def load_agents(folder: Path, known: Catalogue) -> dict[str, AgentDefinition]:
 
 
 def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
-    """Load what can be used and collect every problem. An agent that needs a broken one is left out too."""
+    """Load the usable definitions and collect every problem. An agent that needs a broken one is left out too."""
     errors: dict[str, AgentFileError] = {}
     prompts: dict[str, PromptDefinition] = {}
     parsed: dict[str, AgentDefinition] = {}
@@ -110,8 +110,8 @@ def complete(
     file: str,
     problems: Sequence[FieldProblem] = (),
 ) -> AgentDefinition:
-    """Check a definition against the other agents; answer it with agents separated from tools. `problems`: those that
-    are known already, and reported with the others."""
+    """Check a definition against the other agents; returns it with agents separated from tools. `problems`: known ones,
+    which are reported with the others."""
     whole = with_agents_separated(definition, {**others, definition.name: definition})
     if found := [*problems, *_all_problems(whole, {**others, whole.name: whole}, known)]:
         raise AgentFileError(file, found)
@@ -121,8 +121,8 @@ def complete(
 def load_agent(
     text: str, before: Sequence[FieldProblem], file: str, known: Catalogue, others: Mapping[str, AgentDefinition]
 ) -> AgentDefinition:
-    """One definition with prompts of its own, checked against the other agents; all of its problems are raised, with
-    those found before."""
+    """One definition with prompts of its own, checked against the other agents. All of its problems are raised,
+    together with those found before."""
     definition, problems = _read_agent(text, file, known, {})
     return complete(definition, others, known, file, [*before, *problems])
 
@@ -136,7 +136,7 @@ def _all_problems(
 def _read_agent(
     text: str, file: str, known: Catalogue, prompts: Mapping[str, PromptDefinition], broken: Sequence[str] = ()
 ) -> tuple[AgentDefinition, list[FieldProblem]]:
-    """A definition, and what is wrong with it apart from others. Raises if there is nothing that could be checked."""
+    """A definition, and its faults apart from references. Raises if nothing is left that could be checked."""
     fields, body = _front_matter(text, file)
     problems: list[FieldProblem] = []
     if "prompt" in fields:
@@ -156,7 +156,7 @@ def _read_agent(
 
 def to_markdown(definition: AgentDefinition) -> str:
     """The text of a file that parse_agent reads back as the same definition."""
-    # the tool lists of its MCP servers are read from them, never from a file
+    # the tool lists of MCP servers come from the servers, never from a file
     dumped = definition.model_dump(mode="json", exclude_defaults=True, exclude={"mcp_servers": {"__all__": {"tools"}}})
     prompt = dumped.pop("prompt", "")
     first = ("name", "title", "description", "mode")  # as people write them
@@ -165,7 +165,7 @@ def to_markdown(definition: AgentDefinition) -> str:
 
 
 def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[FieldProblem]:
-    """What is wrong with a definition apart from the others. Agents among its tools were separated before."""
+    """The faults of a definition, apart from references. Agents among its tools were separated before."""
     found: list[FieldProblem] = []
     own = own_tools(definition, may_ask=definition.may_ask, plans=False)
     named = {*known.tools, *own, *(tool.name for tool in definition.external_tools)}

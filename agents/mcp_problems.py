@@ -1,4 +1,4 @@
-"""What is wrong with the MCP servers of a definition, before anything is asked of them."""
+"""Faults in the MCP servers of a definition that can be found without contacting them."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit

@@ -8,8 +8,8 @@ from domain.agents.spelling import snake_case
 
 
 def one_text(file: Path) -> str:
-    """The definition of a file. A prompt that a side names, and that is not in the definition itself, is taken from the
-    folder `prompts` beside it; one that is not there either is for the check of the whole to report."""
+    """The definition of a file. A prompt that a side names and that is not in the definition is read from the folder
+    `prompts` beside it. If it is missing there too, the check of the whole reports it."""
     text = read_text(file)
     try:
         fields, body = front_matter.split(text)

@@ -43,7 +43,8 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldPro
         path = [str(part) for part in entry["loc"]]
         field = ".".join(path) or "(file)"
         message = entry["msg"].removeprefix("Value error, ")
-        if not path and (named := re.match(r"(\w+): ", message)):  # the check of a whole part names the field itself
+        # a check of a whole part starts its message with the field
+        if not path and (named := re.match(r"(\w+): ", message)):
             field, message = named[1], message[named.end() :]
         if entry["type"] == "extra_forbidden":
             found.append(FieldProblem(field, "unknown field", _fields_at(model, path[:-1])))
@@ -66,7 +67,7 @@ def _fields_at(model: type[BaseModel], path: list[str]) -> tuple[str, ...]:
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The model of a field: its type, or that of the parts of a list, a dict or a choice."""
+    """The model of a field: its type, or the item type of a list, a dict or a union."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for one in get_args(annotation) if (found := _model_in(one))), None)

@@ -1,4 +1,4 @@
-"""What is wrong with the two sides of one definition, before any other agent is looked at."""
+"""Faults in the two sides of one definition that can be found without the other agents."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from domain.external_tool import tool_problems
 def side_problems(
     definition: AgentDefinition, known: Catalogue, prompts: Sequence[str], broken: Sequence[str] = ()
 ) -> list[FieldProblem]:
-    """`prompts`: those that there are; `broken`: those that have problems of their own."""
+    """`prompts`: the existing ones; `broken`: those with problems of their own."""
     found: list[FieldProblem] = []
     for name in SIDES:
         side = definition.side_a if name == "a" else definition.side_b
@@ -42,7 +42,7 @@ def _kind_problems(
     kinds = [kind for kind in SideKind if getattr(side, kind)]
     own_text = name == "a" and bool(definition.prompt)
     if len(kinds) > 1 or (not kinds and not own_text):
-        reason = f"has {' and '.join(kinds)}" if kinds else "says neither who takes the turns"
+        reason = f"has {' and '.join(kinds)}" if kinds else "does not name who takes the turns"
         yield FieldProblem(field, f"{reason}: exactly one is needed", tuple(SideKind))
     if side.prompt and side.prompt not in definition.prompts and not (own_text and side.prompt == definition.name):
         if side.prompt in broken:
@@ -58,7 +58,8 @@ def _kind_problems(
 
 
 def _rule_problems(definition: AgentDefinition, name: SideName, known: Catalogue) -> Iterator[FieldProblem]:
-    """Tools that end turns and sessions must be tools of that very side, and their properties arguments of them."""
+    """Check that tools that end turns and sessions are tools of the same side, and that their properties are
+    arguments."""
     side, view = definition.side(name), definition.for_side(name)
     if side.human:
         return

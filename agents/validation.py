@@ -1,4 +1,4 @@
-"""Read the fields of a definition. What is wrong with one of them does not hide what is wrong with the others."""
+"""Parse the fields of a definition, in such a way that an error in one field does not hide errors in the others."""
 
 import json
 from typing import Any, TypeVar
@@ -16,10 +16,10 @@ KINDS = {*SideKind}  # who takes the turns of a side
 
 
 def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, list[FieldProblem]]:
-    """The model without the fields that are wrong, and what is wrong with them, so that these do not hide what is wrong
-    with the rest; None: what would be left says something else."""
+    """Parse a definition without its invalid fields, and list the errors in those, so that they do not hide errors in
+    the rest. None if the rest would have another meaning without them."""
     try:
-        # strict JSON: "yes" is not true and "5" is not a number, but an enum may still be written as text
+        # Strict JSON: "yes" is not true and "5" is not a number, but an enum may still be written as text.
         return model.model_validate_json(json.dumps(fields), strict=True), []
     except ValidationError as error:
         problems, paths = problems_of(error, model), [entry["loc"] for entry in error.errors() if entry["loc"]]
@@ -27,7 +27,7 @@ def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, lis
     except (TypeError, ValueError) as error:
         return None, [FieldProblem("(front matter)", f"only JSON types are allowed: {error}")]
     rest: JsonObject = json.loads(json.dumps(fields))
-    if not paths:  # the parts do not fit together
+    if not paths:  # the fields contradict each other
         removed = rest.pop("type", None) is not None
     else:
         removed = sum(_remove(rest, path, anything=path in unknown) for path in paths) == len(paths)
@@ -39,7 +39,7 @@ def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, lis
 
 
 def _remove(fields: JsonObject, path: tuple[int | str, ...], *, anything: bool) -> bool:
-    """Remove an unknown field, or one that holds no more than a value and without which the rest means the same."""
+    """Remove an unknown field, or a field with a plain value without which the rest has the same meaning."""
     inner: Any = fields
     for part in path[:-1]:
         inner = _at(inner, part)

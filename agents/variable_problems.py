@@ -1,4 +1,4 @@
-"""What is wrong with the variables of a definition: defaults that show a secret, values handed to the wrong agent."""
+"""Faults in the variables of a definition: defaults that show a secret, values handed to the wrong agent."""
 
 from collections.abc import Iterator, Mapping
 

@@ -111,8 +111,8 @@ async def run(rounds: int, sizes: Sizes, say: Callable[[str], None]) -> list[Row
 
 
 @click.command()
-@click.option("--rounds", type=click.IntRange(min=1), help="Interleaved rounds; 5 unless told, 1 with --quick.")
-@click.option("--quick", is_flag=True, help="Small sizes: whether it works, not how fast it is.")
+@click.option("--rounds", type=click.IntRange(min=1), help="Interleaved rounds.  [default: 5, with --quick 1]")
+@click.option("--quick", is_flag=True, help="Small sizes, to see that it works and not how fast it is.")
 @click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the table.")
 def main(rounds: int | None, quick: bool, json_wanted: bool) -> None:
     """Errand against a bare Temporal loop, in the same run on the same servers."""

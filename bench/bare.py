@@ -1,4 +1,4 @@
-"""The bare loop: a workflow of trivial activities, what Temporal itself costs per step and nothing more."""
+"""The bare loop: a workflow of trivial activities. It shows what Temporal itself costs per step."""
 
 from datetime import timedelta
 
@@ -29,7 +29,7 @@ class BareLoop:
 
 @workflow.defn(name=IDLE)
 class BareIdle:
-    """Waits, and knows nothing: what a workflow in the worker's memory costs at the least."""
+    """A workflow that only waits: the least that a workflow in the worker's memory costs."""
 
     def __init__(self) -> None:
         self._ends = False

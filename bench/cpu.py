@@ -14,18 +14,18 @@ def measurable() -> bool:
 
 
 def seconds(roots: Iterable[int]) -> float:
-    """Of these processes and all that they started; a child that ended stays counted in its parent."""
+    """CPU seconds of these processes and all their descendants; an ended child stays counted in its parent."""
     return sum(tree(roots).values()) / _TICKS
 
 
 def tree(roots: Iterable[int]) -> dict[int, int]:
-    """These processes and all that they started, with the clock ticks that each has used."""
+    """These processes and all their descendants, with the clock ticks that each has used."""
     spent: dict[int, int] = {}
     children: defaultdict[int, list[int]] = defaultdict(list)
     for entry in PROC.glob("[0-9]*/stat"):
         try:
             fields = entry.read_text().rpartition(")")[2].split()
-        except OSError:  # it ended while we looked
+        except OSError:  # it has ended
             continue
         pid = int(entry.parent.name)
         children[int(fields[1])].append(pid)

@@ -1,4 +1,4 @@
-"""Many waiting sessions at once: how many a second end after all were cancelled, or after all were answered."""
+"""Many waiting sessions at once: how many end per second after all were cancelled, or after all were answered."""
 
 import asyncio
 import time

@@ -39,7 +39,7 @@ class Reading:
 
 
 async def _each(count: int, act: Callable[[int], Awaitable[httpx2.Response]]) -> None:
-    """So many requests, a few at a time; one that is refused for now is repeated."""
+    """Send this many requests, a few at a time; a request that is refused for now is repeated."""
     room = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int) -> None:

@@ -1,5 +1,5 @@
-"""Time of a turn of a session with two sides, to a step of a session with one: a model call each, and a tool's result
-for the one, the view of the other side for the other."""
+"""The time per turn of a session with two sides, compared with a step of a session with one. Both make a model call;
+the one adds a tool's result, the other the view of the other side."""
 
 import time
 

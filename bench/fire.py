@@ -35,8 +35,8 @@ async def measure(lab: Lab, rounds: int, pending: Sequence[int]) -> list[Row]:
 
 
 async def _mailbox(lab: Lab, size: int) -> str:
-    """A conversation in which so many outcomes wait. The subagents' rows are written as their sessions would have
-    left them: a thousand real ones would take longer than everything else that is measured."""
+    """A conversation with this many waiting outcomes. The subagents' rows are written directly, because a thousand real
+    sessions would take longer than all other measurements."""
     conversation_id = await lab.ours.count(0)
     root = await sessions.get(lab.pool, TENANT, conversation_id)
     assert root is not None
@@ -80,7 +80,7 @@ async def _fire(lab: Lab, conversation_id: str, size: int) -> float:
 
 
 async def _ended(lab: Lab, session_id: str) -> None:
-    """By the API: a busy machine may give a handle before it has a workflow."""
+    """Wait by the API: on a busy machine there may be a handle before there is a workflow."""
     await _until(lab, f"/tasks/{session_id}", lambda task: task["ended_at"] is not None)
 
 

@@ -40,7 +40,7 @@ class Lab:
     model_url: str
 
     async def bare(self, steps: int, model: str = MODEL) -> str:
-        """One whole bare loop; answers its workflow id."""
+        """Run one whole bare loop; returns its workflow id."""
         name = f"bare/{new_id()}"
         async with asyncio.timeout(PATIENCE):
             await self.temporal.execute_workflow("BareLoop", args=[steps, model], id=name, task_queue=QUEUE)
@@ -102,7 +102,7 @@ def _model(info: StackInfo) -> str:
 
 @asynccontextmanager
 async def _process(name: str, module: str, env: dict[str, str], folder: Path) -> AsyncIterator[Process]:
-    """It ends with us, however we end, and sees nothing of our environment: no key, no other Temporal."""
+    """Start a process that ends with us in every case and sees none of our environment: no key, no other Temporal."""
     env = CONNECTION | {"PATH": os.defpath, "PYTHONPATH": str(ROOT)} | env
     part = Part(name=name, argv=[sys.executable, "-m", module], env=env, inherit=False, death_signal=signal.SIGTERM)
     process = await spawn(part, folder / f"{name}.log")
@@ -115,7 +115,7 @@ async def _process(name: str, module: str, env: dict[str, str], folder: Path) ->
 
 
 async def _warm_up(lab: Lab) -> None:
-    """Both workers are up and have run all their code before anything is measured."""
+    """Wait until both workers are up and have run all their code, before anything is measured."""
     for _ in range(300):
         if (await lab.api.get("/readyz")).is_success:
             break

@@ -39,7 +39,7 @@ async def measure(lab: Lab, marks: Sequence[int]) -> list[Row]:
 
 
 async def _millis(lab: Lab, task_id: str) -> list[float]:
-    """Of each step, from its beginning to that of the next, or to the end of the session."""
+    """The time of each step, from its beginning to that of the next, or to the end of the session."""
     seen: list[Recorded] = []
     while page := await events.of_session(lab.pool, TENANT, task_id, seen[-1].seq if seen else 0, limit=5_000):
         seen += page

@@ -19,7 +19,7 @@ PATIENCE = 300.0  # seconds for one session: a worker that died must not hold us
 
 
 def counting(steps: int, *, grow: int = 0) -> str:
-    """A task of so many steps of one tool call each; with `grow` the context gains so many bytes a step."""
+    """A task of this many steps of one tool call each; with `grow` the context grows by this many bytes a step."""
     return f"[[script:count n={steps} grow={grow}]]" if steps else "[[script:say]]"
 
 
@@ -36,7 +36,7 @@ class Ours:
         return task_id
 
     async def reached(self, task_id: str, *, status: str | None = None, step: int = 0, pause: float = 0.02) -> None:
-        """Waits until the task is shown in this status, or at this step."""
+        """Wait until the task is shown with this status, or at this step."""
         for _ in range(int(PATIENCE / pause)):
             record = (await self._api.get(f"/tasks/{task_id}")).json()
             if (status is None or record["status"] == status) and (record["progress"]["step"] or 0) >= step:
@@ -45,19 +45,19 @@ class Ours:
         raise RuntimeError(f"task {task_id} did not reach {status or step}")
 
     async def closed(self, task_id: str) -> None:
-        """Waits as the bare loop is waited for: on the workflow's result."""
+        """Wait as for the bare loop: on the workflow's result."""
         async with asyncio.timeout(PATIENCE):
             await self._temporal.get_workflow_handle(session_workflow_id(task_id)).result()
 
     async def check(self, task_id: str, steps: int) -> None:
-        """A session that ended early would look fast."""
+        """Check the number of steps: a session that ended early would look fast."""
         handle = self._temporal.get_workflow_handle(session_workflow_id(task_id), result_type=SessionResult)
         result = await handle.result()
         if result.status is not Status.COMPLETED or result.steps != steps + 1:
             raise RuntimeError(f"task {task_id} ended {result.status} ({result.reason}) after {result.steps} steps")
 
     async def count(self, steps: int, *, grow: int = 0) -> str:
-        """One whole session, from the request to the closed workflow; its tool only looks, as a queued activity."""
+        """Run one whole session, from the request to the closed workflow; its tool only reads, as a queued activity."""
         return await self._run(counting(steps, grow=grow), steps)
 
     async def write(self, steps: int) -> str:
@@ -65,7 +65,7 @@ class Ours:
         return await self._run(WRITES.format(steps), steps)
 
     async def report(self, steps: int) -> str:
-        """The same with bookkeeping alone, which is no queued activity."""
+        """The same with bookkeeping tools only, which are not queued activities."""
         return await self._run(REPORTS.format(steps), steps)
 
     async def define_looker(self) -> None:
@@ -79,7 +79,7 @@ class Ours:
         return task_id
 
     async def define_duet(self, turns: int) -> None:
-        """An agent whose two sides answer each other so many times."""
+        """An agent whose two sides answer each other this many times."""
         prompts = {
             name: {"name": name, "text": f'You are measured. [[script:turns json=[{{"text": "{text}"}}]]]'}
             for name, text in (("ping", "Ping."), ("pong", "Pong."))

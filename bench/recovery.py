@@ -12,7 +12,7 @@ TASK = "[[script:count n=6]]"
 
 
 async def measure(lab: Lab, rounds: int) -> list[Row]:
-    """The last of all measurements: afterwards the worker is another process."""
+    """The last of all measurements, because afterwards the worker is another process."""
     ours: list[float] = []
     alone: list[float] = []
     for _ in range(rounds):
@@ -32,7 +32,7 @@ async def _seconds(lab: Lab, *, kill: bool) -> float:
 
 
 async def _worker(lab: Lab) -> int:
-    """The newest worker says who it is; one that was killed a moment ago is still listed."""
+    """The pid of the newest worker; one that was just killed is still listed."""
     listed = (await lab.api.get("/readyz")).json()["workers"]
     pids = [int(name.rpartition("/")[2]) for name in listed]
     return max(pid for pid in pids if cpu.lives(pid))

@@ -23,7 +23,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Aim:
-    """What a figure should be: of the ratio to the bare loop, or of our own value."""
+    """The aim for a figure: for the ratio to the bare loop, or for our own value."""
 
     low: float | None = None
     high: float | None = None

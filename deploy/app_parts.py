@@ -13,7 +13,7 @@ from settings import Settings
 OF_THE_WORKER = ("ANTHROPIC_API_KEY", "ERRAND_SMTP_PASSWORD")
 DATABASES = ("ERRAND_DATABASE_URL", "ERRAND_API_DATABASE_URL", "ERRAND_WORKER_DATABASE_URL")  # with passwords
 SECRETS = (*OF_THE_WORKER, "ERRAND_LOCAL_TOKEN", "ERRAND_SECRET_KEYS", *DATABASES)
-DRAIN_SECONDS = 2.0  # tasks resume at the next start, so there is little to wait for
+DRAIN_SECONDS = 2.0  # short, because tasks resume at the next start
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class AppParts:
 
 
 def make_app_parts(settings: Settings, connection: dict[str, str], offline_port: int | None) -> AppParts:
-    """Describe the processes. `settings` has every address filled in; `connection` are Temporal's own variables."""
+    """Describe the processes. `settings` has all addresses; `connection` are Temporal's own variables."""
     env = variables(replace(settings, drain_seconds=min(settings.drain_seconds, DRAIN_SECONDS)))
     env |= connection | {"PYTHONUNBUFFERED": "1"}
     api_url = local_url(settings.host, settings.port)
     parts = [
-        # ready means that a task submitted now will run: the worker has stored the agents and polls its queue
+        # Ready means that a task submitted now will run: the worker has stored the agents and polls its queue.
         Part(
             name="worker",
             argv=[sys.executable, "worker.py"],
@@ -56,12 +56,12 @@ def _database(settings: Settings, own: str | None) -> dict[str, str]:
 
 
 def _without(env: dict[str, str], *names: str) -> dict[str, str]:
-    """The environment without these; empty, because a process also inherits the variables of its parent."""
+    """The environment with these variables empty, because a process also inherits the variables of its parent."""
     return env | dict.fromkeys(names, "")
 
 
 def _has_reported(readyz: str, pid: int) -> bool:
-    """Whether the worker with this pid has reported: /readyz still counts one that was killed a moment ago."""
+    """Whether the worker with this pid has reported; /readyz may still count one that was just killed."""
     response = get(readyz)
     return response is not None and f"{socket.gethostname()}/{pid}" in json.loads(response)["workers"]
 

@@ -1,8 +1,8 @@
 """Certificates and tokens for Temporal with mutual TLS and its JWT authorizer (`python -m deploy.certificates FOLDER`).
 
-One authority signs the certificates of the server, of our processes and of the Web UI. One key signs the tokens; its
-public half, by which the server checks them, is `public/jwks.json`. What exists is kept; with --renew everything but
-the authority is made anew.
+One authority signs the certificates of the server, of our processes and of the Web UI. One key signs the tokens; the
+server checks them with its public half, `public/jwks.json`. Existing files are kept; with --renew everything but the
+authority is made again.
 """
 
 import base64
@@ -26,7 +26,7 @@ PrivateKey = ec.EllipticCurvePrivateKey
 AUTHORITY_DAYS, DAYS = 3_650, 365
 SERVER_NAMES = ("temporal", "localhost", "127.0.0.1")
 CERTIFICATES = {"server": SERVER_NAMES, "errand": ("errand",), "ui": ("temporal-ui",)}
-# as Temporal's default claim mapper reads them: namespace and role; `temporal-system` means all of them
+# in the form of Temporal's default claim mapper: namespace and role; `temporal-system` means all namespaces
 PERMISSIONS = {
     "errand": [f"{NAMESPACE}:write"],  # the API and the workers
     "setup": [f"{NAMESPACE}:admin"],  # makes the namespace and its search attributes
@@ -37,7 +37,8 @@ PERMISSIONS = {
 def make(folder: Path, *, renew: bool = False) -> list[str]:
     """Returns the names of the files that were written."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Nobody else can enter the folder. The files in it can be read: a container sees single ones under another account.
+    # Nobody else can enter the folder. The files in it are readable, because a container mounts single ones as another
+    # user.
     folder.chmod(0o700)
     (folder / "public").mkdir(exist_ok=True)
     written: list[str] = []
@@ -65,7 +66,7 @@ def make(folder: Path, *, renew: bool = False) -> list[str]:
 
 
 def _write_tokens(write: Callable[[str, str], None]) -> None:
-    """With a key that is kept nowhere: for other tokens all are made anew."""
+    """Make the tokens with a key that is not stored: to change one, all are made again."""
     key, key_id = rsa.generate_private_key(65_537, 2_048), secrets.token_hex(8)
     numbers = key.public_key().public_numbers()
     shown = {
@@ -107,7 +108,7 @@ def _certificate(
     authority: x509.Certificate,
     signer: PrivateKey,
 ) -> str:
-    """Good for both ends of a connection: the parts of the server call each other."""
+    """A certificate for both ends of a connection, because the parts of the server call each other."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
     both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
     made = (
@@ -158,7 +159,7 @@ def _base64(data: bytes) -> str:
 
 @click.command(help=__doc__)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--renew", is_flag=True, help="Make certificates and tokens anew; the authority stays.")
+@click.option("--renew", is_flag=True, help="Make new certificates and tokens; the authority stays.")
 def main(folder: Path, renew: bool) -> None:
     for name in make(folder, renew=renew):
         click.echo(f"wrote {folder / name}")

@@ -1,4 +1,4 @@
-"""Child processes of the supervisor: started so that they cannot outlive it, and checked for health."""
+"""Child processes of the supervisor: they cannot outlive it, and their health is checked."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ class Part:
     name: str
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
-    inherit: bool = True  # False: `env` is the whole environment, so that none of our secrets reaches this process
+    inherit: bool = True  # False: `env` is the whole environment, so that this process gets none of our secrets
     address: str = ""  # shown to people
     check: str = ""  # tcp:// or http:// address that answers while the part is healthy; empty: it only has to be alive
     ready: Callable[[int], bool] | None = None  # called with the pid after every start, before `check`
@@ -64,17 +64,17 @@ async def spawn(part: Part, log: Path) -> Process:
 
 
 def enter(env: Mapping[str, str], parent: int | None, death_signal: signal.Signals) -> None:
-    """Runs in the child before its program: adds `env`, and asks for a signal when `parent` dies (None: never)."""
+    """Runs in the child before its program: adds `env`, and requests a signal for when `parent` dies (None: never)."""
     for name, value in env.items():
         os.putenv(name, value)
     if parent and _libc:
         _libc.prctl(PR_SET_PDEATHSIG, death_signal)
-        if os.getppid() != parent:  # it died before we asked for the signal
+        if os.getppid() != parent:  # the parent died before the signal was requested
             os._exit(1)
 
 
 def kill_group(pid: int) -> None:
-    """Kill a part's process group, so that nothing it started is left behind."""
+    """Kill a part's process group, so that no process that it started is left."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -104,7 +104,7 @@ def answers(check: str) -> bool:
 
 
 def get(address: str) -> bytes | None:
-    """The body of the response; None without one, or if it is an error."""
+    """The body of the response; None if there is none, or if it is an error."""
     url = urlsplit(address)
     connection = http.client.HTTPConnection(url.hostname or "", url.port or 0, timeout=2)
     try:

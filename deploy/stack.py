@@ -38,14 +38,14 @@ class Stack:
         self._retry: asyncio.TimerHandle | None = None
 
     async def stop(self) -> None:
-        """Stop all parts. A database that could not be brought up to date is left as it was found."""
+        """Stop all parts. A database that could not be migrated is restored to its former owner."""
         await self.supervisor.stop()
         if self._unmigrated:
             await asyncio.to_thread(self._unmigrated.give_back)
 
     async def boot(self) -> None:
-        """Start PostgreSQL and Temporal side by side and prepare each; then start the parts that need them."""
-        state.write(self.info())  # where this is not possible, nothing else is
+        """Start PostgreSQL and Temporal concurrently and prepare each; then start the parts that need them."""
+        state.write(self.info())  # first: if this is impossible, so is everything else
         try:
             async with asyncio.TaskGroup() as group:
                 database = group.create_task(self._start_database())
@@ -57,7 +57,7 @@ class Stack:
         self._write_state()
 
     def _write_state(self) -> None:
-        """Write the state file. If that fails, as on a full disk, the stack runs on and tries again."""
+        """Write the state file. If that fails, as on a full disk, the stack continues and tries again."""
         if self._retry:
             self._retry.cancel()
             self._retry = None
@@ -68,7 +68,7 @@ class Stack:
             self._retry = asyncio.get_running_loop().call_later(STATE_RETRY_SECONDS, self._write_state)
 
     def _log(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # it may be on the same disk
+        with contextlib.suppress(OSError):  # the log may be on the same disk
             self._write_log(text)
 
     async def _start_database(self) -> AppParts:
@@ -94,7 +94,7 @@ class Stack:
         if not plan.temporal_port or not plan.temporal_ui_port:
             return
         env = self._connection | {"TEMPORAL_ADDRESS": plan.temporal_address, "PYTHONPATH": str(ROOT)}
-        # at every start: the database may have been deleted, or replaced by an older one
+        # at every start, because the database may have been deleted or replaced by an older one
         prepare = Part(name="temporal-namespace", argv=[sys.executable, "-m", "deploy.temporal"], env=env)
         await self.supervisor.start(temporal.part(plan.temporal_port, prepare), temporal.guard(plan.temporal_ui_port))
 

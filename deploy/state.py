@@ -17,11 +17,11 @@ LOW_DISK = 64_000_000  # PostgreSQL writes its log in files of 16 MB
 
 
 class StackError(Exception):
-    """The embedded stack cannot do it; the message says why, and what to do."""
+    """The embedded stack cannot do something; the message says why, and how to fix it."""
 
 
 def describe(error: OSError | StackError) -> str:
-    """An error for people; a full disk is named, with what to do."""
+    """An error text for people; a full disk is named, with a remedy."""
     if isinstance(error, StackError):
         return str(error)
     text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
@@ -53,12 +53,12 @@ class StackInfo(BaseModel):
     database_url: str  # without its password, since people see it
     data_dir: Path
     offline_model: bool
-    model: str = ""  # which agents use that name none
+    model: str = ""  # the default model of agents
     model_endpoint: str = ""
     cost_limit: float = 0.0  # dollars per task, unless it or its agent has a limit; 0: none
     parts: list[PartInfo] = []
-    problems: list[str] = []  # of the model, agent files and own tools, when `status` looked
-    disk_free: int | None = None  # bytes, when `status` looked
+    problems: list[str] = []  # with the model, agent files and own tools, as of the last `status`
+    disk_free: int | None = None  # bytes, as of the last `status`
 
     @property
     def disk_full(self) -> bool:
@@ -66,13 +66,13 @@ class StackInfo(BaseModel):
 
 
 def without_password(url: str) -> str:
-    """Replace the password of a URL by stars, before the host and in the query."""
+    """Replace the password of a URL, before the host and in the query, by stars."""
     url = re.sub(r"(://[^:/@?]*:).*(@)", r"\1***\2", url)
     return re.sub(r"([?&]password=)[^&]*", r"\1***", url)
 
 
 def started_at(pid: int) -> str | None:
-    """When a process started, as the system writes it; None if there is no such process or it is a zombie."""
+    """The start time of a process, as the system writes it; None if there is no such process or it is a zombie."""
     if Path("/proc/self/stat").exists():
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -93,7 +93,7 @@ def command_of(pid: int) -> str:
 
 
 def end_process(pid: int, *, started: str, first: signal.Signals, patience: float) -> None:
-    """Send the signal `first`, then kill, and wait for the end. Never touches a later process with the same pid."""
+    """Send the signal `first`, then kill, and wait for the end. A later process with the same pid is never touched."""
     for number, wait in ((first, patience), (signal.SIGKILL, 5.0)):
         if started_at(pid) != started:
             return
@@ -105,7 +105,7 @@ def end_process(pid: int, *, started: str, first: signal.Signals, patience: floa
 
 
 def end_leftovers(info: StackInfo) -> None:
-    """End parts that outlived their supervisor, as they can on systems without a parent-death signal."""
+    """End parts that outlived their supervisor, which can happen on systems without a parent-death signal."""
     for part in reversed(info.parts):
         if part.pid and part.started:
             end_process(part.pid, started=part.started, first=signal.SIGINT, patience=5.0)

@@ -1,4 +1,4 @@
-"""The supervisor: starts parts, restarts those that die for as long as it runs, stops all in reverse."""
+"""The supervisor: it starts parts, restarts those that die while it runs, and stops all in reverse order."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from settings import MISCONFIGURED
 GIVE_UP_AFTER = 5  # failures of a part that has never been ready
 LONGEST_PAUSE = 30.0
 READY_WITHIN = 90.0
-LOOK_EVERY = 0.1  # more often, the looks at a worker that starts would take a fifth of a core
+LOOK_EVERY = 0.1  # more frequent checks of a starting worker would take a fifth of a core
 STOP_WITHIN = 6.0
 
 
@@ -50,7 +50,7 @@ class SupervisedPart:
 
 
 class Supervisor:
-    """Use it in the main thread: the parent-death signal is sent when the thread that started a child ends."""
+    """Use it in the main thread, because the parent-death signal is sent when the thread that started a child ends."""
 
     def __init__(self, logs: Path, *, log: Callable[[str], None], changed: Callable[[], None] = lambda: None) -> None:
         self._logs = logs
@@ -77,7 +77,7 @@ class Supervisor:
                 raise self._error(supervised.part, f"did not become ready in {READY_WITHIN:.0f} s") from None
 
     async def until(self, work: Coroutine[None, None, None]) -> None:
-        """Run `work`; if a part is given up meanwhile, cancel the work and raise that error."""
+        """Run `work`. If a part is given up in the meantime, cancel the work and raise that error."""
         task = asyncio.create_task(work)
         try:
             await asyncio.wait({task, self._failure}, return_when=asyncio.FIRST_COMPLETED)
@@ -87,7 +87,7 @@ class Supervisor:
             await asyncio.gather(task, return_exceptions=True)
 
     async def run(self, part: Part) -> None:
-        """Run a part to its end, such as a migration; the error of a failure contains the end of its log."""
+        """Run a part to its end, such as a migration; the error of a failure includes the end of its log."""
         process = await spawn(part, self._log_of(part))
         self._one_shots.add(process)
         try:
@@ -119,7 +119,7 @@ class Supervisor:
                 try:
                     code, was_ready = await self._run_once(supervised)
                     ending = _ending(code)
-                except (OSError, StackError) as error:  # a full disk, a corrupt file: it may be cured while we run
+                except (OSError, StackError) as error:  # a full disk or a corrupt file, which may be fixed while we run
                     if isinstance(error, StackError) and not supervised.was_ready:
                         raise
                     ending = describe(error)
@@ -140,7 +140,7 @@ class Supervisor:
                 self._failure.set_exception(error)
 
     async def _run_once(self, supervised: SupervisedPart) -> tuple[int, bool]:
-        """Start the part's process and wait for its end: its exit code, and whether it had been ready."""
+        """Start the part's process and wait for its end; returns its exit code, and whether it had been ready."""
         if supervised.part.prepare:
             await asyncio.to_thread(supervised.part.prepare)
         process = supervised.process = await spawn(supervised.part, supervised.log)

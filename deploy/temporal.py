@@ -1,4 +1,4 @@
-"""Embedded Temporal: the development server with a database file. As a program, prepares any server's namespace."""
+"""Embedded Temporal: the development server with a database file. As a program, it prepares any server's namespace."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ SEARCH_ATTRIBUTES = ("TenantId", "AgentId", "ConversationId", "ParentSessionId",
 
 FLAGS = {
     "frontend.WorkflowTimeSkippingEnabled": "true",
-    # a cancel reaches a running activity immediately instead of with its next heartbeat
+    # deliver a cancel to a running activity at once instead of with its next heartbeat
     "system.enableCancelActivityWorkerCommand": "true",
     "frontend.WorkerCommandsEnabled": "true",
     "matching.enableFairness": "true",
@@ -30,7 +30,7 @@ FLAGS = {
 TABLES = ("namespaces", "executions_visibility_fts_keyword_list")  # the first and the last that it creates
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL")
 
-# for our processes: the embedded server, whatever the user's own Temporal configuration says
+# our processes use the embedded server, whatever the user's own Temporal configuration says
 CONNECTION = {
     "TEMPORAL_NAMESPACE": NAMESPACE,
     "TEMPORAL_CONFIG_FILE": "/dev/null",
@@ -63,7 +63,7 @@ class Temporal:
         argv += ["--ui-ip", ui_ip, "--ui-port", ui_port]
         for pragma in PRAGMAS:
             argv += ["--sqlite-pragma", pragma]
-        # The HTTP API has no switch. It accepts one host name, which nobody knows: web pages get 403.
+        # The HTTP API cannot be switched off. It accepts one host name, which nobody knows, so web pages get 403.
         closed = {"frontend.httpAllowedHosts": json.dumps([f"{secrets.token_hex(16)}.invalid"])}
         for key, value in (FLAGS | closed).items():
             argv += ["--dynamic-config-value", f"{key}={value}"]
@@ -86,14 +86,14 @@ class Temporal:
         )
 
     def _check_file(self) -> None:
-        """Remove a database whose first start was killed: it never starts again, and no task can be in it yet."""
+        """Remove a database whose first start was killed: it would never start again, and no task can be in it yet."""
         if not self._file.exists():
             return
         try:
             with contextlib.closing(sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)) as database:
                 complete = all(database.execute(f"PRAGMA table_info({table})").fetchone() for table in TABLES)
         except sqlite3.OperationalError:
-            return  # locked, or not readable: the server itself will say
+            return  # locked or not readable: the server itself will report that
         except sqlite3.DatabaseError as error:
             raise StackError(
                 f"Temporal's database {self._file} is damaged ({error}). Restore it from a backup, together with its "
@@ -105,7 +105,7 @@ class Temporal:
 
 
 def _hidden_address() -> str:
-    """A loopback address that no web page can guess, since the Web UI answers anybody. macOS has one address only."""
+    """A loopback address that no web page can guess, because the Web UI answers anybody. macOS has only one address."""
     if sys.platform != "linux":
         return "127.0.0.1"
     return f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}"

@@ -1,9 +1,9 @@
-"""A guard before the Temporal Web UI (`python -m deploy.ui_guard PORT TARGET`), which itself checks nothing.
+"""A guard in front of the Temporal Web UI (`python -m deploy.ui_guard PORT TARGET`), which itself checks nothing.
 
-With --token-file it shows Temporal that token, so that a browser needs none.
+With --token-file it sends that token to Temporal, so that a browser needs none.
 
-Any web page could otherwise act through its visitor's browser: by a cross-site POST, or by a name of its own that
-resolves to this machine. The UI listens on a loopback address that no page can guess; this is the only known way to it.
+Without it any web page could act through its visitor's browser: with a cross-site POST, or with a name of its own that
+resolves to this machine. The UI listens on a loopback address that no page can guess; this guard is the only way to it.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host"})
-# the UI shows Markdown in a frame of its own, so its own pages may frame it; stricter headers of its own stay
+# The UI shows Markdown in a frame of its own origin, so its own pages may frame it. Its own stricter headers stay.
 FRAMES = {b"x-frame-options": b"SAMEORIGIN", b"content-security-policy": b"frame-ancestors 'self'"}
 
 
@@ -55,7 +55,7 @@ def create_app(target: str, token: str | None = None) -> Starlette:
             return PlainTextResponse(reason, 403)
         client: httpx2.AsyncClient = request.app.state.client
         path = request.scope["raw_path"].decode("latin-1") + (f"?{request.url.query}" if request.url.query else "")
-        # without this the client would ask for compression that the browser, or curl, did not ask for
+        # Without this the HTTP client would request a compression that the caller did not request.
         asked = {"accept-encoding": "identity", **_kept(request.headers)}
         if token:
             asked["authorization"] = f"Bearer {token}"
