@@ -110,7 +110,7 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
-        # a cancel arrives with a heartbeat's response, so do not throttle; nor wait long for a dead worker's sticky queue
+        # a cancel arrives with a heartbeat's response: do not throttle, nor wait long for a dead worker's sticky queue
         max_heartbeat_throttle_interval=timedelta(seconds=settings.cancel_heartbeat_seconds),
         default_heartbeat_throttle_interval=timedelta(seconds=settings.cancel_heartbeat_seconds),
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),

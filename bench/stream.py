@@ -1,4 +1,4 @@
-"""From a delta of the model to a reader of the events: the model stamps its words, the reader looks at its clock."""
+"""Latency from a delta of the model to a reader of the events: the model puts the time into its text."""
 
 import asyncio
 import json

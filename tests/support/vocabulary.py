@@ -1,4 +1,4 @@
-"""Retired words: names and phrases of an earlier, private dialect that product, tests and documents use no more."""
+"""Retired words: names and phrases of an earlier, private dialect that product, tests and documents no longer use."""
 
 import ast
 import io
@@ -35,8 +35,9 @@ TEST_WITHOUT_SUBJECT = re.compile(r"test_(?:it|its|nobody|that|they|this|what|wh
 _EXEMPT = frozenset(("tests/support/vocabulary.py", "tests/unit/test_vocabulary.py"))
 # in docstrings, comments and texts
 RETIRED_PHRASES = re.compile(
-    r"\b(?:a word of|at work|by (?:itself|themselves)|comes? to|doors?|giv(?:es|en) back|go(?:es|ing)? on|heard|hears?"
-    r"|how-manieth|on the spot|speaks? against|stands|what be(?:comes|came) of|whoever|wish(?:es)?)\b",
+    r"\b(?:a word of|at work|by (?:itself|themselves)|comes? to|doors?|giv(?:es|en) back|(?:go(?:es|ing|ne)?|went) on|heard"
+    r"|hears?|how-manieth|on the spot|speaks? against|stands?(?!-)|stood|what be(?:comes|came) of|whoever|wish(?:es)?)\b"
+    r"|(?:[a-z]['’]s|\b(?:first|its|last|own|their)) words\b",
     re.IGNORECASE,
 )
 # in docstrings and comments only: a text may speak to its reader
@@ -76,6 +77,10 @@ def retired_uses(root: Path) -> list[RetiredUse]:
     for file in sorted((root / "store").rglob("*.sql")):
         if _is_retired(file.stem):
             found.append(RetiredUse(str(file.relative_to(root)), 1, file.stem))
+        if file.parent.name != "migrations":  # an applied migration is known by its digest and cannot change
+            found += _retired_in_sql(str(file.relative_to(root)), file.read_text())
+    for file in sorted((root / "agents").rglob("*.md")):  # a prompt may tell a model something
+        found += _retired_in_document(str(file.relative_to(root)), file.read_text(), (RETIRED_PHRASES,))
     for file in sorted((root / "tests").rglob("*.py")):
         if str(file.relative_to(root)) not in _EXEMPT:
             found += _retired_in_test(parsed(root, file))
@@ -107,10 +112,21 @@ def _retired_in_script(path: str, text: str) -> Iterator[RetiredUse]:
                 yield RetiredUse(path, line + match[0].count("\n", 0, use.start()), use[0])
 
 
-def _retired_in_document(path: str, text: str) -> Iterator[RetiredUse]:
+def _retired_in_sql(path: str, text: str) -> Iterator[RetiredUse]:
+    """The comments of a SQL file."""
+    for number, line in enumerate(text.split("\n"), 1):
+        comment = line.partition("--")[2]
+        for pattern in (RETIRED_PHRASES, RETIRED_PROSE):
+            for match in pattern.finditer(comment):
+                yield RetiredUse(path, number, match[0])
+
+
+def _retired_in_document(
+    path: str, text: str, patterns: tuple[re.Pattern[str], ...] = (RETIRED_PHRASES, RETIRED_PROSE)
+) -> Iterator[RetiredUse]:
     """The prose of a document. Code in it is an example: what a caller may type and what the platform answers."""
     prose = _CODE.sub(lambda code: "\n" * code[0].count("\n"), text)
-    for pattern in (RETIRED_PHRASES, RETIRED_PROSE):
+    for pattern in patterns:
         for match in pattern.finditer(prose):
             yield RetiredUse(path, 1 + prose.count("\n", 0, match.start()), match[0])
 

@@ -60,6 +60,8 @@ def test_retired_names_are_found_where_they_are_defined(tmp_path: Path, source: 
         ('"""The session at work\ngoes on by itself."""', ["at work", "goes on", "by itself"]),
         ("x = 1  # whoever hears of it is told", ["whoever", "hears", "told"]),
         ('raise ValueError(f"the task {x} goes on")', ["goes on"]),
+        ("x = 1  # it went on; what stood there has gone on", ["went on", "stood", "gone on"]),
+        ("x = 1  # the user's words; search words of a standard", ["r's words"]),
         ('x = "let me tell you: I told you"', []),
         ('"""Continues the running session; the stand-in understands it."""', []),
     ],
@@ -68,6 +70,12 @@ def test_retired_phrases_are_found_in_docstrings_comments_and_texts(
     tmp_path: Path, source: str, found: list[str]
 ) -> None:
     assert found_in(tmp_path, "api/app.py", source) == found
+
+
+def test_comments_of_sql_and_prompts_of_agents_are_checked_too(tmp_path: Path) -> None:
+    found_in(tmp_path, "store/functions/add.sql", "SELECT 'whoever';  -- it stands here, told\n")
+    found_in(tmp_path, "store/migrations/0001_first.sql", "-- whoever\n")  # cannot change once it was applied
+    assert found_in(tmp_path, "agents/helper.md", "Tell me more, and go on.") == ["stands", "told", "go on"]
 
 
 def test_module_and_sql_names_are_checked_too(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def example() -> dict[str, str]:
-    """Name → value, commented out or not; each must stand under a line that explains it."""
+    """Name → value, commented out or not; each must follow a line that explains it."""
     found: dict[str, str] = {}
     lines = EXAMPLE.splitlines()
     for before, line in zip([""] + lines, lines, strict=False):

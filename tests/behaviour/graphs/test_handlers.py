@@ -160,7 +160,7 @@ async def test_two_agents_converse_over_many_turns_addressed_by_key(stack: Stack
     output = (await stack.result(task_id))["output"]
     minutes = [f"{name}: {name} says {number}." for number in range(1, 6) for name in ("ada", "ben")]
     assert output.endswith("\n\n".join(minutes))
-    # the last turn of the one was sent the last words of the other, on the thread that knows all the earlier ones
+    # the last turn of the one received the last message of the other, on the thread with all the earlier ones
     last = await stack.nodes(sessions[-1]["id"])
     assert last[0]["body"]["parts"][0]["text"] == "ada: ada says 5."
     [request] = await asked(stack, "ada: ada says 5.")
