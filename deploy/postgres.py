@@ -156,8 +156,7 @@ class Postgres:
         assert self._account
         identity = {"user": self._account.uid, "group": self._account.gid, "extra_groups": ()}
         try:
-            # type: ignore[call-overload]
-            tried = subprocess.run([binary, "--version"], cwd="/", capture_output=True, env=ENVIRONMENT, **identity)
+            tried = subprocess.run([binary, "--version"], cwd="/", capture_output=True, env=ENVIRONMENT, **identity)  # type: ignore[call-overload]
         except PermissionError:
             return False
         return bool(tried.returncode == 0)
