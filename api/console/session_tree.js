@@ -30,7 +30,7 @@ export function sessionTree() {
       const fold = h(
         "details",
         { open: opened.get(thread.thread_id) ?? (main || own.some(unfinished)) },
-        h("summary", { id: `thread-${thread.thread_id}` }, h("b", {}, main ? "main thread" : thread.name || thread.agent), ` ${thread.agent} `, h("small", {}, state)),
+        h("summary", { id: `thread-${thread.thread_id}` }, h("b", {}, main ? "main thread" : thread.name || thread.agent), ` ${thread.name === thread.agent ? "" : thread.agent} `, h("small", {}, state)),
         h("ul", {}, ...own.slice(0, MOST).map(sessionView), own.length > MOST ? h("li", {}, h("small", {}, `and ${count(own.length - MOST, "earlier session")}`)) : null),
       );
       fold.firstChild.addEventListener("click", () => opened.set(thread.thread_id, !fold.open));

@@ -154,7 +154,7 @@ export function task(main, { session, parameters: [id] }) {
   }
 
   function effectsView(ledger) {
-    fill(place.effects, h("h2", {}, "Effects"), ledger.items.length ? h("table", {}, h("thead", {}, h("tr", {}, ...["kind", "tool", "what", "state"].map((name) => h("th", {}, name)))), h("tbody", {}, ...ledger.items.slice(-MOST_ROWS).map((one) => h("tr", {}, h("td", {}, one.kind), h("td", {}, one.tool), h("td", {}, short(one.description, 200)), h("td", {}, one.state))))) : empty("It changed nothing."), ledger.items.length > MOST_ROWS ? h("p", { class: "why" }, `The latest ${MOST_ROWS} of ${ledger.items.length}.`) : null);
+    fill(place.effects, h("h2", {}, "Effects"), ledger.items.length ? h("table", {}, h("thead", {}, h("tr", {}, ...["kind", "tool", "what", "state"].map((name) => h("th", { class: "keep" }, name)))), h("tbody", {}, ...ledger.items.slice(-MOST_ROWS).map((one) => h("tr", {}, h("td", { class: "keep" }, one.kind), h("td", {}, one.tool), h("td", {}, short(one.description, 200)), h("td", { class: "keep" }, one.state))))) : empty("It changed nothing."), ledger.items.length > MOST_ROWS ? h("p", { class: "why" }, `The latest ${MOST_ROWS} of ${ledger.items.length}.`) : null);
   }
 
   function budgetView(budget) {

@@ -50,7 +50,7 @@ async def test_hostile_text_is_text_in_every_view(stack: Stack, opened: Opener) 
     await waiting(stack, task_id, 2)
     page = await opened(stack.url)
     of_task = [f"tasks/{task_id}", f"conversations/{task_id}", f"compare/{task_id}/{task_id}"]
-    for view in ("", "inbox", *of_task, "start/hostile"):
+    for view in ("", "inbox", *of_task, "start/hostile", "operations"):
         await page.goto(f"{stack.url}/#/{view}")
         await expect(page.locator("main")).to_contain_text("<img src=x")
         assert await page.locator("main img, main script, main a[href^=javascript]").count() == 0, view
