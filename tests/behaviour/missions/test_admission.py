@@ -64,7 +64,7 @@ async def test_a_spent_mission_is_woken_by_nobody_and_its_next_run_reads_what_ca
     own = made["conversation_id"]
     await finished(agents, made)
     emitted, *refused = await results(agents, reach(own, f"b:{mark}"))
-    assert emitted == f"Emitted b:{mark}. It reached 1 agents."
+    assert emitted == f"Emitted b:{mark}. It reached 1 agent."
     spent = "Nothing was sent, as that agent does not run now: the day's budget of runs is used up."
     assert refused == [spent, spent]
     # a message that was sent while the last run could still have read it
@@ -108,7 +108,7 @@ async def test_runs_of_their_own_keep_to_the_pause_and_the_end_of_their_mission(
     assert apart != made["conversation_id"]
     await agents.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
     emitted, *refused = await results(agents, reach(apart, f"b:{mark}"))
-    assert emitted.endswith("It reached 1 agents.") and all("the mission is paused: holiday" in one for one in refused)
+    assert emitted.endswith("It reached 1 agent.") and all("the mission is paused: holiday" in one for one in refused)
     late = await turn(agents, apart, "more")
     assert (late.status_code, late.json()["type"]) == (409, f"{PROBLEM}mission-paused"), late.text
     assert await sessions_of(agents, apart) == [first["task_id"]]
