@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic_core import PydanticCustomError
 
 from domain.agents.definition import VariableName
+from domain.agents.mcp_server import MOST_SERVERS, HeaderName, HeaderValue, McpServer, ServerName, ToolPattern
 from domain.external_tool import MAX_TOOLS, ExternalTool
 from domain.ids import ID_PATTERN
 from domain.json_object import JsonObject
@@ -16,6 +17,7 @@ from domain.policy.traits import BOUND_KINDS, COMMANDS, TALKING_TOOLS
 from domain.sessions.acceptance import Criterion, criterion_text
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.session import SandboxMode
+from domain.sessions.step import Effect
 
 
 def _says_something(text: str) -> str:
@@ -88,6 +90,20 @@ class TreeConfig(Strict):
     max_sessions: int | None = Field(default=None, ge=1, description="the task's own and those of its subagents")
 
 
+class TaskMcpServer(Strict):
+    """An MCP server for this task alone. Its tools are `once`, unless `effects` names them."""
+
+    url: Annotated[str, StringConstraints(min_length=1, max_length=2_048)]
+    headers: dict[HeaderName, HeaderValue] = Field(
+        default_factory=dict, max_length=20, description="`${NAME}` is a variable that the task brings"
+    )
+    only: list[ToolPattern] | None = Field(default=None, max_length=200, description="which of its tools; null: all")
+    effects: dict[ToolPattern, Annotated[Effect, Field(strict=False)]] = Field(default_factory=dict, max_length=200)
+
+    def server(self) -> McpServer:
+        return McpServer.model_validate(self.model_dump())
+
+
 class TaskConfig(Strict):
     ttl: int | None = Field(default=None, ge=1_000, description="execution limit in milliseconds")
     max_steps: int | None = Field(default=None, ge=1)
@@ -122,6 +138,9 @@ class TaskConfig(Strict):
     approval_required: bool = False
     external_tools: list[ExternalTool] = Field(
         default_factory=list, max_length=MAX_TOOLS, description="tools whose calls you answer, at …/input"
+    )
+    mcp_servers: dict[ServerName, TaskMcpServer] = Field(
+        default_factory=dict, max_length=MOST_SERVERS, description="at hosts that the agent permits"
     )
     instructions: Annotated[str, StringConstraints(min_length=1, max_length=100_000)] | None = Field(
         default=None, description="added to the agent's prompt, for this task only"

@@ -161,6 +161,11 @@ async def versions(pool: Pool, tenant: str, name: str) -> list[int]:
     return [row["version"] for row in rows]
 
 
+def private_owner(session_id: str) -> str:
+    """The owner of a definition that only one session has; the roles and the retention know its form."""
+    return f"rerun/{session_id}"
+
+
 async def put_private(connection: Connection, ref: AgentRef, definition: AgentDefinition) -> None:
     """Store a definition that listings do not show and nobody else can request: its owner is not a tenant."""
     text = definition.model_dump_json()

@@ -75,6 +75,15 @@ async def accept_with_files(pool: Pool, acceptance: Acceptance, files: Manifest)
         return accepted
 
 
+async def accept_with_agent(pool: Pool, acceptance: Acceptance, own: tuple[AgentRef, AgentDefinition]) -> Accepted:
+    """Accept a task with a definition that only this task uses."""
+    async with pool.acquire() as connection, connection.transaction():
+        accepted = await accept(connection, acceptance)
+        if accepted.session is not None:
+            await agents.put_private(connection, *own)
+        return accepted
+
+
 async def accept_ended(pool: Pool, acceptance: Acceptance, ending: SessionEnding) -> Accepted:
     """Accept and end a session in one transaction: a point from which to continue, without running anything."""
     async with pool.acquire() as connection, connection.transaction():

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from temporalio import activity
 
@@ -35,19 +36,23 @@ class ToolLists:
     @activity.defn(name="discover_tools")
     @beating
     async def discover_tools(self, wanted: DiscoverTools) -> DiscoveredTools:
-        return await self.discover(wanted.tenant, wanted.agent, wanted.servers)
+        return await self.discover(wanted.tenant, wanted.agent, wanted.servers, wanted.variables)
 
     def can_fill(self, agent: AgentDefinition, server: str) -> bool:
         """Whether the headers of a server need no value of a tenant."""
         return agent.mcp_servers[server].variables() <= resolved(agent, shared({}, self._deployments)).keys()
 
-    async def discover(self, tenant: str, agent: AgentDefinition, servers: list[str]) -> DiscoveredTools:
+    async def discover(
+        self, tenant: str, agent: AgentDefinition, servers: list[str], given: Mapping[str, str] = MappingProxyType({})
+    ) -> DiscoveredTools:
+        """`given`: variables that a task brings, as they are stored."""
         stored = {} if tenant == SHIPPED else await tenant_variables.values(self._pool, tenant)
         try:
             tenants = {**stored, **open_secrets(self._keys, tenant, stored)}
+            own = {**given, **open_secrets(self._keys, tenant, given)}
         except SealingError as error:
             return DiscoveredTools(problems=dict.fromkeys(servers, f"The tenant's secrets cannot be read: {error}."))
-        values = shared(tenants, self._deployments)
+        values = {**shared(tenants, self._deployments), **own}
 
         async def read(name: str) -> list[McpTool] | McpFailure:
             try:

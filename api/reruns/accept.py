@@ -23,7 +23,6 @@ from store.agents import TaskAgent
 from store.sessions import SessionRow
 from store.workspaces import Manifest
 
-PRIVATE = "rerun"  # owner of definitions that belong to one rerun
 CHANGES = ("input", "prompt", "model", "tool_results", "agent_version", "permissions", "config")
 ANSWERED_ALREADY = ("input", "prompt", "model", "tool_results")  # fields that could only change the model's answers
 
@@ -42,7 +41,7 @@ async def rerun(call: Call, source: SessionRow, body: RerunBody, key: Idempotenc
     nodes = beginning.copied(record.id)
     own = None
     if body.prompt is not None:
-        own = task.agent.model_copy(update={"owner": f"{PRIVATE}/{record.id}"}), task.definition
+        own = task.agent.model_copy(update={"owner": agents.private_owner(record.id)}), task.definition
     session = NewSession.rerun_of(
         source, record, _origin(source, body), title=_title(source), permissions=body.permissions
     ).model_copy(

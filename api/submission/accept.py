@@ -4,13 +4,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from api.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
 from api.http.problems import type_name
 from api.schemas.tasks import TaskAccepted
 from api.services import Services
-from api.submission import budgets, rules, tools_and_variables
+from api.submission import budgets, rules, task_servers, tools_and_variables
 from domain.agents.definition import AgentDefinition
 from domain.agents.sides import Sides, all_models, session_sides
 from domain.amounts import counted
@@ -26,7 +27,7 @@ from domain.sessions.new_session import NewSession, Supervision, Trigger
 from domain.sessions.session import AgentRef, Limits, SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewMessage
 from domain.task import TaskSpec, opening, title_of
-from store import new_sessions, sessions
+from store import agents, new_sessions, sessions
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
 from store.workspaces import Manifest
@@ -84,6 +85,11 @@ class Prepared:
     def ref(self) -> SessionRef:
         return self.acceptance.session.ref
 
+    def with_owner(self, owner: str) -> "Prepared":
+        """The same session, of an agent that another owner has."""
+        session = self.acceptance.session.model_copy(update={"agent_owner": owner})
+        return replace(self, acceptance=self.acceptance.model_copy(update={"session": session}))
+
     def queued(self, queue: bool) -> "Prepared":
         """The same session, queued or not."""
         return replace(self, acceptance=self.acceptance.model_copy(update={"queue": queue}))
@@ -93,20 +99,31 @@ class Prepared:
         return text_of_parts(self.acceptance.inbox[-1].parts)
 
 
-async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: dict[str, str] | None = None) -> Checked:
+async def check(
+    call: Call,
+    spec: TaskSpec,
+    *,
+    schema: bool = True,
+    variables: dict[str, str] | None = None,
+    brings_servers: bool = False,
+) -> Checked:
     """Check a task. `schema`: whether the input must fit the agent's schema, like its first input; `variables`: those
-    already known."""
+    already known; `brings_servers`: whether it may bring MCP servers."""
     settings, pool, tenant = call.settings, call.pool, call.tenant
     agent = await rules.agent(pool, tenant, spec.agent)
     definition = agent.definition
     if schema:
         rules.check_input(definition, spec.input)
     spec = await tools_and_variables.sealed(call, spec, definition)
+    if not brings_servers:
+        task_servers.refuse(spec)
     models = rules.models(spec, definition.for_side(definition.first_side), settings)
     sides = session_sides(definition, lambda view: rules.models(spec, view, settings))
     limits = rules.limits(spec, definition, settings)
     tools_and_variables.check_plan(spec, definition)
     tools_and_variables.check_output_schema(spec, definition)
+    agent = await task_servers.added(call, spec, agent)
+    definition = agent.definition
     await rules.check_tool_names(pool, spec, definition)
     every = all_models(models, sides)
     rules.check_prices(limits, spec.config.tree, every, call.services.prices, settings)
@@ -206,9 +223,13 @@ async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedRes
     """The handle of a task, once a GET on it works; Temporal may still be unreachable."""
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
-    task = await check(call, spec)
+    task = await check(call, spec, brings_servers=True)
     previous = await rules.previous(call, spec)
     prepared = prepare(call, task, SessionPlace(parent=previous))
+    if spec.config.mcp_servers:  # a version of the agent that only this task has
+        own = task.agent.model_copy(update={"owner": agents.private_owner(prepared.ref.session_id)})
+        write = partial(new_sessions.accept_with_agent, call.pool, own=(own, task.definition))
+        return await run_task(call, prepared.with_owner(own.owner), key, write)
     return await run_task(call, prepared, key)
 
 

@@ -89,6 +89,8 @@ class AgentDefinition(Equipment):
     external_tools: list[ExternalTool] = Field(default_factory=list, max_length=MAX_TOOLS)  # answered by the caller
     # left out where there are none, so that a definition without them is the same text as before there were any
     mcp_servers: McpServers = Field(default_factory=dict, exclude_if=lambda value: not value)
+    # the hosts of MCP servers that a task may bring; none by default
+    task_mcp_hosts: list[HostPattern] = Field(default_factory=list, max_length=50, exclude_if=lambda value: not value)
     output_schema: JsonObject | None = None  # JSON schema of its final answer
     max_tokens: int = Field(default=8_192, ge=1, le=128_000)  # longest reply
     network: bool = False  # commands may use the network if the operator allows it

@@ -10,6 +10,7 @@ class DiscoverTools(BaseModel):
     tenant: str  # whose variables fill the headers
     agent: AgentDefinition
     servers: list[str]
+    variables: dict[str, str] = Field(default_factory=dict)  # that a task brings, as they are stored
 
 
 class DiscoveredTools(BaseModel):

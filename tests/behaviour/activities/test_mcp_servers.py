@@ -184,3 +184,38 @@ async def test_stop_of_a_session_is_passed_on_to_the_server(stack: Stack, builde
     assert (await stack.wait(task_id))["status"] == "cancelled"
     assert builder.cancelled == ["build-1"] and len(builder.calls) == 1
     assert await call_states(stack, task_id) == [("mcp__builds__build", "cancelled")]
+
+
+async def test_task_brings_a_server_only_where_its_agent_permits_it_and_never_secrets_of_the_tenant(
+    stack: Stack, server: TestServer
+) -> None:
+    name = f"open-{new_id()[-6:]}"
+    variables = {one: {"description": "a key", "kind": "secret", "required": False} for one in ("MINE", "THEIRS")}
+    body = {"name": name, "description": "x", "prompt": "x", "variables": variables, "task_mcp_hosts": ["127.*"]}
+    (await put(stack, body)).raise_for_status()
+    (await stack.http.put("/variables", json={"variables": {"THEIRS": SECRET}})).raise_for_status()
+
+    async def submit(headers: dict[str, str], url: str = server.url, **more: Any) -> httpx2.Response:
+        config = {"mcp_servers": {"mine": {"url": url, "headers": headers, "effects": {"get*": "read"}}}}
+        script = calls(("mcp__mine__get_page", {"path": "/"}))
+        context = {"variables": {"MINE": "a-key-of-mine"}}
+        task = {"agent": name, "input": script, "config": config, "context": context, **more}
+        return await stack.http.post("/tasks", json=task)
+
+    for refused, pointer in (
+        (await submit({"X-Key": "${THEIRS}"}), "/config/mcp_servers/mine/headers"),
+        (await submit({}, "https://example.org/mcp"), "/config/mcp_servers/mine/url"),
+        (await submit({}, agent="tester", context={}), "/config/mcp_servers/mine/url"),
+        (await submit({}, "http://127.0.0.1:9/mcp"), "/config/mcp_servers/mine"),
+    ):
+        assert refused.status_code == 422, refused.text
+        assert refused.json()["errors"][0]["pointer"] == pointer, refused.text
+    assert not server.headers
+    rules = [{"permission": "mcp__mine__set_*", "action": "deny"}]
+    accepted = await submit({"X-Key": "${MINE}"}, permissions=rules)
+    assert accepted.status_code == 202, accepted.text
+    record = await stack.wait(accepted.json()["task_id"])
+    assert record["status"] == "completed" and server.calls == [("get_page", {"path": "/"})]
+    assert {one["x-key"] for one in server.headers} == {"a-key-of-mine"}
+    kept = (await stack.http.get(f"/agents/{name}")).json()
+    assert not kept.get("mcp_servers")
