@@ -85,6 +85,7 @@ class SessionRow(PlacedSession):
             acceptance=bool(self.spec.get("acceptance_criteria")) and not self.dry_run,
             parent_session_id=self.spawned_by,
             sides=self.sides,
+            stops_at_once=True,
         )
 
 

@@ -128,6 +128,7 @@ class SessionInput(BaseModel):
     await_children: bool = True  # with children still to report, the session is not done
     parent_session_id: str | None = None  # who spawned it
     sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)  # None: a plain agent
+    stops_at_once: bool = False  # it ends in the workflow task that stops it; False: it began before an upgrade
     carried: SessionState | None = None
 
     def first_state(self) -> SessionState:

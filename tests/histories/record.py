@@ -55,6 +55,15 @@ async def _judged(stack: Stack, criteria: list[Any]) -> str:
     return task_id
 
 
+async def _cancelled_waiting(stack: Stack) -> str:
+    """A session that is stopped while nothing of it runs ends in the same workflow task."""
+    task_id = await stack.submit(calls(LOOK), permissions=[{"permission": "list_files", "action": "ask"}])
+    await waiting(stack, task_id)
+    await stack.cancel(task_id)
+    await stack.wait(task_id)
+    return task_id
+
+
 async def _cancelled(stack: Stack, text: str, seen: str, **how: str) -> str:
     task_id = await stack.submit(text)
     await stack.seen(task_id, seen)
@@ -215,6 +224,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "ttl": lambda stack: _run(stack, HANGS, ttl=2_000),
     "cancel_model": lambda stack: _cancelled(stack, HANGS, "message_delta"),
     "cancel_tools": lambda stack: _cancelled(stack, calls(("bash", {"command": "sleep 60"}), LOOK), "tool_called"),
+    "cancel_waiting": _cancelled_waiting,
     "retry": lambda stack: _run(stack, "[[script:say text=x]] [[fault:529]]"),
     "fallback": lambda stack: _run(stack, "[[script:say text=x]] [[fault:404]]", "assistant"),
     "compaction": lambda stack: _run(stack, "[[script:count n=3]] [[fault:413 at=2]]"),

@@ -110,17 +110,17 @@ BUGS = [
     Bug(
         "later turns keep a value that the tenant removed",
         "api/submission/tools_and_variables.py",
-        "    before = {**without_shared(before), **(await _shared",
-        "    before = {**before, **(await _shared",
+        "    before = {**without_shared(before), **common}",
+        "    before = {**before, **common}",
         _VARIABLES,
     ),
     Bug(
         "a secret of the tenant is a text where an agent calls it one",
-        "api/submission/tools_and_variables.py",
-        "    return shared({**secrets, **seal(texts)}, seal(deployments))",
-        "    unseal = call.services.keys.unseal\n"
-        '    texts |= {name: unseal(one, call.tenant, "variable", name) for name, one in secrets.items()}\n'
-        "    return shared(seal(texts), seal(deployments))",
+        "store/shared_variables.py",
+        "        return shared({**secrets, **seal(texts)}, seal(deployments))",
+        "        unseal = self._keys.unseal\n"
+        '        texts |= {name: unseal(one, tenant, "variable", name) for name, one in secrets.items()}\n'
+        "        return shared(seal(texts), seal(deployments))",
         _VARIABLES,
     ),
     Bug(
@@ -195,7 +195,7 @@ BUGS = [
     ),
     Bug(
         "a short value of all threads refuses the tasks of an agent that calls it a secret",
-        "api/submission/tools_and_variables.py",
+        "store/shared_variables.py",
         "variables=known, shortest=0)",
         "variables=known)",
         (f"{_GRAPHS}/test_variables.py::test_short_value_of_all_threads_that_an_agent_calls_a_secret_refuses_no_task",),

@@ -33,8 +33,8 @@ BUGS = [
     Bug(
         "an interrupted `once` call is repeated",
         "store/functions/claim_tool.sql",
-        "IF c.effect = 'once' THEN",
-        "IF c.effect = 'twice' THEN",
+        "IF c.effect = 'once' AND",
+        "IF c.effect = 'twice' AND",
         (f"{_STORE}/test_tool_calls.py",),
     ),
     Bug(

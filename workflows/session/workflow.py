@@ -68,11 +68,20 @@ class Session:
                 await self._summarise(ending.reason)
             await hooks.at_end(self.context, ending, self.context.state.line)
             # The activity also posts the end to the conversation, which saves the session a workflow task of its own.
-            return self._result(await activity_calls.finish_session(self._ending(ending)))
+            return self._result(await self._finish(self._ending(ending)))
         except (Stopped, ActivityError) as error:
             if not self.context.is_outdated(error):
                 raise
         await self._restore(start)
+
+    async def _finish(self, finish: Finish) -> Finished:
+        if self.context.start.stops_at_once and self.context.stopping is not None:
+            try:
+                return await activity_calls.finish_stopped_session(finish)
+            except ActivityError as error:
+                if self.context.is_outdated(error):
+                    raise
+        return await activity_calls.finish_session(finish)
 
     async def _restore(self, start: SessionInput) -> NoReturn:
         """Continue from what was committed, in a new run: this run was reset, or started anew after Temporal lost the
