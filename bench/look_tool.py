@@ -7,13 +7,13 @@ from bench.peers.script import result
 from domain.sessions.step import Effect
 
 
-class Input(BaseModel):
+class LookInput(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     number: int = Field(description="Which thing to look at.")
 
 
-async def run(input: Input, context: ToolContext) -> ToolResult:
+async def run(input: LookInput, context: ToolContext) -> ToolResult:
     return ToolResult(result(input.number))
 
 
@@ -21,7 +21,7 @@ TOOLS = [
     Tool(
         name="look",
         description="Look at the thing with this number.",
-        input=Input,
+        input=LookInput,
         run=run,
         effect=Effect.READ,
         summary=lambda input: f"look at {input.number}",

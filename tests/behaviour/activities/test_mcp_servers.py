@@ -8,7 +8,13 @@ import httpx2
 import pytest
 from mcp_types import CallToolResult, TextContent
 
+from activities.mcp.discover import ShippedLists, ToolLists
+from activities.tools.support.egress import Fetcher
+from domain.agents.definition import AgentDefinition
 from domain.ids import new_id
+from domain.sealing import KeyRing
+from store import agents
+from tests.behaviour.cli.test_end_to_end import errand
 from tests.behaviour.supervision.people import answer, waiting
 from tests.support.mcp_server import TEXT, TaskServer, TestServer, mcp_server, serving, tool
 from tests.support.stack import Stack, calls, eventually, of_type, steps
@@ -100,8 +106,7 @@ async def test_agent_calls_pinned_tools_under_rules_and_a_changed_one_is_refused
     assert len(server.calls) == before and "describes it differently now" in str(await stack.asked(changed["task_id"]))
     fresh = await stack.http.post(f"/agents/{name}/refresh")
     assert fresh.json()["version"] == made.json()["version"] + 1, fresh.text
-    again = await stack.http.post(f"/agents/{name}/refresh")
-    assert again.json()["version"] == fresh.json()["version"]
+    assert f"{name}: version {fresh.json()['version']}, as before" in await errand(stack, "agents", "refresh", name)
     await stack.run(calls(("mcp__pages__get_page", {"path": "/c", "force": "y"})), name)
     assert server.calls[before:] == [("get_page", {"path": "/c", "force": "y"})]
 
@@ -219,3 +224,35 @@ async def test_task_brings_a_server_only_where_its_agent_permits_it_and_never_se
     assert {one["x-key"] for one in server.headers} == {"a-key-of-mine"}
     kept = (await stack.http.get(f"/agents/{name}")).json()
     assert not kept.get("mcp_servers")
+
+
+async def test_lists_of_shipped_agents_are_kept_tried_again_and_left_to_tenants_that_have_the_secret(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.mcp.discover.RETRY_SECONDS", 0)
+    at = TestServer(port(stack))
+    name = f"shipped-{new_id()[-6:]}"
+    own = {"url": at.url, "headers": {"Authorization": "Bearer ${PAGES_TOKEN}"}}
+    servers = {"open": {"url": at.url, "headers": {"X-Level": "${LEVEL}"}}, "keyed": own}
+    agent = AgentDefinition.model_validate(
+        {**definition(at, name), "mcp_servers": servers, "env": {"LEVEL": "low"}}
+        | {"variables": {one: {"description": "x", "required": False} for one in ("LEVEL", "PAGES_TOKEN")}}
+    )
+    fetcher = Fetcher(stack.settings.allow_private_hosts)
+    lists = ShippedLists(stack.pool, ToolLists(stack.pool, fetcher, KeyRing.parse(stack.settings.secret_keys), {}))
+    unread = await lists.pinned(agent)
+    assert unread.mcp_servers["open"].tools is None and lists.due()
+    assert f"agent file {name}.md: mcp_servers.open: 127.0.0.1 did not answer" in lists.all_problems[0]
+    async with serving(at):
+        read = await lists.pinned(agent)
+        assert len(read.mcp_servers["open"].tools or []) == 3 and not lists.due() and not lists.all_problems
+        assert read.mcp_servers["keyed"].tools is None  # only a tenant has the token
+        assert {one["x-level"] for one in at.headers} == {"low"}
+        await agents.put(stack.pool, agents.SHIPPED, read)
+        at.tools = at.tools[:1]
+        assert await lists.pinned(agent) == read  # only a refresh reads it again
+        (await stack.http.put("/variables", json={"variables": {"PAGES_TOKEN": SECRET}})).raise_for_status()
+        fresh = (await stack.http.post(f"/agents/{name}/refresh")).raise_for_status().json()
+        assert not fresh["shipped"] and fresh["version"] == 2
+        assert [len(one["tools"]) for one in fresh["mcp_servers"].values()] == [1, 1]
+    await agents.remove(stack.pool, agents.SHIPPED, name)

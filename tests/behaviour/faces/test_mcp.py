@@ -131,6 +131,8 @@ async def test_steering_cancelling_and_an_agent_with_a_schema(stack: Stack, own_
         running = await client.call_tool("tester", {"input": "[[script:forever]]"})
         task_id = running.structured_content["task_id"]
         await stack.seen(task_id, "task_started")
+        blank = await client.call_tool("task_message", {"task_id": task_id, "message": " \n"})
+        assert blank.is_error and "/message: there is nothing in it" in text_of(blank)
         steered = await client.call_tool("task_message", {"task_id": task_id, "message": "Hurry."})
         assert steered.structured_content["task_id"] == task_id, text_of(steered)
 
