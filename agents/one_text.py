@@ -1,9 +1,11 @@
 """One text for an agent of several files: its definition, with the prompts that its sides name."""
 
+import re
 from pathlib import Path
 
 from agents import front_matter
 from agents.loader import parse_prompt, read_text
+from domain.agents.side import PROMPT_NAME_PATTERN
 from domain.agents.spelling import snake_case
 
 
@@ -20,7 +22,8 @@ def one_text(file: Path) -> str:
     own = fields.get("prompts", {})
     if not isinstance(own, dict):
         return text
-    beside = {name: file.parent / "prompts" / f"{name}.md" for name in named if Path(name).name == name}
+    usable = [name for name in named if re.fullmatch(PROMPT_NAME_PATTERN, name)]
+    beside = {name: file.parent / "prompts" / f"{name}.md" for name in usable}
     found = {
         name: parse_prompt(read_text(path), f"prompts/{path.name}").model_dump(mode="json", exclude_defaults=True)
         for name, path in beside.items()

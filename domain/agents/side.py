@@ -14,7 +14,8 @@ from domain.json_object import JsonObject
 SideName = Literal["a", "b"]
 SIDES: tuple[SideName, SideName] = ("a", "b")
 
-PromptName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
+PROMPT_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
+PromptName = Annotated[str, Field(pattern=PROMPT_NAME_PATTERN)]
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 PropertyName = Annotated[str, Field(min_length=1, max_length=100)]
 HandlerName = Annotated[str, Field(min_length=1, max_length=100)]
