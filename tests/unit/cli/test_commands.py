@@ -1,6 +1,8 @@
 """Commands that show, download and cancel: output for people, JSON for scripts, exit codes."""
 
 import json
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -265,3 +267,22 @@ def test_verdicts_have_no_literal_escape_codes(server: StandIn, tmp_path: Path) 
     with Terminal("attach", TASK, env={"ERRAND_URL": server.url, "XDG_STATE_HOME": str(tmp_path)}) as shown:
         assert shown.exit_code() == 0
     assert "\x1b[32mok\x1b[0m short: it is" in shown.raw
+
+
+def test_ctrl_c_while_the_program_is_loaded_shows_no_traceback(server: StandIn, tmp_path: Path) -> None:
+    argv = (sys.executable, "-X", "importtime", "-m", "cli", "attach", TASK)
+    with Terminal(argv=argv, env={"ERRAND_URL": server.url, "XDG_STATE_HOME": str(tmp_path)}) as shown:
+        shown.expect("click.core")  # the first of many imports
+        shown.interrupt()
+        assert shown.exit_code() in (-signal.SIGINT, 130)
+    assert "Traceback" not in shown.text
+
+
+def test_interrupt_says_what_happens_next(server: StandIn, cli: Cli) -> None:
+    server.answers[f"/tasks/{TASK}/interrupt"] = {"status": "working"}
+    done = cli("interrupt", TASK)
+    assert done.stdout == "interrupt requested; the task is still working\n" and f"attach {TASK}" in done.stderr
+    server.answers[f"/tasks/{TASK}/interrupt"] = {"status": "completed"}
+    assert cli("interrupt", TASK).stdout == "the task has ended already: completed\n"
+    server.answers[f"/conversations/{TASK}/interrupt"] = {"interrupted": 1, "session_ids": [TASK]}
+    assert cli("interrupt", TASK, "--all").stderr == "1 session interrupted\n"
