@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from domain.conversations.inbox import InboxKind
 from domain.missions.mission import Hold, Mission, Spent, mission_mark, mission_of
 from domain.sessions.new_session import NewSession
 from domain.sessions.session_writes import Acceptance, NewBudget
@@ -61,21 +62,28 @@ async def wake_hold(pool: "Pool | Connection", tenant: str, conversation_id: str
     return admitted if isinstance(admitted, Hold) else None
 
 
-async def hold_back(pool: Pool, tenant: str, conversation_id: str, take: list[str]) -> bool:
-    """Whether messages wake nobody, as the mission that they were sent to may not run now; its next run reads them.
-    Messages between the agents of one conversation belong to a run that has begun."""
+async def admit_wake(
+    pool: Pool, tenant: str, conversation_id: str, messages: list[str], *, outcomes: bool
+) -> Hold | NewBudget | None:
+    """What a session may use that these messages begin, or why they begin none: their mission may not run now, and its
+    next run reads them. None: the conversation is no mission's, or the messages belong to a run that has begun, as
+    `outcomes` of its subagents do and what the agents of one conversation say to each other."""
     mission = await missions.of_conversation(pool, tenant, conversation_id)
-    if mission is None or not isinstance(await admit(pool, mission, None), Hold):
-        return False
+    if mission is None:
+        return None
+    admitted = await admit(pool, mission, conversation_id)
+    if isinstance(admitted, NewBudget) or outcomes:
+        return admitted if isinstance(admitted, NewBudget) else None
     held = await pool.fetch(
         """UPDATE inbox SET wake = false
             WHERE tenant = $1 AND id = ANY ($2::text[]) AND taken_by IS NULL AND NOT EXISTS (
-                  SELECT 1 FROM inbox i WHERE i.tenant = $1 AND i.id = ANY ($2::text[]) AND (i.author = $4
-                     OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = $1 AND t.id = i.author
-                                   AND t.conversation_id = $3))) RETURNING id""",
+                  SELECT 1 FROM inbox i WHERE i.tenant = $1 AND i.id = ANY ($2::text[]) AND i.kind = $5
+                     AND (i.author = $4 OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = $1 AND t.id = i.author
+                                                      AND t.conversation_id = $3))) RETURNING id""",
         tenant,
-        take,
+        messages,
         conversation_id,
         REMINDER,
+        InboxKind.SYSTEM,
     )
-    return bool(held)
+    return admitted if held else None

@@ -17,6 +17,7 @@ from domain.errors import Invalid
 from domain.events import EventRow
 from domain.ids import derive_id
 from domain.messages import Node, calls_of
+from domain.missions.mission import Hold
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import Acceptance, NewMessage, QueuedBegin
@@ -87,9 +88,13 @@ class OpenSessions:
             await self._drop_delivered(batch, opening)
             if not (opening.mail if opening.session else opening.take):
                 return None
-        wakes = opening.session is None and not opening.mail
-        if wakes and await mission_admission.hold_back(self._pool, batch.tenant, batch.conversation_id, opening.take):
-            return None
+        budget = None
+        if opening.prompt is None:  # subagents use what the session has that starts them
+            where = batch.tenant, batch.conversation_id
+            admitted = await mission_admission.admit_wake(self._pool, *where, opening.take, outcomes=bool(opening.mail))
+            if isinstance(admitted, Hold):
+                return None
+            budget = admitted
         if opening.parent_thread_id is not None and opening.thread_id != opening.session_id:
             # A deeper thread cannot be fired, so mail that its last session did not commit opens the next one.
             left = await mailbox.given_back(self._pool, batch.tenant, opening.thread_id)
@@ -119,6 +124,7 @@ class OpenSessions:
             mail=opening.mail or [],
             queue=opening.queued,
             spawns=opening.prompt is not None,
+            budget=budget,
             deferred=opening.deferred,
             manifest=files if session.workspace_id is None else {},
         )

@@ -210,8 +210,12 @@ async def test_without_a_target_a_message_goes_to_the_most_recent_foreground_age
     gate.open()
     await front.ended(busy["session_id"])
     # the parent of a background agent comes before the newest, and an explicit id before the parent
-    sends = chain(send(say("to the parent")), send(say("to another"), agent_id=recent["conversation_id"]), last="done")
+    gate = Gate()
+    both = send(say("to the parent")), send(say("to another"), agent_id=recent["conversation_id"])
+    sends = chain([gate.call], *both, last="done")
     await front.ended((await front.say(chain(background(sends), last="x"), user="first"))["session_id"])
+    await front.ended((await front.say(say("newest again"), user="second"))["session_id"])
+    gate.open()
     assert await answers_to("to the parent") == "first" and await answers_to("to another") == "second"
     _, foreign = await keys.create(front.stack.pool, f"other-{new_id()}", "other", list(Right))
     mine = {"name": "front", "description": "x", "prompt": "x", "tools": TOOLS}

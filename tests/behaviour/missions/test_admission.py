@@ -60,7 +60,7 @@ async def sessions_of(stack: Stack, conversation_id: str) -> list[str]:
 async def test_a_spent_mission_is_woken_by_nobody_and_its_next_run_reads_what_came(agents: Stack) -> None:
     mark = new_id()
     listen = chain([("subscribe_events", {"pattern": f"b:{mark}"})], [async_task(say("Part."))], last="Off.")
-    made = await create(agents, per_day={"runs": 1}, task={"agent": "mate", "input": listen})
+    made = await create(agents, per_day={"runs": 1, "tokens": 100_000}, task={"agent": "mate", "input": listen})
     own = made["conversation_id"]
     await finished(agents, made)
     emitted, *refused = await results(agents, reach(own, f"b:{mark}"))
@@ -95,6 +95,7 @@ async def test_a_spent_mission_is_woken_by_nobody_and_its_next_run_reads_what_ca
     rules = await agents.pool.fetchval("SELECT rules FROM sessions WHERE id = $1", second["task_id"])
     assert made["id"] in rules and (await show(agents, made))["today"]["runs"] == 1
     await agents.pool.execute(yesterday, own)
+    await agents.pool.execute("UPDATE budgets SET max_tokens = 1 WHERE conversation_id = $1", own)  # as it left it
     [sent] = await results(agents, chain([("ask_agent", {"agent_id": own, "prompt": say("I am back")})]))
     assert sent == "I am back" and (await show(agents, made))["today"]["runs"] == 1
 
