@@ -62,7 +62,7 @@ def error_name(error_type: str | None) -> str:
     """Map our error types to the five names of the async_task contract."""
     if error_type in ("authentication_error", "permission_error", "billing_error"):
         return "ProviderAuthError"
-    if error_type in (wire.CONTEXT_TOO_LONG, "max_tokens"):
+    if error_type == wire.CONTEXT_TOO_LONG:  # a reply that was cut off is continued and is no error
         return "MessageOutputLengthError"
     return "ApiError" if error_type and error_type != "needs_input" else "UnknownError"
 

@@ -6,6 +6,7 @@ With --write it marks each line of the page: whether a test claims to prove it.
 import ast
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import click
 
 from settings import ROOT
 
+_INDENTED_MARK = re.compile(r"^[ \t]+@[\w.]*\bproves\b", re.MULTILINE)
 _GROUP = re.compile(r"^## (.+)$")
 _ITEM = re.compile(r"^- \*\*([A-Z]\d?(?:-B?)?\d+)\*\* (\S.*?)(?: [✓✗])?$")
 
@@ -56,6 +58,26 @@ def claimed(tests: Path) -> set[str]:
             for mark in getattr(node, "decorator_list", ()):
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.proves":
                     found |= {str(one.value) for one in mark.args if isinstance(one, ast.Constant)}
+    return found
+
+
+def hidden_claims(source: str) -> list[str]:
+    """What a module's source marks as a proof although pytest collects no test there: a method of a helper class, a
+    function within another one."""
+    if not _INDENTED_MARK.search(source):
+        return []
+    found: list[str] = []
+
+    def look(body: Sequence[ast.AST], collected: bool) -> None:
+        for node in body:
+            marks = [ast.unparse(one).partition("(")[0] for one in getattr(node, "decorator_list", ())]
+            if not collected and any(mark.rpartition(".")[2] == "proves" for mark in marks):
+                found.append(getattr(node, "name", ""))
+            of_tests = isinstance(node, ast.ClassDef) and node.name.startswith("Test")
+            known = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            look(list(ast.iter_child_nodes(node)), collected and (of_tests or not known))
+
+    look(ast.parse(source).body, True)
     return found
 
 

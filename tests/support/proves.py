@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.contract import page_of, proofs, read_items, report_of
+from tests.support.contract import hidden_claims, page_of, proofs, read_items, report_of
 
 AT_MOST = 3
 
@@ -22,6 +23,7 @@ class Proofs:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.known = set(read_items(page_of(config.rootpath)))
+        self.read: set[Path] = set()  # modules whose source was searched for marks that pytest never sees
         self.forms: dict[str, set[str]] = {}  # a test -> its node ids, one per parameter
         self.claims: dict[str, list[str]] = {}
         self.problems: list[str] = []
@@ -34,6 +36,10 @@ class Proofs:
         self, collector: pytest.Collector, name: str, obj: object
     ) -> Generator[None, Any, Any]:
         """Fail the collection of a module in which something that is no test claims to prove an item."""
+        if isinstance(collector, pytest.Module) and collector.path not in self.read:
+            self.read.add(collector.path)
+            for hidden in hidden_claims(collector.path.read_text()):
+                raise collector.CollectError(f"{hidden} is marked as a proof and is no test")
         found = yield
         marks = getattr(obj, "pytestmark", None)
         marked = isinstance(marks, list) and any(getattr(mark, "name", "") == "proves" for mark in marks)

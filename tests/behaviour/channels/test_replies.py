@@ -45,6 +45,7 @@ async def test_replies_are_sent_to_their_own_channel_only(service: Service) -> N
     assert len({one.headers["webhook-id"] for one in (*mine, *theirs)}) == 9
 
 
+@pytest.mark.exactly_once
 async def test_a_reply_is_repeated_with_the_same_id_until_it_is_accepted(service: Service) -> None:
     service.receiver.answers["/in"] = ["503 Service Unavailable", "204 No Content"]
     await service.say(say("again"))

@@ -12,6 +12,7 @@ from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import (
     BROKEN,
     HANG,
+    MUTE,
     Call,
     Gate,
     Scenes,
@@ -97,6 +98,37 @@ async def test_ended_subagents_give_their_result_or_their_error(team: Stack) -> 
     error = f"status: error\ntask_id: {failed.id}\nerror_type: ApiError\n\n{failed.error}"
     assert result.texts[4] == f"{complete}\n\n{error}"
     assert result.texts[5] == complete  # reading again gives the same
+
+
+KINDS = {
+    # in its second step: a first one that fails like this fails the launch
+    "ProviderAuthError": f"{chain([('list_files', {})])} [[fault:auth at=2 times=always]]",
+    "ApiError": BROKEN,
+    "MessageOutputLengthError": "[[script:say]] [[fault:toolong window=1 times=always]]",
+    "MessageAbortedError": MUTE,
+    "UnknownError": chain([("ask_user", {"question": "Which?"})]),  # it has nobody to ask
+}
+
+
+@scene
+async def failed_in_every_way(stack: Stack) -> tuple[Talk, str]:
+    """Five subagents fail, each in its own way; one call collects them all."""
+    launches = [async_task(prompt, description=kind) for kind, prompt in KINDS.items()]
+    talk = await Talk.begin(stack, chain(launches, [gather(*(f"${n}" for n in range(len(KINDS))))]))
+    await talk.child(len(KINDS) - 1)
+    [aborted] = [child for child in await talk.children() if child.title.startswith("MessageAbortedError")]
+    await stack.seen(aborted.id, "step_started")
+    assert (await stack.http.post(f"/tasks/{aborted.id}/interrupt")).status_code == 202
+    return talk, (await talk.results())[-1]
+
+
+@pytest.mark.proves("S3-18")
+async def test_each_failure_has_one_of_five_names_in_the_result(team: Stack) -> None:
+    talk, collected = await failed_in_every_way(team)
+    rows = {row.title.partition(" (@")[0]: row for row in await talk.children()}
+    assert rows.keys() == KINDS.keys()
+    for kind, row in rows.items():
+        assert f"status: error\ntask_id: {row.id}\nerror_type: {kind}\n" in collected
 
 
 @pytest.mark.proves("S3-13")

@@ -7,6 +7,8 @@ from store import conversation_state, conversations
 from tests.behaviour.conversations.talk import Talk, async_task, chain, gather, say
 from tests.support.stack import Stack, of_type
 
+pytestmark = pytest.mark.exactly_once
+
 
 @pytest.mark.proves("S0-B44")
 async def test_watchers_see_the_mailbox_become_empty_when_all_are_gathered(team: Stack) -> None:

@@ -165,6 +165,7 @@ async def _counts(stack: Stack) -> list[Any]:
     return [await stack.pool.fetchval(f"SELECT count(*) FROM {table}") for table in tables]
 
 
+@pytest.mark.exactly_once
 async def test_rerun_handles_live_tasks_foreign_ids_and_repeated_requests(stack: Stack, shared: dict[str, Any]) -> None:
     live = await stack.submit("[[script:say words=30]] [[fault:hang times=always]]")
     refused = await rerun(stack, live)

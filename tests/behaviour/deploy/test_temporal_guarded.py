@@ -69,6 +69,7 @@ async def test_readiness_names_what_temporal_lacks(stack: Stack) -> None:
     assert await WorkflowClient(elsewhere, stack.settings.task_queue).missing() == ["namespace gone"]
 
 
+@pytest.mark.exactly_once
 async def test_tasks_start_again_after_temporals_database_was_deleted() -> None:
     with home() as folder, offline_model(folder) as model_port:
         settings = settings_in(folder, model_port)

@@ -115,6 +115,7 @@ async def test_hooks_filter_and_change_what_a_model_is_shown(stack: Stack) -> No
     assert of_type(await stack.events(later), "progress") == []  # the thread is not new any more
 
 
+@pytest.mark.exactly_once
 async def test_hooks_of_an_inline_delegate_run_and_a_recorded_rerun_repeats_none(stack: Stack) -> None:
     inline = ("delegate", {"agent": "hk_inline", "prompt": steps([LOOK])})
     talk = await Talk.done(stack, chain([inline], last="Off."), "hk_caller")

@@ -106,6 +106,7 @@ async def test_handoff_starts_the_immediate_subagents_of_the_agent_that_takes_ov
 
 
 @pytest.mark.parametrize("keeper", ["im_keeper", "im_single"])
+@pytest.mark.exactly_once
 async def test_instance_that_is_there_is_not_created_again_when_its_agent_takes_over_again(
     stack: Stack, keeper: str
 ) -> None:

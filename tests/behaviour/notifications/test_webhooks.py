@@ -1,6 +1,7 @@
 """Webhooks: signed, only what was subscribed to, tried for days, given up at last, and sent again on demand."""
 
-import signal
+import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ from tests.behaviour.notifications.receivers import Receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import answer, answered, ask, waiting
 from tests.support.launch import TESTER
-from tests.support.stack import calls, eventually, of_type
+from tests.support.stack import calls, eventually, of_type, steps
 
 DOWN = "503 Service Unavailable"
 
@@ -67,41 +68,52 @@ async def test_task_chooses_its_subscriptions_and_its_sandbox(subscribers: Subsc
 
 
 @pytest.mark.proves("S1-90")
-async def test_seven_foundations_hold_in_one_task(subscribers: Subscribers, receiver: Receiver) -> None:
-    """Handle, durable store, reasoning loop, five states, observation, bounds and notification."""
-    stack = subscribers.stack
+async def test_seven_foundations_hold_together(subscribers: Subscribers, receiver: Receiver, tmp_path: Path) -> None:
+    """Handle, durable store, reasoning loop, five states, observation, bounds and notification: all of them in the
+    first task; two more reach the ends that it cannot have as well."""
+    stack, ledger = subscribers.stack, tmp_path / "ledger"
     made = await subscribers.subscribe(
         f"{receiver.url}/all", events=["task_completed", "task_failed", "task_cancelled"]
     )
-    spec = {"agent": "asker", "input": calls(ask("Which port?"), ("list_files", {"path": "."}))}
-    config = {"ttl": 60_000, "max_steps": 5}
+    work = ("ledger_again", {"path": str(ledger), "seconds": 1})
+    spec = {"agent": "asker", "input": steps([work], [ask("Which port?")], [("list_files", {"path": "."})])}
+    config = {"ttl": 120_000, "max_steps": 5}
     handle = (await stack.http.post("/tasks", json={**spec, "config": config})).json()
-    task_id = handle["task_id"]
-    assert handle["status"] == "submitted"  # a handle at once
+    task_id, states = handle["task_id"], [handle["status"]]  # a handle at once
+
+    async def called() -> bool:
+        return await asyncio.to_thread(ledger.exists)
+
+    await eventually(called, what="the tool runs")
+    states.append((await stack.record(task_id))["status"])
+    await stack.back("worker", await stack.kill("worker"))  # in the middle of the call; the store is durable
     [request] = await waiting(stack, task_id)
-    assert (await stack.record(task_id))["status"] == "input_required"
-    before = stack.pid("worker")
-    stack.signal("worker", signal.SIGKILL)  # the store is durable
-    await stack.back("worker", before)
+    states.append((await stack.record(task_id))["status"])
     done = await answered(stack, task_id, "80")
-    assert (done["status"], done["reason"]) == ("completed", "goal_reached")
-    events = await stack.events(task_id)  # watched: every step of the loop, gapless
-    assert [event["step"] for event in of_type(events, "step_started")] == [1, 2]
-    assert [event["tool"] for event in of_type(events, "tool_called")] == ["ask_user", "list_files"]
-    assert of_type(events, "task_started") and of_type(events, "input_required")
+    assert (done["reason"], done["limits"]["ttl_ms"], done["limits"]["steps"]) == ("goal_reached", 120_000, 5)
+    lines = (await asyncio.to_thread(ledger.read_text)).splitlines()
+    assert len({line.split()[0] for line in lines}) == 1  # one call, whatever number of attempts
+    events = await stack.events(task_id)  # watched: every step of the loop, and no number is missing
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert [event["step"] for event in of_type(events, "step_started")] == [1, 2, 3, 4]
+    assert [event["tool"] for event in of_type(events, "tool_called")] == ["ledger_again", "ask_user", "list_files"]
+    assert of_type(events, "input_required")[0]["request_id"] == request["id"]
     bounded = await stack.run("[[script:count n=20]]", config={"max_steps": 2})
     assert (bounded["status"], bounded["reason"]) == ("failed", "step_limit")
     running = await stack.submit("[[script:say words=400 delay=0.05]]")
     await stack.seen(running, "message_delta")
     assert (await stack.record(running))["status"] == "working"
     await stack.http.post(f"/tasks/{running}/cancel", json={})
-    assert (await stack.wait(running))["status"] == "cancelled"
+    states += [(await stack.wait(one))["status"] for one in (task_id, bounded["task_id"], running)]
+    assert states == ["submitted", "working", "input_required", "completed", "failed", "cancelled"]
     received = await receiver.got("/all", 3)
-    assert {one.json["type"] for one in received} == {"task_completed", "task_failed", "task_cancelled"}
+    ended = {one.json["type"]: one.json["data"]["task_id"] for one in received}
+    assert ended == {"task_completed": task_id, "task_failed": bounded["task_id"], "task_cancelled": running}
     assert all(one.signed_by(made["secret"]) for one in received)
 
 
 @pytest.mark.proves("S1-27")
+@pytest.mark.exactly_once
 async def test_failed_delivery_is_retried_with_the_same_id_and_body(
     subscribers: Subscribers, receiver: Receiver
 ) -> None:

@@ -110,6 +110,7 @@ async def test_a_misspelt_question_gets_no_answer(recorded: Stack, path: str) ->
 
 
 @pytest.mark.proves("S1-65")
+@pytest.mark.exactly_once
 async def test_concurrent_writers_leave_whole_chains_that_are_sealed(recorded: Stack) -> None:
     await asyncio.gather(*(recorded.run(calls(*[WRITE] * 3)) for _ in range(4)))
     await WorkflowClient(recorded.client, "errand").sweep()

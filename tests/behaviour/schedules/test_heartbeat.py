@@ -71,6 +71,7 @@ async def test_nothing_to_do_ends_silently(stack: Stack) -> None:
         await stack.http.delete(f"/subscriptions/{subscription['id']}")
 
 
+@pytest.mark.exactly_once
 async def test_no_duplicate_heartbeats_whatever_repeats_a_tick(stack: Stack) -> None:
     """835 duplicate heartbeats in a day: the same due time, claimed by many at once, by a backfill and by retries."""
     made = await create(stack, cron="*/15 * * * *", overlap="queue", check={"run": "exit 3"})

@@ -108,6 +108,7 @@ def _gaps(times: list[datetime]) -> set[timedelta]:
     return {later - earlier for earlier, later in zip(times, times[1:], strict=False)}
 
 
+@pytest.mark.exactly_once
 async def test_the_same_tick_is_one_message_however_often_it_is_repeated(stack: Stack) -> None:
     made = await create(stack)
     call = tick(made, datetime(2026, 1, 1, tzinfo=UTC))

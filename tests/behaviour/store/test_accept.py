@@ -51,6 +51,7 @@ async def test_siblings_keep_the_order_of_their_calls(pool: Pool, accept: Accept
     assert [branch.session_id for branch in branches] == [root.session_id, *names]
 
 
+@pytest.mark.exactly_once
 async def test_mail_that_another_session_claimed_is_refused_and_nothing_is_written(pool: Pool, accept: Accept) -> None:
     root = await accept()
     one, other = child_of(root), child_of(root)

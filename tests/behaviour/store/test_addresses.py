@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import new_id
 from domain.sessions.session import Reason
@@ -16,6 +18,7 @@ def message(key: str, text: str = "Hello.", **fields: Any) -> ArrivingMessage:
     return ArrivingMessage(key=key, text=text, session=NEW, **fields)
 
 
+@pytest.mark.exactly_once
 async def test_concurrent_first_messages_make_one_conversation(pool: Pool, database: str) -> None:
     """Also those of two processes, which share nothing but the database."""
     address = Address.channel("chat", new_id(), "ann")

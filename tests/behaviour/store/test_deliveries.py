@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from domain.events import EventRow, MailboxUpdated, TaskCompleted
 from domain.ids import is_id, new_id
 from domain.notification import (
@@ -58,6 +60,7 @@ async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Poo
     assert (notice.type, notice.session_id) == ("task_completed", ref.session_id) and "output" not in notice.data
 
 
+@pytest.mark.exactly_once
 async def test_feed_has_no_gap_with_concurrent_writers(pool: Pool, accept: Accept) -> None:
     refs = [await accept() for _ in range(4)]
     head = (await notices.ends(pool, "default"))[1]

@@ -17,6 +17,7 @@ async def numbers(pool: Pool, ref: SessionRef) -> list[int]:
 
 
 @pytest.mark.proves("S1-22")
+@pytest.mark.exactly_once
 async def test_concurrent_writers_leave_no_gap(pool: Pool, accept: Accept) -> None:
     refs = [await accept() for _ in range(3)]
 

@@ -20,6 +20,7 @@ from tests.behaviour.store.conftest import Accept
 from tests.behaviour.store.test_sessions import ending
 from tests.behaviour.store.test_tool_calls import claim, outcome
 
+pytestmark = pytest.mark.exactly_once
 W = TypeVar("W", bound=Write)
 
 

@@ -113,6 +113,24 @@ def test_collection_fails_on_a_proof_that_is_no_test(tmp_path: Path, name: str) 
     assert run.proved == set()
 
 
+HIDDEN = {
+    "a method of a helper": "class Helper:\n    @proves('S0-01')\n    def play(self): pass\n",
+    "a nested function": "def test_outer():\n    @proves('S0-01')\n    def play(): pass\n",
+    "a nested class": "class TestOuter:\n    class Helper:\n        @proves('D1')\n        def play(self): pass\n",
+}
+
+
+@pytest.mark.parametrize("source", HIDDEN.values(), ids=HIDDEN)
+def test_collection_fails_on_a_proof_that_pytest_never_sees(tmp_path: Path, source: str) -> None:
+    run = Run(tmp_path, f"{source}def test_it(): pass\n")
+    assert run.code == pytest.ExitCode.INTERRUPTED and "play is marked as a proof and is no test" in run.output
+
+
+def test_methods_of_a_test_class_prove_items(tmp_path: Path) -> None:
+    marked = "    @proves('S0-01')\n    def test_it(self): pass\n"
+    assert Run(tmp_path, f"class TestIt:\n{marked}").proved == {"S0-01"}
+
+
 def test_collection_fails_on_an_imported_helper_that_claims_a_proof(tmp_path: Path) -> None:
     (tmp_path / "helpers.py").write_text("import pytest\n@pytest.mark.proves('D1')\ndef helper(): pass\n")
     run = Run(tmp_path, "from helpers import helper\ndef test_it(): pass\n")

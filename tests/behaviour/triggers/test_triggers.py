@@ -47,6 +47,7 @@ async def test_an_event_becomes_one_message_in_which_its_text_is_marked(stack: S
     assert second["conversation_id"] == accepted["conversation_id"] != second["session_id"]
 
 
+@pytest.mark.exactly_once
 async def test_a_replayed_event_is_answered_the_same_and_nothing_is_new(stack: Stack) -> None:
     for kind, payload, again in (
         ("standard_webhooks", {"type": "a"}, {"event_id": "evt_7"}),

@@ -174,6 +174,7 @@ async def test_answers_to_nothing_are_refused(api: httpx2.AsyncClient, pool: Poo
     problem(await api.post(f"/conversations/{live}/messages", json=body), 422, "validation")
 
 
+@pytest.mark.exactly_once
 async def test_repeated_run_returns_the_same_session(api: httpx2.AsyncClient) -> None:
     key = {"Idempotency-Key": "a run"}
     one, two = await run(api, key, input="Once."), await run(api, key, input="Once.")

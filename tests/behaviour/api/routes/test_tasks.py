@@ -214,6 +214,7 @@ async def test_sandbox_is_taken_where_a_worker_has_one(api: httpx2.AsyncClient, 
     await workers.leave(pool, "w2")
 
 
+@pytest.mark.exactly_once
 async def test_hundred_duplicates_at_once_make_one_task(api: httpx2.AsyncClient, pool: Pool) -> None:
     before = await pool.fetchval("SELECT count(*) FROM sessions")
     headers = {"Idempotency-Key": new_id()}
