@@ -53,7 +53,8 @@ class Caller:
         content: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> httpx2.Response:
-        """Until something other than "not now" is said; with a key a repetition is the same request."""
+        """Repeat a request until the response is something other than "try again later". With a key, a repetition is
+        the same request."""
         give_up = time.monotonic() + GIVE_UP
         given = {**(headers or {}), **({"Idempotency-Key": key} if key else {})}
         while True:

@@ -1,4 +1,4 @@
-"""What must be true when all is quiet again, each as a count of violations; zero everywhere is the only good answer."""
+"""Invariants that must hold when everything is quiet again, each as a count of violations; all must be zero."""
 
 import asyncio
 import contextlib

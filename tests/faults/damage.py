@@ -40,7 +40,7 @@ async def delete(stack: Stack, task_id: str, kind: str = "session") -> None:
 
 
 async def reset(stack: Stack, task_id: str, kind: str = "session") -> None:
-    """To its first workflow task: the new run knows nothing but its input."""
+    """Reset to the first workflow task: the new run knows only its input."""
     handle = stack.client.get_workflow_handle(f"{kind}/{task_id}")
     history = await handle.fetch_history()
     completed = [
@@ -86,7 +86,7 @@ def results(nodes: list[dict[str, Any]]) -> list[str]:
 
 @asynccontextmanager
 async def temporal_loses_its_data(stack: Stack) -> AsyncIterator[None]:
-    """Within it there is no Temporal; then there is one that knows nothing."""
+    """Stop Temporal for the time of the body; then start one without any data."""
     killed = stack.pid("temporal")
     with stack.frozen_supervisor():
         stack.signal("temporal", signal.SIGKILL)

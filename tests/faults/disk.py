@@ -37,7 +37,7 @@ def small_disk() -> Iterator[Path]:
 
 @asynccontextmanager
 async def on_small_disk() -> AsyncIterator[Stack]:
-    """All that the stack writes is there; the model's log is not."""
+    """A disk for everything that the stack writes, except the model's log."""
     with tempfile.TemporaryDirectory() as other, small_disk() as folder, offline_model(Path(other)) as model_port:
         settings = settings_in(folder, model_port)
         log = Path(other) / "stack.log"

@@ -17,7 +17,7 @@ ROWS = DAYS * 24 * 4
 
 
 async def rows(stack: Stack, schedule_id: str) -> int:
-    """Of the month alone: the clock ticks meanwhile, and its own ticks are not counted."""
+    """Only the ticks of the month: the clock's own ticks in between are not counted."""
     count: int = await stack.pool.fetchval(
         "SELECT count(*) FROM schedule_runs WHERE schedule_id = $1 AND scheduled_at BETWEEN $2 AND $3",
         schedule_id,

@@ -31,7 +31,7 @@ def _write(path: Path, line: str) -> None:
 
 
 async def wait_for(input: Input, context: ToolContext) -> ToolResult:
-    """Until the file is there: so long a test holds the session."""
+    """Wait until the file exists, which lets a test hold the session."""
     while not await asyncio.to_thread(Path(input.path).exists):  # noqa: ASYNC110 - another process makes the file
         await asyncio.sleep(0.05)
     return ToolResult("It is there.")

@@ -30,7 +30,7 @@ ANY = "any of them"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a row does, and under which conditions."""
+    """The action of a row, and its conditions."""
 
     faults: list[Fault]
     kinds: tuple[workload.Action, ...] = workload.KINDS

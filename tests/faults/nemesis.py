@@ -1,4 +1,4 @@
-"""What breaks, and when: a seed decides, so that a failing run can be run again."""
+"""The faults and their times: a seed decides, so that a failing run can be repeated."""
 
 import asyncio
 import os

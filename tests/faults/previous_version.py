@@ -90,7 +90,7 @@ async def take_over(old: Path) -> dict[str, str]:
 
 
 async def _refusal(settings: Settings, log: Path) -> str:
-    """What `errand up` says instead of starting."""
+    """The message of `errand up` if it refuses to start."""
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "deploy.local", cwd=ROOT, env=_environment(settings), stdout=output, stderr=output

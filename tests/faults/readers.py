@@ -38,7 +38,7 @@ class Reader:
 
     @property
     def faults(self) -> int:
-        """How far what was seen is from 1, 2, 3 … to the one end."""
+        """The difference between the events that were seen and 1, 2, 3 … up to the one end."""
         numbers = [number for number, _ in self.seen]
         ends = sum(kind in ENDS for _, kind in self.seen)
         return (numbers != list(range(1, len(numbers) + 1))) + (ends != 1) + (not self.done)

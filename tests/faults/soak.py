@@ -30,7 +30,7 @@ HEADS = [
 
 @dataclass
 class Span:
-    """What happened since the last line of the table, and what the processes hold at its end."""
+    """The events since the last line of the table, and the memory of the processes at its end."""
 
     minutes: float
     rounds: int = 0

@@ -53,7 +53,7 @@ async def _damage(stack: Stack, random: Random, damage: Damage) -> bool:
 
 
 async def send_nonsense(stack: Stack, random: Random) -> bool:
-    """To some handlers of some sessions and their conversations."""
+    """Send signals to some handlers of some sessions and their conversations."""
     for task_id in random.sample(live := await live_sessions(stack), min(3, len(live))):
         for name, workflow_id in ((wire.SESSION, f"session/{task_id}"), (wire.CONVERSATION, f"conversation/{task_id}")):
             every = [one for one in handlers(name) if one[1] not in (wire.TERMINATED, wire.RELOAD, wire.RESEND)]
@@ -76,7 +76,7 @@ async def _send(stack: Stack, workflow_id: str, kind: str, name: str, arguments:
 
 
 async def sweep_often(stack: Stack) -> None:
-    """Until cancelled: the sweeper looks at every live session, as it otherwise does after minutes of silence."""
+    """Until cancelled, let the sweeper check every live session, which it otherwise does after minutes of silence."""
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         with contextlib.suppress(Exception):  # the servers are being damaged

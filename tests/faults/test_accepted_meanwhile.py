@@ -1,4 +1,4 @@
-"""What was accepted while Temporal or the worker was away begins as soon as they are back, without the sweeper."""
+"""Tasks accepted while Temporal or the worker was down begin as soon as they are back, without the sweeper."""
 
 import asyncio
 import signal

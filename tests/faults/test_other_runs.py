@@ -32,7 +32,7 @@ async def test_steps_that_were_committed_are_not_repeated(stack: Stack, tmp_path
 
 
 async def test_a_reply_that_a_reset_interrupted_is_continued(stack: Stack) -> None:
-    """What had been said is committed, and a model cannot be asked to continue its own last message."""
+    """The partial reply is committed, and a model cannot be asked to continue its own last message."""
     task_id = await stack.submit("[[script:say words=40 delay=0.2]]")
     await stack.seen(task_id, "message_delta")
     await reset(stack, task_id)

@@ -120,7 +120,7 @@ SCENES = [inline, blocking_child, gathered_children, two_sides, handed_over]
 
 
 async def _rested(talk: Talk, seconds: float = 90.0) -> None:
-    """Until every session of the conversation has ended; the sweeper looks at it again and again."""
+    """Sweep repeatedly until every session of the conversation has ended."""
 
     async def look() -> bool:
         running = [row for row in await talk.sessions() if not row.status.terminal]

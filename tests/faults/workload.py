@@ -1,4 +1,5 @@
-"""What callers do while things break: tasks, effects, model faults, subagents, fires, storms, cancels, duplicates."""
+"""The requests of callers while things break: tasks, effects, model faults, subagents, fires, storms, cancels,
+duplicates."""
 
 import asyncio
 import os

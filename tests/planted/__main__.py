@@ -39,7 +39,7 @@ LEFT_OUT = (".git", ".venv*", ".errand", "__pycache__", ".mypy_cache", ".ruff_ca
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the tests of one bug said."""
+    """The result of the tests of one bug."""
 
     bug: str
     failed: list[str]  # tests; empty: none noticed

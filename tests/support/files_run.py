@@ -64,7 +64,7 @@ def _product_file(filename: str) -> str | None:
 
 @contextmanager
 def recorded() -> Iterator[FilesRun]:
-    """Record this thread from here on, and every thread that starts meanwhile."""
+    """Record this thread from here on, and every thread that starts until the recording ends."""
     files = FilesRun()
     threading.setprofile(files.entered)
     sys.setprofile(files.entered)

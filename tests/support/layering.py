@@ -153,7 +153,7 @@ def sql_outside_store(root: Path) -> list[str]:
 
 
 def long_files(root: Path, reasons: dict[str, str]) -> list[str]:
-    """Files that are long without a reason to be, and reasons that are no longer needed."""
+    """Files that are too long without a recorded reason, and reasons that are no longer needed."""
     sizes = {module.path: module.lines for module in modules(root)}
     grown = [
         f"{path}: {lines} lines: split it where it is two things, or give the reason why it is one"

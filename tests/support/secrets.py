@@ -1,4 +1,4 @@
-"""Where secrets could leak to: every table, Temporal's files and every log of the stack under test."""
+"""The places to which secrets could leak: every table, Temporal's files and every log of the stack under test."""
 
 import asyncio
 from pathlib import Path

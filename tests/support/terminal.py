@@ -59,12 +59,12 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """All that was shown, without colours and cursor movements."""
+        """The whole output, without colours and cursor movements."""
         return ESCAPES.sub("", self.raw).replace("\r", "")
 
     @property
     def echoes(self) -> bool:
-        """Whether the terminal itself shows what is typed."""
+        """Whether the terminal itself echoes typed text."""
         return bool(termios.tcgetattr(self._master)[LFLAG] & termios.ECHO)
 
     def expect(self, wanted: str, seconds: float = PATIENCE) -> str:

@@ -18,7 +18,7 @@ SPEAK_THE_PROTOCOL = ("offline/", "bench/", "api/faces/")
 
 
 def vendor_terms(root: Path) -> list[str]:
-    """Where a module knows a term that it should not."""
+    """The places where a module uses a vendor's term that it should not know."""
     return [
         f"{module.path}:{number}: {found[0]}"
         for module in modules(root)

@@ -121,7 +121,7 @@ async def test_artifacts_are_part_of_the_result(stack: Stack) -> None:
 
 
 async def test_artifact_may_be_an_address(stack: Stack) -> None:
-    """As of a pull request: the result shows the address itself, and nothing is sent there."""
+    """An artifact may be an address, such as a pull request: the result shows it, and nothing is sent there."""
     url = "https://code.example.org/errand/pull/7"
     record = await stack.run(steps([("save_artifact", {"url": url, "type": "pull_request", "name": "the change"})]))
     result = await stack.result(record["task_id"])

@@ -1,4 +1,5 @@
-"""The sweeper: closes what ended without a word, passes on a cancel that got lost, leaves the living alone."""
+"""The sweeper closes sessions whose workflow wrote no ending, passes on a lost cancel, and leaves live sessions
+alone."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -129,7 +130,7 @@ async def test_unreadable_session_does_not_hold_up_the_sweep(stack: Stack) -> No
 
 
 async def test_rows_that_no_sweep_can_repair_do_not_hold_up_the_others(stack: Stack) -> None:
-    """Of each kind one row that no sweep can repair, older than one that it can; one it cannot read counts nothing."""
+    """One row of each kind that no sweep can repair, older than one that it can; an unreadable row is not counted."""
     pool, idle = stack.pool, await stack.run("[[script:say text=here]]")
     bad, good = [await schedule(stack) for _ in range(2)]
     for one in (bad, good):

@@ -1,4 +1,4 @@
-"""No restore and no keep touches anything outside a workspace, whatever a command swaps in its folder meanwhile."""
+"""Neither restoring nor saving touches anything outside a workspace, whatever a command swaps in its folder."""
 
 import asyncio
 import contextlib

@@ -112,7 +112,7 @@ async def open_url(settings: Settings, pool: Pool) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture(scope="session")
 async def keyed_url(settings: Settings, pool: Pool) -> AsyncIterator[str]:
-    """As if bound to every address: a key is needed."""
+    """A server as if bound to every address: it requires a key."""
     async with serving(replace(settings, host="0.0.0.0", requests_per_minute=100_000)) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""What no well-behaved client sends: bytes on a real socket."""
+"""Requests that no well-behaved client sends: bytes on a real socket."""
 
 import asyncio
 import json

@@ -72,7 +72,7 @@ class Holder:
         await self._pool.execute("UPDATE api_keys SET rights = $2 WHERE id = $1", self._key.id, sorted(rights))
 
     async def ids(self, path: str) -> dict[str, str]:
-        """What the path names, made anew by this key."""
+        """Create the object that the path names, with this key."""
         await self.keep_only(frozenset(Right))
         made: dict[str, str] = {"name": "assistant"}
         names = ("{task_id}", "{session_id}", "{conversation_id}", "{thread_id}", "{response_id}")

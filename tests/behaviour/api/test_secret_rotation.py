@@ -29,7 +29,7 @@ def small_batches() -> Iterator[None]:
 
 
 async def stored_under(pool: Pool, key_id: str) -> dict[str, int]:
-    """Where values that this key encrypted are, in any column of any table."""
+    """The columns of all tables that hold values encrypted with this key."""
     found: dict[str, int] = {}
     for row in await pool.fetch("SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'"):
         count = await pool.fetchval(

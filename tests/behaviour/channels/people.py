@@ -1,4 +1,4 @@
-"""How the tests write to an agent through a connector, and what they look at."""
+"""Helpers to write to an agent through a connector and to read the results."""
 
 import base64
 import hashlib

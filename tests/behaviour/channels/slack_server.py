@@ -61,7 +61,7 @@ async def slack_server() -> AsyncIterator[SlackServer]:
 async def send(
     http: httpx2.AsyncClient, hook: str, body: Any, *, secret: str = SIGNING, age: int = 0
 ) -> httpx2.Response:
-    """As Slack sends an event; a payload of buttons is a form."""
+    """Send a request in Slack's form; a payload of buttons is a form."""
     pressed = body.get("type") == "block_actions"
     raw = (urlencode({"payload": json.dumps(body)}) if pressed else json.dumps(body)).encode()
     sent = str(int(time.time()) - age)

@@ -184,7 +184,7 @@ async def test_without_a_target_a_message_goes_to_the_most_recent_foreground_age
         return user
 
     async def outside(text: str, key: str = "", **target: str) -> str:
-        """What the call of a task without a parent returns, which is newer than every foreground agent."""
+        """The result of a call in a task without a parent, which is newer than every foreground agent."""
         sent = {"agent": "front", "input": chain(send(say(text), **target), last="sent")}
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         task_id = (await front.stack.http.post("/tasks", json=sent, headers=headers)).json()["task_id"]

@@ -84,7 +84,7 @@ def first_visit(environment: dict[str, str], folder: Path) -> None:
 
 
 def second_visit(environment: dict[str, str], folder: Path) -> None:
-    """What was said is shown again, rendered, and the lines that were typed can be brought back."""
+    """Earlier messages are shown again, rendered, and typed lines can be recalled."""
     with Terminal("chat", "--continue", env=environment, cwd=folder) as shown:
         shown.expect("A bold word, code and")
         shown.expect("tell me slowly")

@@ -14,7 +14,7 @@ from tests.support.stack import Stack
 
 
 async def errand(stack: Stack, *args: str, typed: str = "", code: int = 0) -> str:
-    """What the command printed on stdout."""
+    """The command's output on stdout."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cli", *args),
         cwd=ROOT,

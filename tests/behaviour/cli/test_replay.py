@@ -62,7 +62,7 @@ async def test_session_replays_from_the_server_and_from_its_bundle(stack: Stack,
 
 @pytest.mark.proves("S1-80")
 async def test_conversation_replays_with_its_session(stack: Stack, tmp_path: Path) -> None:
-    """Also that of the first session, which the conversation did not start."""
+    """It replays the first session too, which the conversation did not start."""
     first = (await stack.run("[[script:say text=x]]"))["task_id"]
     answer = await stack.http.post(f"/conversations/{first}/messages", json={"input": "[[script:say text=y]]"})
     await stack.wait(second := answer.json()["session_id"])

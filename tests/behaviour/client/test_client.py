@@ -21,7 +21,7 @@ TOOL = {"name": "look_up", "description": "Looks an order up.", "input_schema": 
 
 
 def local(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a program that runs beside the stack: it is given no address and no key."""
+    """A client like that of a program beside the stack: it is given no address and no key."""
     for name in ("ERRAND_URL", "ERRAND_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ERRAND_DATA_DIR", str(stack.root))

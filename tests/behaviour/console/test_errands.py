@@ -1,4 +1,4 @@
-"""What people use the console for, from beginning to end; long lists."""
+"""Typical uses of the console from beginning to end, and long lists."""
 
 import itertools
 from collections.abc import AsyncIterator

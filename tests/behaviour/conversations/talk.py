@@ -1,4 +1,4 @@
-"""How the tests of conversations use the stack: agents that delegate, their sessions, the mailbox and fire."""
+"""Helpers for tests of conversations: agents that delegate, their sessions, the mailbox and fire."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ def say(text: str = "Said.", **options: Any) -> str:
 
 
 def slow(seconds: float, pieces: int = 10) -> str:
-    """Takes about so long to say."""
+    """A script that takes about this long to answer."""
     return f"[[script:say words={pieces} delay={seconds / pieces}]]"
 
 
@@ -202,7 +202,7 @@ class Talk:
         return row.output
 
     async def results(self, session_id: str | None = None) -> list[str]:
-        """What the calls of a chain returned."""
+        """The results of the calls of a chain."""
         return (await self.output(session_id)).split(BETWEEN)
 
     async def sessions(self) -> list[SessionRow]:

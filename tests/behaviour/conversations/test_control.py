@@ -1,4 +1,5 @@
-"""What can be done to running subagents: waited for, promoted, steered, interrupted, continued; inline ones too."""
+"""Control of running subagents: they can be waited for, promoted, steered, interrupted and continued; inline ones
+too."""
 
 import asyncio
 from typing import Any
@@ -150,7 +151,7 @@ async def test_a_stop_that_meets_the_result_of_a_subagent_is_an_end_like_any_oth
         await team.cancel(talk.id)
         ended = await talk.ended(talk.id)
     assert (ended.status, ended.reason) == (Status.CANCELLED, "caller_cancel")
-    await team.session(talk.id).result()  # its own word, not what a sweep found
+    await team.session(talk.id).result()  # its own result, not one that a sweep wrote
 
 
 @scene
@@ -266,7 +267,7 @@ async def test_outcome_is_posted_only_at_the_end(team: Stack) -> None:
 
 
 async def waiting_for_a_person(stack: Stack, call: Call, answer: Any) -> tuple[Talk, SessionRow, list[str], str]:
-    """A subagent waits for a person in the background. Meanwhile it is given another task, and its mailbox is fired."""
+    """A subagent waits for a person in the background; it gets another task, and its mailbox is fired."""
     talk = await Talk.done(stack, chain([async_delegate("inquirer", chain([call]))], last="Off."), "patron")
     child = await talk.child()
     await stack.seen(child.id, "input_required")

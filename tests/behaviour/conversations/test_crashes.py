@@ -121,7 +121,7 @@ async def test_a_wake_up_comes_once(team: Stack, survivors: Survivors) -> None:
 
 @pytest.mark.proves("S0-20", "D13")
 async def test_a_conversation_ended_from_outside_is_taken_up_again(team: Stack) -> None:
-    """Its next run knows what the rows know: who is live, what is pending, whom to wake, which names there are."""
+    """Its next run loads everything from the rows: live sessions, pending outcomes, sessions to wake, and names."""
     gate = Gate()
     held = await Talk.done(team, chain([async_delegate("helper", gate.then("Held."))], last="Off."))
     woken = await Talk.done(team, chain([async_task(gate.then("Woken."))], last="Off."), "waker")

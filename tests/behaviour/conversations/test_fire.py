@@ -144,7 +144,7 @@ async def test_impossible_fire_creates_nothing(team: Stack) -> None:
 
 @pytest.mark.proves("S0-B50")
 async def test_a_repeated_fire_is_answered_and_not_repeated(team: Stack) -> None:
-    """Also after the conversation has closed and knows only what the store knows."""
+    """This also holds after the conversation has closed and its state comes from the store."""
     talk = await with_outcomes(team, 1)
     keyed = {"Idempotency-Key": f"fire-{talk.id}"}
     first = await team.http.post(f"/conversations/{talk.id}/fire", json={}, headers=keyed)

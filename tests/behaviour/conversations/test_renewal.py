@@ -121,7 +121,7 @@ async def _long(handle: "WorkflowHandle[Any, Any]") -> bool:
 
 
 async def carried(own: Stack, talk: Talk) -> ConversationState | None:
-    """What the present run was given by the one before it."""
+    """The state that the previous run passed to the present one."""
     history = await own.client.get_workflow_handle(f"conversation/{talk.id}").fetch_history()
     given = history.events[0].workflow_execution_started_event_attributes.input.payloads
     [start] = await own.client.data_converter.decode(given, [ConversationInput])

@@ -101,7 +101,7 @@ async def test_fresh_subagent_begins_a_thread(team: Stack) -> None:
 
 @pytest.mark.proves("S0-19", "S0-37", "D3")
 async def test_resumed_subagent_continues_its_thread(team: Stack) -> None:
-    """By its name, from another session of the conversation than the one that dispatched it first."""
+    """A subagent is continued by its name, from another session of the conversation than the one that dispatched it."""
     talk, [first, second] = await resumed(team)
     assert (second.parent_session_id, second.session_type) == (first.id, "async_subagent")
     assert second.conversation_id == first.conversation_id == talk.id

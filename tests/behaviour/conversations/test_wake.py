@@ -189,7 +189,7 @@ async def test_the_recipient_is_who_spawned_this_very_session_also_after_resume(
 
 @scene
 async def read_and_woken(stack: Stack) -> Talk:
-    """What a result tool has read does not also come as a message."""
+    """An outcome that a result tool has read does not also arrive as a message."""
     steps: list[list[Call]] = [[async_task(say("Once."))], [gather("$0")], [result_of("$0")]]
     talk = await Talk.begin(stack, chain(*steps), "waker")
     await talk.rest()

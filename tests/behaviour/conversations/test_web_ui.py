@@ -1,4 +1,4 @@
-"""What the Temporal Web UI shows of a conversation and its sessions: the mailbox query, and details with links."""
+"""The Temporal Web UI's view of a conversation and its sessions: the mailbox query, and details with links."""
 
 from urllib.parse import quote
 
@@ -93,7 +93,7 @@ async def test_details_link_a_session_with_its_conversation_parent_and_subagents
 
 
 async def test_web_ui_renders_the_link(team: Stack) -> None:
-    """By the Web UI of the installed server: a path without a host stays as it is, and opens in a new tab."""
+    """The Web UI of the installed server leaves a path without a host unchanged and opens it in a new tab."""
     text = link("a [b] *c*", "default", "session/x")
     async with httpx2.AsyncClient(base_url=team.temporal_ui_url, timeout=30) as ui:
         page = (await ui.get("/render", params={"content": text})).text

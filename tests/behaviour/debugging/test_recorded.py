@@ -49,7 +49,7 @@ async def test_a_rule_is_tried_on_what_was_answered(stack: Stack, tmp_path: Path
         step["models"][0]["text"] for step in now["steps"]
     ]
     assert (tmp_path / "ledger").read_text().count("\n") == 1
-    assert not stack.workspace(again["task_id"]).exists()  # nothing ran, so there is no place where it could have
+    assert not stack.workspace(again["task_id"]).exists()  # nothing ran, so no workspace was made
     assert len(of_type(await stack.events(again["task_id"]), "usage_updated")) == 4
 
 

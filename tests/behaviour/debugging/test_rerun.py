@@ -29,7 +29,7 @@ async def said(stack: Stack, task_id: str) -> str:
 
 
 async def everything(stack: Stack, task_id: str) -> list[Any]:
-    """All that the store has of a task."""
+    """All rows of the store about a task."""
     rows: list[Any] = []
     for table, column in (("sessions", "id"), ("messages", "session_id"), ("events", "session_id"), ("threads", "id")):
         rows += await stack.pool.fetch(f"SELECT * FROM {table} WHERE {column} = $1 ORDER BY 1, 2, 3", task_id)

@@ -32,7 +32,7 @@ from workflows.telemetry import plugins
 
 
 class Receiver(http.server.ThreadingHTTPServer):
-    """What a collector would be sent."""
+    """The spans that a collector would receive."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Take)

@@ -42,7 +42,7 @@ def _address(raw: str) -> str:
 def _text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
-    except OSError:  # it ended meanwhile
+    except OSError:  # it has ended
         return ""
 
 

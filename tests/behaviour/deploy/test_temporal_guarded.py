@@ -23,7 +23,7 @@ NAMESPACE = "/api/v1/namespaces/default"
 
 
 async def answer(address: str, path: str, **headers: str) -> int:
-    """The status of a request; 0 if it is no HTTP server."""
+    """The status of a request; 0 if the server does not speak HTTP."""
     async with httpx2.AsyncClient(timeout=3) as http:
         try:
             return (await http.get(f"http://{address}{path}", headers=headers)).status_code

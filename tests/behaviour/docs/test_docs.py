@@ -77,7 +77,7 @@ def shown(page: str) -> Iterator[tuple[int, Any]]:
 
 
 def differences(sample: Any, real: Any, where: str = "") -> Iterator[str]:
-    """What the sample shows and the real answer lacks or has in another type; values may differ."""
+    """The parts of the sample that the real answer lacks or has with another type; values may differ."""
     if isinstance(sample, dict) and isinstance(real, dict):
         for name, value in sample.items():
             if name not in real:

@@ -1,4 +1,4 @@
-"""What the Responses face refuses: in OpenAI's own shape, with the parameter named, and nothing changed."""
+"""The Responses face refuses bad requests in OpenAI's own shape, names the parameter, and changes nothing."""
 
 from typing import Any
 

@@ -97,7 +97,7 @@ BESIDE = [agent("bg_desk", expose_as_tool=True, tools=["bash"]), starts("bg_thir
 
 
 def write(folder: Path, definition: dict[str, Any]) -> None:
-    """As the file that people would write; its prompts are files of their own."""
+    """The definition as the file that people would write, with its prompts as separate files."""
     fields = {key: value for key, value in definition.items() if key not in ("prompt", "prompts")}
     (folder / f"{definition['name']}.md").write_text(join(fields, definition.get("prompt", "")))
 

@@ -1,4 +1,4 @@
-"""What holds in every session with two sides: one step at a time, and results before the next one."""
+"""Invariants of every session with two sides: one step at a time, and results before the next one."""
 
 import json
 from typing import Any

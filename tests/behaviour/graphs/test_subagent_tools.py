@@ -84,7 +84,7 @@ async def children_of(talk: Talk) -> list[dict[str, Any]]:
 
 
 async def messages_to_root(talk: Talk) -> list[str]:
-    """What subagents sent to the root thread, once anything came."""
+    """The messages of subagents to the root thread, once there are any."""
 
     async def look() -> list[str] | None:
         rows = [row for row in await talk.sessions() if row.thread_id == talk.id and row.status.terminal]

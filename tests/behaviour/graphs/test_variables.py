@@ -309,7 +309,7 @@ async def test_values_come_from_the_thread_the_tenant_the_deployment_the_agent_a
     # a scoped one is not inherited, and has the tenant's value all the same
     [child] = await talk.children()
     assert await revealed(stack, child.id) == [f"Values: [redacted]; lengths: {len(token)}"]
-    # a secret of the tenant is no text because an agent calls it one
+    # a secret of the tenant stays secret even if an agent declares it as text
     assert await asked(stack, token) == [] and await secrets_found(stack, [token.encode()]) == []
     assert await asked(stack, "LEVEL_4: tenant") and not await asked(stack, "LEVEL_TOKEN:")
 

@@ -1,4 +1,4 @@
-"""What is left, on the command line."""
+"""The command `errand budget` shows what is left."""
 
 import json
 

@@ -29,7 +29,7 @@ async def agents(stack: Stack) -> Stack:
 
 
 async def results(stack: Stack, text: str) -> list[str]:
-    """What the calls of an agent outside of any mission returned."""
+    """The results of the calls of an agent outside of any mission."""
     task = await stack.run(text, agent="mate")
     nodes = await stack.nodes(task["task_id"])
     return [one["text"] for node in nodes if node["kind"] == "tool_results" for one in node["body"]["results"]]

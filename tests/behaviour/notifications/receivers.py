@@ -27,7 +27,7 @@ class Request:
         return json.loads(self.body)
 
     def signed_by(self, secret: str) -> bool:
-        """As a receiver would check it, without our code."""
+        """Verify the signature as a receiver would, without our code."""
         signed = f"{self.headers['webhook-id']}.{self.headers['webhook-timestamp']}.".encode() + self.body
         key = base64.b64decode(secret.removeprefix("whsec_"))
         wanted = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()

@@ -1,4 +1,4 @@
-"""How these tests subscribe, and what they look at."""
+"""Helpers to subscribe and to read deliveries."""
 
 from datetime import timedelta
 from typing import Any

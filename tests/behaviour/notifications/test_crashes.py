@@ -21,7 +21,7 @@ pytestmark = pytest.mark.exactly_once
 
 @pytest_asyncio.fixture(scope="module")
 async def task_id(stack: Stack) -> Any:
-    """One that waits for people meanwhile, so that nothing but these tests writes events."""
+    """A task that waits for people, so that only these tests write events."""
     assert (await stack.http.put("/agents/asker", json=agent("asker", may_ask=True))).is_success
     task_id = await stack.submit(calls(ask("Which?")), "asker")
     await waiting(stack, task_id)
@@ -30,7 +30,7 @@ async def task_id(stack: Stack) -> Any:
 
 
 async def happens(stack: Stack, task_id: str) -> None:
-    """As an activity would write it."""
+    """Write an event as an activity would."""
     ref = SessionRef(tenant="default", session_id=task_id, conversation_id=task_id)
     low = BudgetLow(scope=Scope.SESSION, budget="tokens", limit=1, left=0)
     await events.append(stack.pool, "", [EventRow.of(ref, low)])

@@ -1,4 +1,4 @@
-"""What a task has said about notifications holds for its subagents and for what its outcomes set in motion."""
+"""A task's notification settings also apply to its subagents and to the sessions that its outcomes wake."""
 
 import pytest
 

@@ -231,7 +231,8 @@ async def test_question_is_delivered_reminded_of_and_escalated(subscribers: Subs
 
 @pytest.mark.proves("S1-26", "S1-27")
 async def test_routes_say_who_gets_which_escalation(subscribers: Subscribers, receiver: Receiver) -> None:
-    """Each kind to whom the task names for it, whatever that one subscribed to; what nobody answers likewise."""
+    """Each kind of request is sent to the subscription that the task names for it, whatever events that one asks for.
+    Unanswered requests escalate in the same way."""
     names = {}
     for name in ("desk", "safety", "chief"):
         made = await subscribers.subscribe(f"{receiver.url}/{name}", every_task=False, events=["task_failed"])

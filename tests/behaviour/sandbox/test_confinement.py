@@ -1,4 +1,4 @@
-"""What a command in the sandbox cannot see, reach or change."""
+"""A command in the sandbox cannot see, reach or change anything of the host."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ async def test_the_workspace_and_the_tools_of_the_host_are_usable(sandbox: Sandb
 
 
 async def test_a_module_that_was_just_edited_is_the_one_that_runs(sandbox: Sandbox, workspace: Path) -> None:
-    """With the same length and time of change, Python would take a compiled one for current."""
+    """With the same length and modification time, Python would take a compiled file as current."""
     module = workspace / "sums.py"
     for operator, shown in (("-", "1\n"), ("+", "5\n")):
         module.write_text(f"print(3 {operator} 2)\n")

@@ -1,4 +1,4 @@
-"""What a command may use, and that nothing of it is left when it ends, however it ends."""
+"""The limits of a command; none of its processes is left when it ends, in whichever way."""
 
 import asyncio
 import os

@@ -43,7 +43,7 @@ async def define(stack: Stack, name: str, **changes: Any) -> None:
 
 
 async def shown(stack: Stack, task_id: str) -> str:
-    """What the model was shown of its calls."""
+    """The results of its calls that the model was shown."""
     return str((await stack.asked(task_id))[-1]["body"]["messages"][-1])
 
 

@@ -1,4 +1,4 @@
-"""How the tests of schedules speak with the stack: schedules that never come due unless triggered, and their runs."""
+"""Helpers for tests of schedules: schedules that never come due unless triggered, and their runs."""
 
 from collections.abc import Callable
 from datetime import datetime

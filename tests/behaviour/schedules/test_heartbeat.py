@@ -100,7 +100,7 @@ async def test_no_extra_heartbeats_after_tool_calls(stack: Stack) -> None:
 
 
 async def test_a_heartbeat_is_not_stuck_after_its_first_run(stack: Stack) -> None:
-    """By the clock and with the rules that hold unless said otherwise: however the first run ended, others follow."""
+    """Ticks by the clock with the default rules: whichever way the first run ended, others follow."""
     again: dict[str, Any] = {"every": 1_000, "pause_after_failures": None}
     well, broken = await create(stack, **again), await create(stack, BROKEN, **again)
     endless = await create(stack, "[[script:say words=600 delay=0.1]]", **again)

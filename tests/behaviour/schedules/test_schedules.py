@@ -37,7 +37,7 @@ async def test_once_fires_once(stack: Stack) -> None:
 
 @pytest.mark.proves("S1-B12")
 async def test_an_outage_is_made_up_for_as_each_schedule_says(stack: Stack) -> None:
-    """Temporal is killed and stays away for so long that ticks are missed. Besides: once, cron with a zone, overlap."""
+    """Temporal is killed and stays down until ticks are missed. Also: once, cron with a zone, overlap."""
     every: dict[str, Any] = {"every": 6_000, "overlap": "queue"}
     made = {one: await create(stack, missed=one, **every) for one in ("each", "once", "skip")}
     made["dropped"] = await create(stack, catch_up=10_000, **every)

@@ -20,7 +20,7 @@ def message(key: str, text: str = "Hello.", **fields: Any) -> ArrivingMessage:
 
 @pytest.mark.exactly_once
 async def test_concurrent_first_messages_make_one_conversation(pool: Pool, database: str) -> None:
-    """Also those of two processes, which share nothing but the database."""
+    """This also holds for two processes, which share only the database."""
     address = Address.channel("chat", new_id(), "ann")
     async with await connect(database, max_size=4) as other:
         arrivals = await asyncio.gather(

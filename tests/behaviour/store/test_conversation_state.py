@@ -1,4 +1,5 @@
-"""What a reopened conversation loads: who is live, what waits, and which session of a thread ended last."""
+"""The state that a reopened conversation loads: live sessions, waiting messages, and each thread's last ended
+session."""
 
 from domain.ids import new_id
 from domain.sessions.session import Reason

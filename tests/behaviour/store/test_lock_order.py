@@ -38,7 +38,7 @@ class Held:
         self.begun: list[asyncio.Task[Any]] = []
 
     async def begin(self, operation: Coroutine[Any, Any, Any]) -> None:
-        """Until it waits for a lock."""
+        """Wait until the connection waits for a lock."""
         self.begun.append(asyncio.create_task(operation))
 
         async def waits() -> bool:

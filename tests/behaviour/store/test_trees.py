@@ -33,7 +33,7 @@ def ref_of(acceptance: Acceptance) -> SessionRef:
 
 
 async def accepted(pool: Pool, *wanted: Acceptance) -> list[bool]:
-    """Whether each was; what was not is refused, because nothing may begin there."""
+    """Whether each was accepted; the others are refused because nothing may begin there."""
     answers = await new_sessions.accept_all(pool, wanted)
     assert all(answer.session is not None or answer == Accepted(cancelled=True) for answer in answers)
     return [answer.session is not None for answer in answers]

@@ -68,7 +68,7 @@ async def test_approval_is_void_when_a_file_was_changed_since(people: Stack, bef
 
 @pytest.mark.parametrize("exchanged", ["deploy.sh", "many/59/deploy.sh", "run", None])
 async def test_approval_holds_for_links_and_for_more_files_than_are_shown(people: Stack, exchanged: str | None) -> None:
-    """A folder of the same name is no file of the command; what lies at the top is shown whatever else has its name."""
+    """A folder of the same name is not a file of the command; a file at the top is shown whatever else has its name."""
     make = "for i in $(seq 60); do mkdir -p many/$i run.d; cp deploy.sh many/$i/; done; ln -s deploy.sh run"
     change = f"rm -f {exchanged}; echo touch bad > {exchanged}" if exchanged else "true"
     script = steps([write(GOOD)], [bash(make)], [bash("sh ./run run.d"), bash(change)], [bash("sh run")])

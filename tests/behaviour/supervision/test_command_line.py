@@ -1,4 +1,4 @@
-"""What waits, answered from the command line."""
+"""Input requests, answered from the command line."""
 
 import asyncio
 import json

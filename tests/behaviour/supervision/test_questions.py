@@ -240,7 +240,7 @@ async def test_a_mute_subagents_question_goes_to_its_parent_and_from_there_to_pe
 
 @pytest.mark.proves("S1-13", "S1-14")
 async def test_the_shipped_assistant_asks_and_works_with_the_answer(people: Stack) -> None:
-    """What the page about supervision lets a newcomer try, offline."""
+    """The page about supervision lets a newcomer try this offline."""
     task_id = await people.submit("Ask me how many prime numbers I want, then print them", "assistant")
     [request] = await waiting(people, task_id)
     assert (request["kind"], request["question"]) == ("clarification", "How many prime numbers do you want?")

@@ -1,4 +1,4 @@
-"""What a task brings with it, and what a tool of it acts for."""
+"""The things that a task may bring, and the session for which its tools act."""
 
 import asyncio
 import json

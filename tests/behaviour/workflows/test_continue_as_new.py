@@ -82,7 +82,7 @@ async def test_message_that_arrives_before_a_continued_run_is_delivered_once(own
 
 
 async def test_message_that_is_signalled_again_is_taken_once(own: Stack) -> None:
-    """Also by a run that began after it was taken, and during the last reply: nothing is left to be read."""
+    """A message is read even by a run that began after it was taken, and during the last reply: none stays unread."""
     slow = '{"command": "sleep 0.2"}'
     task_id = await own.submit(f"[[script:count n=20 tool=bash input={slow}]] [[fault:slow delay=0.5 at=21]]")
     await own.seen(task_id, "step_started", step=2)

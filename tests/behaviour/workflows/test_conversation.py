@@ -61,7 +61,7 @@ async def test_message_to_the_first_session_opens_its_conversation(stack: Stack,
 
 @pytest.mark.proves("D13", "S1-21")
 async def test_a_repeated_start_changes_nothing(stack: Stack) -> None:
-    """By the same client or by another: the conversation finds it started."""
+    """A repeated start, by the same client or another, finds the conversation started."""
     record = await stack.run("[[script:count n=1]]")
     task_id = record["task_id"]
     row = await sessions.get(stack.pool, "default", task_id)

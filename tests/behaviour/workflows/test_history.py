@@ -1,4 +1,4 @@
-"""What Temporal's history holds: references and previews, the same few bytes per step, never the content."""
+"""Temporal's history holds references and previews, the same few bytes per step, never the content."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from tests.support.stack import Stack, calls
 
 
 async def size(stack: Stack, task_id: str) -> int:
-    """As the server counts it, which is what its limits are about."""
+    """The size of the history as the server counts it for its limits."""
     described = await stack.session(task_id).describe()
     return described.raw_description.workflow_execution_info.history_size_bytes
 

@@ -34,7 +34,7 @@ async def _history(stack: Stack, prompt: str) -> list[WorkflowHistory]:
 
 
 def _plain(value: object, path: str = "") -> set[str]:
-    """Where payloads are not encrypted."""
+    """A stack whose payloads are not encrypted."""
     if isinstance(value, list):
         return {one for child in value for one in _plain(child, path)}
     if not isinstance(value, dict):

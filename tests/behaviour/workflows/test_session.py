@@ -1,4 +1,4 @@
-"""How a session lives and ends: each end has its reason, and the record, the stream and Temporal agree on it."""
+"""The ends of a session: each has its reason, and the record, the stream and Temporal agree on it."""
 
 import asyncio
 import json

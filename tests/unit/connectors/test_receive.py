@@ -1,4 +1,4 @@
-"""What connectors do with requests that no service sends: a refusal, and never an error of their own."""
+"""Connectors refuse requests that no service sends, and never raise an error of their own."""
 
 import base64
 import hashlib

@@ -25,7 +25,7 @@ def number(text: str) -> int:
 
 
 def claims(token: str, jwks: dict[str, Any]) -> dict[str, Any]:
-    """As a verifier of RFC 7519 reads them."""
+    """The claims of a token, as a verifier of RFC 7519 reads them."""
     head, body, signature = token.split(".")
     kept = next(key for key in jwks["keys"] if key["kid"] == json.loads(decoded(head))["kid"])
     public = rsa.RSAPublicNumbers(number(kept["e"]), number(kept["n"])).public_key()

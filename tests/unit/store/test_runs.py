@@ -1,4 +1,4 @@
-"""Where a run that takes a session over continues."""
+"""The point from which a run that takes a session over continues."""
 
 from domain.agents.side import SideName
 from domain.sessions.session import AgentRef

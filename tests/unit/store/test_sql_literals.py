@@ -102,7 +102,7 @@ def literals(text: str) -> Iterator[tuple[str, list[type[StrEnum]], str]]:
 
 
 def _expressions(text: str) -> list[str]:
-    """What is inserted: up to the closing parenthesis of VALUES, or to the FROM of a SELECT."""
+    """The inserted expressions: up to the closing parenthesis of VALUES, or to the FROM of a SELECT."""
     depth, found = 0, [""]
     for part in re.findall(r"\bFROM\b|[(),]|'[^']*'|[^(),']+?(?=\bFROM\b|[(),'])", text):
         depth += (part == "(") - (part == ")")

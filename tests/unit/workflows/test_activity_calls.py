@@ -1,4 +1,4 @@
-"""What the workflows call by name is what the worker registers: the same names, argument and result types."""
+"""The activities that workflows call are those that the worker registers, with the same argument and result types."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What an error of Temporal's means to the caller."""
+"""The meaning of Temporal's errors for the caller."""
 
 import asyncpg
 import pytest

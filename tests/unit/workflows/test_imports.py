@@ -64,7 +64,7 @@ CLOCKS = {"now", "utcnow", "today", "time", "monotonic"}
 
 
 def impurities(source: str) -> list[str]:
-    """What a workflow must not know: any module that could read the clock, roll dice or reach outside."""
+    """Modules that a workflow must not import: any that could read the clock, use randomness or do I/O."""
     found = []
     for node in ast.walk(ast.parse(source)):
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []

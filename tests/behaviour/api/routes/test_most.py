@@ -1,4 +1,5 @@
-"""How many schedules, triggers and connectors a tenant may have: one more is refused, and others are not concerned."""
+"""The limits of schedules, triggers and connectors per tenant: one more is refused, and other tenants are
+unaffected."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How the vendor's API spells a request, and what is read from its stream."""
+"""The vendor's form of a request, and parsing of its stream."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a failed model call says: status, model, endpoint and what to do."""
+"""The error text of a failed model call: status, model, endpoint and advice."""
 
 import anthropic
 import httpx2

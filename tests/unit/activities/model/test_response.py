@@ -1,4 +1,4 @@
-"""What the context gains before a reply."""
+"""The nodes that a model call adds before its reply."""
 
 from datetime import UTC, datetime
 
@@ -17,11 +17,12 @@ SAID = Node(id="2", parent="1", session_id="s", kind=ASSISTANT, step=1, body=Rep
 def call(purpose: Purpose = Purpose.TURN) -> ModelCall:
     agent = AgentRef(owner="*", name="tester", version=1)
     bounds = {"deadline": datetime.now(UTC), "usage": Usage()}
-    return ModelCall(ref=REF, agent=agent, model="m", purpose=purpose, step=2, version=1, head="2", **bounds)  # type: ignore[arg-type]
+    # type: ignore[arg-type]
+    return ModelCall(ref=REF, agent=agent, model="m", purpose=purpose, step=2, version=1, head="2", **bounds)
 
 
 def test_a_model_is_not_asked_to_continue_its_own_last_message() -> None:
-    """As after a reply that was interrupted, by a reset for instance: vendors refuse such a request."""
+    """The context ends with an interrupted reply, for instance after a reset: vendors refuse such a request."""
     [node] = prelude(call(), [ASKED, SAID], StepFacts())
     assert (node.kind, node.body) == (NOTE, NoteBody(text=INTERRUPTED))
     assert node.parent == SAID.id

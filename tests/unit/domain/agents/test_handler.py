@@ -1,4 +1,4 @@
-"""What a handler is given of a conversation, and which replies it may give."""
+"""The conversation as a handler sees it, and the replies it may return."""
 
 from typing import Any
 

@@ -40,7 +40,7 @@ def test_any_free_name_is_a_name(name: str) -> None:
 
 @pytest.mark.parametrize("external", [True, False])
 def test_an_approval_for_a_whole_conversation_holds_for_one_kind_of_tool(external: bool) -> None:
-    """Of a caller's tool it says nothing about the built-in one of the same name, nor the other way round."""
+    """An approval for a caller's tool does not cover the built-in tool of the same name, nor the other way round."""
     own, brought = (
         TOOLS["write_file"],
         callers_tool(ExternalTool(name="write_file", description="D.", input_schema={"type": "object"})),

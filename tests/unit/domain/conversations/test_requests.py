@@ -1,4 +1,4 @@
-"""What a conversation carries from run to run: live threads, and what it answered lately."""
+"""The state that a conversation carries from run to run: live threads, and recent answers."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -56,7 +56,7 @@ def test_template_shows_values_and_names_missing_ones() -> None:
     assert len(render("{{payload.n}}" * 100, ExternalEvent(id="e", payload={"n": "x" * 100_000}))) == MAX_TEXT_CHARS
     assert (
         render("{{payload.n}}", ExternalEvent(id="e", payload={"n": "{{type}}"})) == "{{type}}"
-    )  # values are no templates
+    )  # values are not treated as templates
 
 
 @pytest.mark.parametrize("template", ["{{secrets.x}}", "{{payload.x y}}", "{{}}", "{{payload.a()}}"])
