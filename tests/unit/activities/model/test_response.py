@@ -17,8 +17,7 @@ SAID = Node(id="2", parent="1", session_id="s", kind=ASSISTANT, step=1, body=Rep
 def call(purpose: Purpose = Purpose.TURN) -> ModelCall:
     agent = AgentRef(owner="*", name="tester", version=1)
     bounds = {"deadline": datetime.now(UTC), "usage": Usage()}
-    # type: ignore[arg-type]
-    return ModelCall(ref=REF, agent=agent, model="m", purpose=purpose, step=2, version=1, head="2", **bounds)
+    return ModelCall(ref=REF, agent=agent, model="m", purpose=purpose, step=2, version=1, head="2", **bounds)  # type: ignore[arg-type]
 
 
 def test_a_model_is_not_asked_to_continue_its_own_last_message() -> None:
