@@ -109,7 +109,7 @@ class RunningMcpCall:
         return await self._call(session, RemoteCall(), {})
 
     async def _continue(self, session: ClientSession, known: RemoteCall) -> Called | TaskState:
-        answers = responses(known.forms, await self._context.answers(known)) if known.forms else {}
+        answers = responses(known.forms, self._context.answers)
         answered = [*known.answered, *answers][-MOST_ANSWERED:]
         self._remote = known.model_copy(update={"forms": [], "answered": answered, "sent": False})
         if known.task_id is None:

@@ -193,7 +193,7 @@ class RunTool:
             network=await self._network(request, agent),
             remote=claim.remote,
             hold=partial(self._hold, attempt),
-            answers=partial(form_answers, self._pool, request),
+            answers=await form_answers(self._pool, request, claim.remote) if claim.remote else {},
         )
         if request.cancel and tool.stop is not None:
             return await tool.stop(context)

@@ -1,6 +1,6 @@
 """A tool: its description for the model, its input type, the function that runs it, and its traits."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -91,10 +91,6 @@ async def _held(remote: RemoteCall) -> None:
     return None
 
 
-async def _no_answers(remote: RemoteCall) -> dict[str, JsonObject | None]:
-    return {}
-
-
 @dataclass(frozen=True)
 class ToolContext:
     """What a tool may use."""
@@ -114,8 +110,8 @@ class ToolContext:
     permits: Callable[[str], Awaitable[bool]] = _allowed  # whether the rules allow the tool this subject without asking
     remote: RemoteCall | None = None  # the call was made before, and continues elsewhere
     hold: Callable[[RemoteCall], Awaitable[None]] = _held  # commits a handle
-    # what people answered to the forms of a handle, by key; None: they declined, or did not answer
-    answers: Callable[[RemoteCall], Awaitable[dict[str, JsonObject | None]]] = _no_answers
+    # what people answered to the forms of the handle, by key; None: they did not
+    answers: Mapping[str, JsonObject | None] = field(default_factory=dict)
 
 
 async def _elsewhere(arguments: Any, context: ToolContext) -> ToolResult:

@@ -27,7 +27,7 @@ BEGIN
                               gate = NULL
      WHERE tenant = p_tenant AND session_id = ANY(ids);
     UPDATE face_requests SET request = '{}' WHERE tenant = p_tenant AND session_id = ANY(ids);
-    UPDATE tool_calls SET description = '', result = '', sources = '[]' WHERE tenant = p_tenant AND session_id = ANY(ids);
+    UPDATE tool_calls SET description = '', result = '', sources = '[]', remote = NULL WHERE tenant = p_tenant AND session_id = ANY(ids);
 
     WITH gone AS (DELETE FROM file_uses WHERE tenant = p_tenant AND session_id = ANY(ids) RETURNING file_id)
     SELECT array_agg(DISTINCT file_id) INTO uploads FROM gone;
@@ -54,7 +54,8 @@ BEGIN
                         head = NULL, base_head = NULL, committed = false, typed = false, content_removed_at = now(),
                         cancel_requested = (cancel_requested::jsonb || '{"note": ""}')::text
      WHERE tenant = p_tenant AND id = ANY(ids);
-    UPDATE agent_versions SET definition = (definition::jsonb || '{"prompt": "(removed)"}')::text   -- definitions made for single reruns
+    -- definitions that single sessions have
+    UPDATE agent_versions SET definition = (definition::jsonb - 'mcp_servers' || '{"prompt": "(removed)"}')::text
      WHERE owner IN (SELECT 'rerun/' || unnest(ids));
     UPDATE threads SET tags = '{}', user_id = NULL, arguments = NULL, variables = NULL
      WHERE tenant = p_tenant AND conversation_id = p_conversation;

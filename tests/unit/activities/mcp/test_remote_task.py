@@ -1,0 +1,61 @@
+"""What a server asks of people: forms that can be shown, and everything else refused."""
+
+from typing import Any
+
+import pytest
+from mcp_types import ElicitRequest, ElicitRequestFormParams
+
+from activities.mcp.connection import McpFailure
+from activities.mcp.remote_task import DONE_SCHEMA, asking, poll_ms, responses
+from domain.sessions.remote_call import LONGEST_POLL_MS, MOST_ROUNDS, SHORTEST_POLL_MS, RemoteCall
+from tests.support.mcp_server import FORM
+
+
+def asks(**params: Any) -> dict[str, Any]:
+    return {"method": "elicitation/create", "params": {"message": "m", **params}}
+
+
+def test_forms_are_numbered_by_round_and_answered_ones_are_not_asked_again() -> None:
+    first = asking(RemoteCall(task_id="t", answered=["old"]), {"old": FORM, "new": FORM})
+    assert (first.round, [one.key for one in first.forms]) == (1, ["new"])
+    nothing = asking(RemoteCall(task_id="t", answered=["old"], round=1), {"old": FORM})
+    assert (nothing.round, nothing.forms) == (1, [])
+    schema = {"type": "object", "properties": {"x": {"type": "string"}}}
+    parsed = ElicitRequest(params=ElicitRequestFormParams(message="m\x00", requested_schema=schema))
+    [form] = asking(RemoteCall(), {"k": parsed}).forms  # as the library reads a result that asks
+    assert (form.message, form.answer_schema) == ("m", schema)
+
+
+def test_answers_become_responses_of_the_protocol() -> None:
+    [url] = asking(RemoteCall(), {"u": asks(mode="url", url="https://x.example/pay")}).forms
+    assert "Open https://x.example/pay yourself" in url.message and url.answer_schema == DONE_SCHEMA
+    [form] = asking(RemoteCall(), {"f": FORM}).forms
+    assert responses([url, form], {"u": {"done": True}, "f": {"target": "y"}}) == {
+        "u": {"action": "accept"},
+        "f": {"action": "accept", "content": {"target": "y"}},
+    }
+    assert responses([url, form], {"u": {"done": False}, "f": None}) == dict.fromkeys("uf", {"action": "decline"})
+
+
+@pytest.mark.parametrize(
+    "requested",
+    [
+        {"k": {"method": "sampling/createMessage", "params": {"messages": []}}},
+        {"k": {"method": "roots/list"}},
+        {"k": asks(requestedSchema={"type": "string"})},
+        {"k": asks(requestedSchema={"type": "object", "properties": {"x": {"pattern": "(?=a)"}}})},
+        {"k": asks(requestedSchema={"type": "object", "description": "x" * 20_000})},
+        {"k" * 1_000: FORM},
+        {str(number): FORM for number in range(11)},
+    ],
+    ids=["model", "disk", "no object", "pattern", "long", "key", "many"],
+)
+def test_question_that_people_are_not_asked_is_refused(requested: dict[str, Any]) -> None:
+    with pytest.raises(McpFailure):
+        asking(RemoteCall(task_id="t"), requested)
+
+
+def test_server_cannot_ask_or_be_asked_without_end() -> None:
+    with pytest.raises(McpFailure, match="more questions"):
+        asking(RemoteCall(task_id="t", round=MOST_ROUNDS), {"k": FORM})
+    assert [poll_ms(one) for one in (None, -5, 0, 10**12)] == [*[SHORTEST_POLL_MS] * 3, LONGEST_POLL_MS]
