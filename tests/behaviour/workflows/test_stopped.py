@@ -1,0 +1,40 @@
+"""A session that is stopped ends in the workflow task that stops it, and also when that cannot be written yet."""
+
+from collections import Counter
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+
+from tests.support.stack import Stack, calls, eventually, of_type
+
+ASK = [{"permission": "list_files", "action": "ask"}]
+MARKER, SCHEDULED = "EVENT_TYPE_MARKER_RECORDED", "EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"
+
+
+async def kinds_after_stop(stack: Stack, task_id: str) -> Counter[str]:
+    """The events of its history since the signal that stopped it."""
+    history = await stack.client.get_workflow_handle(f"session/{task_id}").fetch_history()
+    kinds = [EventType.Name(event.event_type) for event in history.events]
+    stop = "EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED"
+    return Counter(kinds[kinds.index(stop) :] if stop in kinds else [])
+
+
+@pytest.mark.exactly_once
+@pytest.mark.parametrize("held", [False, True], ids=["at_once", "database_busy"])
+async def test_stopped_session_ends_once(stack: Stack, held: bool) -> None:
+    task_id = await stack.submit(calls(("list_files", {"path": "."})), permissions=ASK)
+    await stack.seen(task_id, "input_required")
+    async with stack.pool.acquire() as connection, connection.transaction():
+        if held:  # an ending needs this row; a request to stop does not
+            await connection.execute("SELECT 1 FROM conversations WHERE id = $1 FOR UPDATE", task_id)
+        assert (await stack.cancel(task_id)).status_code == 202
+
+        async def handed_over() -> bool:
+            return (await kinds_after_stop(stack, task_id))[SCHEDULED] == 1
+
+        if held:
+            await eventually(handed_over, what="an activity takes over from the one in the workflow task")
+    assert (await stack.wait(task_id))["status"] == "cancelled"
+    after = await kinds_after_stop(stack, task_id)
+    assert (after[MARKER], after[SCHEDULED]) == (1, int(held))
+    assert len(of_type(await stack.events(task_id), "task_cancelled")) == 1
