@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from cli.chat.stdin_lines import stdin_lines
@@ -67,7 +67,8 @@ class ChatInputs:
         if self._signals:
             raise KeyboardInterrupt
         self._signals += 1
-        os.write(2, b"^C\n")  # as a terminal shows it; anything else could wait for a lock that this thread holds
+        with suppress(OSError):  # as a terminal shows it; anything else could wait for a lock that this thread holds
+            os.write(2, b"^C\n")
         self._queue.put(("signal", None))
 
     def follow(self, conversation_id: str, after: int) -> None:
