@@ -111,7 +111,8 @@ export function conversation(main, { parameters: [id] }) {
   // One block for each turn, drawn again only when the turn has changed.
   function turnsView() {
     const atEnd = place.said.scrollHeight - place.said.scrollTop - place.said.clientHeight < 60;
-    const fromEnd = place.said.scrollHeight - place.said.scrollTop;
+    const first = place.turns.firstElementChild;
+    const top = first?.offsetTop;
     const drawn = inOrder().reverse().map((turn) => {
       const text = JSON.stringify(turn.display_messages);
       const known = blocks.get(turn.session_id);
@@ -126,7 +127,8 @@ export function conversation(main, { parameters: [id] }) {
     drawn.forEach((one, at) => place.turns.children[at] === one || place.turns.insertBefore(one, place.turns.children[at] ?? null));
     place.earlier.hidden = !state.cursor;
     place.writing.hidden = !pieces;
-    place.said.scrollTop = atEnd ? place.said.scrollHeight : place.said.scrollHeight - fromEnd;
+    if (atEnd) place.said.scrollTop = place.said.scrollHeight;
+    else if (first?.isConnected) place.said.scrollTop += first.offsetTop - top; // earlier turns are above it now
   }
 
   function messages(turn) {

@@ -1,13 +1,15 @@
 // Inbox: everything that waits for a person, the nearest deadline first; answered by mouse, by form or by j k a d e.
 
 import { get, post } from "./api.js";
-import { action, dialog, empty, fill, h, link } from "./dom.js";
+import { action, empty, fill, h, link } from "./dom.js";
 import { clock, duration } from "./format.js";
 import { listen, soon } from "./live.js";
+import { denyDialog, editDialog } from "./request_dialogs.js";
 import { details } from "./request_details.js";
 import { schemaForm } from "./schema_form.js";
 
 const PAGE = 50;
+const MOST_LOOKS = 20; // at a time
 const APPROVALS = new Set(["tool_approval", "plan_approval"]);
 
 export function inbox(main) {
@@ -18,9 +20,11 @@ export function inbox(main) {
   const further = h("p", { class: "more", hidden: true }, action("Show further requests", nextPage));
   const open = new Map(); // id -> { request, card }
   const gone = new Set(); // a request that was settled never opens again, whatever an answer that was late says
+  const answering = new Set();
   let cursor = null;
   let reading = null;
-  let chosen = null;
+  let chosen; // undefined: not yet, null: somebody else has settled it
+  let chosenAt = 0;
   let moved = Promise.resolve();
 
   async function load() {
@@ -52,13 +56,21 @@ export function inbox(main) {
       next = page.next_cursor;
     } while (next);
     const still = new Set(found.map((one) => one.id));
-    for (const [id, { request, card }] of open) {
-      if (request.conversation_id !== conversation || still.has(id)) continue;
-      if (card.contains(document.activeElement)) list.focus(); // not on the same button of another request
-      open.delete(id);
-      gone.add(id);
+    for (const [id, { request }] of open) {
+      if (request.conversation_id !== conversation || still.has(id) || answering.has(id)) continue;
+      if (id === chosen) {
+        chosen = null; // and not the next one: a key that is being pressed was meant for this one
+        fill(said, `Settled elsewhere: ${request.question}`);
+      }
+      drop(id);
     }
     found.forEach(put);
+  }
+
+  function drop(id) {
+    if (open.get(id)?.card.contains(document.activeElement)) list.focus(); // not on the same button of another request
+    open.delete(id);
+    gone.add(id);
   }
 
   async function decided() {
@@ -87,7 +99,8 @@ export function inbox(main) {
     cards.forEach((card, at) => list.children[at] === card || list.insertBefore(card, list.children[at] ?? null));
     nothing.hidden = Boolean(open.size || cursor);
     further.hidden = !cursor;
-    if (!open.has(chosen)) choose(inOrder()[0]?.request.id ?? null);
+    if (open.has(chosen)) chosenAt = cards.indexOf(open.get(chosen).card);
+    else if (chosen !== null) choose(inOrder()[Math.min(chosenAt, open.size - 1)]?.request.id, { reveal: Boolean(chosen) });
     atEnd.unobserve(further); // observed anew it says whether the end is visible still
     if (cursor) atEnd.observe(further);
   }
@@ -117,8 +130,8 @@ export function inbox(main) {
         approval
           ? [
               action("Approve", () => answer(request, { approved: true }), { class: "primary", "data-do": "a" }),
-              action("Deny", () => deny(request), { class: "danger", "data-do": "d" }),
-              action("Edit", () => edit(request), { "data-do": "e" }),
+              action("Deny", () => denyDialog(request, answer), { class: "danger", "data-do": "d" }),
+              action("Edit", () => editDialog(request, answer), { "data-do": "e" }),
             ]
           : action("Answer", () => answer(request, form.value()), { class: "primary" }),
         link(`#/tasks/${request.session_id}`, "the task"),
@@ -140,55 +153,22 @@ export function inbox(main) {
   }
 
   async function answer(request, input) {
+    answering.add(request.id);
     try {
       await post(`/tasks/${request.session_id}/input`, { response_to: request.id, input });
       fill(said, `Answered: ${request.question}`);
     } catch (error) {
-      if (error.status !== 409) throw error;
+      if (error.status !== 409) {
+        answering.delete(request.id);
+        throw error;
+      }
       const found = (await get(`/tasks/${request.session_id}/input-requests`)).items.find((one) => one.id === request.id);
       fill(said, found?.answered_by ? `${found.answered_by} was first: ${verdict(found)} at ${clock(found.answered_at)}.` : error.message);
     }
-    changed.add(request.conversation_id);
+    drop(request.id);
+    draw();
+    changed.add(request.conversation_id); // it may ask for more
     refresh();
-  }
-
-  function deny(request) {
-    dialog("Deny", (close) => {
-      const notes = h("textarea", { rows: 3, id: "notes", autofocus: true });
-      return [
-        h("div", { class: "field" }, h("label", { for: "notes" }, "Why? The agent reads it (optional)"), notes),
-        h(
-          "div",
-          { class: "row" },
-          action("Deny", async () => {
-            await answer(request, notes.value ? { approved: false, notes: notes.value } : { approved: false });
-            close();
-          }, { class: "danger" }),
-          h("button", { type: "button", onclick: close }, "Back"),
-        ),
-      ];
-    });
-  }
-
-  function edit(request) {
-    const properties = request.answer_schema?.properties ?? {};
-    const changes = Object.entries(properties).filter(([name]) => name !== "approved" && name !== "notes");
-    if (!changes.length) return fill(said, "This cannot be changed, only approved or denied.");
-    dialog("Approve with changes", (close) => {
-      const fields = changes.map(([name, schema]) => [name, schemaForm(schema, request.details[name], name)]);
-      return [
-        ...fields.map(([, form]) => form.element),
-        h(
-          "div",
-          { class: "row" },
-          action("Approve as changed", async () => {
-            await answer(request, { approved: true, ...Object.fromEntries(fields.map(([name, form]) => [name, form.value()])) });
-            close();
-          }, { class: "primary" }),
-          h("button", { type: "button", onclick: close }, "Back"),
-        ),
-      ];
-    });
   }
 
   function choose(id, { reveal = false } = {}) {
@@ -196,6 +176,7 @@ export function inbox(main) {
     chosen = id;
     const now = open.get(id);
     if (!now) return;
+    chosenAt = inOrder().indexOf(now);
     now.card.setAttribute("aria-current", "true");
     if (reveal) now.card.scrollIntoView({ block: "nearest" });
     readBefore(now);
@@ -204,7 +185,7 @@ export function inbox(main) {
   // One after the other: a key that is pressed while a page is read counts, too.
   function move(by) {
     moved = moved.then(async () => {
-      const at = inOrder().findIndex((one) => one.request.id === chosen) + by;
+      const at = open.has(chosen) ? inOrder().indexOf(open.get(chosen)) + by : chosenAt - (by < 0 ? 1 : 0);
       if (at >= open.size) await nextPage().catch(() => {});
       const wanted = inOrder()[at]?.request.id;
       if (wanted) choose(wanted, { reveal: true });
@@ -223,12 +204,17 @@ export function inbox(main) {
 
   const changed = new Set();
   const refresh = soon(async () => {
-    const found = [...changed];
+    let found = [...changed];
     changed.clear();
     try {
-      if (found.includes("*")) await load(); // notices are missing: look at everything that is shown
-      const all = found.includes("*") ? [...open.values()].map((one) => one.request.conversation_id) : found;
-      for (const conversation of new Set(all)) await look(conversation);
+      // notices are missing, or there are many: the first page again, and of the others only what is shown
+      const missing = found.includes("*");
+      if (missing || found.length > MOST_LOOKS) {
+        await load();
+        const shown = new Set([...open.values()].map((one) => one.request.conversation_id));
+        found = missing ? [...shown] : found.filter((one) => shown.has(one));
+      }
+      for (const conversation of found) await look(conversation);
       draw();
       await decided();
     } catch (error) {

@@ -9,7 +9,7 @@ from store import keys
 from store.keys import Right
 from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.behaviour.console.test_views import define
-from tests.behaviour.supervision.people import ask, bash, plan, waiting
+from tests.behaviour.supervision.people import answer, ask, bash, plan, waiting
 from tests.support.many_rows import copy_request
 from tests.support.stack import Stack, calls, eventually, steps
 
@@ -104,7 +104,6 @@ async def test_the_slower_of_two_browsers_learns_who_was_first(stack: Stack, bro
     for name, page in pages.items():
         said = f"Answered: {request['question']}" if name == first else f"{first} was first: approved at "
         await expect(page.locator("p.said")).to_contain_text(said)
-        await page.unroute_all()
         await expect(page.locator(f'[data-id="{request["id"]}"]')).to_have_count(0)
         await page.context.close()
     assert first in pages
@@ -134,10 +133,22 @@ async def test_inbox_shows_all_requests_nearest_deadline_first(stack: Stack, ope
         await eventually(all_shown, what="all requests")
         ids = await cards.evaluate_all("(all) => all.map((one) => one.dataset.id)")
         assert ids[:230] == copies
-        await page.locator(f'[data-id="{copies[100]}"]').get_by_role("button", name="Approve").click()
+        sent: list[str] = []
+        page.on("request", lambda asked: sent.append(asked.url) if asked.method == "POST" else None)
+        await page.locator(f'[data-id="{copies[100]}"] .question').click()
+        await page.keyboard.press("a")
         await expect(page.locator(f'[data-id="{copies[100]}"]')).to_have_count(0)
         assert await cards.count() >= waits - 1  # the others are where they were
-        await expect(page.locator("h2:has-text('Decided lately') + ul li").first).to_contain_text("copy 101 of")
+        current = page.locator("[aria-current=true]")
+        await expect(current).to_have_attribute("data-id", copies[101])  # the next one
+        assert (await answer(stack, task_id, copies[101], {"approved": False})).status_code == 202  # somebody else
+        await expect(page.locator("p.said")).to_contain_text("Settled elsewhere: copy 102 of")
+        await expect(current).to_have_count(0)
+        await page.keyboard.press("a")  # which was meant for that one
+        await page.keyboard.press("j")
+        await expect(current).to_have_attribute("data-id", copies[102])
+        assert len(sent) == 1
+        await expect(page.locator("h2:has-text('Decided lately') + ul li").first).to_contain_text("copy 102 of")
         await stack.cancel(task_id)  # which withdraws its requests
         await stack.wait(task_id)
         await expect(page.locator(f'[data-id="{request["id"]}"]')).to_have_count(0)
