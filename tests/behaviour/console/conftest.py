@@ -18,7 +18,7 @@ ELSEWHERE = f"--host-resolver-rules=MAP {NAME} 127.0.0.1"
 Opener = Callable[[str], Awaitable[Page]]
 
 
-@pytest_asyncio.fixture(scope="module")
+@pytest_asyncio.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as tool:
         running = await tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", ELSEWHERE])
