@@ -40,7 +40,7 @@ async def test_read_file_pages(context: ToolContext, workspace: Path) -> None:
     last = (await call("read_file", context, path="long", offset=999)).text
     assert last == "   999  line 999\n  1000  line 1000"
     behind = await call("read_file", context, path="long", offset=2000)
-    assert behind.failed and "only 1000 lines" in behind.text
+    assert behind.failed and "only 1,000 lines" in behind.text
 
 
 async def test_read_file_stays_below_the_bound_of_a_result(context: ToolContext, workspace: Path) -> None:
