@@ -13,7 +13,7 @@ MOST = 3_000
 
 
 async def measure(lab: Lab, lengths: Sequence[int]) -> list[Row]:
-    """What a session costs that takes no step at all is taken off, else a short one would seem dear per step."""
+    """The cost of a session without any step is subtracted; otherwise a short session would seem expensive per step."""
     ours = await _ours(lab, 0)
     bare = await size(lab.temporal, await lab.bare(0))
     rows, per_step = [], []

@@ -1,4 +1,4 @@
-"""May a mission run now? One answer for its ticks, for events, for messages of agents and for turns of callers."""
+"""Whether a mission may run now: one answer for its ticks, events, messages of agents, and turns of callers."""
 
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -17,7 +17,7 @@ Session = TypeVar("Session", bound=NewSession)
 
 
 async def admit(pool: "Pool | Connection", mission: Mission, conversation_id: str | None) -> Hold | NewBudget:
-    """Why no run may begin now, or what the next one may use. None: the run gets a conversation of its own."""
+    """Why no run may begin now, or the limits of the next one. None: the run gets a conversation of its own."""
     now = datetime.now(UTC)
     today = await missions.spent(pool, mission, mission.day_start(now))
     total = await missions.spent(pool, mission)
@@ -28,14 +28,15 @@ async def admit(pool: "Pool | Connection", mission: Mission, conversation_id: st
 
 
 def marked(session: Session, mission: Mission) -> Session:
-    """A run of the mission: its risks hold for it."""
+    """The session as a run of the mission, with the mission's risks."""
     if mission_of(session.rules) == mission.id:
         return session
     return session.model_copy(update={"rules": [*session.rules, mission_mark(mission.id)]})
 
 
 async def accept_turn(pool: Pool, acceptance: Acceptance, files: Manifest) -> Accepted | Hold:
-    """Accept a turn in a conversation that exists; in a mission's it is a run of the mission, or is held back."""
+    """Accept a turn in an existing conversation. In a mission's conversation it is a run of the mission, or is held
+    back."""
     ref = acceptance.session.ref
     async with pool.acquire() as connection, connection.transaction():
         mission = await missions.of_conversation(connection, ref.tenant, ref.conversation_id, lock=True)
@@ -52,7 +53,7 @@ async def accept_turn(pool: Pool, acceptance: Acceptance, files: Manifest) -> Ac
 
 
 async def wake_hold(pool: "Pool | Connection", tenant: str, conversation_id: str, thread_id: str) -> Hold | None:
-    """Why a message from outside does not wake this thread of a mission; a session that runs reads it anyway."""
+    """Why a message from outside does not wake this thread of a mission; a running session reads it anyway."""
     mission = await missions.of_conversation(pool, tenant, conversation_id)
     if mission is None or await pool.fetchval(
         "SELECT 1 FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live", tenant, thread_id
@@ -65,9 +66,9 @@ async def wake_hold(pool: "Pool | Connection", tenant: str, conversation_id: str
 async def admit_wake(
     pool: Pool, tenant: str, conversation_id: str, messages: list[str], *, outcomes: bool
 ) -> Hold | NewBudget | None:
-    """What a session may use that these messages begin, or why they begin none: their mission may not run now, and its
-    next run reads them. None: the conversation is no mission's, or the messages belong to a run that has begun, as
-    `outcomes` of its subagents do and what the agents of one conversation say to each other."""
+    """The limits of a session that these messages begin, or why they begin none: their mission may not run now, and its
+    next run reads them. None if the conversation does not belong to a mission, or if the messages belong to a run that
+    has begun, such as `outcomes` of its subagents and messages between the agents of one conversation."""
     mission = await missions.of_conversation(pool, tenant, conversation_id)
     if mission is None:
         return None

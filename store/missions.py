@@ -221,7 +221,7 @@ async def unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:
 async def of_conversation(
     pool: "Pool | Connection", tenant: str, conversation_id: str, *, lock: bool = False
 ) -> Mission | None:
-    """Of the conversation that its runs share, or that one of its runs has of its own."""
+    """The mission of a conversation that its runs share, or of one that a single run has."""
     row = await pool.fetchrow(
         f"""SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND id IN (
                    SELECT id FROM missions WHERE tenant = $1 AND conversation_id = $2

@@ -1,5 +1,5 @@
-"""Files of messages. They enter the workspace with the session that reads the message: while that one waits for its
-turn, the sessions before it do not see them."""
+"""Files of messages. They enter the workspace with the session that reads the message; while that session is queued,
+the sessions before it do not see them."""
 
 import json
 
@@ -10,7 +10,7 @@ from store.workspaces import Manifest
 
 
 async def add(connection: Connection, session: SessionRow, files: Manifest) -> None:
-    """In the transaction that accepts the message."""
+    """Store the files, in the transaction that accepts the message."""
     if session.live:
         await workspaces.change_in(connection, session.tenant, session.workspace_id, lambda known: {**known, **files})
         return
@@ -25,7 +25,7 @@ async def add(connection: Connection, session: SessionRow, files: Manifest) -> N
 
 
 async def enter(connection: Connection, tenant: str, session_id: str) -> None:
-    """In the transaction that lets the session begin; once."""
+    """Move the files to the workspace once, in the transaction that lets the session begin."""
     row = await connection.fetchrow(
         """DELETE FROM queued_files q USING sessions s
             WHERE q.tenant = $1 AND q.session_id = $2 AND s.tenant = q.tenant AND s.id = q.session_id AND s.live

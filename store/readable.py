@@ -1,4 +1,4 @@
-"""Rows as models where many are read for work in the background."""
+"""Rows as models, for background work that reads many."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -12,11 +12,11 @@ Model = TypeVar("Model")
 
 
 def readable(rows: Iterable[asyncpg.Record], read: Callable[[asyncpg.Record], Model], what: str) -> list[Model]:
-    """Without those that another version wrote, or a person changed: they must not hold up the others."""
+    """The readable rows. Rows that another version wrote or a person changed must not hold up the others."""
     found: list[Model] = []
     for row in rows:
         try:
             found.append(read(row))
-        except ValueError:  # pydantic's and json's are both
+        except ValueError:  # the errors of pydantic and json are both ValueErrors
             log.exception("%s %s cannot be read", what, row["id"])
     return found

@@ -1,4 +1,4 @@
-"""Values of variables that a tenant or the deployment has for all threads, as they are when a session begins."""
+"""Values of variables that a tenant or the deployment sets for all threads, at the time when a session begins."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -22,15 +22,16 @@ class SharedVariables:
         self._deployment = deployment
 
     async def of_graph(self, pool: Pool, tenant: str, graph: Graph) -> dict[str, str]:
-        """What there is of the variables of these agents, as a thread keeps it. A secret of the tenant is one to every
-        agent; of the others those are that an agent declares to be. Short ones too, although nothing finds them in
-        results: a value that was set as a text, or for all tenants, must not block the tasks of such an agent."""
+        """The values for the variables of these agents, as a thread stores them. A tenant's secret is a secret to every
+        agent; of the other values those are secrets that an agent declares so. Short ones are included, although
+        redaction does not find them: a value that was set as a text, or for all tenants, must not block such an agent's
+        tasks."""
         known = graph_variables(graph)
         tenants = await tenant_variables.values(pool, tenant) if known else {}
         return self._kept_as(tenant, graph, tenants)
 
     async def renewed(self, pool: Pool, tenant: str, session: Session) -> Session:
-        """A session that was planned earlier, with the values of now. Refused if it lacks one and may not ask."""
+        """A session that was planned earlier, with the present values. Refused if it lacks one and may not ask."""
         own = without_shared(session.variables)
         tenants = await tenant_variables.values(pool, tenant)
         if not tenants and not self._deployment and own == session.variables:

@@ -1,4 +1,4 @@
-"""ToolDiscovery: the API asks a worker for the tool lists of MCP servers. Only workers reach out of the platform."""
+"""ToolDiscovery: the API asks a worker for the tool lists of MCP servers. Only workers open outbound connections."""
 
 from temporalio import workflow
 

@@ -1,4 +1,4 @@
-"""A call of an MCP tool: made, and continued for as long as its server works on it."""
+"""A call of an MCP tool, from its start until its server has finished it."""
 
 from contextlib import AbstractAsyncContextManager
 
@@ -55,7 +55,7 @@ class RunningMcpCall:
         self._arguments = arguments
         self._context = context
         self._sent = False
-        self._remote = context.remote or RemoteCall()  # as it is after what was sent
+        self._remote = context.remote or RemoteCall()  # the state after everything that was sent
 
     async def run(self) -> ToolResult:
         known = self._context.remote
@@ -69,12 +69,12 @@ class RunningMcpCall:
             async with self._connected(self._server.timeout_s) as session:
                 found = await (self._begin(session) if known is None else self._continue(session, known))
         except McpFailure as error:
-            if found is None:  # else it failed to close, which changes nothing
+            if found is None:  # else only closing the connection failed, which is harmless
                 return self._lost(error)
         assert found is not None
         try:
             return await self._read(found)
-        except McpFailure as refusal:  # it asks for what it does not get, or its result cannot be read
+        except McpFailure as refusal:  # it asks for something that we do not allow, or its result cannot be read
             await self._cancel()
             return _failed(f"{refusal} {UNKNOWN if self._once else ''}".strip())
 
@@ -83,7 +83,7 @@ class RunningMcpCall:
         return _failed(f"Interrupted: the session was told to stop while this call ran. {await self._cancel()}")
 
     async def _cancel(self) -> str:
-        """Cancel the task at the server; what came of that."""
+        """Cancel the task at the server; returns a sentence about the result."""
         if self._remote.task_id is None:
             return "It waited for an answer there."
         try:
@@ -153,7 +153,7 @@ class RunningMcpCall:
         if self._remote.task_id is not None:
             if error.code == INVALID_PARAMS:
                 return _failed(f"The server does not know the task of this call any more. {error}")
-            # its task continues there, and is asked for again; answers that were not sent are sent again
+            # Its task continues there and is polled again; answers that were not sent are sent again.
             return _waiting(self._context.remote or self._remote, RETRY_MS)
         if not self._sent:
             return _failed(f"{error} {NOT_CALLED}")

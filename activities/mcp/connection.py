@@ -1,4 +1,5 @@
-"""A connection to an MCP server, bounded in time and bytes. The protocol is the library's, the way out ours."""
+"""A connection to an MCP server, bounded in time and bytes. The library implements the protocol, our guard opens the
+connection."""
 
 import asyncio
 import contextlib
@@ -12,21 +13,21 @@ from activities.tools.support.egress import ByteAllowance, Fetcher, FetchError, 
 from activities.tools.support.output import clean
 from domain.agents.mcp_server import McpServer
 
-if TYPE_CHECKING:  # the library takes a second to load: only for a worker that has something to ask
+if TYPE_CHECKING:  # the library takes a second to load, so only a worker that needs it imports it
     from mcp.client.session import ClientSession
 
 TASKS = "io.modelcontextprotocol/tasks"  # the extension
-MOST_BYTES = 8_000_000  # of all that a server may send during one connection
+MOST_BYTES = 8_000_000  # the most that a server may send during one connection
 LIST_SECONDS = 20.0
 LONGEST_ERROR = 500  # characters
 
-# it logs what a server sends, which a hostile one would use to fill the log
+# The library logs the server's data, with which a hostile server could fill the log.
 logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 
 class McpFailure(Exception):
-    """A server was refused or did not answer properly; the message is fit for a model or a caller. `code`: of the
-    protocol, if the server has answered with an error."""
+    """A server was refused or did not answer properly; the message may be shown to a model or a caller. `code`: the
+    protocol's error code, if the server answered with an error."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -48,7 +49,7 @@ def filled_headers(server: McpServer, values: Mapping[str, str]) -> dict[str, st
 async def connected(
     fetcher: Fetcher, server: McpServer, headers: Mapping[str, str], seconds: float
 ) -> "AsyncIterator[ClientSession]":
-    """A session with the server, for so many seconds in all. Every error inside becomes an McpFailure."""
+    """A session with the server, limited to this many seconds in all. Every error inside becomes an McpFailure."""
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
     from mcp_types import Implementation
@@ -77,7 +78,7 @@ async def connected(
 
 
 def _reason(error: Exception, host: str, allowance: ByteAllowance) -> str:
-    """The library runs requests in a group of tasks, which wraps what went wrong in one of them."""
+    """The first cause of an error. The library runs requests in a task group, which wraps errors."""
     from mcp.shared.exceptions import MCPError
 
     try:

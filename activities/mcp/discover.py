@@ -1,4 +1,4 @@
-"""discover_tools: the tool lists of an agent's MCP servers, read before a version of the agent is made."""
+"""discover_tools: reads the tool lists of an agent's MCP servers before a version of the agent is made."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ RETRY_SECONDS = 30.0
 
 
 class ToolLists:
-    """`deployments`: the variables that the deployment has for all threads."""
+    """`deployments`: the variables that the deployment sets for all threads."""
 
     def __init__(self, pool: Pool, fetcher: Fetcher, keys: KeyRing, deployments: Mapping[str, str]) -> None:
         self._pool = pool
@@ -39,7 +39,7 @@ class ToolLists:
         return await self.discover(wanted.tenant, wanted.agent, wanted.servers, wanted.variables)
 
     def can_fill(self, agent: AgentDefinition, server: str) -> bool:
-        """Whether the headers of a server need no value of a tenant."""
+        """Whether the headers of a server need no tenant's value."""
         return agent.mcp_servers[server].variables() <= resolved(agent, shared({}, self._deployments)).keys()
 
     async def discover(
@@ -68,8 +68,8 @@ class ToolLists:
 
 
 class ShippedLists:
-    """The tool lists of shipped agents. Those that need a variable of a tenant stay unread: a version of the tenant's
-    own has them. Those that cannot be read are tried again."""
+    """Reads the tool lists of shipped agents. Lists that need a tenant's variable stay unread: the tenant's own version
+    has them. Lists that cannot be read are tried again."""
 
     def __init__(self, pool: Pool, lists: ToolLists) -> None:
         self._pool = pool

@@ -1,4 +1,4 @@
-"""Tasks of MCP servers and calls that ask for input: what the protocol says of them, as handles and results of ours."""
+"""Tasks of MCP servers and calls that ask for input: the protocol's messages, converted to our handles and results."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -74,7 +74,7 @@ class Acknowledged(Result):
 
 
 class DeclaresTasks(ClientExtension):
-    """Says that this client takes tasks. What to do with one is decided here, never by the library."""
+    """Declares that this client supports tasks. This module decides what to do with one, never the library."""
 
     identifier = TASKS
 
@@ -87,7 +87,8 @@ async def _unresolved(created: CreatedTask, context: ClaimContext) -> CallToolRe
 
 
 async def declined(context: Any, params: ElicitRequestParams) -> ElicitResult:
-    """What a server asks during a request, as earlier versions of the protocol do, cannot wait for people."""
+    """Refuse questions that a server asks during a request, as earlier protocol versions do: they cannot wait for
+    people."""
     return ElicitResult(action="decline")
 
 
@@ -98,8 +99,8 @@ _CALLED: TypeAdapter[Called] = TypeAdapter(CreatedTask | InputRequiredResult | C
 async def call_tool(
     session: "ClientSession", tool: str, arguments: JsonObject, key: str, remote: RemoteCall, answers: JsonObject
 ) -> Called:
-    """Not by the library's own `call_tool`: it would check the result against a schema of the server, and a pattern in
-    that may hold up this process for hours. `remote`, `answers`: of a call that asked before."""
+    """Make a call without the library's own `call_tool`, which would check the result against a schema of the server; a
+    pattern in it could block this process for hours. `remote`, `answers`: for a call that asked for input before."""
     meta: Any = {IDEMPOTENCY_KEY: key}
     given: Any = answers or None
     params = CallToolRequestParams(
@@ -126,7 +127,7 @@ def poll_ms(given: int | None) -> int:
 
 
 def responses(forms: list[RemoteForm], answers: Mapping[str, JsonObject | None]) -> JsonObject:
-    """What people answered, as the protocol wants it."""
+    """People's answers in the protocol's form."""
     found: JsonObject = {}
     for form in forms:
         given = answers.get(form.key)
@@ -140,7 +141,7 @@ def responses(forms: list[RemoteForm], answers: Mapping[str, JsonObject | None])
 
 
 def asking(remote: RemoteCall, requested: Mapping[str, Any]) -> RemoteCall:
-    """The handle with the forms that the server asks for now; those that were answered are not asked again."""
+    """The handle with the forms that the server asks for now, without those that were already answered."""
     new = {key: one for key, one in requested.items() if key not in remote.answered}
     if len(new) > MOST_ASKED or remote.round >= MOST_ROUNDS:
         raise McpFailure("The server asks more questions than people can be asked.")
@@ -149,8 +150,7 @@ def asking(remote: RemoteCall, requested: Mapping[str, Any]) -> RemoteCall:
 
 
 def _form(key: str, asked: Any) -> RemoteForm:
-    """A flat form, or an address that people open themselves. What a server wants of our model or disk it does not
-    get."""
+    """A flat form, or an address that people open themselves. Requests for our model or files are refused."""
     request = asked if isinstance(asked, dict) else asked.model_dump(mode="json", by_alias=True, exclude_none=True)
     params = request.get("params") if request.get("method") == "elicitation/create" else None
     if not isinstance(params, dict) or len(key) > 500:

@@ -1,4 +1,5 @@
-"""What an MCP tool returns, for the model and as files: text marked as content from outside, images and links saved."""
+"""The result of an MCP tool, for the model and as files: text marked as content from outside, images and links
+saved."""
 
 import base64
 import binascii
@@ -63,7 +64,7 @@ def _file(stem: str, data: str, media_type: str, kind: str) -> tuple[str, Artifa
 
 
 async def _link(uri: str, name: str, context: ToolContext) -> ArtifactFile | None:
-    """An address is handed over, never opened; one that is no web address is only shown."""
+    """Save an address, which is never opened. An address that is not a web address is only shown."""
     if not 0 < len(uri) <= 2_048:
         return None
     wanted = save_artifact.Input.model_validate({"url": uri, "name": name[:255] or None})

@@ -47,7 +47,7 @@ async def listed(session: "ClientSession", server: McpServer) -> list[McpTool]:
 
 
 def pinned(tool: "Tool") -> McpTool:
-    """What the platform keeps of a tool. A call compares it with what the server says then."""
+    """The description of a tool that the platform stores. A call compares it with the server's present description."""
     if not tool.name.isprintable() or not 0 < len(tool.name) <= 200:
         raise McpFailure(f"It lists a tool whose name cannot be used: {tool.name[:40]!r}.")
     if len(json.dumps(tool.input_schema)) > LARGEST_SCHEMA:

@@ -83,7 +83,7 @@ async def _as_shown(pool: Pool, tenant: str, path: str, entry: ManifestEntry, ro
 
 
 async def _kept_digest(pool: Pool, tenant: str, entry: ManifestEntry) -> str:
-    """What _digest finds on a worker where the file is as it was kept."""
+    """The digest that _digest finds on a worker whose file is unchanged since it was saved."""
     if "target" in entry:
         return _link_digest(entry["target"])
     if "extents" in entry and entry["length"] <= _SPARSE:

@@ -93,7 +93,7 @@ class Questions:
         return _question(call.arguments, spent)
 
     async def _form(self, request: OpenRequest, tool: str, spent: SpentSoFar) -> ShownRequest:
-        """What the other side of a call asks. Its text is no instruction, and people learn where it comes from."""
+        """A question of the other side of a call. Its text is not an instruction, and people are shown its source."""
         remote = await tool_calls.remote(self._pool, request.ref.tenant, request.node, request.index)
         assert remote is not None
         form = remote.forms[request.form - 1]

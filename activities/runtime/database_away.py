@@ -1,4 +1,4 @@
-"""A database that is away lets an activity wait and try again."""
+"""If the database is unreachable, an activity waits and tries again."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

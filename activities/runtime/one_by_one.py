@@ -1,4 +1,4 @@
-"""Work in the background on many things, of which one that fails holds up no other."""
+"""Background work on many items: a failure of one must not hold up the others."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 
 
 async def one_by_one(what: str, items: Iterable[Item], work: Callable[[Item], Awaitable[object]]) -> list[Exception]:
-    """Returns what went wrong. If Temporal is away, the rest is left to the next time."""
+    """Run the work on each item; returns the errors. If Temporal is unreachable, the rest is left for the next time."""
     failed: list[Exception] = []
     for item in items:
         try:

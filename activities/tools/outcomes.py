@@ -1,4 +1,5 @@
-"""What a tool call leaves: its artifacts in the store, its outcome for the workflow, the digest of a repetition."""
+"""The results of a tool call: its artifacts in the store, its outcome for the workflow, its digest for loop
+detection."""
 
 from activities.tools.tool import ArtifactFile, Tool, ToolResult
 from domain import events as ev
@@ -63,7 +64,7 @@ def pending_outcome(request: ToolRequest, result: ToolResult) -> ToolOutcome:
 
 
 async def form_answers(pool: Pool, request: ToolRequest, remote: RemoteCall) -> dict[str, JsonObject | None]:
-    """What people answered to the forms of a call that continues elsewhere, by key; None: they did not."""
+    """People's answers to the forms of a call that continues elsewhere, by key; None if they gave none."""
     found: dict[str, JsonObject | None] = {}
     for number, form in enumerate(remote.forms, start=1):
         request_id = form_id(request.node, request.index, remote.round, number)

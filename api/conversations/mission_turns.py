@@ -1,4 +1,5 @@
-"""Turns that callers begin in a mission's conversation: runs of the mission, within its budgets, pauses and risks."""
+"""Turns that callers begin in a mission's conversation: they are runs of the mission, with its budgets, pauses and
+risks."""
 
 from api.auth import Call
 from domain.errors import Conflict
@@ -11,13 +12,13 @@ from store.workspaces import Manifest
 
 
 async def mission_of(call: Call, conversation_id: str) -> Mission | None:
-    """The mission of a conversation, as it is after what has happened so far."""
+    """The mission of a conversation, up to date with everything that has happened."""
     found = await missions.of_conversation(call.pool, call.tenant, conversation_id)
     return found and await missions.settle(call.pool, call.tenant, found.id)
 
 
 async def as_run(call: Call, conversation_id: str, session: NewSession) -> NewSession:
-    """The session as a run of the conversation's mission, if it has one; refused while that may not run."""
+    """The session as a run of the conversation's mission, if it has one; refused while the mission may not run."""
     mission = await mission_of(call, conversation_id)
     if mission is None:
         return session

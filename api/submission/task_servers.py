@@ -19,7 +19,7 @@ WHERE = "/config/mcp_servers"
 
 
 def refuse(spec: TaskSpec) -> None:
-    """Of what is no task of its own: its next turn would not have them."""
+    """Refuse servers in a request that is not a task of its own, because its next turn would not have them."""
     if spec.config.mcp_servers:
         problem = finding(WHERE, "unavailable", "only a task that is submitted on its own can bring MCP servers")
         raise Invalid("This request cannot bring MCP servers.", errors=[problem])
@@ -57,7 +57,7 @@ def _policy_problems(spec: TaskSpec, definition: AgentDefinition) -> list[Findin
         if not any(fnmatchcase(server.host, pattern) for pattern in permitted):
             reason = "the agent does not permit servers at this host"
             found.append(finding(f"{WHERE}/{name}/url", "not_permitted", reason, permitted))
-        # a secret of the tenant is not for whom a caller names
+        # a caller must not send the tenant's secrets to a server of its own choice
         if unknown := sorted(server.variables() - spec.context.variables.keys()):
             reason = f"the task does not bring the variable {unknown[0]}"
             found.append(finding(f"{WHERE}/{name}/headers", "unknown_variable", reason, sorted(spec.context.variables)))
@@ -65,7 +65,7 @@ def _policy_problems(spec: TaskSpec, definition: AgentDefinition) -> list[Findin
 
 
 def _problems(definition: AgentDefinition, given: Mapping[str, McpServer]) -> list[Finding]:
-    """What is wrong with them as with servers of any definition."""
+    """The faults of these servers, by the same checks as for a definition."""
     return [
         finding("/config/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed or None)
         for one in mcp_problems(definition)

@@ -24,7 +24,7 @@ ACTIVITY = {"execute_in": "activity", "start_to_close_timeout": timedelta(second
 
 
 class State(TypedDict):
-    """Plain words: of LangChain's own messages a node would get the dump, not the objects."""
+    """Plain text: for LangChain's own messages a node would get a dump, not the objects."""
 
     messages: Annotated[list[dict[str, Any]], operator.add]
 

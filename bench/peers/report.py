@@ -26,7 +26,7 @@ def ratios(result: Result, bare: Result) -> dict[str, Spread | None]:
 
 
 def _values(result: Result) -> dict[str, list[float]]:
-    """Of each figure a value per round, or none at all."""
+    """A value per round for each figure, or none at all."""
     every = {name: [getattr(figures, name) for figures in result.rounds] for name in NAMES}
     return {name: values if None not in values else [] for name, values in every.items()}
 

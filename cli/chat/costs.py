@@ -1,10 +1,10 @@
-"""What a conversation has cost, as its events say."""
+"""The cost of a conversation, read from its events."""
 
 from cli.client.models import EventData
 
 
 class Costs:
-    """Dollars by session. A session that was running when the chat began is counted by its own events alone."""
+    """Dollars by session. A session that was running when the chat began is counted only by its own events."""
 
     def __init__(self) -> None:
         self._by_session: dict[str, float | None] = {}
@@ -15,10 +15,10 @@ class Costs:
             self._by_session[event["session_id"]] = used["cost_usd"]
 
     def begin_with(self, known: list[float | None]) -> None:
-        """The costs so far, by model; those of running sessions were noted before."""
+        """The costs so far, by model; costs of running sessions were noted before."""
         self._by_session[""] = sum(cost or 0.0 for cost in known) - self.total
 
     @property
     def total(self) -> float:
-        """Without what has no price."""
+        """The total, without models that have no price."""
         return sum(cost for cost in self._by_session.values() if cost is not None)

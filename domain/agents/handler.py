@@ -55,7 +55,7 @@ class HandlerMessage(BaseModel):
 
 
 class HandlerTurn(BaseModel):
-    """What a handler is given: everything that its side may see."""
+    """The input of a handler: everything that its side may see."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -72,7 +72,7 @@ class HandlerTurn(BaseModel):
 
 
 class HandlerReply(BaseModel):
-    """What a handler answers: text ends its turn, calls run and are answered in its next one."""
+    """The reply of a handler: a text ends its turn; calls run, and their results are in its next turn."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What the API asks of a worker before an agent's version is made: the tool lists of its MCP servers."""
+"""The API's request to a worker before an agent's version is made: read the tool lists of its MCP servers."""
 
 from pydantic import BaseModel, Field
 
@@ -7,10 +7,10 @@ from domain.agents.mcp_server import McpServer, McpTool
 
 
 class DiscoverTools(BaseModel):
-    tenant: str  # whose variables fill the headers
+    tenant: str  # its variables fill the headers
     agent: AgentDefinition
     servers: list[str]
-    variables: dict[str, str] = Field(default_factory=dict)  # that a task brings, as they are stored
+    variables: dict[str, str] = Field(default_factory=dict)  # variables that a task brings, as they are stored
 
 
 class DiscoveredTools(BaseModel):
@@ -19,8 +19,8 @@ class DiscoveredTools(BaseModel):
 
 
 def with_known_lists(agent: AgentDefinition, before: AgentDefinition | None) -> AgentDefinition:
-    """The agent with the lists that its version before has of servers that did not change: only a refresh renews
-    those. A list that the definition itself brings counts for nothing: a worker reads it from the server."""
+    """The agent with the tool lists of its previous version for servers that did not change; only a refresh renews
+    those. A list in the definition itself is ignored: a worker reads it from the server."""
     known = before.mcp_servers if before is not None else {}
 
     def pinned(name: str, server: McpServer) -> McpServer:

@@ -1,4 +1,4 @@
-"""MCP servers whose tools an agent has: where they are, what is sent to them, and their tool list as it was pinned."""
+"""MCP servers whose tools an agent has: their addresses, the headers sent to them, and their pinned tool lists."""
 
 import hashlib
 import re
@@ -43,11 +43,12 @@ class McpTool(BaseModel):
 
 class McpServer(AgentPart):
     url: str = Field(min_length=1, max_length=2_048)
-    # a value may name variables of the agent, as in "Bearer ${TOKEN}": secrets are in none of the definition's versions
+    # A value may name variables of the agent, as in "Bearer ${TOKEN}", so that no version of the definition holds a
+    # secret.
     headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict, max_length=20)
     only: list[ToolPattern] | None = Field(default=None, max_length=200)  # which of its tools; None: all
     effects: dict[ToolPattern, Effect] = Field(default_factory=dict, max_length=200)  # the first that matches counts
-    trusted: bool = False  # believe what the server says about the effect of its tools
+    trusted: bool = False  # trust the server's hints about the effects of its tools
     timeout_s: float = Field(default=60, ge=1, le=600)  # of one call
     tools: list[McpTool] | None = Field(default=None, max_length=MOST_TOOLS)  # the pinned list; None: not read yet
 
@@ -63,7 +64,8 @@ class McpServer(AgentPart):
         return self.only is None or any(fnmatchcase(tool, pattern) for pattern in self.only)
 
     def effect_of(self, tool: McpTool) -> Effect:
-        """What the definition says; else, of a trusted server, what the server says; else the strictest."""
+        """The effect of a tool: as the definition says; else, for a trusted server, by its hints; else the
+        strictest."""
         for pattern, effect in self.effects.items():
             if fnmatchcase(tool.name, pattern):
                 return effect
@@ -76,7 +78,7 @@ class McpServer(AgentPart):
         return {name for value in self.headers.values() for name in _VARIABLE.findall(value)}
 
     def filled_headers(self, values: Mapping[str, str]) -> dict[str, str]:
-        """The headers with the values of these variables; KeyError with the name of one that has none."""
+        """The headers with these variables filled in; KeyError with the name of one that has no value."""
         return {
             name: _VARIABLE.sub(lambda found: values[found[1]], value).strip() for name, value in self.headers.items()
         }
@@ -94,14 +96,14 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def pinned_tools(servers: Mapping[str, McpServer]) -> Iterator[tuple[str, str, McpServer, McpTool]]:
-    """Of each pinned tool: its name for the model, its server's name, the server and the tool."""
+    """For each pinned tool: its name for the model, its server's name, the server and the tool."""
     for name, server in servers.items():
         for tool in server.tools or ():
             yield tool_name(name, tool.name), name, server, tool
 
 
 def names_also_of(servers: Mapping[str, McpServer], others: Mapping[str, McpServer]) -> list[str]:
-    """The names of tools that these others have too: under the same name, at the same address."""
+    """The names of tools that these others have too, under the same name and at the same address."""
     also = {name for name, _, server, _ in pinned_tools(others)}
     return [
         name

@@ -15,7 +15,7 @@ KINDS = {"steps": "steps", "tokens": "tokens", "cost_usd": "money", "tool_calls"
 
 
 class TreeBudget(BaseModel):
-    """What all sessions of a conversation may use together, and what they have used. None: no such limit."""
+    """The limits of all sessions of a conversation together, and their usage. None: no such limit."""
 
     model_config = ConfigDict(extra="ignore")
 

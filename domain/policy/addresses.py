@@ -45,7 +45,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def public(address: str) -> bool:
-    """May we connect there? False also for what is no address at all."""
+    """Whether we may connect to this address; False if it is not an address at all."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -1,14 +1,14 @@
-"""A tool call that continues elsewhere: what the store keeps of it, and what the workflow waits for."""
+"""A tool call that continues elsewhere: its record in the store, and the condition for which the workflow waits."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 
-LONGEST_POLL_MS = 300_000  # a call of weeks must not fill the session's history
+LONGEST_POLL_MS = 300_000  # long, so that a call of weeks does not fill the session's history
 SHORTEST_POLL_MS = 500
 MOST_ASKED = 10  # forms at a time
-MOST_ROUNDS = 50  # of forms, of one call
+MOST_ROUNDS = 50  # rounds of forms in one call
 
 
 class RemoteForm(BaseModel):
@@ -16,7 +16,7 @@ class RemoteForm(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    key: str  # by which the other side knows it
+    key: str  # the other side's key of the question
     message: str
     answer_schema: JsonObject
 
@@ -27,15 +27,15 @@ class RemoteCall(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     task_id: str | None = None  # of the other side
-    state: str | None = None  # of the other side, without a task: to be sent back with the answers
-    sent: bool = False  # without a task: the answers were sent, and what came of that is not known
-    round: int = 0  # how often it has asked
+    state: str | None = None  # the other side's, if there is no task: to be sent back with the answers
+    sent: bool = False  # if there is no task: the answers were sent, and the result is not known
+    round: int = 0  # how often it has asked for input
     answered: list[str] = Field(default_factory=list)  # the keys of forms that were sent back
     forms: list[RemoteForm] = Field(default_factory=list)  # of this round; empty: it does not wait for answers
 
 
 class PendingCall(BaseModel):
-    """What the workflow waits for before it continues a call."""
+    """The condition for which the workflow waits before it continues a call."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -67,7 +67,7 @@ class NewBudget(Write):
     default: bool = False  # the platform's ceilings: a conversation that has a budget keeps it
 
     def within(self, other: "NewBudget | None") -> "NewBudget":
-        """Of each limit the lower; ceilings of the platform do not count."""
+        """The lower of each limit; ceilings of the platform do not count."""
         if other is None or other.default:
             return self
         own, others = self.model_dump(), other.model_dump()

@@ -1,5 +1,5 @@
 """Remote calls: tool calls that continue elsewhere, as tasks of an MCP server. Their handle is in the store. A session
-waits with timers and short activities, asks people what the other side asks, and passes a stop on."""
+waits with timers and short activities, asks people the questions of the other side, and passes a stop on."""
 
 from datetime import timedelta
 
@@ -14,20 +14,20 @@ from workflows import activity_calls
 from workflows.session import input_requests
 from workflows.session.context import Ending, SessionContext, Stopped, all_of
 
-GROWTH = 1.2  # of the pauses: a call that takes long is asked for less often, so that the history stays small
+GROWTH = 1.2  # of the pauses: a long call is polled less often, so that the history stays small
 
 
 async def follow(
     session: SessionContext, line: Line, request: ToolRequest, call: ToolCall, outcome: ToolOutcome
 ) -> ToolOutcome:
-    """The outcome of a call, once it has one."""
+    """The outcome of a call, once there is one."""
     polls = asked = 0
     try:
         while (pending := outcome.pending) is not None:
             if pending.forms and pending.round != asked:
                 await _ask(session, line, request, call, pending)
                 asked = pending.round
-            else:  # also where the answers could not be sent on yet
+            else:  # also if the answers could not be sent yet
                 await _pause(session, call, pending, polls)
             session.check()
             outcome = await session.wait(activity_calls.run_tool(request, call), tool=True)
@@ -42,7 +42,7 @@ async def follow(
 
 
 async def _stop(request: ToolRequest, call: ToolCall) -> None:
-    """Not by `session.wait`, which would cancel it at once: the session is stopping."""
+    """Run it without `session.wait`, which would cancel it at once because the session is stopping."""
     try:
         await activity_calls.stop_call(request.model_copy(update={"cancel": True}), call)
     except ActivityError as error:

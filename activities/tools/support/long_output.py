@@ -1,4 +1,4 @@
-"""A long text of a tool: the model is shown both its ends, and a file of the workspace has all of it."""
+"""A long output of a tool: the model is shown both ends, and a file of the workspace has all of it."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ from domain.sessions.step import ToolRequest
 
 
 async def spilled(request: ToolRequest, folder: Path, text: str) -> str:
-    """The text as the model reads it. What is too long is written to the workspace first."""
+    """The text for the model. A text that is too long is first written to the workspace."""
     text = clean(text)
     short, cut = bounded(text)
     if cut:
