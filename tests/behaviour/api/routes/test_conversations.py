@@ -160,7 +160,8 @@ async def test_files_of_a_steered_message_are_in_the_workspace(api: httpx2.Async
         answer = await api.post("/conversations/run", json={**body, "transport": "stream"})
         assert answer.status_code == (409 if busy == "reject" else 202), answer.text
     version, manifest = await workspaces.get(pool, "default", first)
-    assert sorted(manifest) == ["b.txt", "c.txt"] and version == 2  # a refused message brings nothing
+    # a refused message brings nothing, and a queued one its files only when its turn begins
+    assert sorted(manifest) == ["c.txt"] and version == 1
 
 
 async def test_answers_to_nothing_are_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
