@@ -1,25 +1,37 @@
 """Activities alone: built without a worker and run in the SDK's ActivityEnvironment, on the real database."""
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from temporalio.activity import _Definition
 from temporalio.testing import ActivityEnvironment
 
 import activities
 import worker
+from activities.delegation.record import DelegationRecord
 from activities.runtime.event_writer import EventWriter
 from activities.sandbox import Refusing
+from domain.content import parts_of
+from domain.conversations.delegation import DelegationTool, Settle
 from domain.conversations.requests import Nothing
 from domain.ids import new_id
 from domain.notification import DeliveryAttempt, DeliveryStatus
-from domain.sessions.input_request import RemindRequest
-from domain.sessions.step import Effect, ToolRequest
-from store import sessions
+from domain.sessions.input_request import OpenRequest, RemindRequest, RequestKind
+from domain.sessions.session import Reason, SessionRef, Status, Usage
+from domain.sessions.session_writes import Acceptance, NewMessage
+from domain.sessions.step import Effect, Finish, ModelCall, ModelReply, ToolRequest
+from domain.wire import session_workflow_id
+from store import agents, new_sessions, sessions
+from store.sessions import SessionRow
+from tests.behaviour.conversations.talk import asked
+from tests.behaviour.store.conftest import NEW
 from tests.support.stack import Stack, calls, of_type
 
+pytestmark = pytest.mark.exactly_once
 Activities = dict[str, Callable[..., Any]]
 
 
@@ -70,3 +82,114 @@ async def test_reminder_of_a_request_is_emitted_once(stack: Stack, alone: Activi
         assert await ActivityEnvironment().run(alone["remind_request"], remind) == Nothing()
     assert len(of_type(await stack.events(task_id), "input_reminder")) == 1
     await stack.cancel(task_id)
+
+
+class Lone:
+    """A session in the database that no workflow runs. Every activity runs twice, as after a lost response."""
+
+    def __init__(self, stack: Stack, alone: Activities, session: SessionRow, message_id: str) -> None:
+        self.stack, self.alone, self.session, self.message_id = stack, alone, session, message_id
+
+    @classmethod
+    async def accepted(cls, stack: Stack, alone: Activities, text: str, spawner: SessionRow | None = None) -> "Lone":
+        found = await agents.current(stack.pool, "default", "tester")
+        assert found is not None
+        agent, _ = found
+        name, message_id = new_id(), new_id()
+        fields = {"agent_owner": agent.owner, "agent_version": agent.version, "models": ["claude-haiku-4-5"]}
+        fields |= {"spawned_by": spawner.id, "subagent_name": "ann", "blocking": True} if spawner else {}
+        ref = SessionRef(tenant="default", session_id=name, conversation_id=spawner.id if spawner else name)
+        placed = NEW.model_copy(update=fields).placed(ref, thread_id=name)
+        message = NewMessage(id=message_id, parts=parts_of(f"{text}\nref {name}"))
+        await new_sessions.accept(stack.pool, Acceptance(session=placed, inbox=[message]))
+        session = await sessions.get(stack.pool, "default", name)
+        assert session is not None
+        return cls(stack, alone, session, message_id)
+
+    async def twice(self, name: str, request: Any) -> Any:
+        outcomes = []
+        for attempt in (1, 2):
+            environment = ActivityEnvironment()
+            workflow_id = session_workflow_id(self.session.id)
+            environment.info = replace(environment.info, workflow_id=workflow_id, activity_id=name, attempt=attempt)
+            outcomes.append(await environment.run(self.alone[name], request))
+        assert outcomes[0] == outcomes[1]
+        return outcomes[0]
+
+    async def replied(self) -> ModelReply:
+        call = ModelCall(
+            ref=self.session.ref,
+            agent=self.session.agent_ref,
+            step=1,
+            version=self.session.version + 1,
+            head=None,
+            model=self.session.models[0],
+            take=[self.message_id],
+            deadline=self.session.deadline,
+            usage=Usage(),
+            begins=True,
+        )
+        reply: ModelReply = await self.twice("call_model", call)
+        return reply
+
+    async def finished(self, head: str | None, reason: Reason = Reason.GOAL_REACHED) -> Any:
+        finish = Finish(
+            ref=self.session.ref,
+            agent=self.session.agent_ref,
+            reason=reason,
+            head=head,
+            step=1,
+            version=self.session.version + 2,
+            usage=Usage(),
+            spawned_by=self.session.spawned_by,
+        )
+        return await self.twice("finish_session", finish)
+
+
+async def test_model_is_asked_once_and_the_end_is_written_once(stack: Stack, alone: Activities) -> None:
+    lone = await Lone.accepted(stack, alone, '[[script:say text="All is well."]]')
+    task_id = lone.session.id
+    reply = await lone.replied()
+    assert len(await asked(stack, f"ref {task_id}")) == 1
+    assert not reply.calls and (await stack.record(task_id))["usage"]["llm_calls"] == 1
+    assert [node["kind"] for node in await stack.nodes(task_id)] == ["user", "assistant"]
+    finished = await lone.finished(reply.head)
+    assert (finished.status, finished.preview) == (Status.COMPLETED, "All is well.")
+    assert (await stack.result(task_id))["output"] == "All is well."
+    assert len(of_type(await stack.events(task_id), "task_completed")) == 1
+
+
+async def test_request_is_opened_once(stack: Stack, alone: Activities) -> None:
+    lone = await Lone.accepted(stack, alone, calls(("bash", {"command": "ls"})))
+    task_id, reply = lone.session.id, await lone.replied()
+    request = OpenRequest(
+        ref=lone.session.ref,
+        id=new_id(),
+        kind=RequestKind.TOOL_APPROVAL,
+        node=reply.head,
+        deadline=lone.session.deadline,
+        agents=[lone.session.agent_ref],
+    )
+    opened = await lone.twice("open_request", request)
+    assert not opened.settled and not opened.refused and opened.deadline == lone.session.deadline
+    [listed] = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
+    assert (listed["id"], listed["details"]["arguments"]) == (request.id, {"command": "ls"})
+    assert len(of_type(await stack.events(task_id), "input_required")) == 1
+    assert (await stack.record(task_id))["status"] == "input_required"
+    assert (await lone.finished(reply.head, Reason.CALLER_CANCEL)).status is Status.CANCELLED
+
+
+async def test_delegation_is_settled_once_with_the_outcome_of_its_child(stack: Stack, alone: Activities) -> None:
+    parent = await Lone.accepted(stack, alone, calls(("task", {"agent": "x", "prompt": "x", "description": "x"})))
+    reply = await parent.replied()
+    child = await Lone.accepted(stack, alone, "[[script:say text=Found.]]", parent.session)
+    await child.finished((await child.replied()).head)
+    await DelegationRecord(stack.pool, parent.session.ref, reply.head).claim(0, "task", "x")
+    settle = Settle(
+        ref=parent.session.ref, node=reply.head, index=0, tool=DelegationTool.TASK, step=1, child=child.session.id
+    )
+    outcome = await parent.twice("settle_delegation", settle)
+    assert outcome.state == "ok" and "Found." in outcome.preview
+    events = await stack.events(parent.session.id)
+    assert [len(of_type(events, kind)) for kind in ("subagent_ended", "tool_returned")] == [1, 1]
+    assert (await parent.finished(reply.head)).status is Status.COMPLETED
