@@ -98,9 +98,9 @@ export function home(main) {
     await talks();
   }
 
-  // The newest, or those in which all words of the filter occur.
+  // The last used, or of those the ones in which all words of the filter occur, or one's own.
   async function talks() {
-    const page = await get("/conversations", { q: filters.text.value.trim(), limit: state.conversations });
+    const page = await get("/conversations", { q: filters.text.value.trim(), own: filters.mine.checked || null, order: "updated", limit: state.conversations });
     more.hidden = !page.next_cursor || state.conversations >= 200;
     fill(
       conversations,
