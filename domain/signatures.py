@@ -21,6 +21,7 @@ def check_standard_webhook(secrets: list[str], headers: Mapping[str, str], body:
         raise bad_signature("The headers webhook-id, webhook-timestamp and webhook-signature are needed.")
     check_age(sent, now)
     wanted = [signature([secret], message_id, int(sent), body) for secret in secrets]
+    # in constant time: the duration must not show how much of a guessed signature is right
     if not any(hmac.compare_digest(one.encode(), given.encode()) for one in wanted for given in signed.split(" ")):
         raise bad_signature("The signature does not fit this body and the connector's secret.")
     return message_id

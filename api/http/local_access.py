@@ -40,6 +40,7 @@ def is_local(scope: Mapping[str, Any], settings: Settings) -> bool:
 
 
 def is_local_token(presented: str, settings: Settings) -> bool:
+    # in constant time, because other accounts of this machine can measure how long a comparison takes
     return settings.local_token is not None and compare_digest(presented.encode(), settings.local_token.encode())
 
 

@@ -16,7 +16,7 @@ from domain.errors import NotFound, TooMany, Unavailable
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
 SECONDS = 60.0
-_one_at_a_time = asyncio.Lock()
+_one_at_a_time = asyncio.Lock()  # a replay takes a whole processor, which requests of this process need
 
 
 class ReplayVerdict(BaseModel):

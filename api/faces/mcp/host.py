@@ -29,6 +29,7 @@ class McpHost:
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._wanted.set()
+        # all requests wait for the same future: a client that disconnects must not cancel it for the others
         await (await asyncio.shield(self._app))(scope, receive, send)
 
 
