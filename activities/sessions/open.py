@@ -83,7 +83,7 @@ class OpenSessions:
         return _opened(session, await mailbox.delivered_to(self._pool, batch.tenant, session.id))
 
     async def _acceptance(self, batch: OpenBatch, opening: OpenSession) -> Acceptance | None:
-        """The acceptance to write; None if nothing is left to open the session, or it waits for its mission's next run."""
+        """The acceptance to write; None if nothing is left to open it, or it waits for its mission's next run."""
         if opening.mail or opening.session is None:
             await self._drop_delivered(batch, opening)
             if not (opening.mail if opening.session else opening.take):
