@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
@@ -13,6 +14,8 @@ from temporalio.client import WorkflowHandle, WorkflowQueryFailedError, Workflow
 from temporalio.common import RawValue
 
 from domain import wire
+from domain.agents.definition import AgentDefinition
+from domain.agents.mcp_discovery import DiscoverTools
 from domain.conversations.requests import EndedSession
 from domain.conversations.state import PendingOutcome
 from domain.ids import new_id
@@ -21,6 +24,7 @@ from domain.sessions.session import Reason, Status
 from domain.sessions.step import StopRequest
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
+from tests.support.launch import TESTER
 from tests.support.stack import Stack, eventually
 from workflows.client import WorkflowClient
 from workflows.registry import WORKFLOWS
@@ -137,14 +141,26 @@ async def test_notification_delivery_survives_malformed_arguments(stack: Stack) 
         (await stack.http.delete(f"/subscriptions/{made['id']}")).raise_for_status()
 
 
-async def test_tick_survives_malformed_arguments(stack: Stack) -> None:
-    """It has no handlers of its own and lives for one activity only, so that everything is there when it begins."""
-    nobody, kind = TickInput(tenant="default", schedule_id=new_id()), wire.TICK
+@pytest.mark.parametrize(
+    ("kind", "argument"),
+    [
+        (wire.TICK, TickInput(tenant="default", schedule_id=new_id())),
+        (
+            wire.TOOL_DISCOVERY,
+            DiscoverTools(tenant="default", agent=AgentDefinition.model_validate(TESTER), servers=[]),
+        ),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+async def test_workflow_without_handlers_survives_malformed_arguments(
+    stack: Stack, kind: str, argument: BaseModel
+) -> None:
+    """It lives for one activity only, so everything has to be there when it begins."""
     queue = stack.settings.task_queue
     assert {name for _, name in handlers(kind)} == {"nonsense"}
     for arguments in UNFIT:
         handle = await stack.client.start_workflow(
-            kind, nobody, id=new_id(), task_queue=queue, start_signal="nonsense", start_signal_args=arguments
+            kind, argument, id=new_id(), task_queue=queue, start_signal="nonsense", start_signal_args=arguments
         )
         await handle.result()
         await unharmed(handle)
@@ -152,6 +168,7 @@ async def test_tick_survives_malformed_arguments(stack: Stack) -> None:
 
 def test_every_workflow_is_bombarded() -> None:
     bombarded = {wire.SESSION, wire.CONVERSATION, wire.NOTIFICATION_DELIVERY, wire.SWEEPER, wire.TICK}
+    bombarded |= {wire.TOOL_DISCOVERY}
     assert {workflow._Definition.must_from_class(kind).name for kind in WORKFLOWS} == bombarded
 
 
