@@ -231,6 +231,30 @@ async def test_the_context_is_rebuilt_from_the_records_and_a_malformed_one_is_le
     await stack.cancel(odd["session_id"])
 
 
+@pytest.mark.proves("S2-B08")
+async def test_calls_are_recorded_as_they_happen_and_none_is_left_without_a_result(service: Service) -> None:
+    """A person stops the one session, the other's workflow is gone: both conversations can be continued."""
+    stack = service.stack
+    for user in ("stopped", "crashed"):
+        said = await service.say(chain([("list_files", {})], [("bash", {"command": "sleep 30"})]), user=user)
+        await stack.seen(said["session_id"], "tool_called", tool="bash")
+        kinds = [node["kind"] for node in await stack.nodes(said["session_id"])]
+        assert kinds == ["user", "assistant", "tool_results", "assistant"]  # while it runs
+        if user == "stopped":
+            await stack.cancel(said["session_id"])
+        else:
+            await stack.session(said["session_id"]).terminate("from outside")
+            await stack.age(said["session_id"])
+            await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+        await service.ended(said["session_id"])
+        call, result = (await stack.nodes(said["session_id"]))[-2:]
+        assert (call["kind"], result["kind"]) == ("assistant", "tool_results")
+        [one] = result["body"]["results"]
+        assert one["failed"] and one["text"]
+        after = await service.ended((await service.say(say("after"), user=user))["session_id"])
+        assert after.status == "completed" and after.parent_session_id == said["session_id"]
+
+
 @pytest.mark.proves("S2-B19")
 async def test_a_stop_ends_the_model_call_and_is_no_error(service: Service) -> None:
     said = await service.say("[[script:say words=600 delay=0.1]]", user="stop")

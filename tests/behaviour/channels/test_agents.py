@@ -238,9 +238,15 @@ async def test_messages_to_nobody_and_to_oneself_are_errors(front: Service) -> N
 async def test_an_agent_asks_another_and_gets_its_reply(front: Service) -> None:
     other = await front.say(say("x"), user="expert")
     await front.ended(other["session_id"])
-    ask = [("ask_agent", {"agent_id": other["conversation_id"], "prompt": say("forty-two")})]
-    said = await front.say(chain(ask), user="asker")
-    assert "forty-two" in ((await front.ended(said["session_id"])).output or "")
+    own = await front.say(say("x"), user="asker")
+    await front.ended(own["session_id"])
+    asks = [
+        [("ask_agent", {"agent_id": agent_id, "prompt": say("forty-two")})]
+        for agent_id in (other["conversation_id"], own["conversation_id"])
+    ]
+    said = await front.say(chain(*asks), user="asker")
+    output = (await front.ended(said["session_id"])).output or ""
+    assert "forty-two" in output and "That is you" in output
 
 
 @pytest.mark.parametrize("status", ["cancelled", "failed"])

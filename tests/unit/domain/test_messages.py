@@ -1,6 +1,5 @@
 """Messages: whatever happened in a session, the path of its nodes renders as a request the model API accepts."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,7 +70,6 @@ def paths(draw: st.DrawFn) -> list[Node]:
     return path
 
 
-@pytest.mark.proves("S2-B08")
 @given(paths(), MODELS)
 def test_roles_alternate_and_every_call_is_answered_in_the_next_message(path: list[Node], model: str) -> None:
     messages = render(path, model)
