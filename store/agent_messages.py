@@ -46,10 +46,12 @@ async def has_reported(pool: Pool, session: SessionRow) -> bool:
 
 
 async def recent_foreground(pool: Pool, tenant: str, except_for: str) -> AgentAddress | None:
-    """The agent of a channel to which people wrote last, preferring a running one. Background agents do not count."""
+    """The agent of a channel to which people wrote last, preferring a running one. Background agents do not
+    count, nor do agents whose connector was removed: nobody would read their answers."""
     row = await pool.fetchrow(
         """SELECT c.id AS conversation_id, c.id AS thread_id, false AS terminated
              FROM channels h JOIN conversations c ON c.tenant = h.tenant AND c.id = h.conversation_id
+             JOIN connectors k ON k.tenant = h.tenant AND k.name = h.connector
             WHERE h.tenant = $1 AND h.conversation_id <> $2 AND c.status = 'open'
             ORDER BY EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.thread_id = c.id AND s.live) DESC,
                      (SELECT max(s.created_at) FROM sessions s

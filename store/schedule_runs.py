@@ -70,8 +70,7 @@ async def fire(
         schedule = await schedules.get(connection, tick.tenant, tick.schedule_id, lock=True)
         if schedule is None or schedule.deleted_at is not None:
             return None
-        known = await get(connection, tick)
-        if known is not None:
+        if (known := await get(connection, tick)) is not None:
             return known, await _session(connection, tick.tenant, known.session_id)
         budget = None
         if mission is not None:
@@ -202,7 +201,8 @@ async def _accept(
     )
     context = schedule.rules.context
     source = await _source(connection, schedule) if context is ContextMode.FORK else None
-    if context is ContextMode.CONTINUE or (context is ContextMode.FORK and source is None):
+    own = schedule.rules.conversation_id is None  # later runs fork its first one; a named conversation is not entered
+    if context is ContextMode.CONTINUE or (context is ContextMode.FORK and source is None and own):
         return await addresses.accept_in(connection, schedule.tenant, Address.schedule(schedule.id), message)
     return await _accept_apart(connection, schedule, message, source)
 
@@ -270,9 +270,10 @@ async def _live(connection: Connection, schedule: Schedule) -> SessionRow | None
 
 
 async def _source(connection: Connection, schedule: Schedule) -> SessionRow | None:
-    """The newest session of the conversation that has an answer."""
+    """The newest session of the conversation that has an answer; after a reset, only of those since then."""
     row: asyncpg.Record | None = await connection.fetchrow(
-        """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND committed ORDER BY ended_at DESC LIMIT 1""",
+        """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND committed AND generation = (
+               SELECT generation FROM conversations WHERE tenant = $1 AND id = $2) ORDER BY ended_at DESC LIMIT 1""",
         schedule.tenant,
         schedule.conversation_id,
     )

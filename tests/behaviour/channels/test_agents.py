@@ -172,6 +172,10 @@ async def test_without_a_target_a_message_goes_to_the_most_recent_foreground_age
     await front.ended(old["session_id"])
     recent = await front.say(say("newer"), user="second")
     await front.ended(recent["session_id"])
+    gone = f"o-{new_id()}"  # nobody reads what its agent answers
+    await front.put(gone, agent="front")
+    await front.ended((await front.say(say("x"), connector=gone))["session_id"])
+    assert (await front.stack.http.delete(f"/connectors/{gone}")).status_code == 204
 
     async def answers_to(text: str) -> str:
         """Whose agent answers."""

@@ -1,11 +1,13 @@
 """Answers leave once, signed, through the connector of their own address and no other."""
 
 import time
+from typing import Any
 
 import pytest
 
 from domain.ids import new_id
 from tests.behaviour.channels.people import Service
+from tests.behaviour.schedules.clock import create, fired
 
 
 def say(text: str) -> str:
@@ -65,11 +67,16 @@ async def test_a_failure_is_reported_to_the_person(service: Service) -> None:
 async def test_an_agent_that_has_nothing_to_say_sends_nothing(service: Service) -> None:
     quiet = await service.say(say("NO_MESSAGE"))
     await service.ended(quiet["session_id"])
+    there: dict[str, Any] = {"conversation_id": quiet["conversation_id"], "silent_reply": "Nothing to do."}
+    beats = [await create(service.stack, say(text), **there) for text in ('"Nothing to do."', "Alarm")]
+    silent, loud = [(await fired(service.stack, beat["id"]))["task_id"] for beat in beats]
+    assert [(await service.ended(one)).output for one in (silent, loud)] == ["Nothing to do.", "Alarm"]
     await service.say(say("spoken"))
-    [reply] = await service.replies(1)
-    assert reply.json["data"]["text"] == "spoken"
-    found = await service.stack.http.get("/deliveries", params={"task_id": quiet["session_id"]})
-    assert found.json()["items"] == []
+    replies = await service.replies(2)
+    assert {reply.json["data"]["text"] for reply in replies} == {"Alarm", "spoken"}
+    for task_id in (quiet["session_id"], silent):
+        found = await service.stack.http.get("/deliveries", params={"task_id": task_id})
+        assert found.json()["items"] == []
 
 
 async def test_bad_signatures_and_old_requests_are_refused(service: Service) -> None:

@@ -13,7 +13,7 @@ from domain.ids import new_id
 from settings import ROOT
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import chain
-from tests.behaviour.schedules.clock import create
+from tests.behaviour.schedules.clock import create, fired
 
 
 def say(text: str) -> str:
@@ -51,6 +51,17 @@ async def test_a_reset_keeps_the_id_and_drops_what_waits(service: Service) -> No
     turns = (await http.get(f"/conversations/{conversation_id}/turns")).json()["items"]
     assert [turn["generation"] for turn in turns] == [0, 0, 0, 1, 1]
     assert "canary-before" in str(turns)
+
+
+async def test_a_forked_run_reads_nothing_from_before_a_reset(service: Service) -> None:
+    said, tag = await service.say(f"{say('one')} canary-before"), new_id()
+    await service.ended(said["session_id"])
+    forked = await create(service.stack, f"{say('two')} {tag}", conversation_id=said["conversation_id"], context="fork")
+    await service.stack.http.post(f"/conversations/{said['conversation_id']}/reset")
+    run = await fired(service.stack, forked["id"])
+    assert run["status"] == "completed" and run["conversation_id"] != said["conversation_id"]
+    requests = await _asked(service, tag)
+    assert requests and "canary" not in str(requests)
 
 
 @pytest.mark.proves("S2-B09")
