@@ -14,6 +14,7 @@ from store import audit
 from store.database import Connection, Pool
 
 SHIPPED = audit.EVERYBODY  # owner of the definitions that come as files
+_PRIVATE = "rerun/"
 
 _REMOVED = (
     "EXISTS (SELECT FROM agent_removals r WHERE (r.tenant, r.name) = (owner, v.name) AND removed_at >= created_at)"
@@ -163,7 +164,11 @@ async def versions(pool: Pool, tenant: str, name: str) -> list[int]:
 
 def private_owner(session_id: str) -> str:
     """The owner of a definition that only one session has; the roles and the retention know its form."""
-    return f"rerun/{session_id}"
+    return f"{_PRIVATE}{session_id}"
+
+
+def is_private(owner: str) -> bool:
+    return owner.startswith(_PRIVATE)
 
 
 async def put_private(connection: Connection, ref: AgentRef, definition: AgentDefinition) -> None:
@@ -186,7 +191,7 @@ async def load(pool: "Pool | Connection", ref: AgentRef) -> AgentDefinition:
         ref.name,
         ref.version,
     )
-    return _parsed(text)
+    return AgentDefinition.model_validate_json(text) if is_private(ref.owner) else _parsed(text)
 
 
 async def known_tools(pool: Pool) -> set[str]:

@@ -1,7 +1,7 @@
 """Tasks of MCP servers and calls that ask for input: the protocol's messages, converted to our handles and results."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from mcp.client import ClientExtension
 from mcp.client.extension import ClaimContext, ResultClaim
@@ -16,10 +16,10 @@ from mcp_types import (
     RequestParams,
     Result,
 )
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from activities.mcp.connection import TASKS, McpFailure
-from activities.tools.support.output import clean
+from activities.mcp.untrusted import clean_json, clean_text
 from domain.json_object import JsonObject
 from domain.json_schema import schema_problems
 from domain.sessions.remote_call import (
@@ -36,14 +36,22 @@ if TYPE_CHECKING:
 
 IDEMPOTENCY_KEY = "errand/idempotencyKey"  # in a request's _meta; another Errand starts one task for one key
 LONGEST_MESSAGE = 2_000
+LONGEST_STATE = 65_536
 DONE_SCHEMA: JsonObject = {"type": "object", "properties": {"done": {"type": "boolean"}}, "required": ["done"]}
+
+
+def _storable(text: str) -> str:
+    """Refuse a text that could not be stored and sent back as it is."""
+    if clean_text(text) != text:
+        raise ValueError("has control characters")
+    return text
 
 
 class CreatedTask(Result):
     model_config = ConfigDict(extra="allow")
 
     result_type: Literal["task"]
-    task_id: str = Field(min_length=1, max_length=500)
+    task_id: Annotated[str, AfterValidator(_storable)] = Field(min_length=1, max_length=500)
     poll_interval_ms: int | None = None
 
 
@@ -142,6 +150,8 @@ def responses(forms: list[RemoteForm], answers: Mapping[str, JsonObject | None])
 
 def asking(remote: RemoteCall, requested: Mapping[str, Any]) -> RemoteCall:
     """The handle with the forms that the server asks for now, without those that were already answered."""
+    if remote.state is not None and (len(remote.state) > LONGEST_STATE or clean_text(remote.state) != remote.state):
+        raise McpFailure("The server asks with a state that cannot be kept.")
     new = {key: one for key, one in requested.items() if key not in remote.answered}
     if len(new) > MOST_ASKED or remote.round >= MOST_ROUNDS:
         raise McpFailure("The server asks more questions than people can be asked.")
@@ -153,15 +163,15 @@ def _form(key: str, asked: Any) -> RemoteForm:
     """A flat form, or an address that people open themselves. Requests for our model or files are refused."""
     request = asked if isinstance(asked, dict) else asked.model_dump(mode="json", by_alias=True, exclude_none=True)
     params = request.get("params") if request.get("method") == "elicitation/create" else None
-    if not isinstance(params, dict) or len(key) > 500:
+    if not isinstance(params, dict) or len(key) > 500 or clean_text(key) != key:
         raise McpFailure("The server asks for something that it does not get here.")
-    message = clean(str(params.get("message", "")))[:LONGEST_MESSAGE]
+    message = clean_text(str(params.get("message", "")))[:LONGEST_MESSAGE]
     if params.get("mode") == "url":
-        address = clean(str(params.get("url", "")))[:LONGEST_MESSAGE]
+        address = clean_text(str(params.get("url", "")))[:LONGEST_MESSAGE]
         return RemoteForm(
             key=key, message=f"{message}\nOpen {address} yourself, if you trust it.", answer_schema=DONE_SCHEMA
         )
-    schema = params.get("requestedSchema")
+    schema = clean_json(params.get("requestedSchema"))
     if not isinstance(schema, dict) or schema.get("type") != "object" or len(str(schema)) > 10_000:
         raise McpFailure("The server asks with a form that cannot be used.")
     if schema_problems("requestedSchema", schema):

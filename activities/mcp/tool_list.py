@@ -1,11 +1,12 @@
 """The tool list of an MCP server: read, bounded, and checked before any of it reaches a model."""
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
 from activities.mcp.connection import LIST_SECONDS, McpFailure, connected, filled_headers
+from activities.mcp.untrusted import clean_json, clean_text
 from activities.tools.support.egress import Fetcher
-from activities.tools.support.output import clean
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_server import LONGEST_DESCRIPTION, MOST_TOOLS, McpServer, McpTool, tool_name
 from domain.agents.variable_scope import Values, resolved
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MOST_PAGES = 20
 MOST_LISTED = 2_000  # tools, before the definition chooses among them
 LARGEST_SCHEMA = 30_000  # characters of JSON
+_COMBINED = {"anyOf", "oneOf", "allOf"}  # beside the type: model servers refuse every request with such a tool
 LARGEST_LIST = 200_000  # characters of JSON, of all tools of a server together
 
 
@@ -26,7 +28,9 @@ async def read_list(fetcher: Fetcher, agent: AgentDefinition, name: str, values:
     server = agent.mcp_servers[name]
     headers = filled_headers(server, resolved(agent, values))
     async with connected(fetcher, server, headers, LIST_SECONDS) as session:
-        return _checked(name, await listed(session, server))
+        tools = await listed(session, server)
+    # off the event loop, because schemas of others can take long to check
+    return await asyncio.to_thread(_checked, name, tools)
 
 
 async def listed(session: "ClientSession", server: McpServer) -> list[McpTool]:
@@ -48,15 +52,16 @@ async def listed(session: "ClientSession", server: McpServer) -> list[McpTool]:
 
 def pinned(tool: "Tool") -> McpTool:
     """The description of a tool that the platform stores. A call compares it with the server's present description."""
-    if not tool.name.isprintable() or not 0 < len(tool.name) <= 200:
+    if not tool.name.isprintable() or clean_text(tool.name) != tool.name or not 0 < len(tool.name) <= 200:
         raise McpFailure(f"It lists a tool whose name cannot be used: {tool.name[:40]!r}.")
-    if len(json.dumps(tool.input_schema)) > LARGEST_SCHEMA:
+    schema = clean_json(tool.input_schema)
+    if len(json.dumps(schema)) > LARGEST_SCHEMA:
         raise McpFailure(f"The input schema of {tool.name} is larger than {LARGEST_SCHEMA:,} characters.")
     hints = tool.annotations
     return McpTool(
         name=tool.name,
-        description=clean(tool.description or "")[:LONGEST_DESCRIPTION],
-        input_schema=tool.input_schema,
+        description=clean_text(tool.description or "")[:LONGEST_DESCRIPTION],
+        input_schema=schema,
         read_only=bool(hints and hints.read_only_hint),
         idempotent=bool(hints and hints.idempotent_hint),
     )
@@ -75,6 +80,8 @@ def _checked(server: str, tools: list[McpTool]) -> list[McpTool]:
         taken.add(name)
         if tool.input_schema.get("type") != "object":
             raise McpFailure(f"The arguments of {tool.name} are no object. {advice}")
+        if found := _COMBINED & tool.input_schema.keys():
+            raise McpFailure(f"The arguments of {tool.name} have {min(found)}, which models do not accept. {advice}")
         for problem in schema_problems("input_schema", tool.input_schema)[:1]:
             raise McpFailure(f"{tool.name}: {problem.field} {problem.message}. {advice}")
     return tools

@@ -65,7 +65,7 @@ class ToolResult:
 
     def redacted(self, redactor: Redactor) -> "ToolResult":
         """The result without values that must not be shown; the tool itself is responsible for contents of
-        artifacts."""
+        artifacts that are files."""
         if not redactor:
             return self
         return replace(
@@ -76,11 +76,27 @@ class ToolResult:
             status_text=redactor.json(self.status_text),
             plan=redactor.model(self.plan) if self.plan else None,
             sources=[redactor.model(source) for source in self.sources],
-            artifacts=[
-                replace(one, name=redactor.text(one.name), description=redactor.text(one.description))
-                for one in self.artifacts
-            ],
+            artifacts=[_redacted_artifact(one, redactor) for one in self.artifacts],
+            remote=_redacted_forms(self.remote, redactor) if self.remote else None,
         )
+
+
+def _redacted_artifact(one: ArtifactFile, redactor: Redactor) -> ArtifactFile:
+    one = replace(one, name=redactor.text(one.name), description=redactor.text(one.description))
+    if one.url is None:
+        return one
+    return replace(one, url=redactor.text(one.url), content=redactor.text(one.content.decode()).encode())
+
+
+def _redacted_forms(remote: RemoteCall, redactor: Redactor) -> RemoteCall:
+    """The keys, the id and the state stay as they are, because they are sent back."""
+    forms = [
+        form.model_copy(
+            update={"message": redactor.text(form.message), "answer_schema": redactor.json(form.answer_schema)}
+        )
+        for form in remote.forms
+    ]
+    return remote.model_copy(update={"forms": forms})
 
 
 async def _allowed(subject: str) -> bool:

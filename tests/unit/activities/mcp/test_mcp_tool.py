@@ -179,6 +179,7 @@ LISTS: dict[str, tuple[list[Any], str]] = {
     "a pattern that never ends": ([tool("t", x={"pattern": "(a+)+$(?=b)"})], "input_schema"),
     "reference": ([tool("t", x={"$ref": "http://169.254.169.254/"})], "points outside"),
     "same names": ([tool("a.b"), tool("a/b")], "Two of its tools would be called mcp__pages__a_b"),
+    "choice of forms": ([tool("t").model_copy(update={"input_schema": {"type": "object", "anyOf": [{}]}})], "anyOf"),
     "invisible": ([tool("a\u202eb")], "cannot be used"),
 }
 
@@ -192,6 +193,23 @@ async def test_list_that_cannot_be_used_is_refused_and_another_choice_of_tools_i
     with pytest.raises(McpFailure, match=expected):
         await read(server, agent(server))
     assert [one.name for one in await read(server, agent(server, only=["get*"]))] == ["get_page"]
+
+
+async def test_hidden_characters_are_nowhere_in_a_pinned_tool_or_a_result(
+    server: TestServer, make_context: MakeContext
+) -> None:
+    hidden = "\x00\u202e\U000e0041"
+    server.tools[0] = tool("get_page", f"d{hidden}", **{f"p{hidden}": {"type": "string", "enum": [f"e{hidden}"]}})
+    definition = await pinned(server, only=["get*"])
+    [found] = definition.mcp_servers["pages"].tools or []
+    assert (found.description, found.input_schema["properties"]) == ("d", {"p": {"type": "string", "enum": ["e"]}})
+    server.answer = lambda name, given: CallToolResult(content=[], structured_content={f"k{hidden}": [f"v{hidden}"]})
+    result = await call(make_context, server, definition, "mcp__pages__get_page", p="e")
+    assert result.text.splitlines()[1:] == ['{"k": ["v"]}']
+    block = TextContent(type="text", text="x")
+    server.answer = lambda name, given: CallToolResult(content=[block] * 1_200)
+    long = await call(make_context, server, definition, "mcp__pages__get_page", p="e")
+    assert long.text.splitlines()[-1] == "[200 further parts were left out]" and len(long.text.splitlines()) == 1_002
 
 
 async def test_private_addresses_missing_variables_and_bad_values_are_refused(server: TestServer) -> None:

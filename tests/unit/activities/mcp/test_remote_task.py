@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 from mcp_types import ElicitRequest, ElicitRequestFormParams
+from pydantic import ValidationError
 
 from activities.mcp.connection import McpFailure
-from activities.mcp.remote_task import DONE_SCHEMA, asking, poll_ms, responses
+from activities.mcp.remote_task import DONE_SCHEMA, CreatedTask, asking, poll_ms, responses
 from domain.sessions.remote_call import LONGEST_POLL_MS, MOST_ROUNDS, SHORTEST_POLL_MS, RemoteCall
 from tests.support.mcp_server import FORM
 
@@ -24,6 +25,19 @@ def test_forms_are_numbered_by_round_and_answered_ones_are_not_asked_again() -> 
     parsed = ElicitRequest(params=ElicitRequestFormParams(message="m\x00", requested_schema=schema))
     [form] = asking(RemoteCall(), {"k": parsed}).forms  # as the library reads a result that asks
     assert (form.message, form.answer_schema) == ("m", schema)
+
+
+def test_what_cannot_be_stored_is_removed_from_forms_and_refused_where_it_must_be_sent_back() -> None:
+    hidden = "\x00\u202e\U000e0041"
+    schema = {"type": "object", "properties": {f"x{hidden}": {"enum": [f"a{hidden}"], "title": f"t{hidden}"}}}
+    [form] = asking(RemoteCall(), {"k": asks(message=f"m{hidden}", requestedSchema=schema)}).forms
+    assert form.answer_schema == {"type": "object", "properties": {"x": {"enum": ["a"], "title": "t"}}}
+    assert form.message == "m"
+    for wrong in (RemoteCall(state="s\x00"), RemoteCall(state="s" * 70_000)):
+        with pytest.raises(McpFailure, match="cannot be kept"):
+            asking(wrong, {"k": FORM})
+    with pytest.raises(ValidationError, match="control characters"):
+        CreatedTask(result_type="task", task_id="t\x00")
 
 
 def test_answers_become_responses_of_the_protocol() -> None:
@@ -46,9 +60,10 @@ def test_answers_become_responses_of_the_protocol() -> None:
         {"k": asks(requestedSchema={"type": "object", "properties": {"x": {"pattern": "(?=a)"}}})},
         {"k": asks(requestedSchema={"type": "object", "description": "x" * 20_000})},
         {"k" * 1_000: FORM},
+        {"k\x00": FORM},
         {str(number): FORM for number in range(11)},
     ],
-    ids=["model", "disk", "no object", "pattern", "long", "key", "many"],
+    ids=["model", "disk", "no object", "pattern", "long", "key", "hidden", "many"],
 )
 def test_question_that_people_are_not_asked_is_refused(requested: dict[str, Any]) -> None:
     with pytest.raises(McpFailure):

@@ -1,0 +1,29 @@
+"""Definitions of a worker: the last used are kept, and those of a single session are not."""
+
+from typing import Any
+
+import pytest
+
+from activities.runtime import definitions
+from domain.agents.definition import AgentDefinition
+from domain.sessions.session import AgentRef
+from store import agents
+
+
+async def test_kept_definitions_are_bounded_and_private_ones_are_read_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[AgentRef] = []
+
+    async def load(pool: Any, ref: AgentRef) -> AgentDefinition:
+        read.append(ref)
+        return AgentDefinition.model_validate({"name": ref.name})
+
+    monkeypatch.setattr(agents, "load", load)
+    monkeypatch.setattr(definitions, "MOST_KEPT", 2)
+    private = AgentRef(owner=agents.private_owner("s1"), name="p", version=1)
+    a, b, c = (AgentRef(owner="t", name=name, version=1) for name in "abc")
+    known = definitions.Definitions(None)  # type: ignore[arg-type]
+    for ref in (private, a, b, private, a, c, a, b):
+        assert (await known.load(ref)).name == ref.name
+    assert read == [private, a, b, private, c, b]
