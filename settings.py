@@ -31,7 +31,7 @@ AGENTS_FOLDER = STATE_FOLDER / "agents" if INSTALLED and (STATE_FOLDER / "agents
 @dataclass(frozen=True)
 class Settings:
     # addresses and folders; None: `errand up` starts an embedded server
-    database_url: str | None = None
+    database_url: str | None = field(default=None, repr=False)
     # as the roles errand_api and errand_worker; None: these processes connect as the owner of the schema
     api_database_url: str | None = field(default=None, repr=False)
     worker_database_url: str | None = field(default=None, repr=False)

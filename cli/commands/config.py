@@ -1,11 +1,15 @@
 """`errand config`: the effective settings, and where each was set."""
 
+import re
+
 import click
 
 from cli.options import json_option, settings
 from cli.render.output import dim, emit, one_line, table
 from deploy.environment import text_of
 from settings import OF_THE_TERMINAL, SECRETS, VARIABLES, Given, field_of, read_sources
+
+MASK = "****"
 
 
 @click.command()
@@ -41,4 +45,12 @@ def _value(name: str) -> str:
     value = getattr(settings(), field_of(name))
     if value is None:
         return ""
-    return "****" if name in SECRETS and value else text_of(value)
+    return MASK if name in SECRETS and value else without_passwords(text_of(value))
+
+
+def without_passwords(text: str) -> str:
+    """An address with its passwords masked, wherever drivers accept one: before @, as a parameter, or as a keyword."""
+    text = re.sub(
+        r"(://[^:/@]*):.*@", rf"\1:{MASK}@", text
+    )  # up to the last @: a password may have characters of a URL
+    return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]+)", rf"\1{MASK}", text, flags=re.IGNORECASE)

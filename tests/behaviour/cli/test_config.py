@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -44,6 +45,24 @@ def test_environment_decides_before_dotenv_and_that_before_the_toml_file(checkou
     assert code == 0 and "ERRAND_MAX_STEPS" in shown and "default" in shown
     code, shown = errand(checkout, "config", "--json", ERRAND_PORT="")
     assert "ERRAND_PORT" not in {one["name"] for one in json.loads(shown)["items"]}  # taken away again
+
+
+def test_passwords_in_addresses_are_masked(checkout: Path) -> None:
+    (checkout / ".env").write_text("ERRAND_API_DATABASE_URL=postgresql://h/db?user=api&password=tuna&sslmode=require\n")
+    given = {
+        "ERRAND_DATABASE_URL": "postgresql://owner:tu/n@a@db.example:5432/errand?sslmode=require",
+        "ERRAND_WORKER_DATABASE_URL": "host=db password='tu na' user=worker",
+        "ANTHROPIC_BASE_URL": "https://me:tuna@models.example/v1",
+    }
+    code, shown = errand(checkout, "config", "--json", **given)
+    assert code == 0 and not re.search("tu.{0,2}na", shown), shown
+    found = {one["name"]: one["value"] for one in json.loads(shown)["items"]}
+    assert found["ERRAND_DATABASE_URL"] == "postgresql://owner:****@db.example:5432/errand?sslmode=require"
+    assert found["ERRAND_API_DATABASE_URL"] == "postgresql://h/db?user=api&password=****&sslmode=require"
+    assert found["ERRAND_WORKER_DATABASE_URL"] == "host=db password=**** user=worker"
+    assert found["ANTHROPIC_BASE_URL"] == "https://me:****@models.example/v1"
+    code, shown = errand(checkout, "config", **given)
+    assert code == 0 and not re.search("tu.{0,2}na", shown) and "db.example" in shown
 
 
 @pytest.mark.parametrize(
