@@ -27,7 +27,7 @@ def test_forms_are_numbered_by_round_and_answered_ones_are_not_asked_again() -> 
     assert (form.message, form.answer_schema) == ("m", schema)
 
 
-def test_what_cannot_be_stored_is_removed_from_forms_and_refused_where_it_must_be_sent_back() -> None:
+def test_hidden_characters_are_removed_from_forms_and_refused_in_keys_and_states() -> None:
     hidden = "\x00\u202e\U000e0041"
     schema = {"type": "object", "properties": {f"x{hidden}": {"enum": [f"a{hidden}"], "title": f"t{hidden}"}}}
     [form] = asking(RemoteCall(), {"k": asks(message=f"m{hidden}", requestedSchema=schema)}).forms
