@@ -41,7 +41,8 @@ class Toolbox:
         names = line_tools(self.tools, agents, facts.tools)
         found = [tool for name in names if (tool := self.tools.get(name)) and not tool.asks]
         found += [declared_tool(one, agent.side(call.agent.side)) for one in agent.declared_tools]
-        found += mcp_tools(agent, names)
+        if agent.mcp_servers:
+            found += mcp_tools(agent, names)
         found += await self._subagents(call, agent, facts)
         if call.line == "main":
             if facts.may_ask and agent.may_ask:

@@ -42,6 +42,7 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("DELETE", "/files/{file_id}", {}),
     ("GET", "/agents/{name}", {}),
     ("GET", "/agents/{name}/versions", {}),
+    ("POST", "/agents/{name}/refresh", {}),
     ("DELETE", "/agents/{name}", {}),
     ("DELETE", "/variables/{name}", {}),
     ("POST", "/tasks/{task_id}/replay", {}),
