@@ -3,12 +3,10 @@
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from domain.conversations.inbox import InboxKind
 from domain.missions.mission import Hold, Mission, Spent, mission_mark, mission_of
 from domain.sessions.new_session import NewSession
 from domain.sessions.session_writes import Acceptance, NewBudget
 from store import missions, new_sessions, queued_files
-from store.agent_messages import REMINDER
 from store.database import Connection, Pool
 from store.new_sessions import Accepted
 from store.workspaces import Manifest
@@ -64,27 +62,20 @@ async def wake_hold(pool: "Pool | Connection", tenant: str, conversation_id: str
 
 
 async def admit_wake(
-    pool: Pool, tenant: str, conversation_id: str, messages: list[str], *, outcomes: bool
+    pool: Pool, tenant: str, conversation_id: str, messages: list[str], *, new_run: bool
 ) -> Hold | NewBudget | None:
     """The limits of a session that these messages begin, or why they begin none: their mission may not run now, and its
-    next run reads them. None if the conversation does not belong to a mission, or if the messages belong to a run that
-    has begun, such as `outcomes` of its subagents and messages between the agents of one conversation."""
+    next run reads them. `new_run`: they wake the main thread, so the session counts as a run, whatever sent them; an
+    agent of a paused mission that is woken by its own background agents would otherwise run without bound. None if the
+    conversation does not belong to a mission, or if the session belongs to a run that has begun."""
     mission = await missions.of_conversation(pool, tenant, conversation_id)
     if mission is None:
         return None
     admitted = await admit(pool, mission, conversation_id)
-    if isinstance(admitted, NewBudget) or outcomes:
-        return admitted if isinstance(admitted, NewBudget) else None
-    held = await pool.fetch(
-        """UPDATE inbox SET wake = false
-            WHERE tenant = $1 AND id = ANY ($2::text[]) AND taken_by IS NULL AND NOT EXISTS (
-                  SELECT 1 FROM inbox i WHERE i.tenant = $1 AND i.id = ANY ($2::text[]) AND i.kind = $5
-                     AND (i.author = $4 OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = $1 AND t.id = i.author
-                                                      AND t.conversation_id = $3))) RETURNING id""",
-        tenant,
-        messages,
-        conversation_id,
-        REMINDER,
-        InboxKind.SYSTEM,
-    )
-    return admitted if held else None
+    if isinstance(admitted, NewBudget):
+        return admitted
+    if not new_run:
+        return None
+    held = "UPDATE inbox SET wake = false WHERE tenant = $1 AND id = ANY ($2::text[]) AND taken_by IS NULL"
+    await pool.execute(held, tenant, messages)
+    return admitted

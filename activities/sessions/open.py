@@ -90,8 +90,9 @@ class OpenSessions:
                 return None
         budget = None
         if opening.prompt is None:  # subagents use what the session has that starts them
+            new_run = opening.session is None and opening.parent_thread_id is None  # a fire was admitted by the API
             where = batch.tenant, batch.conversation_id
-            admitted = await mission_admission.admit_wake(self._pool, *where, opening.take, outcomes=bool(opening.mail))
+            admitted = await mission_admission.admit_wake(self._pool, *where, opening.take, new_run=new_run)
             if isinstance(admitted, Hold):
                 return None
             budget = admitted

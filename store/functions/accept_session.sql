@@ -146,6 +146,8 @@ BEGIN
             refused := '{"mail_taken": true}';
             RAISE EXCEPTION 'refused';
         END IF;
+        UPDATE mailbox SET delivered_to = s.id   -- the outcomes that its messages deliver
+         WHERE tenant = s.tenant AND delivered_to IS NULL AND message_id = ANY (a.take);
         INSERT INTO face_requests (tenant, face, public_id, session_id, part, request, digest)
         SELECT s.tenant, f.face, f.public_id, f.session_id, f.part, f.request, f.digest
           FROM jsonb_populate_record(NULL::face_requests, a.face) f WHERE f.public_id IS NOT NULL;

@@ -9,7 +9,7 @@ from domain.conversations.requests import Steer
 from domain.ids import new_id
 from domain.sessions.session_writes import ThreadMessage
 from store import conversations
-from tests.behaviour.conversations.talk import agent, async_task, chain, say
+from tests.behaviour.conversations.talk import Gate, agent, async_task, chain, say
 from tests.behaviour.missions.test_missions import create, finished, show
 from tests.behaviour.schedules.clock import create as schedule
 from tests.behaviour.schedules.clock import trigger
@@ -17,13 +17,14 @@ from tests.behaviour.supervision.people import answer, waiting
 from tests.support.stack import Stack, calls, eventually
 from workflows.client import WorkflowClient
 
-TOOLS = ["subscribe_events", "emit_event", "send_agent_message", "ask_agent", "async_task", "bash"]
+BACKGROUND = ["start_background_agent", "wait_for"]
+TOOLS = ["subscribe_events", "emit_event", "send_agent_message", "ask_agent", "async_task", "bash", *BACKGROUND]
 PROBLEM = "urn:errand:problem:"
 
 
 @pytest_asyncio.fixture
 async def agents(stack: Stack) -> Stack:
-    for definition in (agent("helper", mode="subagent"), agent("mate", "helper", tools=TOOLS)):
+    for definition in (agent("helper", mode="subagent", tools=TOOLS), agent("mate", "helper", tools=TOOLS)):
         assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
     return stack
 
@@ -98,6 +99,37 @@ async def test_a_spent_mission_is_woken_by_nobody_and_its_next_run_reads_what_ca
     await agents.pool.execute("UPDATE budgets SET max_tokens = 1 WHERE conversation_id = $1", own)  # as it left it
     [sent] = await results(agents, chain([("ask_agent", {"agent_id": own, "prompt": say("I am back")})]))
     assert sent == "I am back" and (await show(agents, made))["today"]["runs"] == 1
+
+
+async def test_reports_of_its_own_background_agents_do_not_wake_a_mission_that_may_not_run(agents: Stack) -> None:
+    """Else an agent that starts one after each report would run for ever, beyond the budget and through a pause."""
+    gate = Gate()
+    sent = [("send_agent_message", {"message": "The part is done."})]
+    working = f"{chain([gate.call], sent)} [[fault:400 at=3 times=always]]"  # it reports, and then fails
+    script = chain([("start_background_agent", {"prompt": working})], last="Off.")
+    made = await create(agents, task={"agent": "mate", "input": script}, per_day={"runs": 1})
+    own = made["conversation_id"]
+    first = await finished(agents, made)
+    gate.open()
+    held = "SELECT id FROM inbox WHERE conversation_id = $1 AND thread_id = $1 AND NOT wake AND taken_by IS NULL"
+
+    async def waits() -> list[str]:
+        found = [row["id"] for row in await agents.pool.fetch(held, own)]
+        return found if len(found) == 2 else []
+
+    reports = await eventually(waits)
+    assert await sessions_of(agents, own) == [first["task_id"]]
+    assert (await show(agents, made))["today"]["runs"] == 1
+    yesterday = "UPDATE sessions SET created_at = created_at - interval '1 day' WHERE conversation_id = $1"
+    await agents.pool.execute(yesterday, own)
+    late = await turn(agents, own, say("Read."))
+    assert late.status_code == 202, late.text
+    second = late.json()["session_id"]
+    await agents.wait(second)
+    read = str(await agents.nodes(second))
+    assert "The part is done." in read and "Async subagent" in read
+    delivered = "SELECT delivered_to FROM mailbox WHERE message_id = ANY ($1::text[])"
+    assert [row["delivered_to"] for row in await agents.pool.fetch(delivered, reports)] == [second]
 
 
 async def test_runs_of_their_own_keep_to_the_pause_and_the_end_of_their_mission(agents: Stack) -> None:
