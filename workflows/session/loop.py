@@ -23,7 +23,7 @@ from domain.sessions.step import (
 )
 from workflows import activity_calls
 from workflows.session import acceptance, delegation, handoff, hooks, input_requests, limits, remote_calls
-from workflows.session.context import Ending, SessionContext, all_of, cause
+from workflows.session.context import Ending, Renewal, SessionContext, all_of, cause
 from workflows.session.replies import think
 from workflows.ui import current_details, step_result
 
@@ -97,12 +97,16 @@ async def act(
     `last` is given they run one after another in their order, but the tools with these names after all others."""
     if blocked := next((call for call in reply.calls if call.asks and call.refusal), None):
         raise Ending(Reason.NEEDS_INPUT, "needs_input", blocked.preview)
+    given = reply
     reply = reply.model_copy(update={"calls": limits.within_limit(session, reply.calls)})
     if session.hooked(line):
         reply.calls = await hooks.before_tools(session, line, reply.head, reply.calls)
     session.calling += len(reply.calls)
     try:
         outcomes = await (_outcomes(session, line, reply) if last is None else _one_by_one(session, line, reply, last))
+    except Renewal:
+        line.pending = given  # the next run continues with it, and finds each call by its node and index
+        raise
     finally:
         session.calling -= len(reply.calls)
     limits.count(session, outcomes, reply.calls)
@@ -125,7 +129,8 @@ async def _outcomes(session: SessionContext, line: Line, reply: ModelReply) -> l
         for call in reply.calls
         if not delegation.is_delegation(call) and call not in handoffs
     ]
-    outcomes = [outcome for part in await all_of([*tools, _delegate(session, line, reply)]) for outcome in part]
+    parts = [session.unsettled_until_done(part) for part in (*tools, _delegate(session, line, reply))]
+    outcomes = [outcome for part in await all_of(parts) for outcome in part]
     return outcomes + (await _hand_over(session, line, reply, handoffs) if handoffs else [])
 
 

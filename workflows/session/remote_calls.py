@@ -12,9 +12,11 @@ from domain.sessions.session_state import Line
 from domain.sessions.step import ToolCall, ToolOutcome, ToolRequest
 from workflows import activity_calls
 from workflows.session import input_requests
-from workflows.session.context import Ending, SessionContext, Stopped, all_of
+from workflows.session.context import Ending, Renewal, SessionContext, Stopped, all_of
 
 GROWTH = 1.2  # of the pauses: a long call is polled less often, so that the history stays small
+MOST_GROWTH = 60  # polls after which they grow no more, far above the longest pause: a larger power overflows
+CROWDED_POLL_MS = 3_600_000  # in a history that is long already, while another call of the step cannot be interrupted
 
 
 async def follow(
@@ -31,7 +33,7 @@ async def follow(
                 await _pause(session, call, pending, polls)
             session.check()
             outcome = await session.wait(activity_calls.run_tool(request, call), tool=True)
-            polls = polls + 1 if outcome.pending and not outcome.pending.forms else 0
+            polls = polls + 1 if outcome.pending and outcome.pending.round == pending.round else 0
             if outcome.pending is not None:
                 session.check()
     except (Stopped, Ending, ActivityError):
@@ -66,12 +68,24 @@ async def _ask(session: SessionContext, line: Line, request: ToolRequest, call: 
 
 
 async def _pause(session: SessionContext, call: ToolCall, pending: PendingCall, polls: int) -> None:
-    grown = min(SHORTEST_POLL_MS * GROWTH**polls, LONGEST_POLL_MS)
+    session.paused += 1
     try:
-        await workflow.wait_condition(
-            lambda: session.stopping is not None,
-            timeout=timedelta(milliseconds=max(pending.wait_ms, round(grown))),
-            timeout_summary=f"until {call.name} is asked for again",
-        )
+        if not session.renews():
+            crowded = workflow.info().is_continue_as_new_suggested()
+            await workflow.wait_condition(
+                lambda: session.stopping is not None or session.renews(),
+                timeout=timedelta(milliseconds=pause_ms(pending.wait_ms, polls, crowded=crowded)),
+                timeout_summary=f"until {call.name} is asked for again",
+            )
     except TimeoutError:
-        return
+        pass
+    finally:
+        session.paused -= 1
+    if session.renewal:
+        raise Renewal
+
+
+def pause_ms(wanted: int, polls: int, *, crowded: bool) -> int:
+    """The pause before the next poll, after so many polls without news."""
+    most = CROWDED_POLL_MS if crowded else LONGEST_POLL_MS
+    return max(wanted, round(min(SHORTEST_POLL_MS * GROWTH ** min(polls, MOST_GROWTH), most)))

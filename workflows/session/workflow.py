@@ -16,7 +16,7 @@ from domain.sessions.session_state import SessionInput
 from domain.sessions.step import Finish, Finished, Purpose, StopRequest
 from workflows import activity_calls
 from workflows.session import hooks
-from workflows.session.context import Ending, SessionContext, Stopped, cause
+from workflows.session.context import Ending, Renewal, SessionContext, Stopped, cause
 from workflows.session.input_requests import ask_variables
 from workflows.session.loop import run_line
 from workflows.session.replies import activate, model_call
@@ -53,6 +53,8 @@ class Session:
             ending = await reasoning
         except Ending as end:
             ending = end
+        except Renewal:
+            ending = None
         except Stopped:
             assert self.context.stopping is not None
             ending = Ending(self.context.stopping.reason)

@@ -9,7 +9,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.workflow import NondeterminismError
 
 from tests.histories.mcp_scenarios import MCP_SCENARIOS
-from tests.histories.record import CONTINUED, DUAL_CONTINUED, FOLDER, RENEWED, SCENARIOS
+from tests.histories.record import CHAINS, FOLDER, SCENARIOS
 from tests.histories.tree_scenarios import TREE_SCENARIOS
 from tests.unit.workflows.changed import CHANGED
 from workflows.registry import WORKFLOWS
@@ -33,8 +33,8 @@ async def test_recorded_history_replays(path: Path, caplog: pytest.LogCaptureFix
 
 def test_every_scenario_is_recorded() -> None:
     recorded = {path.stem.partition(".")[0] for path in FILES}
-    assert recorded == {*SCENARIOS, *TREE_SCENARIOS, *MCP_SCENARIOS, CONTINUED, DUAL_CONTINUED, RENEWED}
-    for chain in (CONTINUED, DUAL_CONTINUED, RENEWED):
+    assert recorded == {*SCENARIOS, *TREE_SCENARIOS, *MCP_SCENARIOS, *CHAINS}
+    for chain in CHAINS:
         assert len(list(FOLDER.glob(f"{chain}.*.json"))) >= 2
 
 
