@@ -158,12 +158,11 @@ export function inbox(main) {
       await post(`/tasks/${request.session_id}/input`, { response_to: request.id, input });
       fill(said, `Answered: ${request.question}`);
     } catch (error) {
-      if (error.status !== 409) {
-        answering.delete(request.id);
-        throw error;
-      }
+      if (error.status !== 409) throw error;
       const found = (await get(`/tasks/${request.session_id}/input-requests`)).items.find((one) => one.id === request.id);
       fill(said, found?.answered_by ? `${found.answered_by} was first: ${verdict(found)} at ${clock(found.answered_at)}.` : error.message);
+    } finally {
+      answering.delete(request.id);
     }
     drop(request.id);
     draw();
@@ -197,6 +196,7 @@ export function inbox(main) {
     if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
     if (event.key === "j") move(1);
     else if (event.key === "k") move(-1);
+    else if (event.repeat) return; // a key that is held down decides about one request, not about those after it
     else if ("ade".includes(event.key)) list.querySelector(`[data-id="${chosen}"] [data-do="${event.key}"]`)?.click();
     else return;
     event.preventDefault();

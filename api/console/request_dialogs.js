@@ -21,23 +21,32 @@ export function denyDialog(request, answer) {
   });
 }
 
+// A standing rule is a decision of its own: it is sent only if its box was ticked.
 export function editDialog(request, answer) {
-  const properties = request.answer_schema?.properties ?? {};
-  const changes = Object.entries(properties).filter(([name]) => name !== "approved" && name !== "notes");
-  if (!changes.length) throw new Error("This cannot be changed, only approved or denied.");
+  const { approved, notes: noted, always, ...changes } = request.answer_schema?.properties ?? {};
+  if (!always && !Object.keys(changes).length) throw new Error("This cannot be changed, only approved or denied.");
   dialog("Approve with changes", (close) => {
-    const fields = changes.map(([name, schema]) => [name, schemaForm(schema, request.details[name], name)]);
+    const fields = Object.entries(changes).map(([name, schema]) => [name, schemaForm(schema, request.details[name], name)]);
+    const notes = h("textarea", { rows: 2, id: "notes" });
+    const patterns = h("textarea", { rows: 2, id: "patterns", value: (request.details.always ?? []).join("\n") });
+    const which = h("div", { class: "field", hidden: true }, h("label", { for: "patterns" }, "Calls that match, one pattern a line"), patterns);
+    const rule = h("input", { type: "checkbox", id: "always", onchange: () => { which.hidden = !rule.checked; } });
+
+    async function send() {
+      const input = { approved: true };
+      for (const [name, form] of fields) input[name] = form.value();
+      if (notes.value) input.notes = notes.value;
+      const wanted = rule.checked ? patterns.value.split("\n").filter((one) => one.trim()) : [];
+      if (wanted.length) input.always = wanted;
+      await answer(request, input);
+      close();
+    }
+
     return [
       ...fields.map(([, form]) => form.element),
-      h(
-        "div",
-        { class: "row" },
-        action("Approve as changed", async () => {
-          await answer(request, { approved: true, ...Object.fromEntries(fields.map(([name, form]) => [name, form.value()])) });
-          close();
-        }, { class: "primary" }),
-        h("button", { type: "button", onclick: close }, "Back"),
-      ),
-    ];
+      noted ? h("div", { class: "field" }, h("label", { for: "notes" }, "A note for the agent (optional)"), notes) : null,
+      always ? [h("div", { class: "field" }, h("label", { for: "always" }, "From now on run such calls of this conversation without asking"), rule), which] : null,
+      h("div", { class: "row" }, action("Approve as changed", send, { class: "primary" }), h("button", { type: "button", onclick: close }, "Back")),
+    ].flat().filter(Boolean);
   });
 }

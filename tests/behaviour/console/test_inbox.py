@@ -1,6 +1,7 @@
 """The inbox: what waits for people, and their answers."""
 
 import asyncio
+import json
 import re
 
 from playwright.async_api import Browser, Page, expect
@@ -14,6 +15,11 @@ from tests.support.many_rows import copy_request
 from tests.support.stack import Stack, calls, eventually, steps
 
 pytestmark = needs_browser
+
+FORM_VALUE = """async ([schema, value]) => {
+    const { schemaForm } = await import("./console/schema_form.js");
+    return schemaForm(schema, value).value();
+}"""
 
 
 async def test_approval_by_keyboard_runs_the_call(stack: Stack, opened: Opener) -> None:
@@ -47,16 +53,47 @@ async def chosen(page: Page, request_id: str) -> None:
 
 async def test_question_is_answered_by_a_form_of_its_schema(stack: Stack, opened: Opener) -> None:
     await define(stack)
-    schema = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
+    deep = {"type": "object", "properties": {"why": {"type": "string"}}, "required": ["why"]}
+    optional = {"mode": {"enum": ["fast", "safe"]}, "again": {"type": "boolean"}, "deep": deep}
+    properties = {"port": {"type": "integer"}, "color": {"enum": ["red", "green"]}, **optional}
+    schema = {"type": "object", "properties": properties, "required": ["port", "color"]}
     task_id = await stack.submit(calls(ask("Which port?", answer_schema=schema)), "asker")
     [request] = await waiting(stack, task_id)
     page = await opened(f"{stack.url}/#/inbox")
     item = page.locator(f'[data-id="{request["id"]}"]')
     await item.get_by_label("port").fill("8080")
     await item.get_by_role("button", name="Answer").click()
+    await expect(item.get_by_role("alert")).to_have_text("color is required.")  # and not the first one
+    await item.get_by_label("color").select_option("green")
+    await item.get_by_role("button", name="Answer").click()
     await stack.wait(task_id)
     answered = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"][0]
-    assert answered["answer"] == {"port": 8080}
+    assert answered["answer"] == {"port": 8080, "color": "green"}  # nothing that nobody chose
+    untouched = {"unlisted": [1], "port": 1, "color": "red", "deep": {"why": ""}, "again": False}
+    assert await page.evaluate(FORM_VALUE, [schema, untouched]) == untouched
+
+
+async def test_edited_call_becomes_a_rule_only_if_its_box_is_ticked(stack: Stack, opened: Opener) -> None:
+    await define(stack)
+    same = bash("touch as-asked")
+    task_id = await stack.submit(steps([same], [same], [same]), "careful")
+    page = await opened(f"{stack.url}/#/inbox")
+    sent = []
+    for tick in (False, True):
+        [request] = await waiting(stack, task_id)
+        await page.locator(f'[data-id="{request["id"]}"] [data-do="e"]').click()
+        box = page.get_by_role("dialog", name="Approve with changes")
+        await box.get_by_label("command").fill("touch as-changed")
+        if tick:
+            await box.get_by_label("without asking").check()
+            await expect(box.get_by_label("one pattern a line")).to_have_value("touch as-asked")
+        async with page.expect_request(lambda asked: asked.method == "POST") as posted:
+            await box.get_by_role("button", name="Approve as changed").click()
+        sent.append(json.loads((await posted.value).post_data or "")["input"])
+        await expect(page.locator(f'[data-id="{request["id"]}"]')).to_have_count(0)
+    changed = {"approved": True, "arguments": {"command": "touch as-changed"}}
+    assert sent == [changed, {**changed, "always": ["touch as-asked"]}]
+    assert (await stack.wait(task_id))["status"] == "completed"  # the third call matches the rule
 
 
 async def test_plan_is_edited_before_it_is_approved(stack: Stack, opened: Opener) -> None:
@@ -136,11 +173,13 @@ async def test_inbox_shows_all_requests_nearest_deadline_first(stack: Stack, ope
         sent: list[str] = []
         page.on("request", lambda asked: sent.append(asked.url) if asked.method == "POST" else None)
         await page.locator(f'[data-id="{copies[100]}"] .question').click()
-        await page.keyboard.press("a")
+        await page.keyboard.down("a")
         await expect(page.locator(f'[data-id="{copies[100]}"]')).to_have_count(0)
         assert await cards.count() >= waits - 1  # the others are where they were
         current = page.locator("[aria-current=true]")
         await expect(current).to_have_attribute("data-id", copies[101])  # the next one
+        await page.keyboard.down("a")  # still held: that key was meant for one request
+        await page.keyboard.up("a")
         assert (await answer(stack, task_id, copies[101], {"approved": False})).status_code == 202  # somebody else
         await expect(page.locator("p.said")).to_contain_text("Settled elsewhere: copy 102 of")
         await expect(current).to_have_count(0)
