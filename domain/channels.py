@@ -19,6 +19,19 @@ NAME = r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=NAME)]
 
 
+_MESSAGE_KEY = "message/"
+
+
+def message_key(message_id: str) -> str:
+    """The key by which a message of a service is accepted once."""
+    return _MESSAGE_KEY + message_id
+
+
+def service_id(key: str) -> str | None:
+    """The service's own id in the key of a message; None if it gave none."""
+    return key.removeprefix(_MESSAGE_KEY) if key.startswith(_MESSAGE_KEY) else None
+
+
 class ConnectorKind(StrEnum):
     WEBHOOK = "webhook"
     SLACK = "slack"

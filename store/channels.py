@@ -1,16 +1,24 @@
 """Messages of channels: each becomes a session of its address's conversation, or joins a session that still waits."""
 
 from dataclasses import dataclass
+from typing import TypedDict
 
-from domain.channels import ChannelRef
+from domain.channels import ChannelRef, service_id
+from domain.content import text_of_parts
 from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import derive_id
+from domain.sessions.new_session import NewSession
 from domain.sessions.session_writes import ThreadMessage
 from store import addresses, conversations, idempotency, queued_files
 from store.addresses import Arrival
 from store.database import Connection, Pool
 from store.idempotency import StoredResponse
 from store.sessions import from_columns
+
+
+class JoinedMessage(TypedDict):
+    message_id: str | None  # the service's own id
+    text: str
 
 
 @dataclass(frozen=True)
@@ -74,20 +82,28 @@ async def _accept(
 
 
 async def _join(connection: Connection, tenant: str, conversation_id: str, message: ArrivingMessage) -> Arrival | None:
-    """Add the message to the newest session in the queue; None if there is none, or if the key is known."""
+    """Add the message to the newest session in the queue, which answers in one thread of the channel; None if there is
+    none for this thread, or if the key is known."""
     if await addresses.is_known(connection, tenant, conversation_id, message.key):
         return None
     row = await connection.fetchrow(
         """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND NOT live AND status = 'submitted'
-              AND trigger = 'channel' AND generation = (SELECT generation FROM conversations
-                                                         WHERE tenant = $1 AND id = $2)
-            ORDER BY id DESC LIMIT 1 FOR UPDATE""",
+              AND trigger = 'channel' ORDER BY id DESC LIMIT 1 FOR UPDATE""",
         tenant,
         conversation_id,
     )
     if row is None or row["live"] or row["status"] != "submitted":  # it may have begun while we waited for the lock
         return None
-    message_id = derive_id(row["id"], "joined", message.key)
+    # locked after the session, as everywhere: neither a reset nor the end of the conversation drops it from here on
+    generation = await connection.fetchval(
+        "SELECT generation FROM conversations WHERE tenant = $1 AND id = $2 AND status = 'open' FOR NO KEY UPDATE",
+        tenant,
+        conversation_id,
+    )
+    waiting = from_columns(row)
+    if waiting.generation != generation or _thread(waiting) != _thread(message.session):
+        return None
+    message_id = _joined_id(row["id"], message.key)
     await conversations.add_message_in(
         connection,
         tenant,
@@ -107,11 +123,30 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
         row["id"],
         message_id,
     )
-    waiting = from_columns(row)
     if message.files:
         await queued_files.add(connection, waiting, dict(message.files))
     await addresses.remember(connection, tenant, conversation_id, message.key, waiting.id)
     return Arrival(waiting)
+
+
+async def joined(connection: Connection, tenant: str, session_id: str) -> list[JoinedMessage]:
+    """The messages that joined a session, in their order, without the first, which the session's row holds."""
+    known = await connection.fetch(
+        "SELECT key FROM address_messages WHERE tenant = $1 AND session_id = $2", tenant, session_id
+    )
+    keys: dict[str, str] = {_joined_id(session_id, row["key"]): row["key"] for row in known}
+    rows = await connection.fetch(
+        "SELECT id, parts FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY number", tenant, list(keys)
+    )
+    return [{"message_id": service_id(keys[row["id"]]), "text": text_of_parts(row["parts"])} for row in rows]
+
+
+def _thread(session: NewSession) -> str | None:
+    return (session.spec.get("channel") or {}).get("thread")
+
+
+def _joined_id(session_id: str, key: str) -> str:
+    return derive_id(session_id, "joined", key)
 
 
 async def add_silent(pool: Pool, tenant: str, conversation_id: str, message: ArrivingMessage) -> ChannelArrival:

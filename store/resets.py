@@ -8,7 +8,8 @@ from domain.content import text_of_parts
 from domain.events import ContextLost, EventRow
 from domain.notices import ConversationUpdated, NewNotice
 from domain.sessions.session import SessionRef
-from store import audit, notices
+from domain.sessions.step import RecordedStop
+from store import audit, channels, notices, sessions
 from store.database import Connection, Pool, to_json
 
 
@@ -33,10 +34,13 @@ class ResetMarker(BaseModel):
     by: str
 
 
-async def reset(pool: Pool, tenant: str, conversation_id: str, by: str) -> Reset | None:
+async def reset(pool: Pool, tenant: str, conversation_id: str, stop: RecordedStop) -> Reset | None:
     """Begin the next generation; None if the conversation does not accept anything. Queued and running sessions now
-    belong to the old generation: they add nothing to the new context and send no answer."""
+    belong to the old generation: they add nothing to the new context and send no answer. Their stop is recorded here,
+    so that none of them continues though nobody signals it."""
+    by = stop.actor or stop.by
     async with pool.acquire() as connection, connection.transaction():
+        await _lock_unfinished(connection, tenant, conversation_id)
         marked = await _mark(connection, tenant, conversation_id, by)
         if marked is None:
             return None
@@ -56,12 +60,20 @@ async def reset(pool: Pool, tenant: str, conversation_id: str, by: str) -> Reset
             tenant,
             conversation_id,
         )
+        dropped: list[DroppedMessage] = []
+        for row in waiting:
+            if not row["live"]:
+                joined = await channels.joined(connection, tenant, row["session_id"])
+                dropped += [DroppedMessage(**row), *(DroppedMessage(**{**row, **one}) for one in joined)]
+        ids = [row["session_id"] for row in waiting]
+        stopped = await sessions.record_stops(connection, tenant, conversation_id, ids, stop)
         await _announce(connection, tenant, conversation_id, by)
-    dropped = [DroppedMessage(**row) for row in waiting if not row["live"]]
+        for ref in stopped:
+            await sessions.audit_stop(connection, ref, stop)
     for row in sorted(unread, key=lambda one: int(one["number"])):
         text = text_of_parts(row["parts"])
         dropped.append(DroppedMessage(session_id=None, message_id=None, text=text))
-    return Reset(generation=generation, at=at, dropped=dropped, sessions=[row["session_id"] for row in waiting])
+    return Reset(generation=generation, at=at, dropped=dropped, sessions=ids)
 
 
 async def begin_anew(pool: Pool, ref: SessionRef, head: str) -> None:
@@ -69,18 +81,10 @@ async def begin_anew(pool: Pool, ref: SessionRef, head: str) -> None:
     next generation, together with what is queued behind it. People are notified once."""
     lost = ContextLost(head=head)
     async with pool.acquire() as connection, connection.transaction():
-        # all that may change, and before the conversation: a session that ends locks the two in this order
         thread_id = await connection.fetchval(
             "SELECT thread_id FROM sessions WHERE tenant = $1 AND id = $2", ref.tenant, ref.session_id
         )
-        await connection.execute(
-            """SELECT 1 FROM sessions
-                WHERE tenant = $1 AND thread_id = $2
-                  AND (id = $3 OR status IN ('submitted', 'working', 'input_required')) ORDER BY id FOR UPDATE""",
-            ref.tenant,
-            thread_id,
-            ref.session_id,
-        )
+        await _lock_unfinished(connection, ref.tenant, thread_id, ref.session_id)
         known = await connection.fetchval(
             """SELECT 1 FROM events WHERE tenant = $1 AND session_id = $2 AND type = $3
                   AND data::jsonb ->> 'head' = $4""",
@@ -115,6 +119,18 @@ async def markers(pool: Pool, tenant: str, conversation_id: str) -> list[ResetMa
         conversation_id,
     )
     return [ResetMarker(**row) for row in rows]
+
+
+async def _lock_unfinished(connection: Connection, tenant: str, thread_id: str, also: str | None = None) -> None:
+    """Lock all sessions that may change, before the conversation: a session that ends locks the two in this order."""
+    await connection.execute(
+        """SELECT 1 FROM sessions
+            WHERE tenant = $1 AND thread_id = $2
+              AND (id = $3 OR status IN ('submitted', 'working', 'input_required')) ORDER BY id FOR UPDATE""",
+        tenant,
+        thread_id,
+        also,
+    )
 
 
 async def _mark(connection: Connection, tenant: str, conversation_id: str, by: str) -> tuple[int, datetime] | None:

@@ -203,29 +203,10 @@ async def find(
 async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> bool:
     """Record the first cancel; False if one was recorded or the session has ended. A later one may widen it to the
     tree."""
-    text, mode = stop.model_dump_json(), "graceful" if stop.grace_ms else "hard"
-    event = CancelRequested(reason=stop.reason, by=stop.by, note=stop.note, mode=mode)
     async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            """UPDATE sessions SET cancel_requested = $3, updated_at = now()
-                WHERE tenant = $1 AND id = $2 AND cancel_requested IS NULL
-                  AND status NOT IN ('completed', 'failed', 'cancelled') RETURNING id""",
-            ref.tenant,
-            ref.session_id,
-            text,
-        )
-        if row is not None:
-            await connection.execute("SELECT append_events('', false, $1::jsonb)", to_json([EventRow.of(ref, event)]))
-            await audit.append(
-                connection,
-                ref.tenant,
-                ref.conversation_id,
-                stop.actor or stop.by,
-                "stop",
-                session_id=ref.session_id,
-                subject=stop.reason,
-                inputs=text,
-            )
+        recorded = await record_stops(connection, ref.tenant, ref.conversation_id, [ref.session_id], stop)
+        if recorded:
+            await audit_stop(connection, ref, stop)
         elif stop.scope is Scope.TREE:
             await connection.execute(
                 """UPDATE sessions SET cancel_requested = (cancel_requested::jsonb || '{"scope": "tree"}')::text
@@ -233,7 +214,42 @@ async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> boo
                 ref.tenant,
                 ref.session_id,
             )
-        return row is not None
+        return bool(recorded)
+
+
+async def record_stops(
+    connection: Connection, tenant: str, conversation_id: str, session_ids: list[str], stop: RecordedStop
+) -> list[SessionRef]:
+    """Record the stop of sessions that have none and have not ended; returns these. The caller adds `audit_stop` for
+    each as its last statements."""
+    rows = await connection.fetch(
+        """UPDATE sessions SET cancel_requested = $3, updated_at = now()
+            WHERE tenant = $1 AND id = ANY($2::text[]) AND cancel_requested IS NULL
+              AND status NOT IN ('completed', 'failed', 'cancelled') RETURNING id""",
+        tenant,
+        session_ids,
+        stop.model_dump_json(),
+    )
+    mode = "graceful" if stop.grace_ms else "hard"
+    event = CancelRequested(reason=stop.reason, by=stop.by, note=stop.note, mode=mode)
+    refs = [SessionRef(tenant=tenant, session_id=row["id"], conversation_id=conversation_id) for row in rows]
+    # one batch, which locks the counters of all in one order
+    batch = to_json([EventRow.of(ref, event) for ref in refs])
+    await connection.execute("SELECT append_events('', false, $1::jsonb)", batch)
+    return refs
+
+
+async def audit_stop(connection: Connection, ref: SessionRef, stop: RecordedStop) -> None:
+    await audit.append(
+        connection,
+        ref.tenant,
+        ref.conversation_id,
+        stop.actor or stop.by,
+        "stop",
+        session_id=ref.session_id,
+        subject=stop.reason,
+        inputs=stop.model_dump_json(),
+    )
 
 
 async def set_status_text(pool: Pool, ref: SessionRef, text: str, key: str, events: Sequence[EventRow]) -> None:

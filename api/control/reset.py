@@ -13,10 +13,11 @@ async def reset(call: Call, conversation_id: str) -> ResetDone:
     """Drop waiting messages and interrupt the main thread. Subagents keep running, because their outcomes are
     messages."""
     await lookup.own_conversation(call, conversation_id)
-    done = await resets.reset(call.pool, call.tenant, conversation_id, call.caller.created_by)
+    how = Stop(Reason.INTERRUPTED, note="reset")
+    done = await resets.reset(call.pool, call.tenant, conversation_id, how.recorded(call))
     if done is None:
         raise lookup.terminated()
-    await stopping.stop_all(call, done.sessions, Stop(Reason.INTERRUPTED, note="reset"))
+    await stopping.stop_all(call, done.sessions, how)
     queued = {one.session_id for one in done.dropped}
     return ResetDone(
         conversation_id=conversation_id,

@@ -27,20 +27,25 @@ class Stop:
     grace_ms: int = 0
     tree: bool = False  # its subagents must not start anything new either
 
+    def recorded(self, call: Call, key: str = "") -> RecordedStop:
+        return RecordedStop(
+            reason=self.reason,
+            by=call.caller.name,
+            note=self.note,
+            grace_ms=self.grace_ms,
+            at=datetime.now(UTC),
+            request_id=key or None,
+            scope=Scope.TREE if self.tree else None,
+            actor=call.caller.created_by,  # the id, because names of keys may repeat
+        )
+
 
 async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> None:
     """Record the request, then end a queued session here or signal the workflow of a running one."""
     if session.status.terminal:
         return
     request = StopRequest(reason=how.reason, by=call.caller.name, note=how.note, grace_ms=how.grace_ms)
-    recorded = RecordedStop(
-        **dict(request),
-        at=datetime.now(UTC),
-        request_id=key or None,
-        scope=Scope.TREE if how.tree else None,
-        actor=call.caller.created_by,  # the id, because names of keys may repeat
-    )
-    await sessions.request_cancel(call.pool, session.ref, recorded)
+    await sessions.request_cancel(call.pool, session.ref, how.recorded(call, key))
     ending = endings.of_unbegun(session, how.reason)
     if not session.live and await endings.end_queued(call.pool, ending):
         return

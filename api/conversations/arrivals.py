@@ -13,7 +13,7 @@ from api.schemas.conversations import stream_key
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.amounts import counted
-from domain.channels import ChannelMessage, ChannelRef, ConnectorConfig, ConnectorKind
+from domain.channels import ChannelMessage, ChannelRef, ConnectorConfig, ConnectorKind, message_key
 from domain.conversations.address import Address, ArrivingMessage
 from domain.errors import Conflict, Invalid, TooMany
 from domain.ids import new_id
@@ -41,7 +41,7 @@ async def accept(
         )
     text, session, files = await _session(call, connector, body)
     message = ArrivingMessage(
-        key=f"message/{body.message_id}" if body.message_id else f"key/{record.key}" if record else new_id(),
+        key=message_key(body.message_id) if body.message_id else f"key/{record.key}" if record else new_id(),
         text=text,
         author=channel.user_id,
         visible=body.visible,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from domain.ids import is_id, new_id
-from store import sessions
+from store import conversations, sessions
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import asked, chain
 from tests.behaviour.schedules.clock import create, fired
@@ -155,6 +155,25 @@ async def test_messages_are_merged_only_where_that_is_enabled(service: Service) 
     assert len(await service.replies(1, "/merged")) == 1
     again = await service.say("part 1", message_id="m1", **given)
     assert again["duplicate"] and again["session_id"] == row.id
+    await service.put(name, target=f"{service.receiver.url}/merged", merge=True)
+    running = await service.say("[[script:say words=15 delay=0.1]]", thread="t1", **given)
+    queued = [await service.say(f"queued {number}", thread="t1", **given) for number in range(3)]
+    apart = await service.say("of another thread", thread="t2", **given)
+    assert [one["merged"] for one in (running, *queued, apart)] == [False, False, True, True, False]
+    assert len({one["session_id"] for one in (running, *queued, apart)}) == 3
+    await service.ended(apart["session_id"])
+    bodies = str([node["body"] for node in await service.stack.nodes(queued[0]["session_id"])])
+    assert all(f"queued {number}" in bodies for number in range(3)) and "another thread" not in bodies
+    replies = [one.json["data"] for one in await service.replies(4, "/merged")][1:]
+    answered = {one["task_id"]: one["thread"] for one in replies}
+    assert answered == {
+        one["session_id"]: thread for one, thread in ((running, "t1"), (queued[0], "t1"), (apart, "t2"))
+    }
+    await service.put(name, debounce_ms=3_000)
+    waits = await service.say("x", connector=name, user="over")
+    await conversations.terminate(service.stack.pool, "default", waits["conversation_id"])
+    refused = await service.post("y", connector=name, user="over")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")
 
 
 @pytest.mark.proves("S2-B05")

@@ -10,10 +10,14 @@ import httpx2
 import pytest
 
 from domain.ids import new_id
+from domain.sessions.session import Reason
+from domain.sessions.step import RecordedStop
 from settings import ROOT
+from store import resets
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import chain
 from tests.behaviour.schedules.clock import create, fired
+from workflows.client import WorkflowClient
 
 
 def say(text: str) -> str:
@@ -28,14 +32,18 @@ async def test_a_reset_keeps_the_id_and_drops_what_waits(service: Service) -> No
     await service.ended(first["session_id"])
     running = await service.say("[[script:say words=100 delay=0.2]] canary-running")
     queued = await service.say(f"{say('two')} canary-queued", message_id="q1")
+    await service.put(service.name, target=f"{service.receiver.url}/in", merge=True)
+    assert (await service.say("canary-joined", message_id="q2"))["session_id"] == queued["session_id"]
+    assert (await service.say("canary-last"))["merged"]
     await stack.seen(running["session_id"], "message_delta")
     done = await http.post(f"/channels/{service.name}/room/ann/reset")
     assert done.status_code == 200, done.text
     assert done.json()["conversation_id"] == conversation_id and done.json()["generation"] == 1
     assert done.json()["interrupted"] == [running["session_id"]]
-    [dropped] = done.json()["dropped"]
-    assert (dropped["session_id"], dropped["message_id"]) == (queued["session_id"], "q1")
-    assert "canary-queued" in dropped["text"]
+    dropped = done.json()["dropped"]
+    assert {one["session_id"] for one in dropped} == {queued["session_id"]}
+    assert [one["message_id"] for one in dropped] == ["q1", "q2", None]
+    assert [one["text"].split()[-1] for one in dropped] == ["canary-queued", "canary-joined", "canary-last"]
     tag = new_id()
     after = await service.say(f"{say('three')} {tag}")
     assert after["conversation_id"] == conversation_id
@@ -51,6 +59,23 @@ async def test_a_reset_keeps_the_id_and_drops_what_waits(service: Service) -> No
     turns = (await http.get(f"/conversations/{conversation_id}/turns")).json()["items"]
     assert [turn["generation"] for turn in turns] == [0, 0, 0, 1, 1]
     assert "canary-before" in str(turns)
+
+
+async def test_a_reset_is_completed_though_its_api_dies(service: Service) -> None:
+    """The stops are recorded with the marker, so that a sweep finds them."""
+    stack, tag = service.stack, new_id()
+    running = await service.say("[[script:say words=600 delay=0.1]]")
+    queued = await service.say(f"{say('two')} {tag}")
+    await stack.seen(running["session_id"], "message_delta")
+    stop = RecordedStop(reason=Reason.INTERRUPTED, by="ann", note="reset")
+    assert await resets.reset(stack.pool, "default", running["conversation_id"], stop)  # and nothing more
+    await stack.age(running["session_id"])
+    await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+    rows = [await service.ended(one["session_id"]) for one in (running, queued)]
+    assert [(row.status, row.reason) for row in rows] == [("cancelled", "interrupted")] * 2
+    after = await service.ended((await service.say(say("three")))["session_id"])
+    assert after.output == "three" and not await _asked(service, tag)
+    assert [reply.json["data"]["text"] for reply in await service.replies(1)] == ["three"]
 
 
 async def test_a_forked_run_reads_nothing_from_before_a_reset(service: Service) -> None:
