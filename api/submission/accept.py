@@ -123,8 +123,7 @@ async def check(
     tools_and_variables.check_plan(spec, definition)
     tools_and_variables.check_output_schema(spec, definition)
     if spec.config.mcp_servers:
-        agent = await task_servers.added(call, spec, agent)
-        definition = agent.definition
+        definition = (agent := await task_servers.added(call, spec, agent)).definition
     await rules.check_tool_names(pool, spec, definition)
     every = all_models(models, sides)
     rules.check_prices(limits, spec.config.tree, every, call.services.prices, settings)
