@@ -12,7 +12,7 @@ from activities.delegation.deferred import DeferredCalls
 from activities.delegation.give_up import given_up, gives_up
 from activities.delegation.record import DelegationRecord
 from activities.delegation.subagent_plan import SubagentPlanner
-from activities.delegation.subagents import Subagents
+from activities.delegation.subagents import Subagents, message_id_of
 from activities.delegation.wanted import Wanted, child_of
 from activities.requests.external_tools import Arguments
 from activities.runtime.heartbeat import heartbeating
@@ -29,7 +29,7 @@ from domain.conversations.delegation import (
     inline_path,
 )
 from domain.conversations.requests import Spawn, SpawnAnswer
-from domain.conversations.subagent import first_message
+from domain.conversations.subagent import SubagentTerms, first_message
 from domain.conversations.subagent_texts import (
     background,
     dispatched,
@@ -42,7 +42,7 @@ from domain.messages import ReplyBody, calls_of
 from domain.policy.rules import Rule
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import CallState, Effect, preview
-from store import children, messages, runs
+from store import children, conversations, messages, runs, sessions
 from store.children import Child
 from store.database import Pool
 from store.sessions import SessionRow
@@ -121,6 +121,9 @@ class BeginDelegations:
     ) -> None:
         """Plan all calls. Every possible refusal happens here, before an id exists."""
         for one in wanted:
+            if one.kind in SUBAGENT_TOOLS and (taken := await self._taken(call, record, one)):
+                begun[one.index] = taken
+                continue
             try:
                 if one.kind is DelegationTool.GATHER:
                     begun[one.index] = await self._gather(call, record, one)
@@ -138,7 +141,7 @@ class BeginDelegations:
             if any(need.missing for need in one.planned.needs):
                 begun[one.index] = await self._defer(call, record, one, one.planned)
                 continue
-            if one.planned.running is not None and (sent := await self._send(call, record, one, one.planned.running)):
+            if sent := await self._send(call, record, one):
                 begun[one.index] = sent
                 continue
             if one.kind is DelegationTool.DELEGATE:
@@ -192,7 +195,7 @@ class BeginDelegations:
         if said.error is not None:
             return await self._refuse(record, one.index, one.kind, said.error, name=one.tool)
         if child in dead and not waits:
-            await self._subagents.claim(call.ref, [child], f"{call.node}:{one.index}")
+            await self._subagents.claim(call.ref, [child], one.key(call))
             return await self._refuse(record, one.index, one.kind, f"The launch failed: {dead[child]}.", name=one.tool)
         started = ev.SubagentStarted(
             child_session_id=child,
@@ -213,18 +216,38 @@ class BeginDelegations:
         settled = await record.settle(one.index, one.tool, CallState.OK, text, [started])
         return Begun(index=one.index, kind=one.kind, settled=settled, child=child, wakes=said.delivery == "wake")
 
-    async def _send(self, call: DelegationCall, record: DelegationRecord, one: Wanted, running: Child) -> Begun | None:
-        """Send the message to a working instance; None if it has ended by now, so that a new session must begin."""
-        assert one.planned is not None and one.planned.terms is not None
+    async def _taken(self, call: DelegationCall, record: DelegationRecord, one: Wanted) -> Begun | None:
+        """The result of a message that an earlier attempt sent and a session, which may have ended, has read."""
+        taken = await conversations.message_taken(self._pool, call.ref.tenant, message_id_of(call.ref, one.key(call)))
+        reader = await self._subagents.child(call.ref, taken.by) if taken and taken.by else None
+        if reader is None or reader.terms is None:
+            return None
+        return await self._delivered(record, one, reader, reader.terms)
+
+    async def _send(self, call: DelegationCall, record: DelegationRecord, one: Wanted) -> Begun | None:
+        """Send the message to a working instance; None if a session must begin with it, or has begun with it in an
+        earlier attempt."""
+        assert one.planned is not None
+        instance, terms, tenant = one.planned.instance, one.planned.terms, call.ref.tenant
+        if instance is None or terms is None or await sessions.get(self._pool, tenant, one.child_id(call)):
+            return None
+        # What an earlier attempt sent may wait for the instance's next session.
+        message_id = message_id_of(call.ref, one.key(call))
+        if not instance.live and not await conversations.has_message(self._pool, tenant, message_id):
+            return None
         files = one.planned.attachments
         text = first_message(rewritten(one.arguments.model_dump(exclude_none=True), files), None)
         text = listed(text, [file.path for file in files])
         space = one.planned.session.workspace_id if one.planned.session else None
-        if not await self._subagents.send(call.ref, running, text, f"{call.node}:{one.index}", space, files):
+        if not await self._subagents.send(call.ref, instance, text, one.key(call), space, files):
             return None
-        if one.planned.terms.blocking:
-            return Begun(index=one.index, kind=one.kind, child=running.session_id, waits=True)
-        text = message_delivered(running.name, running.thread_id)
+        return await self._delivered(record, one, instance, terms)
+
+    @staticmethod
+    async def _delivered(record: DelegationRecord, one: Wanted, instance: Child, terms: SubagentTerms) -> Begun:
+        if terms.blocking:
+            return Begun(index=one.index, kind=one.kind, child=instance.session_id, waits=True)
+        text = message_delivered(instance.name, instance.thread_id)
         settled = await record.settle(one.index, one.tool, CallState.OK, text, [])
         return Begun(index=one.index, kind=one.kind, settled=settled)
 

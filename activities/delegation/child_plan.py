@@ -51,7 +51,7 @@ class Planned:
     session: NewSession | None  # None: an inline delegate has no session of its own
     field: str | None = "prompt"  # the argument with its first message
     within: str | None = None  # the argument that holds the others
-    running: Child | None = None  # the message is for a session that is running
+    instance: Child | None = None  # the existing one that the message is for
     attachments: list[Attachment] = dataclasses.field(default_factory=list)  # files sent with its message
     needs: list[NeededVariable] = dataclasses.field(default_factory=list)  # missing in its whole graph
 

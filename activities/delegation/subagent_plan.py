@@ -122,7 +122,7 @@ class SubagentPlanner:
             session=session,
             field=mapped,
             within="arguments" if nested else None,
-            running=instance if instance is not None and instance.live else None,
+            instance=instance,
             attachments=files,
             needs=needed(child, values, graph),
         )

@@ -34,6 +34,11 @@ from store.workspaces import Manifest
 from workflows.client import WorkflowClient
 
 
+def message_id_of(ref: SessionRef, key: str) -> str:
+    """The id of a message to an instance; `key` names the call that sends it."""
+    return derive_id(ref.session_id, "message", key)
+
+
 class Subagents:
     def __init__(self, pool: Pool, conversations: WorkflowClient, schedules: OwnSchedules) -> None:
         self.schedules = schedules
@@ -115,7 +120,7 @@ class Subagents:
         """Send a message with its files to the running session of an instance; False if none is running."""
         terms = child.terms
         kind = InboxKind.ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else InboxKind.USER
-        message_id = derive_id(ref.session_id, "message", key)
+        message_id = message_id_of(ref, key)
         gained = (workspace_id, manifest_of(files)) if workspace_id else None
         return await self._queue(ref, child.thread_id, message_id, text, kind=kind, files=gained)
 

@@ -22,11 +22,19 @@ class Wanted:
     arguments: Any
     planned: Planned | None = None
 
+    def key(self, call: DelegationCall) -> str:
+        """The same at every attempt of the call."""
+        return f"{call.node}:{self.index}"
+
+    def child_id(self, call: DelegationCall) -> str:
+        """The session that the call starts."""
+        return derive_id(call.node, "child", self.index)
+
 
 def child_of(call: DelegationCall, one: Wanted) -> SpawnChild:
     assert one.planned is not None and one.planned.session is not None
     return SpawnChild(
-        session_id=derive_id(call.node, "child", one.index),
+        session_id=one.child_id(call),
         kind=one.kind,
         name=one.planned.name,
         thread=one.planned.thread,

@@ -16,20 +16,21 @@ from activities.delegation.record import DelegationRecord
 from activities.runtime.event_writer import EventWriter
 from activities.sandbox import Refusing
 from domain.content import parts_of
-from domain.conversations.delegation import DelegationTool, Settle
+from domain.conversations.delegation import DelegationCall, DelegationTool, Settle
 from domain.conversations.requests import Nothing
 from domain.ids import new_id
 from domain.notification import DeliveryAttempt, DeliveryStatus
 from domain.sessions.input_request import OpenRequest, RemindRequest, RequestKind
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from domain.sessions.session_writes import Acceptance, NewMessage
-from domain.sessions.step import Effect, Finish, ModelCall, ModelReply, ToolRequest
+from domain.sessions.step import Effect, Finish, ModelCall, ModelReply, ToolRequest, preview
 from domain.wire import session_workflow_id
 from store import agents, new_sessions, sessions
 from store.sessions import SessionRow
-from tests.behaviour.conversations.talk import asked
+from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.store.conftest import NEW
-from tests.support.stack import Stack, calls, of_type
+from tests.support.stack import Stack, calls, eventually, of_type
 
 pytestmark = pytest.mark.exactly_once
 Activities = dict[str, Callable[..., Any]]
@@ -193,3 +194,60 @@ async def test_delegation_is_settled_once_with_the_outcome_of_its_child(stack: S
     events = await stack.events(parent.session.id)
     assert [len(of_type(events, kind)) for kind in ("subagent_ended", "tool_returned")] == [1, 1]
     assert (await parent.finished(reply.head)).status is Status.COMPLETED
+
+
+async def test_message_to_an_instance_is_sent_once_although_its_sender_died(stack: Stack, alone: Activities) -> None:
+    """Both ways: to a session that is running, and as the beginning of a new one."""
+    first, second, midway, last = Gate(), Gate(), Gate(), Gate()
+    approve = declared_tool("approve", "summary")
+    waits = [{"calls": [call("wait_for", path=str(gate.path))]} for gate in (first, second)]
+    worker = prompt("al_worker", waits[0], "A draft.", waits[1], "Another.", tools=("wait_for",))
+    reviewer = prompt("al_reviewer", *[{"calls": [call("approve", summary="Fine.")]}] * 3, tools=(approve,))
+    await define(stack, "al_pair", worker, reviewer, side_b={"session_stop": "approve"}, expose_as_tool=True)
+    config = {"name": "al_pair", "blocking": False, "resumable": {"parent_communication": "explicit"}}
+    (await stack.http.put("/agents/al_lead", json=agent("al_lead", subagent_tools=[config]))).raise_for_status()
+    create = ("subagent_create", {"agent": "al_pair", "name": "ann", "message": "First."})
+    sends: list[Any] = [("subagent_message", {"target": "ann", "message": text}) for text in ("Second.", "Third.")]
+    script = chain([create], [sends[0]], [midway.call], [sends[1]], [last.call])
+    talk = await Talk.begin(stack, script, "al_lead")
+
+    async def again(place: int) -> str:
+        """Repeat the activity of the n-th message, as if its worker had died before the result was recorded."""
+
+        async def settled() -> Any:
+            query = (
+                "SELECT * FROM tool_calls WHERE session_id = $1 AND tool = 'subagent_message' AND ended_at IS NOT NULL"
+            )
+            rows = await stack.pool.fetch(f"{query} ORDER BY started_at", talk.id)
+            return rows[place] if len(rows) > place else None
+
+        row, parent = await eventually(settled, what="a message was sent"), await talk.session(talk.id)
+        if place == 0:  # its reader has ended by now
+            first.open()
+            await talk.ended((await talk.child()).id)
+        await stack.pool.execute("DELETE FROM tool_calls WHERE node = $1", row["node"])
+        environment = ActivityEnvironment()
+        run = (await stack.session(talk.id).describe()).run_id
+        environment.info = replace(environment.info, workflow_id=session_workflow_id(talk.id), workflow_run_id=run)
+        request = DelegationCall(
+            ref=parent.ref,
+            agent=parent.agent_ref,
+            line="",
+            model=parent.models[0],
+            node=row["node"],
+            indexes=[0],
+            step=2 + place,
+        )
+        [begun] = (await environment.run(alone["begin_delegations"], request)).calls
+        assert (begun.settled.state, begun.settled.preview) == ("ok", preview(row["result"]))
+        return str(row["result"])
+
+    assert "delivered" in await again(0)
+    midway.open()
+    await again(1)
+    second.open()
+    last.open()
+    await talk.ended(talk.id)
+    await talk.rest()
+    sent = [await talk.prompts(row.id) for row in await talk.children()]
+    assert sent == [["First.", "Second."], ["Third."]]
