@@ -16,7 +16,7 @@ _COLUMNS = ", ".join(Mission.model_fields)
 RISK = "risk: "  # prefix of the reason if a risk paused the mission; an approval ends the pause
 
 # the sessions of a mission: those of its conversation, and of the separate conversations of single runs
-_SESSIONS = """SELECT s.* FROM sessions s
+SESSIONS = """SELECT s.* FROM sessions s
                 WHERE s.tenant = $1 AND (s.conversation_id = $2 OR s.conversation_id IN (
                       SELECT r.session_id FROM schedule_runs r WHERE r.tenant = $1 AND r.schedule_id = $3))"""
 
@@ -88,7 +88,7 @@ async def spent(
                                 + (u ->> 'cache_write_tokens')::bigint), 0) AS tokens,
                    count(*) FILTER (WHERE spawned_by IS NULL) AS runs,
                    count(*) FILTER (WHERE spawned_by IS NULL AND status = 'failed') AS failures
-              FROM (SELECT *, usage::jsonb AS u FROM ({_SESSIONS}) a) s
+              FROM (SELECT *, usage::jsonb AS u FROM ({SESSIONS}) a) s
              WHERE ($4::timestamptz IS NULL OR s.created_at >= $4) AND ($5::text IS NULL OR s.conversation_id = $5)""",
         mission.tenant,
         mission.conversation_id,
@@ -98,19 +98,6 @@ async def spent(
     )
     assert row is not None
     return Spent(**{**row, "tokens": int(row["tokens"])})
-
-
-async def calls_today(pool: Pool, mission: Mission, since: datetime) -> list[str]:
-    """The names of the tools that it has called since then, one entry for each call."""
-    rows = await pool.fetch(
-        f"""SELECT t.tool FROM tool_calls t JOIN ({_SESSIONS}) s ON s.tenant = t.tenant AND s.id = t.session_id
-             WHERE t.started_at >= $4""",
-        mission.tenant,
-        mission.conversation_id,
-        mission.schedule_id,
-        since,
-    )
-    return [row["tool"] for row in rows]
 
 
 async def set_paused(
@@ -197,7 +184,7 @@ async def settle_of_conversation(pool: Pool, tenant: str, conversation_id: str) 
 
 async def _is_running(pool: Pool, mission: Mission) -> bool:
     found: bool = await pool.fetchval(
-        f"""SELECT EXISTS (SELECT 1 FROM ({_SESSIONS}) s
+        f"""SELECT EXISTS (SELECT 1 FROM ({SESSIONS}) s
                             WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled'))""",
         mission.tenant,
         mission.conversation_id,
@@ -209,11 +196,25 @@ async def _is_running(pool: Pool, mission: Mission) -> bool:
 async def unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:
     """Its runs that have not ended, including those that events started."""
     rows = await pool.fetch(
-        f"""SELECT * FROM ({_SESSIONS}) s
+        f"""SELECT * FROM ({SESSIONS}) s
              WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled')""",
         mission.tenant,
         mission.conversation_id,
         mission.schedule_id,
+    )
+    return [from_columns(row) for row in rows]
+
+
+async def left_running(pool: Pool) -> list[SessionRow]:
+    """Runs of cancelled missions, of all tenants, that nobody has stopped: the API died after it wrote the end."""
+    rows = await pool.fetch(
+        """SELECT s.* FROM sessions s
+            WHERE s.status IN ('submitted', 'working', 'input_required') AND s.spawned_by IS NULL
+              AND s.cancel_requested IS NULL AND EXISTS (
+                  SELECT 1 FROM missions m WHERE m.tenant = s.tenant AND m.status = 'cancelled'
+                     AND (m.conversation_id = s.conversation_id OR m.schedule_id IN (
+                          SELECT r.schedule_id FROM schedule_runs r
+                           WHERE r.tenant = s.tenant AND r.session_id = s.conversation_id)))"""
     )
     return [from_columns(row) for row in rows]
 
@@ -243,7 +244,7 @@ async def working(pool: Pool) -> list[tuple[str, str]]:
 async def open_requests(pool: Pool, mission: Mission) -> list[str]:
     """The open input requests of its runs."""
     rows = await pool.fetch(
-        f"""SELECT r.id FROM input_requests r JOIN ({_SESSIONS}) s ON s.tenant = r.tenant AND s.id = r.session_id
+        f"""SELECT r.id FROM input_requests r JOIN ({SESSIONS}) s ON s.tenant = r.tenant AND s.id = r.session_id
              WHERE r.status = 'open' AND r.event_key IS NULL ORDER BY r.id""",
         mission.tenant,
         mission.conversation_id,
@@ -254,7 +255,7 @@ async def open_requests(pool: Pool, mission: Mission) -> list[str]:
 
 async def _last_answer(pool: "Pool | Connection", mission: Mission) -> str | None:
     answer: str | None = await pool.fetchval(
-        f"""SELECT output FROM ({_SESSIONS}) s WHERE spawned_by IS NULL AND status = 'completed'
+        f"""SELECT output FROM ({SESSIONS}) s WHERE spawned_by IS NULL AND status = 'completed'
              ORDER BY ended_at DESC LIMIT 1""",
         mission.tenant,
         mission.conversation_id,

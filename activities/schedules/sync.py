@@ -2,11 +2,15 @@
 
 import logging
 import time
+from datetime import UTC, datetime
 
 from activities.runtime.one_by_one import one_by_one
 from domain.schedules.schedule import Schedule
-from store import missions, schedule_runs, schedules
+from domain.sessions.session import Reason, Scope
+from domain.sessions.step import RecordedStop
+from store import endings, missions, schedule_runs, schedules, sessions
 from store.database import Pool
+from store.sessions import SessionRow
 from workflows.schedule_client import ScheduleClient
 
 log = logging.getLogger("errand.worker")
@@ -24,12 +28,22 @@ class ScheduleSync:
         await schedule_runs.settle(self._pool)
         working = await missions.working(self._pool)
         await one_by_one("missions", working, lambda one: missions.settle(self._pool, *one))
+        left = {session.id: session for session in await missions.left_running(self._pool)}
+        await one_by_one("runs of cancelled missions", left, lambda one: self._stop(left[one]))
         if self._compared is None or time.monotonic() - self._compared > COMPARE_SECONDS:
             if lost := await schedules.note_missing(self._pool, await self._client.ids()):
                 log.warning("%d schedules are missing in Temporal and are created again", lost)
             self._compared = time.monotonic()
         unsynced = {schedule.id: schedule for schedule in await schedules.unsynced(self._pool)}
         await one_by_one("schedules", unsynced, lambda one: self._put(unsynced[one]))
+
+    async def _stop(self, run: SessionRow) -> None:
+        """Record the stop; the next sweep signals it to a run that has begun."""
+        note = "its mission was cancelled"
+        stop = RecordedStop(reason=Reason.CALLER_CANCEL, by="errand", note=note, at=datetime.now(UTC), scope=Scope.TREE)
+        await sessions.request_cancel(self._pool, run.ref, stop)
+        if not run.live:
+            await endings.end_queued(self._pool, endings.of_unbegun(run, stop.reason))
 
     async def _put(self, schedule: Schedule) -> None:
         await self._client.put(schedule)

@@ -4,10 +4,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from domain.missions.mission import Mission, RiskTrigger, mission_of
-from domain.policy.commands import matches
 from domain.policy.rules import Rule
 from domain.sessions.step import ToolCall
-from store import missions
+from store import mission_calls, missions
 from store.database import Pool
 
 
@@ -22,12 +21,13 @@ async def with_risks(
     if mission is None or not mission.rules.risks:
         return calls
     since = mission.day_start(datetime.now(UTC))
-    called = await missions.calls_today(pool, mission, since)
+    counts = any(risk.after_calls for risk in mission.rules.risks)
+    called = await mission_calls.since(pool, mission, since) if counts else []
     spent = (await missions.spent(pool, mission, since)).cost_usd
     found: list[ToolCall] = []
     for call, given in zip(calls, arguments, strict=True):
         risk = next((one for one in mission.rules.risks if _hits(one, call, given, called, spent)), None)
-        called.append(call.name)
+        called.append((call.name, given))
         if risk is None or call.refusal is not None:
             found.append(call)
             continue
@@ -38,8 +38,8 @@ async def with_risks(
     return found
 
 
-def _hits(risk: RiskTrigger, call: ToolCall, arguments: Any, called: list[str], spent: float) -> bool:
-    before = sum(matches(name, risk.tool) for name in called)
+def _hits(risk: RiskTrigger, call: ToolCall, arguments: Any, called: list[tuple[str, Any]], spent: float) -> bool:
+    before = sum(risk.concerns(*one) for one in called)
     return risk.concerns(call.name, arguments) and before >= risk.after_calls and spent >= risk.after_usd
 
 

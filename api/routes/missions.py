@@ -153,17 +153,12 @@ async def resume_mission(call: Stopper, mission_id: str) -> MissionRecord:
 
 @router.post("/missions/{mission_id}/cancel", responses=problems(403, 404), summary="Cancel a mission")
 async def cancel_mission(call: Stopper, mission_id: str) -> MissionRecord:
-    """Its runs are stopped, and the response has its summary. Cancelling again changes nothing."""
+    """Its runs are stopped, and the response has its summary. Cancelling again only stops what is left."""
     mission = await _own(call, mission_id)
-    ended = await missions.end(
-        call.pool,
-        call.tenant,
-        mission_id,
-        MissionStatus.CANCELLED,
-        f"cancelled by {call.caller.name}",
-        call.caller.created_by,
-    )
-    if ended is not None:
+    reason, by = f"cancelled by {call.caller.name}", call.caller.created_by
+    ended = await missions.end(call.pool, call.tenant, mission_id, MissionStatus.CANCELLED, reason, by)
+    # A repeat too, because the first request may have died in between. The sweeper stops what is left even so.
+    if ended is not None or mission.status is MissionStatus.CANCELLED:
         how = Stop(Reason.CALLER_CANCEL, note=f"the mission {mission.name} was cancelled", tree=True)
         for session in await missions.unfinished(call.pool, mission):
             await stop.stop(call, session, how)

@@ -30,7 +30,7 @@ from domain.missions.mission import HoldKind, MissionStatus
 from domain.notification import is_secret, new_secret
 from domain.sessions.new_session import NewSession, Trigger
 from domain.task import opening
-from domain.triggers.trigger import TRIGGER_NAME, EventAccepted, SignatureKind
+from domain.triggers.trigger import EMITTED, TRIGGER_NAME, EventAccepted, SignatureKind
 from store import external_events, missions, triggers
 from store.database import current_tenant
 from store.triggers import SignedTrigger
@@ -67,6 +67,8 @@ async def put_trigger(
     """An omitted secret stays as it is. An invalid task is refused now, not when an event arrives."""
     if not _NAME.fullmatch(trigger):
         raise _invalid("/trigger", "string_pattern_mismatch", f"a name is {TRIGGER_NAME}", path=True)
+    if trigger == EMITTED:  # an agent that waits for a trigger's events must not get those that agents emit
+        raise _invalid("/trigger", "reserved", f"{EMITTED} is the name of what agents emit", path=True)
     known = await triggers.find(call.pool, call.tenant, trigger, call.services.keys)
     if known is None and len(await triggers.listing(call.pool, call.tenant)) >= MOST:
         raise Conflict(f"There may be at most {MOST} triggers.")

@@ -13,7 +13,7 @@ from domain.triggers.event import Condition, KeyTemplate, Template
 
 TRIGGER_NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 TriggerName = Annotated[str, StringConstraints(pattern=TRIGGER_NAME)]
-EMITTED = "emit"  # the source of events that agents emit
+EMITTED = "emit"  # the source of events that agents emit; no trigger has this name
 
 
 class SignatureKind(StrEnum):

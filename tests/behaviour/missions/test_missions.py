@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
+from activities.schedules.sync import ScheduleSync
 from domain.ids import new_id
+from domain.missions.mission import MissionStatus
+from store import missions
+from tests.behaviour.conversations.talk import Gate, chain
 from tests.behaviour.supervision.people import answer, waiting
 from tests.behaviour.triggers.sender import Sender
 from tests.support.stack import Stack, calls, eventually, steps
+from workflows.schedule_client import ScheduleClient
 
 FAR = {"cron": "0 0 1 1 *"}
 
@@ -92,6 +97,27 @@ async def test_a_cancelled_mission_stops_its_run(stack: Stack) -> None:
     assert (await stack.wait(row["session_id"]))["status"] == "cancelled"
 
 
+async def test_a_cancel_that_died_half_way_is_finished_by_a_repeat_or_by_the_sweeper(stack: Stack) -> None:
+    gate = Gate()
+    script = chain([gate.call])
+    agent = {"name": "gated", "description": "x", "prompt": "x", "tools": ["wait_for"]}
+    assert (await stack.http.put("/agents/gated", json=agent)).is_success
+    for repeats in (True, False):
+        made = await create(stack, task={"agent": "gated", "input": script})
+        row = await run(stack, made)
+        await stack.seen(row["session_id"], "tool_called")
+        await missions.end(stack.pool, "default", made["id"], MissionStatus.CANCELLED, "and then the API was killed")
+        if repeats:
+            assert (await stack.http.post(f"/missions/{made['id']}/cancel")).is_success
+            ended = await stack.wait(row["session_id"])
+            assert (ended["status"], ended["reason"]) == ("cancelled", "caller_cancel")
+            continue
+        await ScheduleSync(stack.pool, ScheduleClient(stack.client, stack.settings.task_queue)).repair()
+        recorded = "SELECT cancel_requested::jsonb ->> 'scope' FROM sessions WHERE id = $1"
+        assert await stack.pool.fetchval(recorded, row["session_id"]) == "tree"  # which the sweeper signals
+    gate.open()
+
+
 async def test_days_and_totals_bound_what_a_mission_uses(stack: Stack) -> None:
     made = await create(stack, per_day={"runs": 1}, total={"runs": 2})
     await finished(stack, made)
@@ -122,6 +148,7 @@ async def test_a_run_ends_within_what_is_left(stack: Stack) -> None:
     assert (await show(stack, made))["status"] in ("working", "out_of_budget")
 
 
+@pytest.mark.proves("S1-32")
 async def test_conditions_and_time_end_a_mission(stack: Stack) -> None:
     answered = await create(stack, stop_when_answer="^done$")
     await finished(stack, answered)
@@ -184,10 +211,14 @@ async def test_an_approval_does_not_resume_what_a_person_paused(stack: Stack) ->
 
 
 async def test_a_risk_may_begin_after_some_calls(stack: Stack) -> None:
-    look = ("bash", {"command": "echo x"})
-    made = await create(stack, calls(look, look, look), risks=[{"tool": "bash", "after_calls": 2}])
+    """Only calls with such arguments are counted, those of earlier steps too."""
+    look, other = ("bash", {"command": "echo x"}), ("bash", {"command": "echo y"})
+    risk = {"tool": "bash", "argument": "*x", "after_calls": 2}
+    made = await create(stack, steps([look, other], [other, look], [look]), risks=[risk])
     row = await run(stack, made)
-    [request] = await waiting(stack, row["session_id"])  # of the third alone
+    [request] = await waiting(stack, row["session_id"])
+    done = [node["kind"] for node in await stack.nodes(row["session_id"])].count("tool_results")
+    assert done == 2  # it is that of the last call alone
     await answer(stack, row["session_id"], request["id"], {"approved": True})
     assert (await stack.wait(row["session_id"]))["status"] == "completed"
 

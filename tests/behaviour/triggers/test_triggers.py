@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from domain.ids import new_id
+from store import external_events
 from tests.behaviour.schedules.clock import create, fired, trigger
 from tests.behaviour.triggers.sender import SECRET, Sender
 from tests.support.stack import Stack, eventually
@@ -165,6 +166,14 @@ async def test_a_trigger_that_cannot_work_is_refused(stack: Stack, body: dict[st
     assert (await stack.http.get("/triggers/wrong")).status_code == 404
 
 
+async def test_no_trigger_has_the_name_of_what_agents_emit(stack: Stack) -> None:
+    """Else any agent of the tenant could answer `wait_for_event` in the trigger's name."""
+    body = {"signature": "standard_webhooks", "task": {"agent": "tester", "input": "x"}}
+    refused = await stack.http.put("/triggers/emit", json=body)
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (422, "reserved"), refused.text
+    assert (await stack.http.get("/triggers/emit")).status_code == 404
+
+
 async def test_a_trigger_is_changed_by_its_name_and_its_secret_is_shown_once(stack: Stack) -> None:
     sender = await Sender.new(stack)
     assert (
@@ -230,6 +239,21 @@ async def test_an_event_is_one_message_though_api_and_worker_are_killed(stack: S
     assert messages == 8 and len(await sender.events()) == 8
 
 
+async def test_an_old_event_of_github_is_not_accepted_again(stack: Stack) -> None:
+    """It has no signed time, so a thief of one could send it for ever."""
+    sender = await Sender.new(stack, "github")
+    first = await sender.accepted({"n": 1})
+    timed = await Sender.new(stack)
+    await timed.accepted({"n": 1})
+    sources = [sender.made["id"], timed.made["id"]]
+    aged = "UPDATE external_events SET created_at = created_at - interval '40 days' WHERE source = ANY ($1::text[])"
+    await stack.pool.execute(aged, sources)
+    await external_events.forget_old(stack.pool, 30)
+    await stack.pool.execute("DELETE FROM address_messages WHERE session_id = $1", first["session_id"])  # is as old
+    assert await timed.events() == []
+    assert await sender.accepted({"n": 1}) == first
+
+
 @pytest.mark.proves("S2-B16")
 async def test_one_task_has_several_triggers_and_outlives_each(stack: Stack) -> None:
     schedule = await create(stack, say("done"))
@@ -253,5 +277,7 @@ async def test_one_task_has_several_triggers_and_outlives_each(stack: Stack) -> 
     body = {"conversation_id": conversation_id, "input": say("still here"), "transport": "stream"}
     said = (await stack.http.post("/conversations/run", json=body)).json()
     assert (await stack.wait(said["session_id"]))["status"] == "completed"
+    quiet = await Sender.new(stack, filter=[{"path": "payload.n", "equals": 2}])
+    assert (await quiet.accepted({"n": 1}))["outcome"] == "filtered"  # no session, and so no model
     silent = await create(stack, check={"run": "exit 3"})
     assert (await trigger(stack, silent["id"]))["status"] == "skipped"  # it did its work without a model
