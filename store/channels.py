@@ -22,6 +22,11 @@ class JoinedMessage(TypedDict):
 
 
 @dataclass(frozen=True)
+class WorkThread:
+    thread: str | None  # of the channel; None: in no thread
+
+
+@dataclass(frozen=True)
 class ChannelArrival:
     """An accepted message; `merged` if a session that had not begun also answers other messages."""
 
@@ -173,6 +178,26 @@ async def _key_reused(connection: Connection, tenant: str, message: ArrivingMess
         return False
     given = StoredResponse(digest=record.digest, status=record.status, response=record.response)
     return (await idempotency.reserve(connection, tenant, record.key, given)).digest != record.digest
+
+
+async def thread_of_work(pool: Pool, tenant: str, thread_id: str, message_ids: list[str]) -> WorkThread | None:
+    """Where the agent `thread_id` was asked for the work that these messages of its subagents report; None if no
+    subagent of its own sent one."""
+    row = await pool.fetchrow(
+        """SELECT began.spec::jsonb -> 'channel' ->> 'thread' AS thread
+             FROM inbox i
+            CROSS JOIN LATERAL (
+                SELECT spawned_by FROM sessions s
+                 WHERE s.tenant = i.tenant AND s.conversation_id = i.conversation_id
+                   AND (s.id = i.source OR (i.kind = 'system' AND s.thread_id = i.author))
+                 ORDER BY id DESC LIMIT 1) child
+             JOIN sessions began ON began.tenant = i.tenant AND began.id = child.spawned_by AND began.thread_id = $2
+            WHERE i.tenant = $1 AND i.id = ANY($3::text[]) ORDER BY i.number LIMIT 1""",
+        tenant,
+        thread_id,
+        message_ids,
+    )
+    return WorkThread(**row) if row else None
 
 
 async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> ChannelRef | None:

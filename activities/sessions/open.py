@@ -23,6 +23,7 @@ from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import Acceptance, NewMessage, QueuedBegin
 from domain.sessions.step import preview
 from store import (
+    channels,
     conversations,
     mailbox,
     messages,
@@ -160,6 +161,10 @@ class OpenSessions:
             assert before is not None
             opening.depth = before.depth
             session = NewSession.continuing(before, before.handed_to)
+            # people may have written in another thread of their channel since they asked for this work
+            work = await channels.thread_of_work(self._pool, batch.tenant, opening.thread_id, opening.take)
+            if work is not None and (work.thread or "channel" in session.spec):
+                session = session.model_copy(update={"spec": {**session.spec, "channel": {"thread": work.thread}}})
             try:
                 return await self._shared.renewed(self._pool, batch.tenant, session)
             except Invalid as error:  # its messages must not be lost with it

@@ -187,8 +187,11 @@ class NewSession(Supervision):
 
     @classmethod
     def continuing(cls, before: "NewSession", handed_to: Successor | None = None) -> Self:
-        """A thread that is woken continues with its present agent and reports to the same spawner."""
+        """A thread that is woken continues with its present agent and reports to the same spawner. It answers in the
+        same thread of a channel, but not the same message."""
         kept = {name: getattr(before, name) for name in NewSession.model_fields if name not in _NOT_CONTINUED}
+        if channel := before.spec.get("channel"):
+            kept["spec"] = {**before.spec, "channel": {**channel, "message_id": None}}
         if handed_to is not None:
             kept |= {**_agent(handed_to.agent), **handed_to.model_dump(include={"models", "sides", "tools"})}
         return cls(**kept, trigger=Trigger.CHILD_RESULT)

@@ -64,6 +64,22 @@ async def test_a_background_agent_reports_to_its_parent_which_answers_its_people
     assert thread["parent_thread_id"] == said["conversation_id"] and thread["updated_at"]
 
 
+async def test_a_report_is_sent_to_the_thread_where_its_work_began(front: Service) -> None:
+    """Though the person wrote in another thread since then; a failure too."""
+    gate = Gate()
+    broken = f"{chain([gate.call], last='x')} [[fault:400 at=2 times=always]]"
+    for user, prompt in (("report", chain([gate.call], send(say("the report")), last="done")), ("fails", broken)):
+        began = await front.say(chain(background(prompt), last="1"), user=user, thread="t1", message_id="m1")
+        await front.ended(began["session_id"])
+        later = await front.say(say("2"), user=user, thread="t2", message_id="m2")
+        await front.ended(later["session_id"])
+    gate.open()
+    found = [one.json["data"] for one in await front.replies(6)]
+    for user in ("report", "fails"):
+        sent = [(one["thread"], one["in_reply_to"]) for one in found if one["user_id"] == user]
+        assert len(sent) == 3 and {*sent} == {("t1", "m1"), ("t2", "m2"), ("t1", None)}
+
+
 @pytest.mark.proves("S2-19", "S3-17")
 async def test_threads_are_shown_as_running_queued_or_idle(front: Service) -> None:
     slow = "[[script:say words=100 delay=0.1]]"
