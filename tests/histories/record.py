@@ -183,6 +183,11 @@ async def _turn_limit(stack: Stack) -> str:
     return await _run(stack, "Play.", await _duet(stack, "ping-pong", 3))
 
 
+async def _step_limit(stack: Stack) -> str:
+    pair = prompt("brief-a", "Ping."), prompt("brief-b", "Pong.")
+    return await _run(stack, "Play.", await define(stack, "brief", *pair, side_a={"max_steps": 2}))
+
+
 async def _with_immediate(stack: Stack) -> None:
     """An agent that starts a subagent with its prompt, and one that hands over to it."""
     approve = declared_tool("approve", "summary")
@@ -242,6 +247,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "dual": lambda stack: _run(stack, "Oak tree", "asset_subagent"),
     "dual_failed": lambda stack: _run(stack, "Something impossible", "asset_subagent"),
     "dual_turn_limit": _turn_limit,
+    "dual_step_limit": _step_limit,
     "handlers": lambda stack: _run(stack, "Should we?", "panel"),
     "immediate": _immediate,
     "immediate_after_handoff": _immediate_after_handoff,

@@ -16,6 +16,7 @@ from workflows.session.replies import activate, think
 from workflows.ui import current_details, step_result
 
 STEPS_USED = "{} has used all steps that it may take in one session ({})."
+STEPS_IN_ALL = "steps-of-a-side-in-all"  # sessions that began before it counted only the steps of one turn
 NOT_OVER = "Your reply did not end your turn. Continue{}."
 
 
@@ -29,7 +30,7 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
         await activate(session, line)
         reply = line.take_pending()
         if reply is None:
-            if limit := limits.limit_reached(session):
+            if limit := limits.limit_reached(session) or _steps_used(line, side):
                 return limit
             if workflow.info().is_continue_as_new_suggested():
                 return None
@@ -83,7 +84,7 @@ async def _judge(
         case SideVerdict.TURN_LIMIT:
             return Ending(Reason.TURN_LIMIT)
         case SideVerdict.STEP_LIMIT:
-            return Ending(Reason.STEP_LIMIT, "max_steps", STEPS_USED.format(side.label or "A side", side.max_steps))
+            return _out_of_steps(side)
         case SideVerdict.END_TURN if sides.dual:
             state.switch_sides()
         case SideVerdict.END_TURN:
@@ -93,6 +94,17 @@ async def _judge(
         case SideVerdict.ACT if not reply.calls:
             line.note = _not_over(side)
     return None
+
+
+def _steps_used(line: Line, side: Side) -> Ending | None:
+    """The end before a step too many of a side that ended its last turn with the last of its steps."""
+    used = side.max_steps is not None and line.steps >= side.max_steps
+    # only here, so that no other session gets a marker
+    return _out_of_steps(side) if used and workflow.patched(STEPS_IN_ALL) else None
+
+
+def _out_of_steps(side: Side) -> Ending:
+    return Ending(Reason.STEP_LIMIT, "max_steps", STEPS_USED.format(side.label or "A side", side.max_steps))
 
 
 async def _compact(session: SessionContext, line: Line) -> None:

@@ -144,6 +144,13 @@ async def test_max_session_turns_ends_the_session_with_a_summary(stack: Stack) -
     await define(stack, "busy", a, prompt("steps-b", "Never."), side_a={"max_steps": 2}, max_session_turns=4)
     record = await stack.run("Look.", agent="busy")
     assert (record["status"], record["reason"], record["usage"]["tool_invocations"]) == ("failed", "step_limit", 2)
+    # the steps of all of its turns count, also if each turn is only one
+    pair = prompt("talks-a", "Ping."), prompt("talks-b", "Pong.")
+    await define(stack, "talker", *pair, side_a={"max_steps": 2}, max_session_turns=8)
+    task_id = await stack.submit("Talk.", agent="talker")
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"], record["error"]["type"]) == ("failed", "step_limit", "max_steps")
+    assert len(await stack.asked(task_id)) == 5  # two turns of each side and the summary
 
 
 async def test_a_binding_whose_call_failed_ends_nothing(stack: Stack) -> None:
