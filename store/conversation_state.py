@@ -3,6 +3,7 @@
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.state import ConversationState, Live, Thread, WaitingMessage
 from domain.sessions.step import preview
+from store import missions
 from store.database import Pool
 from store.mailbox import held_outcomes
 
@@ -46,6 +47,7 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
             tenant,
             conversation_id,
         )
+        mission = await missions.of_conversation(connection, tenant, conversation_id)
         title = await connection.fetchval(
             "SELECT title FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
         )
@@ -55,8 +57,11 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
         state.threads[row["id"]] = Thread(
             parent=row["parent_thread_id"], name=row["name"], depth=row["depth"], last=row["last"]
         )
+    held = mission is not None and mission.paused_by_risk  # its queued runs wait until it is resumed
     for row in sessions:
         if not row["live"]:
+            if held and row["thread_id"] == conversation_id:
+                continue
             state.threads[row["thread_id"]].queue.append(row["id"])
             continue
         state.threads[row["thread_id"]].live = row["id"]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import asyncpg
 
 from domain.audit import TENANT
-from domain.missions.mission import Mission, MissionRules, MissionStatus, Spent
+from domain.missions.mission import RISK, Mission, MissionRules, MissionStatus, Spent
 from domain.notices import MissionEnded, NewNotice
 from domain.schedules.schedule import Schedule
 from store import audit, notices, schedules
@@ -13,7 +13,6 @@ from store.database import Connection, Pool
 from store.sessions import SessionRow, from_columns
 
 _COLUMNS = ", ".join(Mission.model_fields)
-RISK = "risk: "  # prefix of the reason if a risk paused the mission; an approval ends the pause
 
 # the sessions of a mission: those of its conversation, and of the separate conversations of single runs
 SESSIONS = """SELECT s.* FROM sessions s

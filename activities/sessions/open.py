@@ -28,6 +28,7 @@ from store import (
     mailbox,
     messages,
     mission_admission,
+    missions,
     new_sessions,
     outcomes,
     queued_files,
@@ -68,9 +69,10 @@ class OpenSessions:
         return OpenedBatch(sessions=[answers[opening.session_id] for opening in batch.sessions])
 
     async def _again(self, batch: OpenBatch, opening: OpenSession) -> Opened:
-        """Begin a session that waits in a queue. If it was opened before, return its row."""
+        """Begin a session that waits in a queue, unless a risk has paused its mission: then it waits until that is
+        resumed. If it was opened before, return its row."""
         busy = None
-        if opening.session is None:
+        if opening.session is None and not await self._held(batch, opening):
             await self._drop_delivered(batch, opening)
             begin = QueuedBegin(tenant=batch.tenant, session_id=opening.session_id, take=opening.take)
             async with self._pool.acquire() as connection, connection.transaction():
@@ -82,6 +84,12 @@ class OpenSessions:
         session = await sessions.get(self._pool, batch.tenant, opening.session_id)
         assert session is not None
         return _opened(session, await mailbox.delivered_to(self._pool, batch.tenant, session.id))
+
+    async def _held(self, batch: OpenBatch, opening: OpenSession) -> bool:
+        if opening.parent_thread_id is not None:  # it belongs to a run that has begun
+            return False
+        mission = await missions.of_conversation(self._pool, batch.tenant, batch.conversation_id)
+        return mission is not None and mission.paused_by_risk
 
     async def _acceptance(self, batch: OpenBatch, opening: OpenSession) -> Acceptance | None:
         """The acceptance to write; None if nothing is left to open it, or it waits for its mission's next run."""

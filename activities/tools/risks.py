@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from domain.missions.mission import Mission, RiskTrigger, mission_of
+from domain.missions.mission import RISK, Mission, RiskTrigger, mission_of
 from domain.policy.rules import Rule
 from domain.sessions.step import ToolCall
 from store import mission_calls, missions
@@ -31,7 +31,7 @@ async def with_risks(
         if risk is None or call.refusal is not None:
             found.append(call)
             continue
-        reason = f"{missions.RISK}{risk.text}: {call.name}: {call.preview}"
+        reason = f"{RISK}{risk.text}: {call.name}: {call.preview}"
         if not mission.paused:  # a mission that a person paused stays paused, whatever is approved
             await missions.set_paused(pool, tenant, mission.id, True, reason[:500])
         found.append(call.model_copy(update={"ask": True}))
@@ -49,7 +49,7 @@ async def risk_of(
     """The mission that such a call has paused, and its risk trigger; None if only a rule asks for the approval."""
     mission_id = mission_of(layers)
     mission = await missions.get(pool, tenant, mission_id) if mission_id is not None else None
-    if mission is None or not (mission.pause_reason or "").startswith(missions.RISK):
+    if mission is None or not mission.paused_by_risk:
         return None
     return next(((mission, one) for one in mission.rules.risks if one.concerns(tool, arguments)), None)
 

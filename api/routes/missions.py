@@ -1,5 +1,6 @@
 """/missions: agents that run again and again, within budgets, until they are cancelled, expired or out of budget."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -18,7 +19,7 @@ from api.routes import schedules as schedule_routes
 from api.schemas.missions import MissionFiles, MissionPage, MissionRecord, MissionRunPage, NewMission, mission_record
 from api.schemas.schedules import PauseBody, Triggered
 from api.submission import budgets, rules
-from domain.errors import Conflict, NotFound
+from domain.errors import Conflict, NotFound, Unavailable
 from domain.ids import is_id, new_id
 from domain.missions.mission import Mission, MissionStatus, mission_mark
 from domain.sessions.session import Reason
@@ -187,8 +188,12 @@ def _check_working(mission: Mission) -> None:
 
 
 async def _set_paused(call: Call, mission_id: str, paused: bool, reason: str | None = None) -> MissionRecord:
-    _check_working(await _own(call, mission_id))
+    mission = await _own(call, mission_id)
+    _check_working(mission)
     await missions.set_paused(call.pool, call.tenant, mission_id, paused, reason)
+    if mission.paused_by_risk and not paused:
+        with suppress(Unavailable):  # the sweeper lets the queued runs begin later
+            await call.services.workflows.reopen(call.tenant, mission.conversation_id, reload=True)
     return await _shown(call, await _found(call, mission_id))
 
 

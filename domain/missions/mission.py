@@ -26,6 +26,7 @@ from domain.task import Strict
 # A rule of this name records the mission that a session belongs to. Subagents inherit their parent's rules, so they
 # carry it too. No tool has a dot in its name, so the rule never decides about a tool.
 MARK = "mission.id"
+RISK = "risk: "  # prefix of the reason if a risk paused the mission; an approval ends the pause
 
 
 def _pattern(text: str) -> str:
@@ -156,6 +157,10 @@ class Mission(BaseModel):
     created_by: str
     created_at: datetime
     ended_at: datetime | None = None
+
+    @property
+    def paused_by_risk(self) -> bool:
+        return self.paused and (self.pause_reason or "").startswith(RISK)
 
     def day_start(self, now: datetime) -> datetime:
         local = now.astimezone(ZoneInfo(self.timezone))

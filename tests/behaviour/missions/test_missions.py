@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowExecutionStatus
 
 from activities.schedules.sync import ScheduleSync
 from domain.ids import new_id
 from domain.missions.mission import MissionStatus
+from domain.wire import conversation_workflow_id
 from store import missions
 from tests.behaviour.conversations.talk import Gate, chain
 from tests.behaviour.supervision.people import answer, waiting
@@ -193,6 +195,32 @@ async def test_a_risk_pauses_the_mission_and_asks(stack: Stack) -> None:
     await stack.wait(second["session_id"])
     assert (await show(stack, made))["paused"] is True  # until somebody resumes it
     assert (await stack.http.post(f"/missions/{made['id']}/resume")).json()["paused"] is False
+
+
+async def test_a_run_in_the_queue_waits_while_a_risk_pauses_the_mission(stack: Stack) -> None:
+    gate = Gate()
+    agent = {"name": "risky", "description": "x", "prompt": "x", "tools": ["wait_for", "bash"]}
+    assert (await stack.http.put("/agents/risky", json=agent)).is_success
+    task = {"agent": "risky", "input": chain([gate.call], [("bash", {"command": "echo push"})])}
+    made = await create(stack, task=task, overlap="queue", risks=[{"tool": "bash", "argument": "*push*"}])
+    first = await run(stack, made)
+    await stack.seen(first["session_id"], "tool_called")
+    second = await run(stack, made)
+    gate.open()
+    [request] = await waiting(stack, first["session_id"])
+    await answer(stack, first["session_id"], request["id"], {"approved": False})
+    await stack.wait(first["session_id"])
+    conversation = stack.client.get_workflow_handle(conversation_workflow_id(made["conversation_id"]))
+    begun = "SELECT live OR status <> 'submitted' FROM sessions WHERE id = $1"
+
+    async def idle() -> bool:
+        assert not await stack.pool.fetchval(begun, second["session_id"])
+        return (await conversation.describe()).status is WorkflowExecutionStatus.COMPLETED
+
+    await eventually(idle)
+    await stack.http.post(f"/missions/{made['id']}/resume")
+    assert len(await waiting(stack, second["session_id"])) == 1  # it runs, and comes upon the risk itself
+    assert (await stack.http.post(f"/missions/{made['id']}/cancel")).is_success
 
 
 async def test_an_approval_does_not_resume_what_a_person_paused(stack: Stack) -> None:
