@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -83,27 +83,40 @@ async def test_tasks_shows_top_level_tasks_and_a_subagent_names_its_parent(
     assert code == 0 and shown.count("lead of the ids test") == 1
 
 
-async def test_bash_completes_commands_ids_and_agents(
-    stack: Stack, environment: dict[str, str], tmp_path: Path
+SHELLS = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], "source <(./errand completion bash)"),
+    "zsh": (["zsh", "-f", "-i"], "autoload -U compinit; compinit -u -D; source <(./errand completion zsh)"),
+    "fish": (["fish", "--no-config", "-i"], "./errand completion fish | source"),
+}
+
+
+@pytest.mark.parametrize("name", SHELLS)
+async def test_shells_complete_commands_ids_and_agents(
+    stack: Stack, environment: dict[str, str], tmp_path: Path, name: str
 ) -> None:
+    if not shutil.which(name):
+        pytest.skip(f"{name} is not installed")
     task_id = await stack.submit("[[script:say words=3]]", title="to be completed")
     await stack.wait(task_id)
-    command = tmp_path / "errand"
+    command = tmp_path / "errand"  # not on the path, as in a checkout
     command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m cli "$@"\n')
     command.chmod(0o755)
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    env = {**environment, "PATH": path, "PS1": "$ ", "HISTFILE": "/dev/null"}
+    env = {**environment, "PS1": "$ ", "HISTFILE": "/dev/null", "HOME": str(tmp_path)}
+    argv, setup = SHELLS[name]
 
     def complete() -> None:
-        with Terminal(env=env, argv=["bash", "--norc", "--noprofile", "-i"], cwd=tmp_path) as shell:
-            shell.type("source <(errand completion bash); echo rea''dy")
+        with Terminal(env=env, argv=argv, cwd=tmp_path) as shell:
+            shell.type(f"{setup}; echo rea''dy")
             shell.expect("ready")
+            # what was completed is seen by its effect: shells redraw a line in pieces
             shell.type("./errand conver", TAB)
-            shell.expect("conversations")
-            shell.type("\x15errand run resear", TAB)
-            shell.expect("errand run researcher")
-            shell.type(f"\x15errand show {task_id[:20]}", TAB)
-            shell.type(" ; echo sh''own")
+            shell.type("--help")
+            shell.expect("Usage: ")
+            shell.type("~/errand run resear", TAB)
+            shell.type("'[[script:say words=2]]' --detach --json")
+            shell.expect('{"task_id":"')
+            shell.type(f"./errand show {task_id[:20]}", TAB)
+            shell.type("; echo sh''own")
             shell.expect("to be completed")
             shell.expect("shown")
 
