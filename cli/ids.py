@@ -6,32 +6,46 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from cli.client.api import Api
+from cli.client.api import Api, segment
 from cli.client.models import PageOf, TaskInfo
 from cli.client.response import parse
-from cli.errors import NotFoundError
+from cli.errors import NotFoundError, Refused
 from cli.local_state import read_last, write_last
 from cli.render.output import one_line
 from domain.ids import is_id
+from settings import Settings, SettingsError
 
 CANDIDATES = 10
 LAST, PREVIOUS = "last", "-"
 
 
 class TaskId(click.ParamType[str, Any]):
-    """The id of a task or a conversation; `remote` resolves it, because that needs the server."""
+    """The id of a task; `remote` resolves it, because that needs the server."""
 
     name = "id"
+    field: str | None = None  # of the task, if it is not the task's own id that the command needs
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        with contextlib.suppress(click.ClickException), _api_of_completion() as api:
+        with contextlib.suppress(click.ClickException, SettingsError), _api_of_completion() as api:
             prefix = incomplete if incomplete and incomplete.isalnum() else None
             found = _tasks(api, id_prefix=prefix, top_level=prefix is None, limit=20)
             return [CompletionItem(one.short_id or one.task_id, help=_described(one)) for one in found]
         return []
+
+
+class ConversationIdType(TaskId):
+    """The id of a conversation, or of any task in it."""
+
+    field = "conversation_id"
+
+
+class ThreadIdType(TaskId):
+    """The id of a thread (a conversation's main one, or a subagent's), or of any task in it."""
+
+    field = "thread_id"
 
 
 class AgentNameType(click.ParamType[str, Any]):
@@ -41,17 +55,24 @@ class AgentNameType(click.ParamType[str, Any]):
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        with contextlib.suppress(click.ClickException), _api_of_completion() as api:
+        with contextlib.suppress(click.ClickException, SettingsError), _api_of_completion() as api:
             items = api.get("/agents")["items"]
             found = [one for one in items if one["name"].startswith(incomplete)]
             return [CompletionItem(one["name"], help=one_line(one["description"])) for one in found]
         return []
 
 
-def resolve(api: Api, text: str) -> str:
-    """The id that the user means. A whole id is used as it is: the server decides whether it exists."""
+def resolve(api: Api, text: str, field: str | None = None) -> str:
+    """The id that the user means. A whole id is used as it is: the server decides whether it exists.
+
+    `field`: the field of the task's session to use instead of its own id.
+    """
     found = _resolved(api, text)
     write_last(api.address, found)
+    if field:
+        with contextlib.suppress(NotFoundError, Refused):  # it is a conversation without tasks; or the command explains
+            kind = "sessions" if field == ThreadIdType.field else "tasks"  # a task's record does not name its thread
+            return str(api.get(f"/{kind}/{segment(found)}").get(field) or found)
     return found
 
 
@@ -83,8 +104,8 @@ def _resolved(api: Api, text: str) -> str:
 def resolve_arguments(api: Api, values: dict[str, Any]) -> dict[str, Any]:
     """Replace typed ids of tasks and conversations in a command's values by whole ids."""
     params = click.get_current_context().command.params
-    ids = [param.name for param in params if isinstance(param.type, TaskId) and param.name]
-    return {**values, **{name: resolve(api, values[name]) for name in ids if values.get(name)}}
+    fields = {param.name: param.type.field for param in params if isinstance(param.type, TaskId) and param.name}
+    return values | {name: resolve(api, values[name], field) for name, field in fields.items() if values.get(name)}
 
 
 def _tasks(api: Api, **filters: Any) -> list[TaskInfo]:
@@ -97,6 +118,4 @@ def _described(task: TaskInfo) -> str:
 
 
 def _api_of_completion() -> Api:
-    from settings import Settings
-
     return Api(Settings.from_env(), patience=0)  # somebody who presses Tab must not wait

@@ -18,6 +18,7 @@ from cli.client.follow import TERMINAL_EVENTS, events_so_far
 from cli.client.models import EventData, HandleInfo
 from cli.client.response import parse
 from cli.errors import CliError, Exit, exit_of
+from cli.local_state import write_last
 from cli.render.output import PROGRAM, dollars, emit, one_line
 
 OWN_EVENTS_SHOW_IT = ("subagent_started", "subagent_ended")  # the subagent's first and last events are shown instead
@@ -80,6 +81,7 @@ class Chat:
     def watch_answer(self, answer: Any) -> None:
         """Watch the session that was just accepted until it ends."""
         handle = parse(HandleInfo, answer)
+        write_last(self.api.address, handle.session_id)
         self._names[handle.session_id] = None
         if self._awaited:
             self.note("Queued behind the answer that is being written.")

@@ -10,7 +10,7 @@ from cli.client.api import Api
 from cli.client.models import ConversationItem, PageOf
 from cli.client.response import parse
 from cli.errors import NotFoundError
-from cli.ids import AgentNameType, TaskId
+from cli.ids import AgentNameType, ConversationIdType
 from cli.options import no_input_option, patience_option, remote
 from cli.render.output import age, one_line, table
 
@@ -21,7 +21,7 @@ LISTED = 20
 @click.option(
     "--agent", type=AgentNameType(), help="The agent to talk to.  [default: assistant, or the conversation's own]"
 )
-@click.option("--conversation", "conversation_id", type=TaskId(), help="Continue this conversation.")
+@click.option("--conversation", "conversation_id", type=ConversationIdType(), help="Continue this conversation.")
 @click.option("--continue", "continue_", is_flag=True, help="Continue the conversation that was used last.")
 @click.option("--resume", is_flag=True, help="Choose a conversation from a list.")
 @no_input_option

@@ -5,14 +5,15 @@ import click
 from cli.client.api import Api, segment
 from cli.client.models import HandleInfo
 from cli.client.response import parse
-from cli.ids import TaskId
+from cli.ids import ConversationIdType
+from cli.local_state import write_last
 from cli.options import patience_option, remote
 from cli.render.output import emit
 from cli.watch import show_detached, watch
 
 
 @click.command()
-@click.argument("conversation_id", type=TaskId())
+@click.argument("conversation_id", type=ConversationIdType())
 @click.argument("text", metavar="[INPUT]", required=False)
 @click.option("--queue", is_flag=True, help="If a session is running in the conversation, fire after it has ended.")
 @click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the new session.  [default: wait]")
@@ -34,6 +35,7 @@ def fire(
     body = ({"input": text} if text else {}) | ({"if_busy": "queue"} if queue else {})
     answer = api.post(f"/conversations/{segment(conversation_id)}/fire", body)
     session_id = parse(HandleInfo, answer).session_id
+    write_last(api.address, session_id)
     if wait:
         watch(api, session_id, after=0, patience_ms=patience, as_json=as_json)
     elif as_json:

@@ -6,6 +6,7 @@ from cli.client.api import Api, segment
 from cli.client.models import HandleInfo
 from cli.client.response import parse
 from cli.ids import TaskId
+from cli.local_state import write_last
 from cli.options import patience_option, remote
 from cli.render.output import PROGRAM, emit, note
 from cli.watch import show_detached, watch
@@ -33,6 +34,7 @@ def fork(
     body |= {name: value for name, value in (("input", text), ("agent", agent)) if value is not None}
     answer = api.post(f"/conversations/{segment(origin)}/fork", body)
     handle = parse(HandleInfo, answer)
+    write_last(api.address, handle.session_id)
     if text is not None and wait:
         watch(api, handle.session_id, after=0, patience_ms=patience, as_json=as_json)
     elif as_json:

@@ -8,7 +8,7 @@ from cli.answering import all_open_requests, answer_by_typing, read_line
 from cli.client.api import Api
 from cli.client.request_models import RequestInfo
 from cli.client.response import parse
-from cli.ids import TaskId
+from cli.ids import ConversationIdType
 from cli.options import remote
 from cli.render.input_requests import show_request
 from cli.render.output import emit, note
@@ -16,7 +16,10 @@ from cli.render.output import emit, note
 
 @click.command()
 @click.option(
-    "--conversation", "conversation_id", type=TaskId(), help="Only of this conversation, including its subagents."
+    "--conversation",
+    "conversation_id",
+    type=ConversationIdType(),
+    help="Only of this conversation, including its subagents.",
 )
 @click.option("--answer/--list", "answering", default=None, help="Answer them one by one.  [default: on a terminal]")
 @remote

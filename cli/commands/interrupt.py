@@ -3,7 +3,7 @@
 import click
 
 from cli.client.api import Api, segment
-from cli.ids import TaskId
+from cli.ids import ConversationIdType, TaskId, resolve
 from cli.options import remote
 from cli.render.output import PROGRAM, emit, note, styled_status
 from domain.amounts import counted
@@ -22,6 +22,7 @@ def interrupt(api: Api, id: str, everything: bool, as_json: bool) -> None:
       ./errand interrupt ID
       ./errand interrupt CONVERSATION --all
     """
+    id = resolve(api, id, ConversationIdType.field) if everything else id
     answer = api.post(f"/{'conversations' if everything else 'tasks'}/{segment(id)}/interrupt", {})
     if as_json:
         emit(answer)

@@ -7,13 +7,13 @@ import click
 from cli.client.api import Api, segment
 from cli.client.models import MailInfo, PageOf
 from cli.client.response import parse
-from cli.ids import TaskId
+from cli.ids import ConversationIdType
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, note, one_line, table
 
 
 @click.command()
-@click.argument("conversation_id", type=TaskId())
+@click.argument("conversation_id", type=ConversationIdType())
 @click.option("--live", is_flag=True, help="Ask the running conversation workflow instead of the database.")
 @click.option("--all", "everything", is_flag=True, help="Include outcomes that were delivered already.")
 @remote

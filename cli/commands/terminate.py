@@ -4,13 +4,13 @@ import click
 
 from cli.client.api import Api, segment
 from cli.errors import NotFoundError
-from cli.ids import TaskId
+from cli.ids import ThreadIdType
 from cli.options import remote
 from cli.render.output import emit, note
 
 
 @click.command()
-@click.argument("thread_id", metavar="ID", type=TaskId())
+@click.argument("thread_id", metavar="ID", type=ThreadIdType())
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @remote
 def terminate(api: Api, thread_id: str, yes: bool, as_json: bool) -> None:

@@ -5,14 +5,14 @@ import click
 from cli.client.api import Api, segment
 from cli.client.models import ConversationInfo, SessionInfo
 from cli.client.response import parse
-from cli.ids import TaskId
+from cli.ids import ConversationIdType
 from cli.options import remote
 from cli.render.output import clean, dim, dollars, emit, one_line, styled_status
 from domain.amounts import counted
 
 
 @click.command()
-@click.argument("conversation_id", type=TaskId())
+@click.argument("conversation_id", type=ConversationIdType())
 @remote
 def tree(api: Api, conversation_id: str, as_json: bool) -> None:
     """Show the sessions of a conversation as a tree, their usage, and the number of waiting outcomes.

@@ -7,7 +7,7 @@ import click
 
 from cli.client.api import Api, segment
 from cli.errors import NotFoundError
-from cli.ids import TaskId
+from cli.ids import ConversationIdType, ThreadIdType
 from cli.options import remote
 from cli.render.output import PROGRAM, emit, note, one_line, table
 from domain.json_object import JsonObject
@@ -32,7 +32,7 @@ def variables(ctx: click.Context) -> None:
 
 
 @variables.command("list")
-@click.option("--conversation", "conversation_id", type=TaskId(), help="Only of this conversation.")
+@click.option("--conversation", "conversation_id", type=ConversationIdType(), help="Only of this conversation.")
 @remote
 def list_requests(api: Api, conversation_id: str | None = None, as_json: bool = False) -> None:
     """List the subagents that wait for values of their variables."""
@@ -73,7 +73,7 @@ def give(api: Api, request_id: str, values: tuple[str, ...], as_json: bool) -> N
 
 
 @variables.command()
-@click.argument("thread_id", type=TaskId())
+@click.argument("thread_id", type=ThreadIdType())
 @remote
 def show(api: Api, thread_id: str, as_json: bool) -> None:
     """Show the variables of a thread: of a conversation, or of a subagent by its reference. Secrets are not shown."""
@@ -82,7 +82,7 @@ def show(api: Api, thread_id: str, as_json: bool) -> None:
 
 
 @variables.command("set")
-@click.argument("thread_id", type=TaskId())
+@click.argument("thread_id", type=ThreadIdType())
 @click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE...")
 @remote
 def set_values(api: Api, thread_id: str, values: tuple[str, ...], as_json: bool) -> None:
