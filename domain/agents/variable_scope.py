@@ -35,6 +35,7 @@ class NeededVariable(BaseModel):
 
 
 NOBODY = ""  # used instead of an agent's name: no agent names the variable
+MOST_VISITS = 8  # of one agent, when needs are looked up
 TENANT, DEPLOYMENT = "*", "**"  # instead of an agent's name: for all agents, even if scoped
 
 
@@ -176,13 +177,34 @@ def stored_names(values: Values, known: Mapping[str, Variable]) -> dict[str, str
 
 
 def needed(child: AgentDefinition, values: Values, graph: Graph) -> list[NeededVariable]:
-    """The variables without which the child, or a subagent that its tools can start, cannot begin."""
-    found = {(one.agent, one.name): one for one in _needed(child, values, graph, frozenset())}
+    """The variables without which the child, or a subagent that its tools can start, cannot begin. A value is
+    missing if it is missing on any way through the graph."""
+    found: dict[tuple[str, str], NeededVariable] = {}
+    # Many ways may lead to one agent. It is visited once for each set of values, and not without limit, because the
+    # sets can multiply too; what this overlooks is asked for when the subagent is created.
+    visited: dict[str, set[frozenset[tuple[str, str]]]] = {}
+    ahead: list[tuple[AgentDefinition, Values, frozenset[str]]] = [(child, values, frozenset())]
+    while ahead:
+        agent, given, above = ahead.pop()
+        before, own = visited.setdefault(agent.name, set()), frozenset(given.items())
+        if own in before or len(before) == MOST_VISITS:
+            continue
+        before.add(own)
+        known = resolved(agent, given)
+        for one in _required(agent, known):
+            if one.missing or (one.agent, one.name) not in found:
+                found[one.agent, one.name] = one
+        path = above | {agent.name}
+        tools = [tool for view in agent.views for tool in view.subagent_tools if is_enabled(tool, known)]
+        ahead += [
+            (graph[tool.name], inherited(given, [agent], graph[tool.name], graph, tool), path)
+            for tool in reversed(tools)
+            if tool.name in graph and tool.name not in path
+        ]
     return list(found.values())
 
 
-def _needed(agent: AgentDefinition, values: Values, graph: Graph, seen: frozenset[str]) -> Iterator[NeededVariable]:
-    known = resolved(agent, values)
+def _required(agent: AgentDefinition, known: Values) -> Iterator[NeededVariable]:
     for name, one in agent.all_variables.items():
         if one.required:
             yield NeededVariable(
@@ -193,11 +215,6 @@ def _needed(agent: AgentDefinition, values: Values, graph: Graph, seen: frozense
                 scoped=one.scoped,
                 missing=name not in known,
             )
-    seen |= {agent.name}
-    for tool in (tool for view in agent.views for tool in view.subagent_tools):
-        child = graph.get(tool.name)
-        if child is not None and child.name not in seen and is_enabled(tool, known):
-            yield from _needed(child, inherited(values, [agent], child, graph, tool), graph, seen)
 
 
 def missing_of(definition: AgentDefinition, values: Values, graph: Graph) -> dict[str, str]:

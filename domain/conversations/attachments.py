@@ -13,6 +13,8 @@ from domain.policy.subjects import PathError, parts
 FOLDER = "attachments"
 MOST = 20  # files at once
 MOST_BYTES = 20_971_520  # of one file
+MOST_NAME = 255  # bytes of a file's name
+MOST_SUFFIX = 30  # characters that are kept when a name is shortened
 _PART_OF_PATH = r"[\w./\\-]"
 
 
@@ -64,10 +66,13 @@ def attached(given: Iterable[str], manifest: Mapping[str, Any], tag: str | None)
 def free_path(tag: str, name: str, taken: Sequence[str]) -> str:
     """The receiver's path for a file: its bare name in a folder of this transfer, so that nothing is overwritten."""
     bare = PurePosixPath(name)
+    suffix = bare.suffix if len(bare.suffix) <= MOST_SUFFIX else ""
+    stem = bare.name.removesuffix(suffix).encode()
     path, number = f"{FOLDER}/{tag}/{bare.name}", 1
     while path in taken:
         number += 1
-        path = f"{FOLDER}/{tag}/{bare.stem}-{number}{bare.suffix}"
+        end = f"-{number}{suffix}"
+        path = f"{FOLDER}/{tag}/{stem[: MOST_NAME - len(end.encode())].decode(errors='ignore')}{end}"
     return path
 
 

@@ -149,7 +149,7 @@ async def test_put_refuses_it_with_every_pointer_and_changes_nothing(stack: Stac
 
 async def test_hostile_definitions_are_refused_in_time(stack: Stack) -> None:
     many = [{"name": f"agent-{number}"} for number in range(10_000)]
-    layers = [[f"bg-{new_id()[-6:]}-{layer}-{place}" for place in range(4)] for layer in range(5)]
+    layers = [[f"bg-{new_id()[-6:]}-{layer}-{place}" for place in range(4)] for layer in range(9)]
     hostile: list[Any] = [
         None,
         [],
@@ -170,4 +170,8 @@ async def test_hostile_definitions_are_refused_in_time(stack: Stack) -> None:
     # many ways through a graph of immediate subagents are looked at once each
     for below, names in zip([[], *reversed(layers[1:])], reversed(layers), strict=True):
         for name in names:
-            assert (await stack.http.put(f"/agents/{name}", json=starts(name, *below))).is_success
+            definition = {**starts(name, *below), "variables": {} if below else {"TOWN": {"description": "a town"}}}
+            assert (await stack.http.put(f"/agents/{name}", json=definition)).is_success
+    # and so they are when a task is submitted
+    refused = await stack.http.post("/tasks", json={"input": "Go.", "agent": layers[0][0]}, timeout=5)
+    assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:missing-variables")

@@ -1,5 +1,6 @@
 """Which values a thread has, who inherits them, and what a graph still needs."""
 
+import time
 from typing import Any
 
 from domain.agents.definition import AgentDefinition
@@ -80,6 +81,28 @@ def test_given_values_wait_for_the_agent_that_needs_them() -> None:
     assert missing(MIDDLE, held, GRAPH) == []
     assert inherited(held, [MIDDLE], DEEP, GRAPH) == {"KEY": "k", "TOWN": "Rome"}
     assert of_agent(MIDDLE, held) == {"NOTE": "n"}
+
+
+def test_many_ways_through_a_graph_are_not_all_walked() -> None:
+    names = [[f"a{layer}-{place}" for place in range(4)] for layer in range(12)]
+    graph = {}
+    for layer, below in zip(names, [*names[1:], []], strict=True):
+        for place, name in enumerate(layer):
+            own = {"TOWN": TOWN, f"V_{name[1:].replace('-', '_')}": {**NOTE, "required": False}}
+            graph[name] = agent(name, *below, variables=own, env={"OTHER": str(place)})
+    given = {name: "x" for one in graph.values() for name in one.variables if name != "TOWN"}
+    began = time.process_time()
+    assert {name for name, _ in missing(graph["a0-0"], given, graph)} == {"a0-0", *sum(names[1:], [])}
+    assert time.process_time() - began < 1
+
+
+def test_value_is_missing_if_one_way_does_not_hand_it_over() -> None:
+    low = agent("low", variables={"KEY": KEY})
+    left, right = agent("left", {"name": "low", "scoped_env": ["KEY"]}, variables={"KEY": KEY}), agent("right", "low")
+    for ways in (["left", "right"], ["right", "left"]):
+        top = agent("top", *({"name": name, "scoped_env": ["KEY"]} for name in ways), variables={"KEY": KEY})
+        graph = {one.name: one for one in (low, left, right, top)}
+        assert ("low", "KEY") in missing(top, {"KEY": "k"}, graph)
 
 
 def test_disabled_branch_and_a_circle_need_nothing_more() -> None:

@@ -30,6 +30,14 @@ def test_files_get_names_of_their_own_in_the_receivers_folder() -> None:
     assert [one.path for one in attached(["a/oak.txt"], MANIFEST, None)] == ["a/oak.txt"]
 
 
+@pytest.mark.parametrize("name", ["x" * 255, "ä" * 127 + "x", "y" * 251 + ".txt", "z." + "z" * 253])
+def test_long_names_stay_within_what_a_file_system_allows(name: str) -> None:
+    found = returned_paths("session-12345678", [f"{folder}/{name}" for folder in "abc"])
+    assert len(set(found)) == 3 and found[0].endswith(f"/{name}")
+    assert [len(path.rpartition("/")[2].encode()) <= 255 for path in found] == [True] * 3
+    assert all(path.endswith(".txt") for path in found) == name.endswith(".txt")
+
+
 @pytest.mark.parametrize("path", ["../a/oak.txt", "/a/oak.txt", "none", "link", "a", "huge", "a/oak.txt\0", "."])
 def test_other_paths_are_refused(path: str) -> None:
     with pytest.raises(AttachmentRefused, match="Nothing was sent"):
