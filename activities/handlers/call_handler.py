@@ -1,6 +1,5 @@
 """call_handler: one turn of a side whose turns are taken by Python code. It is recorded like a model's reply."""
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +8,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.model.call_model import CallModel
+from activities.runtime.user_code import within
 from activities.tools.offered import Offered
 from activities.tools.support.output import clean
 from domain import wire
@@ -104,8 +104,7 @@ def _turn(call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Off
 
 async def _reply(name: str, handler: Handler, turn: HandlerTurn) -> HandlerReply:
     try:
-        async with asyncio.timeout(SECONDS):
-            answered: Any = await handler(turn)
+        answered: Any = await within(SECONDS, handler(turn))
         return HandlerReply.model_validate(answered)
     except TimeoutError:
         raise HandlerError(f"The handler {name!r} took longer than {SECONDS:g} seconds.") from None
@@ -116,5 +115,6 @@ async def _reply(name: str, handler: Handler, turn: HandlerTurn) -> HandlerReply
         )
         raise HandlerError(f"The reply of the handler {name!r} cannot be used: {problems}") from None
     except Exception as error:
+        # The error's text may contain secrets, and a cause would be written to Temporal's history.
         activity.logger.exception("the handler %s failed", name)
-        raise HandlerError(f"The handler {name!r} failed ({type(error).__name__}).") from error
+        raise HandlerError(f"The handler {name!r} failed ({type(error).__name__}).") from None

@@ -1,12 +1,11 @@
 """Run one hook within its time limit, and report a failure."""
 
-import asyncio
-
 from temporalio import activity
 
 from activities.hooks.hook import SessionHook
 from activities.runtime.log_redaction import hidden_in_logs
 from activities.runtime.thread_state import ThreadState
+from activities.runtime.user_code import within
 from activities.tools.support.output import clean
 from domain.agents.hook import HookPoint, HookReply, Moment
 from domain.events import EventRow, HookFailed
@@ -24,7 +23,7 @@ async def reply_of(hook: SessionHook, moment: Moment, state: ThreadState, most_s
     seconds = hook.timeout_s if most_s is None else min(hook.timeout_s, most_s)
     with hidden_in_logs(state.redactor):
         try:
-            answered = await asyncio.wait_for(hook.run(moment, state), max(seconds, 0))
+            answered = await within(seconds, _run(hook, moment, state))
             reply = HookReply.model_validate(answered or {}, from_attributes=True)
         except TimeoutError:
             raise HookError(f"It did not finish within {seconds:g} seconds.") from None
@@ -35,6 +34,11 @@ async def reply_of(hook: SessionHook, moment: Moment, state: ThreadState, most_s
     texts = {name: getattr(reply, name) for name in ("note", "refusal", "text", "result")}
     shown = {name: clean(state.redactor.text(text)).strip() or None for name, text in texts.items() if text}
     return HookReply(**shown, hide=reply.hide)
+
+
+async def _run(hook: SessionHook, moment: Moment, state: ThreadState) -> HookReply | None:
+    with hidden_in_logs(state.redactor):  # also while it runs after it was abandoned
+        return await hook.run(moment, state)
 
 
 async def report(pool: Pool, ref: SessionRef, name: str, point: HookPoint, step: int, key: str, error: str) -> None:

@@ -58,21 +58,27 @@ class RunHooks:
         if session is None or session.dry_run or (session.rerun is not None and session.rerun.recorded):
             return HookPoints(points=[])
         named = (await self._definitions.load(wanted.agent)).hooks
-        # This worker cannot know the moment of a hook that it does not have, so its absence is reported at the first
-        # one.
-        points = [self._hooks[name].point if name in self._hooks else HookPoint.BEFORE_MODEL for name in named]
-        return HookPoints(points=[point for point in dict.fromkeys(points) if point not in INNER])
+        points = {hook.point for name in named if (hook := self._hooks.get(name))}
+        if any(name not in self._hooks for name in named):
+            # This worker cannot know the moment of a hook that it does not have. Its absence is reported at the first
+            # one; and as it may be a guard, no tool runs.
+            points |= {HookPoint.BEFORE_MODEL, HookPoint.BEFORE_TOOL}
+        return HookPoints(points=[point for point in HookPoint if point in points and point not in INNER])
 
     @activity.defn(name="run_hooks")
     @beating
     async def run_hooks(self, call: HookCall) -> HookOutcome:
         named = (await self._definitions.load(call.agent)).hooks
         hooks = [hook for name in named if (hook := self._hooks.get(name)) and hook.point is call.point]
-        if call.point is HookPoint.BEFORE_MODEL:
-            for name in (name for name in named if name not in self._hooks):
-                await self._report(call, name, _key(call, 0), f"This worker has no hook {name!r}.")
+        absent = [name for name in named if name not in self._hooks]
         notes: list[str] = []
         refusals: dict[int, str] = {}
+        if call.point in (HookPoint.BEFORE_MODEL, HookPoint.BEFORE_TOOL):
+            for name in absent:
+                await self._report(call, name, _key(call, 0), f"This worker has no hook {name!r}.")
+        if absent and call.point is HookPoint.BEFORE_TOOL:  # it may be a guard: fail closed
+            refusal = f"This was not run: this worker has no hook {absent[0]!r}."
+            return HookOutcome(refusals=dict.fromkeys(call.indexes, refusal))
         version, _ = await workspaces.get(self._pool, call.ref.tenant, call.workspace_id)
         folder = await self._workspaces.ready(call.ref.tenant, call.workspace_id, version)
         session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id)

@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.requests.approved_files import changed_since, runs_commands
 from activities.runtime.log_redaction import hidden_in_logs
+from activities.runtime.user_code import contained
 from activities.tools.support.workspace_turn import WorkspaceBusyError, workspace_turn
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain import wire
@@ -73,7 +74,7 @@ async def guarded(
             async with turn as refusal:
                 if refusal is not None:
                     return refusal
-                result = await asyncio.wait_for(tool.run(arguments, context), tool.timeout_s)
+                result = await asyncio.wait_for(contained(tool.run(arguments, context)), tool.timeout_s)
         except TimeoutError:
             result = ToolResult(f"{tool.name} did not finish within {tool.timeout_s:g} seconds.", failed=True)
         except Exception:

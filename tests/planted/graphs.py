@@ -189,8 +189,8 @@ BUGS = [
     Bug(
         "a hook that takes too long is waited for",
         "activities/hooks/hook_runner.py",
-        "asyncio.wait_for(hook.run(moment, state), max(seconds, 0))",
-        "asyncio.wait_for(hook.run(moment, state), None)",
+        "await within(seconds, _run(hook, moment, state))",
+        "await within(600, _run(hook, moment, state))",
         (f"{_GRAPHS}/test_hooks.py::test_failing_hooks_are_reported_and_cost_the_session_nothing",),
     ),
     Bug(

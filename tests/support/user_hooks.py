@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 
 from activities.hooks.hook import SessionHook
 from activities.runtime.thread_state import ThreadState
@@ -55,6 +56,10 @@ async def reports(moment: Moment, state: ThreadState) -> None:
 
 async def fails(moment: Moment, state: ThreadState) -> None:
     raise RuntimeError(f"a secret of a hook: {state.variables.get('TOKEN', '')}")
+
+
+async def leaves(moment: Moment, state: ThreadState) -> None:
+    sys.exit("a user's hook ends the process")
 
 
 async def sleeps(moment: OnMessage, state: ThreadState) -> None:
@@ -121,5 +126,6 @@ HOOKS = [
     SessionHook(name="publishes", point=HookPoint.AFTER_TOOL, run=publishes),
     SessionHook(name="reports", point=HookPoint.ON_END, run=reports),
     *(SessionHook(name=f"fails.{point}", point=point, run=fails) for point in HookPoint),
+    SessionHook(name="leaves", point=HookPoint.AFTER_MODEL, run=leaves),
     SessionHook(name="sleeps", point=HookPoint.ON_MESSAGE, run=sleeps, timeout_s=0.3),
 ]

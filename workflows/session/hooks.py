@@ -13,19 +13,25 @@ from workflows.session.context import Ending, SessionContext, cause
 
 NOTHING = HookOutcome()
 NO_SUBJECT = HookSubject()
+_NOT_RUN = "This was not run: the hooks that may guard it could not run."
 
 
 async def at(session: SessionContext, line: Line, point: HookPoint, subject: HookSubject = NO_SUBJECT) -> HookOutcome:
-    """Run the hooks of the line's agent for this moment. The session continues without those that fail."""
-    if not session.hooked(line) or point not in await _points(session, line):
+    """Run the hooks of the line's agent for this moment. The session continues without those that fail, but calls that
+    one of them may guard are refused."""
+    if not session.hooked(line):
         return NOTHING
-    call = _call(session, line, point, subject)
     try:
+        if point not in await _points(session, line):
+            return NOTHING
+        call = _call(session, line, point, subject)
         return await session.wait(activity_calls.run_hooks(call))
     except ActivityError as error:
         session.check()
         workflow.logger.warning("the hooks of %s could not run: %s", point, cause(error)[1])
-        return NOTHING
+        if point is not HookPoint.BEFORE_TOOL:
+            return NOTHING
+        return HookOutcome(refusals=dict.fromkeys(subject.indexes, _NOT_RUN))
 
 
 async def before_reply(session: SessionContext, line: Line, messages: list[str], note: str | None) -> str | None:
@@ -96,14 +102,9 @@ def _call(session: SessionContext, line: Line, point: HookPoint, subject: HookSu
 
 
 async def _points(session: SessionContext, line: Line, *, ending: bool = False) -> list[HookPoint]:
-    """Look hooks up once for each agent and side that takes turns."""
+    """Look hooks up once for each agent and side that takes turns; again if that failed."""
     known, name = session.state.hook_points, f"{line.agent.owner}/{line.agent.name}/{line.agent.side}"
     if name not in known:
         wanted = activity_calls.list_hooks(HookList(ref=session.start.ref, agent=line.agent))
-        try:
-            known[name] = (await (wanted if ending else session.wait(wanted))).points
-        except ActivityError as error:
-            session.check()
-            workflow.logger.warning("the hooks could not be looked up: %s", cause(error)[1])
-            known[name] = []
+        known[name] = (await (wanted if ending else session.wait(wanted))).points
     return known[name]

@@ -86,7 +86,8 @@ async def test_handler_that_fails_ends_its_session(stack: Stack, handler: str, k
     record = await stack.wait(task_id)
     assert (record["status"], record["error"]["type"]) == ("failed", kind)
     assert text in record["error"]["message"]
-    assert "secret-of-an-exception" not in json.dumps(await stack.events(task_id))
+    history = (await stack.session(task_id).fetch_history()).to_json()
+    assert "secret-of-an-exception" not in json.dumps(await stack.events(task_id)) + history
 
 
 async def test_turn_limit_ends_a_session_whose_handler_spoke_last(stack: Stack) -> None:

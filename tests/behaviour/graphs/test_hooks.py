@@ -33,13 +33,14 @@ async def family(stack: Stack) -> None:
     definitions: list[dict[str, Any]] = [
         agent("hk_watched", hooks=NOTES),
         agent("hk_guarded", hooks=["guards", "adds_note", "publishes"]),
-        agent("hk_broken", hooks=[*FAILS, "sleeps"], **SECRET),
+        agent("hk_broken", hooks=[*FAILS, "sleeps", "leaves"], **SECRET),
         agent("hk_secret", hooks=["adds_note", "instructs"], **SECRET),
         agent("hk_child", hooks=["reports"], prompt="[[script:say text=Done.]]", **reports),
         agent("hk_lead", subagent_tools=[{"name": "hk_child", "blocking": False}]),
         agent("hk_shaped", hooks=SHAPES, subagent_tools=CHILD),
         agent("hk_ponders", hooks=["ponders"]),
         agent("hk_failing", hooks=[one for one in FAILS if one != "fails.before_tool"], subagent_tools=CHILD),
+        agent("hk_gone", hooks=["guards"]),
         agent("hk_inline", hooks=NOTES, mode="subagent"),
         agent("hk_caller", "hk_inline"),
     ]
@@ -171,7 +172,11 @@ async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: St
     failed = {(one["hook"], one["point"]) for one in of_type(events, "hook_failed")}
     reached = [point for point in HookPoint if point is not HookPoint.AFTER_SUBAGENT_CREATED]
     reached = [point for point in reached if point is not HookPoint.BEFORE_RESULT]  # the call was not run
-    assert failed == {*((f"fails.{point}", point) for point in reached), ("sleeps", "on_message")}
+    others = {("sleeps", "on_message"), ("leaves", "after_model")}
+    assert failed == {*((f"fails.{point}", point) for point in reached), *others}
+    assert "It failed (UserCodeError)" in str(
+        [one for one in of_type(events, "hook_failed") if one["hook"] == "leaves"]
+    )
     # at the two others, too
     passed = await stack.events(talk.id)
     every = {(f"fails.{point}", point) for point in HookPoint if point is not HookPoint.BEFORE_TOOL}
@@ -213,6 +218,22 @@ async def test_hooks_survive_a_killed_worker_and_act_once(stack: Stack) -> None:
     assert (await stack.wait(task_id))["status"] == "completed"
     seen = await noted(stack, await Talk(stack, task_id).session(task_id))
     assert [one["at"] for one in seen].count("AfterTool") == 3 and [one["at"] for one in seen].count("OnEnd") == 1
+
+
+async def test_no_tool_runs_if_a_hook_that_may_guard_it_is_absent(stack: Stack) -> None:
+    """As after a worker was started without the module that has it."""
+    query = (
+        "UPDATE agent_versions SET definition = replace(definition, '\"guards\"', '\"gone\"') WHERE name = 'hk_gone'"
+    )
+    await stack.pool.execute(query)
+    record = await stack.run(steps([LOOK]), "hk_gone")
+    events = await stack.events(record["task_id"])
+    [returned] = of_type(events, "tool_returned")
+    assert returned["preview"] == "This was not run: this worker has no hook 'gone'."
+    assert {(one["hook"], one["point"]) for one in of_type(events, "hook_failed")} == {
+        ("gone", "before_model"),
+        ("gone", "before_tool"),
+    }
 
 
 async def test_unknown_hook_and_one_without_effects_in_a_dry_run(stack: Stack) -> None:
