@@ -82,7 +82,7 @@ def _with_calls(session: SessionRow, made: int) -> SessionRow:
 async def open_of_session(pool: Pool, tenant: str, session_id: str) -> list[tuple[str, CallState]]:
     """The calls that were made and have not returned: the tool, and the state in which the session's end leaves it."""
     rows = await pool.fetch(
-        """SELECT tool, CASE WHEN effect = 'once' AND remote IS NULL THEN 'unknown' ELSE 'cancelled' END AS left_as
+        """SELECT tool, CASE WHEN effect = 'once' THEN 'unknown' ELSE 'cancelled' END AS left_as
              FROM tool_calls
             WHERE tenant = $1 AND session_id = $2 AND state = 'started'
             ORDER BY started_at, node, call_index""",

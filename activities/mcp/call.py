@@ -1,11 +1,15 @@
 """A call of an MCP tool, from its start until its server has finished it."""
 
+import asyncio
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, InputRequiredResult
+from temporalio import activity
 
-from activities.mcp.connection import McpFailure, connected, filled_headers
+from activities.mcp.connection import STOP_SECONDS, McpFailure, connected, filled_headers
 from activities.mcp.remote_task import (
     Called,
     CreatedTask,
@@ -30,7 +34,7 @@ from domain.json_schema import errors
 from domain.sessions.remote_call import RemoteCall
 from domain.sessions.step import Effect
 
-STOP_SECONDS = 15.0
+KEEP_SECONDS = 5.0  # in which a handle is stored although the call is cancelled
 RETRY_MS = 5_000  # until a server that could not be reached is asked again
 MOST_ANSWERED = 500  # forms that are remembered
 
@@ -55,19 +59,32 @@ class RunningMcpCall:
         self._arguments = arguments
         self._context = context
         self._sent = False
+        self._polled = False  # the server was asked for the task's state
         self._remote = context.remote or RemoteCall()  # the state after everything that was sent
 
-    async def run(self) -> ToolResult:
+    async def run(self, seconds: float) -> ToolResult:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._run()
+        except TimeoutError:
+            return self._lost(McpFailure(f"{self._name} did not finish within {seconds:g} seconds."))
+        except Exception:  # it may contain secrets, so the model only learns that the tool failed
+            activity.logger.exception("tool %s failed unexpectedly", self._name)
+            return self._lost(McpFailure(f"{self._name} failed unexpectedly; the operator's log has the details."))
+
+    async def _run(self) -> ToolResult:
         known = self._context.remote
         if known is None and (problems := errors(self._tool.input_schema, self._arguments)):
             lines = [f"- {'.'.join(map(str, one.absolute_path)) or 'arguments'}: {one.message}" for one in problems]
             return _failed(f"The arguments of {self._name} do not fit. {NOT_CALLED}\n" + "\n".join(lines))
         if known is not None and known.task_id is None and known.sent and self._once:
-            return _failed(UNKNOWN)
+            return _failed(UNKNOWN, unknown=True)
         found: Called | TaskState | ToolResult | None = None
         try:
             async with self._connected(self._server.timeout_s) as session:
                 found = await (self._begin(session) if known is None else self._continue(session, known))
+                if isinstance(found, CreatedTask):  # before anything else, even before the connection is closed
+                    await self._keep(found.task_id)
         except McpFailure as error:
             if found is None:  # else only closing the connection failed, which is harmless
                 return self._lost(error)
@@ -76,26 +93,49 @@ class RunningMcpCall:
             return await self._read(found)
         except McpFailure as refusal:  # it asks for something that we do not allow, or its result cannot be read
             await self._cancel()
-            return _failed(f"{refusal} {UNKNOWN if self._once else ''}".strip())
+            return _failed(f"{refusal} {UNKNOWN if self._once else ''}".strip(), unknown=self._once)
 
     async def stop(self) -> ToolResult:
         """Pass the stop of the session on."""
-        return _failed(f"Interrupted: the session was told to stop while this call ran. {await self._cancel()}")
+        said, known = await self._cancel()
+        text = f"Interrupted: the session was told to stop while this call ran. {said}"
+        return _failed(text, unknown=not known and self._effect is not Effect.READ)
 
-    async def _cancel(self) -> str:
-        """Cancel the task at the server; returns a sentence about the result."""
+    async def _cancel(self) -> tuple[str, bool]:
+        """Cancel the task at the server; returns a sentence about the result, and whether that is certain."""
         if self._remote.task_id is None:
-            return "It waited for an answer there."
+            return (UNKNOWN, False) if self._remote.sent else ("It waited for an answer there.", True)
+        acknowledged, reason = False, ""
         try:
             async with self._connected(STOP_SECONDS) as session:
                 await cancel_task(session, self._remote.task_id)
+                acknowledged = True
         except McpFailure as error:
-            return f"It may continue at its server, which could not be told: {error}"
-        return "Its server was told to cancel it."
+            reason = str(error)
+        except Exception:
+            activity.logger.exception("the task of %s could not be cancelled", self._name)
+            reason = "the operator's log has the details."
+        if acknowledged:  # an error after that came from closing the connection
+            return "Its server was told to cancel it.", True
+        return f"It may continue at its server, which could not be told: {reason}", False
+
+    async def _keep(self, task_id: str) -> None:
+        """Store the handle, even if the call is cancelled or runs out of time meanwhile."""
+        self._remote = self._remote.model_copy(update={"task_id": task_id})
+        holding = asyncio.ensure_future(self._context.hold(self._remote))
+        try:
+            await asyncio.shield(holding)
+        except asyncio.CancelledError:
+            await asyncio.wait({holding}, timeout=KEEP_SECONDS)
+            raise
 
     @property
     def _once(self) -> bool:
-        return self._server.effect_of(self._tool) is Effect.ONCE
+        return self._effect is Effect.ONCE
+
+    @property
+    def _effect(self) -> Effect:
+        return self._server.effect_of(self._tool)
 
     def _connected(self, seconds: float) -> AbstractAsyncContextManager[ClientSession]:
         headers = filled_headers(self._server, self._context.state.variables)
@@ -113,12 +153,22 @@ class RunningMcpCall:
         answered = [*known.answered, *answers][-MOST_ANSWERED:]
         self._remote = known.model_copy(update={"forms": [], "answered": answered, "sent": False})
         if known.task_id is None:
-            self._sent = True
             await self._context.hold(known.model_copy(update={"sent": True}))
+            self._sent = True
             return await self._call(session, known, answers)
         if answers:
-            await update_task(session, known.task_id, answers)
+            await self._answer(session, known, known.task_id, answers)
+        self._polled = True
         return await get_task(session, known.task_id)
+
+    async def _answer(self, session: ClientSession, known: RemoteCall, task_id: str, answers: JsonObject) -> None:
+        try:
+            await update_task(session, task_id, answers)
+        except MCPError as error:
+            if error.error.code != INVALID_PARAMS:
+                raise
+            # It has them already, or cannot use them: then it asks again.
+            self._remote = self._remote.model_copy(update={"answered": known.answered})
 
     async def _call(self, session: ClientSession, remote: RemoteCall, answers: JsonObject) -> Called:
         return await call_tool(session, self._tool.name, self._arguments, self._context.key, remote, answers)
@@ -127,7 +177,6 @@ class RunningMcpCall:
         if isinstance(found, ToolResult):
             return found
         if isinstance(found, CreatedTask):
-            self._remote = self._remote.model_copy(update={"task_id": found.task_id})
             return _waiting(self._remote, found.poll_interval_ms)
         if isinstance(found, InputRequiredResult):
             self._remote = self._remote.model_copy(update={"state": found.request_state})
@@ -151,21 +200,24 @@ class RunningMcpCall:
 
     def _lost(self, error: McpFailure) -> ToolResult:
         if self._remote.task_id is not None:
-            if error.code == INVALID_PARAMS:
+            if error.code == INVALID_PARAMS and self._polled:
                 return _failed(f"The server does not know the task of this call any more. {error}")
             # Its task continues there and is polled again; answers that were not sent are sent again.
-            return _waiting(self._context.remote or self._remote, RETRY_MS)
+            known = self._context.remote
+            return _waiting(known if known is not None and known.task_id is not None else self._remote, RETRY_MS)
         if not self._sent:
+            if self._context.remote is not None:  # people's answers are not lost, but sent later
+                return _waiting(self._context.remote, RETRY_MS)
             return _failed(f"{error} {NOT_CALLED}")
-        return _failed(f"{error} {UNKNOWN}" if self._once else str(error))
+        return _failed(f"{error} {UNKNOWN}" if self._once else str(error), unknown=self._once)
 
 
-def _waiting(remote: RemoteCall, interval: int | None) -> ToolResult:
+def _waiting(remote: RemoteCall, interval: Any) -> ToolResult:
     return ToolResult("", remote=remote, wait_ms=poll_ms(interval))
 
 
-def _failed(text: str) -> ToolResult:
-    return ToolResult(text, failed=True)
+def _failed(text: str, *, unknown: bool = False) -> ToolResult:
+    return ToolResult(text, failed=True, unknown=unknown)
 
 
 def _changed(name: str, server: str, *, gone: bool) -> ToolResult:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the library takes a second to load, so only a worker that n
 TASKS = "io.modelcontextprotocol/tasks"  # the extension
 MOST_BYTES = 8_000_000  # the most that a server may send during one connection
 LIST_SECONDS = 20.0
+STOP_SECONDS = 15.0
 LONGEST_ERROR = 500  # characters
 
 # The library logs the server's data, with which a hostile server could fill the log.

@@ -52,7 +52,7 @@ class CreatedTask(Result):
 
     result_type: Literal["task"]
     task_id: Annotated[str, AfterValidator(_storable)] = Field(min_length=1, max_length=500)
-    poll_interval_ms: int | None = None
+    poll_interval_ms: Any = None  # a wrong one must not cost the id
 
 
 class AboutTask(RequestParams):
@@ -70,8 +70,7 @@ class TaskState(Result):
     model_config = ConfigDict(extra="allow")
 
     status: str = ""
-    status_message: str | None = None
-    poll_interval_ms: int | None = None
+    poll_interval_ms: Any = None
     input_requests: JsonObject | None = None
     result: JsonObject | None = None
     error: JsonObject | None = None
@@ -130,8 +129,10 @@ async def cancel_task(session: "ClientSession", task_id: str) -> None:
     await session.send_request(TaskRequest(method="tasks/cancel", params=AboutTask(task_id=task_id)), Acknowledged)
 
 
-def poll_ms(given: int | None) -> int:
-    return max(SHORTEST_POLL_MS, min(given or SHORTEST_POLL_MS, LONGEST_POLL_MS))
+def poll_ms(given: Any) -> int:
+    """What a server wants, within our bounds; the shortest pause if it is no number."""
+    wanted = given if isinstance(given, int | float) and given == given else 0
+    return round(max(SHORTEST_POLL_MS, min(wanted, LONGEST_POLL_MS)))
 
 
 def responses(forms: list[RemoteForm], answers: Mapping[str, JsonObject | None]) -> JsonObject:

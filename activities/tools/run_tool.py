@@ -60,6 +60,8 @@ from store.tool_calls import ToolClaimResult
 
 COMMIT_PATIENCE = 300.0  # seconds: the result of a call must survive a restart of the database
 INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
+UNKNOWN = "It may have happened in full, in part or not at all. Check before you repeat it."
+UNREADABLE_MS = 60_000  # until a call that continues elsewhere is asked for again, if its secrets cannot be read
 
 
 class RunTool:
@@ -143,6 +145,7 @@ class RunTool:
                 return pending_outcome(request, result)
             state = CallState.FAILED if result.failed else CallState.OK
             state = CallState.CANCELLED if request.cancel and result.failed else state
+            state = CallState.UNKNOWN if result.unknown else state
         except asyncio.CancelledError:
             if not cancel_requested():
                 raise
@@ -150,6 +153,8 @@ class RunTool:
             if remote is not None:  # the workflow stops it where it continues
                 return pending_outcome(request, ToolResult("", remote=remote))
             state, result = CallState.CANCELLED, ToolResult(INTERRUPTED, failed=True)
+            if tool is not None and tool.stop is not None and request.effect is Effect.ONCE:  # it was sent elsewhere
+                state, result = CallState.UNKNOWN, ToolResult(f"{INTERRUPTED} {UNKNOWN}", failed=True)
         if not_emitted and info.is_local:  # a local activity emits it with its end, so once, however often it began
             result = replace(result, events=[called, *result.events])
         outcome = await self._commit(request, attempt, state, result, done)
@@ -176,7 +181,10 @@ class RunTool:
         try:
             state = await self._states.load(request.ref, agents, claim.variables, request.workspace_id, folder, key)
         except SealingError as error:
-            return ToolResult(f"The secrets of this session cannot be read: {error}.", failed=True)
+            if claim.remote is not None and not request.cancel:  # it continues elsewhere: its handle is not given up
+                return ToolResult("", remote=claim.remote, wait_ms=UNREADABLE_MS)
+            text = f"The secrets of this session cannot be read: {error}."
+            return ToolResult(text, failed=True, unknown=claim.remote is not None)
         context = ToolContext(
             ref=request.ref,
             agent=agent.name,
@@ -196,7 +204,7 @@ class RunTool:
             answers=await form_answers(self._pool, request, claim.remote) if claim.remote else {},
         )
         if request.cancel and tool.stop is not None:
-            return await tool.stop(context)
+            return (await tool.stop(context)).redacted(state.redactor)
         result = await guarded(tool, arguments, context, call_turn(self._pool, request, tool, folder))
         if result.remote is not None:
             return result

@@ -51,6 +51,7 @@ class ToolResult:
 
     text: str
     failed: bool = False
+    unknown: bool = False  # it failed, and what it was to do may have happened
     events: list[Event] = field(default_factory=list)
     progress: str | None = None
     plan: Plan | None = None

@@ -45,7 +45,7 @@ BEGIN
         -- Nor does any of its calls run: such a call is a question that nobody answered, or a tool whose worker died. A
         -- call that is being committed is left alone: it has a result and waits for the session's row.
         WITH ended AS (
-            UPDATE tool_calls SET state = CASE WHEN effect = 'once' AND remote IS NULL THEN 'unknown' ELSE 'cancelled' END,
+            UPDATE tool_calls SET state = CASE WHEN effect = 'once' THEN 'unknown' ELSE 'cancelled' END,
                                   result = 'The session ended first.', ended_at = now()
              WHERE tenant = t AND (node, call_index) IN (
                        SELECT node, call_index FROM tool_calls

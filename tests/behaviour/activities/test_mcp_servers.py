@@ -190,6 +190,19 @@ async def test_stop_of_a_session_is_passed_on_to_the_server(stack: Stack, builde
     assert builder.cancelled == ["build-1"] and len(builder.calls) == 1
     assert await call_states(stack, task_id) == [("mcp__builds__build", "cancelled")]
 
+    # a stop during the very request that makes the call: nobody knows whether the server did it
+    builder.accepting = asyncio.Event()
+    unsure = await stack.submit(calls(("mcp__builds__build", {"target": "y"})), "builder")
+
+    async def called() -> bool:
+        return len(builder.calls) == 2
+
+    await eventually(called, what="the call was sent")
+    await stack.cancel(unsure)
+    assert (await stack.wait(unsure))["status"] == "cancelled"
+    builder.accepting.set()
+    assert await call_states(stack, unsure) == [("mcp__builds__build", "unknown")]
+
 
 async def test_task_brings_a_server_only_where_its_agent_permits_it_and_never_secrets_of_the_tenant(
     stack: Stack, server: TestServer

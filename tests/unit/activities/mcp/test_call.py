@@ -1,15 +1,20 @@
 """Calls that continue at their server: by a handle, through lost connections, and never made twice."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, TextContent
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, InputRequiredResult, TextContent
 
+from activities.mcp.mcp_tool import mcp_tools
+from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolResult
 from domain.sessions.remote_call import RemoteCall
 from tests.support.launch import free_port
-from tests.support.mcp_server import FORM, Context, TaskServer, TestServer, serving
+from tests.support.mcp_server import FORM, Context, TaskParams, TaskServer, TestServer, serving
 from tests.unit.activities.mcp.test_mcp_tool import call, pinned
 from tests.unit.activities.tools.conftest import MakeContext
 
@@ -35,6 +40,15 @@ class AskingServer(TestServer):
         return CallToolResult(content=[TextContent(type="text", text=f"{params.request_state} {given}")])
 
 
+async def refuses(scope: Any, receive: Any, send: Any) -> None:
+    raise ConnectionError
+
+
+class BrokenFetcher(Fetcher):
+    def client(self, *given: Any, **named: Any) -> Any:
+        raise ZeroDivisionError
+
+
 async def test_handle_is_polled_through_outages_until_the_server_forgets_it(
     tasks: TaskServer, make_context: MakeContext
 ) -> None:
@@ -47,9 +61,6 @@ async def test_handle_is_polled_through_outages_until_the_server_forgets_it(
     assert begun.remote == RemoteCall(task_id="build-1") and begun.wait_ms == 500  # never more often
     tasks.tools = []  # the tool is gone, its task is not
     assert (await poll(begun.remote)).remote == begun.remote
-
-    async def refuses(scope: Any, receive: Any, send: Any) -> None:
-        raise ConnectionError
 
     tasks.app = refuses
     lost = await poll(begun.remote)
@@ -80,9 +91,104 @@ async def test_server_that_asks_in_place_of_a_result_gets_its_state_and_the_answ
         def continued(**given: Any) -> Any:
             return make_context(remote=asked.remote, hold=hold, answers={"form-1": {"target": "y"}}, **given)
 
+        server.app = refuses  # nothing was sent, so that the answers are kept
+        assert (await call(continued, server, definition, name, path="/")).remote == asked.remote and not held
+        server.app = None
         done = await call(continued, server, definition, name, path="/")
         assert "s-1 {'form-1': {'action': 'accept', 'content': {'target': 'y'}}}" in done.text and not done.failed
         assert [one.sent for one in held] == [True]
         # a worker that died after the answers were sent: the call may have happened, and is not repeated
         again = await call(lambda **given: make_context(remote=held[0], **given), server, definition, name, path="/")
         assert again.failed and "may have happened" in again.text and len(server.calls) == 2
+        assert again.unknown
+
+
+async def test_handle_is_stored_at_once_even_if_the_call_is_cancelled(
+    tasks: TaskServer, make_context: MakeContext
+) -> None:
+    began, held = asyncio.Event(), []
+
+    async def hold(remote: RemoteCall) -> None:
+        began.set()
+        await asyncio.sleep(0.05)
+        held.append(remote)
+
+    definition = await pinned(tasks)
+    running = asyncio.create_task(
+        call(lambda **given: make_context(hold=hold, **given), tasks, definition, BUILD, target="x")
+    )
+    await asyncio.wait_for(began.wait(), 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert held == [RemoteCall(task_id="build-1")]
+
+
+async def test_unexpected_error_never_costs_a_handle_and_is_unknown_once_the_call_was_sent(
+    tasks: TaskServer, make_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition, known = await pinned(tasks), RemoteCall(task_id="build-1")
+
+    async def broken(remote: RemoteCall | None) -> ToolResult:
+        return await call(
+            lambda **given: make_context(**{**given, "remote": remote, "fetcher": BrokenFetcher([])}),
+            tasks,
+            definition,
+            BUILD,
+            target="x",
+        )
+
+    assert (await broken(known)).remote == known
+    lost = await broken(None)
+    assert lost.failed and not lost.unknown and "failed unexpectedly" in lost.text and "was not called" in lost.text
+
+    async def crashes(*given: Any) -> ToolResult:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("activities.mcp.call.tool_result", crashes)
+    async with serving(TestServer(free_port())) as server:
+        sent = await call(make_context, server, await pinned(server), "mcp__pages__set_page", path="/")
+    assert sent.failed and sent.unknown and "may have happened" in sent.text and len(server.calls) == 1
+
+
+class PickyServer(TaskServer):
+    async def _update(self, context: Context, params: TaskParams) -> dict[str, Any]:
+        raise MCPError(INVALID_PARAMS, "no such target")
+
+
+async def test_answers_that_a_server_refuses_are_asked_for_again(make_context: MakeContext) -> None:
+    async with serving(PickyServer(free_port())) as server:
+        definition = await pinned(server)
+        name = "mcp__pages__ask_build"
+        begun = await call(make_context, server, definition, name, target="x")
+
+        async def poll(remote: RemoteCall | None) -> ToolResult:
+            answers = {"form-1": {"target": "y"}}
+            return await call(
+                lambda **given: make_context(remote=remote, answers=answers, **given), server, definition, name
+            )
+
+        asked = await poll(begun.remote)
+        again = await poll(asked.remote)
+        assert again.remote is not None and (again.remote.round, len(again.remote.forms)) == (2, 1)
+
+
+async def test_stop_that_a_server_did_not_acknowledge_leaves_the_outcome_unknown(
+    tasks: TaskServer, make_context: MakeContext
+) -> None:
+    [tool] = mcp_tools(await pinned(tasks), [BUILD])
+    stop = tool.stop
+    assert stop is not None
+
+    async def unknown(remote: RemoteCall, fetcher: Fetcher | None = None) -> bool:
+        state = SimpleNamespace(variables={"TOKEN": "t-123"})
+        stopped = await stop(make_context(fetcher=fetcher or Fetcher([tasks.host]), state=state, remote=remote))
+        assert stopped.failed
+        return stopped.unknown
+
+    known = RemoteCall(task_id="build-1")
+    assert not await unknown(known) and tasks.cancelled == ["build-1"]
+    assert not await unknown(RemoteCall(state="s")) and await unknown(RemoteCall(state="s", sent=True))
+    assert await unknown(known, BrokenFetcher([]))
+    tasks.app = refuses
+    assert await unknown(known)

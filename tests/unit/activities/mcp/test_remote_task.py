@@ -74,3 +74,7 @@ def test_server_cannot_ask_or_be_asked_without_end() -> None:
     with pytest.raises(McpFailure, match="more questions"):
         asking(RemoteCall(task_id="t", round=MOST_ROUNDS), {"k": FORM})
     assert [poll_ms(one) for one in (None, -5, 0, 10**12)] == [*[SHORTEST_POLL_MS] * 3, LONGEST_POLL_MS]
+    created = CreatedTask.model_validate({"resultType": "task", "taskId": "t", "pollIntervalMs": "soon"})
+    assert created.task_id == "t"  # the id is not lost because of the rest
+    strange: tuple[Any, ...] = (created.poll_interval_ms, [], float("nan"), float("inf"), 1500.5)
+    assert [poll_ms(one) for one in strange] == [*[SHORTEST_POLL_MS] * 3, LONGEST_POLL_MS, 1500]
