@@ -39,7 +39,7 @@ Code = Callable[[], Coroutine[Any, Any, Any]]
 
 
 @pytest.mark.parametrize("code", [leaves, is_interrupted, cancels_itself])
-def test_what_would_end_the_worker_is_an_ordinary_error(code: Code) -> None:
+def test_exit_of_the_process_is_an_ordinary_error(code: Code) -> None:
     async def run() -> None:
         with pytest.raises(UserCodeError):
             await within(5, code())
