@@ -65,7 +65,7 @@ def post_answer(api: Api, task_id: str, request_id: str, value: Any) -> Any:
 def typed_value(request: RequestInfo, text: str) -> Any:
     """Parse what a person typed: an option's number, JSON if the schema needs more than text, else text."""
     options = request.details.options
-    if text.isdigit() and 0 < int(text) <= len(options):
+    if text.isdecimal() and 0 < int(text) <= len(options):
         return options[int(text) - 1]
     schema = request.answer_schema or {}
     if schema and schema.get("type") != "string":

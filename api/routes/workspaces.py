@@ -24,6 +24,7 @@ class WorkspaceFile(BaseModel):
     kind: Literal["file", "folder", "link"]
     size: int = Field(description="in bytes")
     mode: int | None
+    mode_before: int | None = Field(description="when the task began")
     target: str | None = Field(description="of a link")
     change: Literal["added", "modified", "removed"] | None = Field(description="since the task began; null: none")
 
@@ -87,6 +88,7 @@ def _listed(path: str, now: ManifestEntry | None, before: ManifestEntry | None) 
             "kind": entry.get("kind", "file"),
             "size": entry.get("length", entry.get("size", 0)),
             "mode": entry.get("mode"),
+            "mode_before": (before or {}).get("mode"),
             "target": entry.get("target"),
             "change": change,
         }

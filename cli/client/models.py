@@ -188,6 +188,7 @@ class WorkspaceFileInfo(ResponseModel):
     path: str
     kind: str
     mode: int | None = None
+    mode_before: int | None = None
     change: str | None = None
 
 

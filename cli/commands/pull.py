@@ -1,6 +1,7 @@
 """`errand pull`: copies a task's changes in its workspace into a folder, or prints them as a patch."""
 
 import difflib
+import re
 from pathlib import Path
 
 import click
@@ -37,8 +38,7 @@ def pull(api: Api, task_id: str, folder: Path, patch: bool, force: bool, as_json
     listed = parse(WorkspaceInfo, api.get(f"/tasks/{segment(task_id)}/workspace"))
     changed = [one for one in listed.items if one.change and one.kind == "file"]
     if patch:
-        for one in changed:
-            click.echo(_diff(api, task_id, one), nl=False)
+        _print_patch(api, task_id, changed, as_json)
         return
     others = [one for one in listed.items if one.change and one.kind == "link"]
     _write(api, task_id, folder.resolve(), changed, force)
@@ -63,7 +63,12 @@ def _write(api: Api, task_id: str, folder: Path, changed: list[WorkspaceFileInfo
             problems.append(f"{one_line(one.path)}: a link or a folder is in its place")
             continue
         new = None if one.change == "removed" else _content(api, task_id, one.path)
-        if not force and target.exists() and (here := target.read_bytes()) != new:
+        try:
+            here = target.read_bytes() if not force and target.exists() else new
+        except OSError as error:
+            problems.append(f"{one_line(one.path)}: {error.strerror}")
+            continue
+        if here != new:
             given = None if one.change == "added" else _content(api, task_id, one.path, before=True)
             if here != given:
                 problems.append(f"{one_line(one.path)}: changed here")
@@ -88,20 +93,60 @@ def _content(api: Api, task_id: str, path: str, *, before: bool = False) -> byte
     return api.send("GET", f"/tasks/{segment(task_id)}/workspace/file", params=params).content
 
 
-def _diff(api: Api, task_id: str, one: WorkspaceFileInfo) -> str:
-    """Print the changes in the form that git and patch read."""
+def _print_patch(api: Api, task_id: str, changed: list[WorkspaceFileInfo], as_json: bool) -> None:
+    diffs = {one.path: _diff(api, task_id, one) for one in changed}
+    text = "".join(diff for diff in diffs.values() if diff is not None)
+    binary = [path for path, diff in diffs.items() if diff is None]
+    if as_json:
+        emit({"patch": text, "left_out": binary})
+        return
+    click.echo(text.encode(), nl=False)  # in the encoding of the files, whatever the terminal's is
+    for path in binary:
+        note(f"left out, since it is not text: {one_line(path)}; without --patch it is copied")
+
+
+def _diff(api: Api, task_id: str, one: WorkspaceFileInfo) -> str | None:
+    """The change in the form that `git apply` reads; None if the file is not text."""
     old = b"" if one.change == "added" else _content(api, task_id, one.path, before=True)
     new = b"" if one.change == "removed" else _content(api, task_id, one.path)
+    if old != new and b"\0" in old + new:
+        return None
     try:
-        before, after = old.decode().splitlines(keepends=True), new.decode().splitlines(keepends=True)
+        before, after = _lines(old.decode()), _lines(new.decode())
     except UnicodeDecodeError:
-        return f"Binary files a/{one.path} and b/{one.path} differ\n"
-    source = "/dev/null" if one.change == "added" else f"a/{one.path}"
-    target = "/dev/null" if one.change == "removed" else f"b/{one.path}"
-    made = [
-        line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
-        for line in difflib.unified_diff(before, after, source, target)
-    ]
-    mode = "new file mode 100644\n" if one.change == "added" else ""
-    mode = "deleted file mode 100644\n" if one.change == "removed" else mode
-    return f"diff --git a/{one.path} b/{one.path}\n{mode}" + "".join(made) if made else ""
+        return None
+    source, target = _quoted(f"a/{one.path}"), _quoted(f"b/{one.path}")
+    header = [f"diff --git {source} {target}"]
+    now, then = _git_mode(one.mode), _git_mode(one.mode_before)
+    if one.change == "added":
+        header, source = [*header, f"new file mode {now}"], "/dev/null"
+    elif one.change == "removed":
+        header, target = [*header, f"deleted file mode {then}"], "/dev/null"
+    elif now != then:
+        header += [f"old mode {then}", f"new mode {now}"]
+    hunks = list(difflib.unified_diff(before, after))[2:]
+    if hunks:
+        # a name with a space ends with a tab, so that what follows is not taken for a part of it
+        header += [
+            f"{mark} {name}" + ("\t" if " " in name else "") for mark, name in (("---", source), ("+++", target))
+        ]
+    elif len(header) == 1:
+        return ""  # only permissions that git does not know have changed
+    ended = [line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in hunks]
+    return "\n".join(header) + "\n" + "".join(ended)
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends, as git has them: str.splitlines would also split at form feeds and the like."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _git_mode(mode: int | None) -> str:
+    return "100755" if (mode or 0) & 0o100 else "100644"
+
+
+def _quoted(name: str) -> str:
+    """A name as git writes it: in quotes, if it has characters that would end it."""
+    if not re.search(r'["\\\x00-\x1f\x7f]', name):
+        return name
+    return '"' + re.sub(r'["\\\x00-\x1f\x7f]', lambda found: f"\\{ord(found[0]):03o}", name) + '"'

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -74,7 +75,8 @@ async def test_folder_goes_in_without_what_git_ignores_and_changes_come_out(
     assert {one["path"]: one["mode"] for one in listed}["run.sh"] == 0o755
     code, patch = await errand(environment, "pull", "last", "--patch", cwd=project)
     assert code == 0 and "-two\n+three\n" in patch and "--- /dev/null\n+++ b/new/file.txt" in patch
-    await asyncio.to_thread(_apply, patch, project, tmp_path / "patched")
+    await asyncio.to_thread(_apply, patch, project, copy := tmp_path / "patched")
+    assert (copy / "new/file.txt").read_text() == "fresh\n" and not (copy / "old.txt").exists()
     # a file that was changed here in the meantime stops everything
     (project / "src/words.txt").write_text("mine\n")
     code, shown = await errand(environment, "pull", task_id, cwd=project)
@@ -87,11 +89,37 @@ async def test_folder_goes_in_without_what_git_ignores_and_changes_come_out(
     assert code == 0 and (tmp_path / "out/report.txt").read_text() == "fresh\n"
 
 
+AWKWARD = steps(
+    [
+        ("bash", {"command": "touch empty.txt 'with space.txt' && chmod +x old.txt && printf 'a\\0b' > image.bin"}),
+        ("bash", {"command": "printf 'one\\ftwo\\342\\200\\250three' > feed.txt && rm run.sh"}),
+        ("bash", {"command": "printf '\\303\\251' > 'with space.txt' && printf x > 'a\"b.txt'"}),
+    ],
+)
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+async def test_patch_of_awkward_files_is_applied_by_git(
+    stack: Stack, environment: dict[str, str], project: Path, tmp_path: Path
+) -> None:
+    (project / "feed.txt").write_text("one\x0ctwo\n")
+    code, shown = await errand(environment, "run", "tester", AWKWARD, "--dir", ".", cwd=project)
+    assert code == 0, shown
+    code, shown = await errand(environment, "pull", "-", "--patch", "--json", cwd=project)
+    answer = json.loads(shown)
+    assert code == 0 and answer["left_out"] == ["image.bin"]
+    await asyncio.to_thread(_apply, answer["patch"], project, copy := tmp_path / "patched")
+    assert (copy / "empty.txt").read_bytes() == b"" and not (copy / "run.sh").exists()
+    assert (copy / "with space.txt").read_text() == "é" and (copy / 'a"b.txt').read_text() == "x"
+    assert (copy / "feed.txt").read_text() == "one\x0ctwo\u2028three" and os.access(copy / "old.txt", os.X_OK)
+    code, shown = await errand(environment, "pull", "-", "--patch", cwd=project)
+    assert code == 0 and "left out, since it is not text: image.bin" in shown
+
+
 def _apply(patch: str, project: Path, copy: Path) -> None:
     subprocess.run(["cp", "-r", str(project), str(copy)], check=True)
     subprocess.run(["rm", "-rf", str(copy / ".git")], check=True)
     subprocess.run(["git", "apply", "-"], input=patch.encode(), cwd=copy, check=True)
-    assert (copy / "new/file.txt").read_text() == "fresh\n" and not (copy / "old.txt").exists()
 
 
 async def test_folder_that_cannot_be_used_is_refused_with_all_reasons(
