@@ -14,8 +14,8 @@ export class Problem extends Error {
 }
 
 export class Away extends Error {
-  constructor() {
-    super("The server does not answer. The console keeps trying.");
+  constructor(method) {
+    super(method === "GET" ? "The server does not answer. The console keeps trying." : "The server does not answer; press again.");
   }
 }
 
@@ -38,7 +38,7 @@ async function send(method, path, { body, raw, key, signal, accept = "applicatio
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Away();
+    throw new Away(method);
   }
   if (response.status === 401) window.dispatchEvent(new Event("signed-out"));
   if (!response.ok) {
@@ -100,7 +100,8 @@ export async function upload(file) {
 }
 
 // Follows a feed until the returned function is called. `on(event)` gets each event, `state(connected)` changes.
-export function follow(path, on, { after = "latest", state = () => {}, lost = () => {} } = {}) {
+// `opened()` comes with each connection, and when the feed has ended: what was read before it may be old by now.
+export function follow(path, on, { after = "latest", state = () => {}, lost = () => {}, opened = () => {} } = {}) {
   const stop = new AbortController();
   let position = after;
   let failures = 0;
@@ -108,6 +109,7 @@ export function follow(path, on, { after = "latest", state = () => {}, lost = ()
   async function read() {
     const query = position === null ? "" : `?after=${encodeURIComponent(position)}`;
     const response = await send("GET", path + query, { accept: "text/event-stream", signal: stop.signal });
+    opened();
     if (response.status === 204) return false;
     failures = 0;
     state(true);
@@ -141,6 +143,7 @@ export function follow(path, on, { after = "latest", state = () => {}, lost = ()
         if (error instanceof Problem && [409, 410].includes(error.status)) {
           position = after;
           lost(); // events are missing: what shows them must read everything again
+          if (error.type === "content-removed") return; // and there will be none: the content was removed
         }
       }
       state(false);

@@ -50,8 +50,8 @@ function frame() {
     ),
     main,
   );
-  live.start((connected) => {
-    fill(connection, connected ? "live" : "reconnecting…");
+  live.start((connected, error) => {
+    fill(connection, connected ? "live" : (error?.message ?? "reconnecting…")); // an error: it is refused, and not tried again
     connection.classList.toggle("lost", !connected);
   });
 }

@@ -1,9 +1,9 @@
 // A conversation: its threads as a tree, the timeline, what was said, the mailbox, and what may be done with it.
 
-import { follow, get, post } from "./api.js";
+import { get, post } from "./api.js";
 import { action, append, confirmed, fill, h, link, status } from "./dom.js";
 import { ago, cost, count, short } from "./format.js";
-import { soon } from "./live.js";
+import { keepCurrent } from "./live.js";
 import { markdown } from "./markdown.js";
 import { messageView } from "./messages_view.js";
 import { sessionTree } from "./session_tree.js";
@@ -22,6 +22,7 @@ export function conversation(main, { parameters: [id] }) {
     writing: h("div", { class: "message assistant writing", hidden: true }),
     mailbox: h("div", { class: "mailbox" }),
     note: h("p", { role: "status" }),
+    problem: h("p", { class: "problem", role: "alert" }),
   };
   const text = h("textarea", { id: "message", rows: 3 });
   const mode = h(
@@ -102,7 +103,7 @@ export function conversation(main, { parameters: [id] }) {
           fill(place.note, `${count(stopped.interrupted, "session")} asked to stop.`);
         }, { disabled: !record.live_sessions.length }),
         action("Terminate", async () =>
-          confirmed("Terminate this conversation?", "It accepts nothing new, and what is running or waiting is stopped. It can still be read.", "Terminate", () => post(`/conversations/${id}/terminate`).then(refresh)),  // it may emit no event
+          confirmed("Terminate this conversation?", "It accepts nothing new, and what is running or waiting is stopped. It can still be read.", "Terminate", () => post(`/conversations/${id}/terminate`).then(load)),  // it may emit no event
         { class: "danger", disabled: record.status !== "open" }),
       ),
     );
@@ -168,29 +169,24 @@ export function conversation(main, { parameters: [id] }) {
     await load();
   }
 
-  const refresh = soon(() => load().catch((error) => fill(place.note, error.message)), 200);
-  const stop = follow(
-    `/conversations/${id}/events`,
-    (event) => {
-      if (event.type === "message_delta") {
-        pieces += event.text;
-        place.writing.hidden = false;
-        fill(place.writing, h("b", {}, "writing"), markdown(pieces.slice(-4000)));
-      } else if (event.type === "thinking_delta") {
-        return;
-      } else {
-        if (["message", "attempt_reset", "step_completed"].includes(event.type)) pieces = "";
-        refresh();
-      }
-    },
-    { lost: refresh },
-  );
+  function matters(event) {
+    if (event.type === "message_delta") {
+      pieces += event.text;
+      place.writing.hidden = false;
+      fill(place.writing, h("b", {}, "writing"), markdown(pieces.slice(-4000)));
+    }
+    if (["message", "attempt_reset", "step_completed"].includes(event.type)) pieces = "";
+    return !event.type.endsWith("_delta");
+  }
+
+  const stop = keepCurrent(`/conversations/${id}/events`, load, { main, problem: place.problem, matters, ms: 200 });
 
   append(place.said, [place.earlier, place.turns, place.writing]);
   fill(
     main,
     place.head,
     place.note,
+    place.problem,
     h("h2", {}, "Threads and sessions"),
     place.tree,
     h("h2", {}, "Timeline, the latest turn first"),
@@ -206,7 +202,6 @@ export function conversation(main, { parameters: [id] }) {
     ),
     place.mailbox,
   );
-  load().catch((error) => fill(main, h("h1", {}, "Not found"), h("p", { role: "alert" }, error.message)));
   return () => {
     stop();
     lanes.close();

@@ -1,6 +1,7 @@
 // One stream of the tenant's notices, shared by all views, and the number of open requests in the page's title.
 
-import { follow, get } from "./api.js";
+import { Away, follow, get } from "./api.js";
+import { fill, h } from "./dom.js";
 
 const listeners = new Set();
 let stop = null;
@@ -65,6 +66,40 @@ export function soon(run, ms = 150) {
         }
       }
     }, pause);
+  };
+}
+
+// Keeps a view current: `load` runs at each connection, and soon after each event that `matters`.
+export function keepCurrent(path, load, { main, problem, matters, ms }) {
+  let drawn = false;
+  let left = false;
+
+  function fail(error) {
+    if (left) return; // another view is shown by now
+    if (drawn || error instanceof Away) fill(problem, error.message);
+    else fill(main, h("h1", {}, "Not found"), h("p", { role: "alert" }, error.message));
+  }
+
+  async function read() {
+    try {
+      await load();
+      drawn = true;
+      fill(problem);
+    } catch (error) {
+      fail(error);
+    }
+  }
+
+  const refresh = soon(read, ms);
+  const again = () => (drawn ? refresh() : read());
+  const stop = follow(path, (event) => matters(event) && refresh(), {
+    opened: again,
+    lost: again,
+    state: (connected, error) => error && fail(error),
+  });
+  return () => {
+    left = true;
+    stop();
   };
 }
 

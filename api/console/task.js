@@ -1,9 +1,9 @@
 // A task: its steps, waterfall, effects, budget, artifacts and audit; rerun from a step, replay, compare, share.
 
-import { address, follow, get, post } from "./api.js";
+import { address, get, post } from "./api.js";
 import { action, confirmed, empty, fill, h, link, status } from "./dom.js";
 import { ago, bounded, bytes, clock, cost, count, duration, json, short, tokens } from "./format.js";
-import { soon } from "./live.js";
+import { keepCurrent } from "./live.js";
 import { markdown } from "./markdown.js";
 import { details } from "./request_details.js";
 import { compareDialog, raiseDialog, rerunDialog } from "./task_dialogs.js";
@@ -16,6 +16,7 @@ const MOST_ROWS = 200;
 export function task(main, { session, parameters: [id] }) {
   const place = Object.fromEntries(["head", "waiting", "chart", "step", "events", "result", "files", "effects", "budget", "audit"].map((name) => [name, h("div")]));
   const note = h("p", { role: "status" });
+  const problem = h("p", { class: "problem", role: "alert" });
   const measure = h("select", { id: "measure", onchange: () => chart() }, ...["time", "tokens", "cost"].map((name) => h("option", { value: name }, name)));
   const list = virtualList({ label: "Steps", height: 44, row: stepRow, key: (step) => step.step });
   let record = null;
@@ -174,12 +175,12 @@ export function task(main, { session, parameters: [id] }) {
 
   const rerun = (from) => rerunDialog(id, record, trace, from);
 
-  const refresh = soon(() => load().catch((error) => fill(note, error.message)), 250);
-  const stop = follow(`/tasks/${id}/events`, (event) => event.type.endsWith("_delta") || refresh(), { lost: refresh });
+  const stop = keepCurrent(`/tasks/${id}/events`, load, { main, problem, matters: (event) => !event.type.endsWith("_delta"), ms: 250 });
   fill(
     main,
     place.head,
     note,
+    problem,
     place.waiting,
     h("div", { class: "row" }, h("h2", {}, "Waterfall"), h("label", { for: "measure" }, "by"), measure),
     place.chart,
@@ -193,7 +194,6 @@ export function task(main, { session, parameters: [id] }) {
     place.budget,
     place.audit,
   );
-  load().catch((error) => fill(main, h("h1", {}, "Not found"), h("p", { role: "alert" }, error.message)));
   return () => {
     stop();
     list.close();

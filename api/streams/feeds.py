@@ -22,7 +22,6 @@ from store.notices import FeedNotice
 PAGE = 200
 LOOK_SECONDS = 5.0  # how often to read again without a notification, and to check that the key is still valid
 KEEPALIVE_SECONDS = 15.0
-RETRY = b"retry: 1000\n\n"
 _LAST = frozenset(event.type for event in ENDED.values())
 _NOTICE_TYPES = {
     "task_started": "session_started",
@@ -36,6 +35,11 @@ def shown(event: Recorded, *, in_conversation: bool = False) -> ShownEvent:
     known = {"type": event.type, "seq": event.seq, "session_id": event.session_id, "at": event.at.isoformat()}
     numbered = {"conv_seq": event.conv_seq} if in_conversation else {}
     return ShownEvent.model_validate({**known, **event.data, **numbered})
+
+
+def opening(after: int) -> bytes:
+    """A position to resume from, even for a reader without any event."""
+    return f"retry: 1000\nid: {after}\n\n".encode()
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Feed:
         )
 
     def opening(self, after: int) -> bytes:
-        return RETRY
+        return opening(after)
 
     async def page(self, pool: Pool, after: int) -> "Page":
         found = await self.read(pool, after, PAGE)
@@ -94,9 +98,7 @@ class TenantFeed:
         return await notices.after(pool, self.tenant, after, limit, self.created_by)
 
     def opening(self, after: int) -> bytes:
-        return (
-            f"retry: 1000\nid: {after}\n\n".encode()
-        )  # a position to resume from, even for a reader without any event
+        return opening(after)
 
     async def page(self, pool: Pool, after: int) -> Page:
         found = await self.read(pool, after)

@@ -1,5 +1,6 @@
 """The console in a real browser, on the real stack."""
 
+import re
 from datetime import datetime
 
 from playwright.async_api import expect
@@ -8,6 +9,7 @@ from domain.ids import new_id
 from store import keys
 from store.keys import Right
 from tests.behaviour.console.conftest import Opener, needs_browser
+from tests.behaviour.conversations.talk import Gate
 from tests.behaviour.supervision.people import AGENTS, bash
 from tests.support.launch import TESTER
 from tests.support.stack import Stack, calls
@@ -52,14 +54,30 @@ async def test_row_appears_within_a_second_of_its_event(stack: Stack, opened: Op
 
 
 async def test_page_continues_after_the_api_was_killed(stack: Stack, opened: Opener) -> None:
+    gate = Gate()
+    waits = {**TESTER, "name": "waits", "tools": ["wait_for"]}
+    assert (await stack.http.put("/agents/waits", json=waits)).is_success
+    ends = await stack.submit(gate.then(), "waits")
+    await stack.seen(ends, "tool_called")
     page = await opened(stack.url)
     await expect(page.locator(".connection")).to_have_text("live")
+    others = [await opened(f"{stack.url}/#/{kind}/{ends}") for kind in ("tasks", "conversations")]
+    for other in others:
+        await expect(other.locator(".status.working").first).to_be_visible()
+        await other.route(re.compile(r"/events\?"), lambda route: route.abort())  # until the task has ended
     before = await stack.kill("api")
     await expect(page.locator(".connection")).to_have_text("reconnecting…")
+    gate.open()
     await stack.back("api", before)
     await expect(page.locator(".connection")).to_have_text("live")
     task_id = await stack.submit("after the restart")
     await expect(page.locator(f'a[href="#/tasks/{task_id}"]')).to_be_visible()
+    await stack.wait(ends)
+    for other in others:
+        await other.unroute_all()
+        await expect(other.locator(".status.completed").first).to_be_visible()
+        await expect(other.locator(".status.working")).to_have_count(0)
+        await expect(other.locator("main > .problem")).to_have_text("")
 
 
 async def test_rerun_from_a_step_and_the_first_difference(stack: Stack, opened: Opener) -> None:

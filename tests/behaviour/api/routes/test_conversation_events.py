@@ -57,7 +57,7 @@ async def test_conversation_feed_can_be_followed_and_resumed(api: httpx2.AsyncCl
                 if seen[-1]["session_id"] == later:
                     break
     assert [event["type"] for event in seen] == ["task_completed", "task_submitted"]
-    assert ids == [2] and seen[-1]["conv_seq"] == 3
+    assert ids == [1, 2] and seen[-1]["conv_seq"] == 3
     problem(await api.get(url, params={"after": 99}), 409, "cursor-ahead")
     problem(await api.get(url, params={"after": "x"}), 400, "cursor-invalid")
 
