@@ -54,7 +54,7 @@ def _tool(name: str, server_name: str, server: McpServer, tool: McpTool) -> Tool
         activity=f"tool.{MCP}",
         effect=server.effect_of(tool),
         kind=EffectKind.REQUEST,
-        timeout_s=server.timeout_s + OWN_TIME_S + 5,  # the call ends in time by itself
+        timeout_s=server.timeout_s + OWN_TIME_S + 5,  # more than the call itself may take
         subject=Subject(kind=SubjectKind.HOST, fixed=server.host),
         touches=(SubjectKind.HOST,),
         summary=lambda arguments: preview(

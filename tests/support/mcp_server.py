@@ -101,7 +101,7 @@ class TaskServer(TestServer):
         self.cancelled: list[str] = []
         self.polls: list[str] = []
         self.stalled: asyncio.Event | None = None  # until it is set, questions about tasks of `build` wait
-        self.accepting: asyncio.Event | None = None  # until it is set, calls do not become tasks
+        self.start_delay: asyncio.Event | None = None  # until it is set, calls do not become tasks
         self.requested: dict[str, Any] = {"form-1": FORM}
 
     def server(self) -> Server[Any]:
@@ -115,8 +115,8 @@ class TaskServer(TestServer):
 
     async def _start(self, context: Context, params: CallToolRequestParams) -> dict[str, Any]:
         await self._call(context, params)
-        if self.accepting is not None:
-            await self.accepting.wait()
+        if self.start_delay is not None:
+            await self.start_delay.wait()
         return {"resultType": "task", **self._state(f"{params.name}-{len(self.calls)}", "working")}
 
     async def _get(self, context: Context, params: TaskParams) -> dict[str, Any]:

@@ -191,7 +191,7 @@ async def test_stop_of_a_session_is_passed_on_to_the_server(stack: Stack, builde
     assert await call_states(stack, task_id) == [("mcp__builds__build", "cancelled")]
 
     # a stop during the very request that makes the call: nobody knows whether the server did it
-    builder.accepting = asyncio.Event()
+    builder.start_delay = asyncio.Event()
     unsure = await stack.submit(calls(("mcp__builds__build", {"target": "y"})), "builder")
 
     async def called() -> bool:
@@ -200,7 +200,7 @@ async def test_stop_of_a_session_is_passed_on_to_the_server(stack: Stack, builde
     await eventually(called, what="the call was sent")
     await stack.cancel(unsure)
     assert (await stack.wait(unsure))["status"] == "cancelled"
-    builder.accepting.set()
+    builder.start_delay.set()
     assert await call_states(stack, unsure) == [("mcp__builds__build", "unknown")]
 
 
