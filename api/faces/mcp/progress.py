@@ -1,15 +1,9 @@
 """Waiting for a task, with the newest line of its log as progress."""
 
-import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 
 from api.auth import Call
-from api.http.lookup import session_of
-from api.http.problems import Unauthenticated
-from api.streams.ending import READ_SECONDS
-from api.streams.feeds import LOOK_SECONDS
-from api.streams.sse import still_allowed
+from api.streams.ending import await_state
 from domain.events import Recorded
 from domain.sessions.session import Status
 from store import events
@@ -40,29 +34,17 @@ def line_of(event: Recorded) -> str | None:
 
 async def await_news(call: Call, session: SessionRow, seconds: float, report: Report | None) -> SessionRow:
     """The session once it has ended or waits for people; or its present state after this many seconds or when this
-    process stops. Meanwhile the caller holds one of its stream slots, but no database connection."""
-    slots, listener, loop = call.services.slots, call.services.listener, asyncio.get_running_loop()
-    slots.check(call.tenant, call.caller.created_by)
-    deadline = loop.time() + seconds
+    process stops."""
     head = await events.head_of_session(call.pool, call.tenant, session.id) if report else None
     seen = max(0, head[0] - RECENT) if head else 0
-    with slots.taken(call.tenant, call.caller.created_by), listener.watching(call.tenant, session.id) as news:
-        while True:
-            news.clear()  # before the read, so that an event during the read sets it again
-            read_at, session = loop.time(), await session_of(call, session.id)
-            if report is not None:
-                seen = await _report(call, session, seen, report)
-            left = deadline - loop.time()
-            done = session.status.terminal or session.status is Status.INPUT_REQUIRED
-            if done or listener.draining or left <= 0:
-                break
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, LOOK_SECONDS)):
-                    await news.wait()
-            await asyncio.sleep(read_at + READ_SECONDS - loop.time())
-    if not await still_allowed(call):  # the key was revoked in between
-        raise Unauthenticated()
-    return session
+
+    async def look(now: SessionRow) -> bool:
+        nonlocal seen
+        if report is not None:
+            seen = await _report(call, now, seen, report)
+        return now.status.terminal or now.status is Status.INPUT_REQUIRED
+
+    return await await_state(call, session, seconds, look)
 
 
 async def _report(call: Call, session: SessionRow, seen: int, report: Report) -> int:
