@@ -12,7 +12,7 @@ from domain.task import Id, Strict, Text
 CONNECTOR_NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 NO_MESSAGE = "NO_MESSAGE"  # an answer that is exactly this is not sent: the agent has nothing to say now
 REPLY = "reply"
-MAX_DEBOUNCE_MS = 10_000
+MAX_DEBOUNCE_MS = 10_000  # also the most that a message waits while others join it
 
 # a connector's id of a channel, user, thread or message; never blank
 NAME = r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$"

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import TypedDict
 
-from domain.channels import ChannelRef, service_id
+from domain.channels import MAX_DEBOUNCE_MS, ChannelRef, service_id
 from domain.content import text_of_parts
 from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import derive_id
 from domain.sessions.new_session import NewSession
+from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import ThreadMessage
 from store import addresses, conversations, idempotency, queued_files
 from store.addresses import Arrival
@@ -132,6 +133,21 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
         await queued_files.add(connection, waiting, dict(message.files))
     await addresses.remember(connection, tenant, conversation_id, message.key, waiting.id)
     return Arrival(waiting)
+
+
+async def debounce_left(pool: Pool, ref: SessionRef, debounce_s: float) -> float:
+    """The seconds until a debounced session begins: each message that joins it begins the time anew, up to the most
+    that any may wait."""
+    left: float | None = await pool.fetchval(
+        """SELECT extract(epoch FROM least(updated_at + make_interval(secs => $3),
+                                           created_at + make_interval(secs => $4)) - now())::float8
+             FROM sessions WHERE tenant = $1 AND id = $2 AND status = 'submitted' AND NOT live""",
+        ref.tenant,
+        ref.session_id,
+        debounce_s,
+        MAX_DEBOUNCE_MS / 1_000,
+    )
+    return left or 0
 
 
 async def joined(connection: Connection, tenant: str, session_id: str) -> list[JoinedMessage]:

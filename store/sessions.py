@@ -9,6 +9,7 @@ import asyncpg
 from pydantic import Field
 from pydantic_core import to_jsonable_python
 
+from domain.channels import MAX_DEBOUNCE_MS
 from domain.conversations.handoff import Successor
 from domain.events import CancelRequested, EventRow, ModelRetry
 from domain.json_object import JsonObject
@@ -271,8 +272,9 @@ async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int =
     one."""
     rows = await pool.fetch(
         """SELECT * FROM sessions s WHERE status IN ('submitted', 'working', 'input_required')
-              AND updated_at < now() - make_interval(
-                      secs => CASE status WHEN 'submitted' THEN $2::float8 ELSE $1::float8 END)
+              AND updated_at < now() - make_interval(secs => CASE WHEN status <> 'submitted' THEN $1::float8
+                      WHEN trigger = 'channel' AND NOT live THEN $2::float8 + $4  -- it may wait for others
+                      ELSE $2::float8 END)
             ORDER BY NOT (live AND status = 'submitted'),
                      status = 'input_required' AND cancel_requested IS NULL AND NOT EXISTS (
                          SELECT 1 FROM input_requests r WHERE r.tenant = s.tenant AND r.session_id = s.id
@@ -280,5 +282,6 @@ async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int =
         silent_s,
         starting_s,
         limit,
+        MAX_DEBOUNCE_MS / 1_000,
     )
     return readable(rows, from_columns, "session")

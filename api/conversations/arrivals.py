@@ -117,8 +117,12 @@ async def _start(call: Call, session: SessionRow, delay: float) -> None:
         return
 
     async def later() -> None:
-        """Start the session after the debounce time. If this process ends first, the sweeper starts it."""
-        await asyncio.sleep(delay)
+        """Start the session a debounce time after its last message. If this process ends first, the sweeper starts
+        it."""
+        left = delay
+        while left > 0:
+            await asyncio.sleep(left)
+            left = await channels.debounce_left(call.pool, session.ref, delay)
         await submit.start(call.services, session)
 
     task = asyncio.create_task(later())

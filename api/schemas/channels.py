@@ -25,7 +25,7 @@ class ConnectorBody(Strict):
         default=0,
         ge=0,
         le=MAX_DEBOUNCE_MS,
-        description="a message waits so long for others; they are answered together",
+        description="a message waits so long for the next one, at most 10 s in all; they are answered together",
     )
     merge: bool = Field(default=False, description="messages that wait for their turn are answered together")
 

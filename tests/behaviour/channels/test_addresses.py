@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from domain.ids import is_id, new_id
-from store import conversations, sessions
+from domain.sessions.session import SessionRef
+from store import channels, conversations, sessions
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import asked, chain
 from tests.behaviour.schedules.clock import create, fired
@@ -144,12 +146,15 @@ async def test_files_reach_the_workspace_with_their_message(service: Service) ->
 @pytest.mark.proves("S2-B01")
 async def test_messages_are_merged_only_where_that_is_enabled(service: Service) -> None:
     name = f"m-{new_id()}"
-    await service.put(name, target=f"{service.receiver.url}/merged", debounce_ms=300)
+    await service.put(name, target=f"{service.receiver.url}/merged", debounce_ms=1_000)
     given = {"connector": name, "user": "eve"}
     said = [await service.say(f"part {number}", message_id=f"m{number}", **given) for number in range(3)]
     assert [one["merged"] for one in said] == [False, True, True]
     assert len({one["session_id"] for one in said}) == 1
+    later = "UPDATE sessions SET updated_at = now() + interval '0.5 s' WHERE id = $1 RETURNING updated_at"
+    last = await service.stack.pool.fetchval(later, said[0]["session_id"])  # as if the last one had come then
     row = await service.ended(said[0]["session_id"])
+    assert row.started_at and row.started_at >= last + timedelta(seconds=1)
     bodies = str([node["body"] for node in await service.stack.nodes(row.id)])
     assert all(f"part {number}" in bodies for number in range(3))
     assert len(await service.replies(1, "/merged")) == 1
@@ -171,6 +176,13 @@ async def test_messages_are_merged_only_where_that_is_enabled(service: Service) 
     }
     await service.put(name, debounce_ms=3_000)
     waits = await service.say("x", connector=name, user="over")
+    ref = SessionRef(tenant="default", session_id=waits["session_id"], conversation_id=waits["conversation_id"])
+    assert 0 < await channels.debounce_left(service.stack.pool, ref, 3) <= 3
+    older = "UPDATE sessions SET created_at = created_at - interval '20 s' WHERE id = $1"
+    await service.stack.pool.execute(older, ref.session_id)
+    assert await channels.debounce_left(service.stack.pool, ref, 3) < 0  # at most ten seconds in all
+    swept = [one.id for one in await sessions.unsettled(service.stack.pool, -60, -5)]
+    assert ref.session_id not in swept  # a sweep is later than the longest wait
     await conversations.terminate(service.stack.pool, "default", waits["conversation_id"])
     refused = await service.post("y", connector=name, user="over")
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")

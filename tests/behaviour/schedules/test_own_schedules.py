@@ -75,7 +75,7 @@ async def test_a_tool_is_the_check_of_a_schedule(planners: Stack) -> None:
     )
     await trigger(planners, writing["id"])
     [run] = await until(planners, writing["id"], lambda listed: len(listed) == 1)
-    assert "no tool of the agent that only reads" in run["reason"]
+    assert "write_file is not a read-only tool of the agent" in run["reason"]
     foreign = await create(planners, agent="planner", check={"tool": "search_files", "input": {"pattern": "x"}})
     await trigger(planners, foreign["id"])
     [run] = await until(planners, foreign["id"], lambda listed: len(listed) == 1)
