@@ -11,7 +11,7 @@ from domain.conversations.requests import Spawn
 from domain.conversations.variable_request import VariableRequest, VariableRequestStatus
 from domain.errors import Conflict, Invalid, NotFound, Unavailable
 from domain.ids import is_id
-from store import variable_requests
+from store import threads, variable_requests
 
 log = logging.getLogger("errand.api")
 
@@ -28,6 +28,8 @@ async def find(call: Call, thread_id: str, request_id: str) -> VariableRequest:
 async def give(call: Call, request: VariableRequest, given: dict[str, str]) -> VariableRequest:
     """Store the values and start the subagent. A repetition with the same values gets the same response."""
     check_open(await conversation_of(call, request.conversation_id))
+    if await threads.is_terminated(call.pool, call.tenant, request.thread_id):
+        raise Conflict("The thread was terminated.", type="thread-terminated")
     _check(request, given)
     if request.status is VariableRequestStatus.OPEN:
         spawn = await _with_values(call, request, given)

@@ -63,8 +63,9 @@ BEGIN
             IF conv.id IS NULL THEN
                 refused := '{"unknown": true}';
                 RAISE EXCEPTION 'refused';
-            ELSIF conv.status = 'terminated' OR EXISTS (SELECT 1 FROM threads WHERE tenant = s.tenant AND id = s.thread_id
-                                                           AND terminated_at IS NOT NULL) THEN
+            ELSIF conv.status = 'terminated' OR EXISTS (
+                SELECT 1 FROM threads
+                 WHERE tenant = s.tenant AND id IN (s.thread_id, a.parent_thread_id) AND terminated_at IS NOT NULL) THEN
                 refused := '{"terminated": true}';
                 RAISE EXCEPTION 'refused';
             END IF;

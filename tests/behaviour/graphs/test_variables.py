@@ -228,6 +228,9 @@ async def test_only_the_tenant_and_an_open_conversation_can_use_a_request(stack:
         else:
             got, sent = await stack.http.get(path), await stack.http.post(path, json=values)
         assert (got.status_code, sent.status_code) == (404, 404)
+    await stack.pool.execute("UPDATE threads SET terminated_at = now() WHERE id = $1", talk.id)
+    late = await stack.http.post(error["endpoint"], json=values)
+    assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:thread-terminated")
     assert (await stack.http.post(f"/conversations/{talk.id}/terminate")).is_success
     late = await stack.http.post(error["endpoint"], json=values)
     assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")

@@ -8,7 +8,7 @@ from domain.ids import new_id
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.session import Reason
 from domain.sessions.session_writes import Acceptance
-from store import conversation_reads, mailbox, new_sessions, sessions
+from store import conversation_reads, mailbox, new_sessions, sessions, threads
 from store.database import Pool
 from store.new_sessions import Accepted
 from tests.behaviour.store.conftest import Accept, new_session
@@ -77,3 +77,17 @@ async def test_mail_that_another_session_claimed_is_refused_and_nothing_is_writt
         one.message_id: one.delivered_to for one in await mailbox.by_ids(pool, "default", [m for m in mail if m])
     }
     assert delivered == {mail[0]: first.session.id, mail[1]: second.session.id}
+
+
+async def test_nothing_begins_below_a_terminated_thread(pool: Pool, accept: Accept) -> None:
+    """Not even a subagent whose start waited for values and which has a thread of its own."""
+    root = await accept()
+    child = new_session(root.conversation_id)
+    child = child.model_copy(update={"thread_id": child.id})
+    below = Acceptance(session=child, parent_thread_id=root.session_id)
+    place = await threads.get(pool, "default", root.session_id)
+    assert place is not None
+    await threads.terminate(pool, "default", place, "test")
+    refused = await new_sessions.accept(pool, below)
+    assert refused.terminated and refused.session is None
+    assert await threads.get(pool, "default", child.id) is None
