@@ -1,14 +1,23 @@
 // Dialogs of a task: rerun from a step with changes, give it a larger budget, choose a task to compare it with.
 
 import { get, post } from "./api.js";
-import { action, dialog, h, status } from "./dom.js";
+import { action, dialog, fill, h, status } from "./dom.js";
 import { ago, short } from "./format.js";
+import { soon } from "./live.js";
 
 const CUT = / more characters\]$/;
 const line = (label, input, hint) => h("div", { class: "field" }, h("label", { for: input.id }, label), input, hint ? h("small", {}, hint) : null);
 
 function buttons(label, run, close) {
   return h("div", { class: "row" }, action(label, run, { class: "primary" }), h("button", { type: "button", onclick: close }, "Back"));
+}
+
+function parsed(rules) {
+  try {
+    return JSON.parse(rules);
+  } catch (error) {
+    throw new Error(`The rules are not JSON: ${error.message}`);
+  }
 }
 
 // The results that the step sees are those of the step before it; a changed one is what the rerun begins with.
@@ -35,7 +44,7 @@ export async function rerunDialog(id, record, trace, from) {
       if (prompt.value !== (agent.prompt ?? "")) body.prompt = prompt.value;
       const changed = results.filter(([call, text]) => !text.disabled && text.value !== call.result);
       if (changed.length) body.tool_results = changed.map(([call, text]) => ({ index: call.index, text: text.value }));
-      if (rules.value) body.permissions = JSON.parse(rules.value);
+      if (rules.value.trim()) body.permissions = parsed(rules.value);
       const accepted = await post(`/tasks/${id}/rerun`, body, { once: true });
       close();
       location.hash = `#/tasks/${accepted.task_id}`;
@@ -67,10 +76,39 @@ export function raiseDialog(id, budget, done) {
   });
 }
 
-export async function compareDialog(id, agent) {
-  const page = await get("/tasks", { agent, limit: 30 });
-  dialog("Compare with", (close) => [
-    h("ul", { class: "plain" }, ...page.items.filter((one) => one.task_id !== id).map((one) => h("li", {}, status(one.status), " ", h("a", { href: `#/compare/${id}/${one.task_id}`, onclick: close }, short(one.title, 80) || one.task_id), h("small", {}, ` ${ago(one.created_at)}`)))),
+const MOST_TASKS = 30;
+const ID = /^[0-9a-z]{26}$/;
+
+// The newest tasks of the same agent, those of a title, or any task by its id.
+export function compareDialog(id, agent) {
+  const text = h("input", { type: "search", id: "other", maxlength: 200, autofocus: true, oninput: () => look() });
+  const list = h("ul", { class: "plain" });
+  const said = h("p", { role: "status", class: "empty" });
+
+  async function find() {
+    const wanted = text.value.trim();
+    const items = ID.test(wanted)
+      ? [await get(`/tasks/${wanted}`)]
+      : (await get("/tasks", { agent: wanted ? null : agent, text: wanted, limit: MOST_TASKS })).items;
+    return items.filter((one) => one.task_id !== id);
+  }
+
+  const look = soon(async () => {
+    try {
+      const found = await find();
+      fill(list, ...found.map((one) => h("li", {}, status(one.status), " ", h("a", { href: `#/compare/${id}/${one.task_id}`, onclick: () => box.close() }, short(one.title, 80) || one.task_id), h("small", {}, ` ${ago(one.created_at)}`))));
+      fill(said, found.length ? "" : "There is no other task like this.");
+    } catch (error) {
+      fill(list);
+      fill(said, error.message);
+    }
+  });
+
+  const box = dialog("Compare with", (close) => [
+    line("Id, or text of the title", text, `Without either: the newest ${MOST_TASKS} of ${agent}.`),
+    said,
+    list,
     h("button", { type: "button", onclick: close }, "Back"),
   ]);
+  look();
 }

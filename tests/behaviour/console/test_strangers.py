@@ -152,6 +152,10 @@ async def test_sign_in_behind_a_proxy_ends_with_its_key_and_with_its_cookie(
     await page.goto(f"{stack.url}/#/")
     await keys.revoke(stack.pool, "default", key.id)  # while the stream is open: nobody clicks anything
     await expect(page.get_by_label("Key")).to_be_visible(timeout=40_000)
+    _, blind = await keys.create(stack.pool, "default", "may not read", [Right.SUBMIT])
+    await page.get_by_label("Key").fill(blind)
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.locator(".connection")).to_contain_text("right")  # which it lacks, and not "reconnecting…"
     await context.close()
 
 
