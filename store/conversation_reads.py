@@ -20,8 +20,8 @@ class Branch(BaseModel):
 
     session_id: str
     thread_id: str
-    parent_session_id: str | None
-    spawned_by: str | None
+    parent_session_id: str | None  # that started it as a subagent
+    previous_session_id: str | None  # whose history it continues
     session_type: str
     name: str | None
     agent: str
@@ -57,7 +57,7 @@ class TurnRow(BaseModel):
     """A message to the agent, and the result."""
 
     session_id: str
-    parent_session_id: str | None
+    previous_session_id: str | None
     generation: int
     trigger: str
     agent: str
@@ -71,8 +71,9 @@ class TurnRow(BaseModel):
     ended_at: datetime | None
 
 
-_BRANCH = """id AS session_id, thread_id, parent_session_id, spawned_by, session_type, subagent_name AS name, agent,
-             title, status, reason, partial, live, blocking, delivery, created_at, ended_at,
+_BRANCH = """id AS session_id, thread_id, spawned_by AS parent_session_id, parent_session_id AS previous_session_id,
+             session_type, subagent_name AS name, agent, title, status, reason, partial,
+             live, blocking, delivery, created_at, ended_at,
              handed_to::jsonb #>> '{agent,name}' AS handed_to,
              coalesce(spec::jsonb ->> 'transport', 'stream') AS transport"""
 
@@ -161,8 +162,8 @@ async def turns(
     order: the id of a woken session derives from its cause, which may be old."""
     comes_after, direction = ("<", "DESC") if newest else (">", "ASC")
     rows = await pool.fetch(
-        f"""SELECT s.id AS session_id, s.parent_session_id, s.generation, s.trigger, s.agent, s.status, s.reason,
-                  s.partial, s.output, s.error, s.created_at, s.ended_at,
+        f"""SELECT s.id AS session_id, s.parent_session_id AS previous_session_id, s.generation, s.trigger, s.agent,
+                  s.status, s.reason, s.partial, s.output, s.error, s.created_at, s.ended_at,
                   coalesce((s.spec::jsonb ->> 'visible')::boolean, true) AS visible,
                   CASE WHEN s.trigger IN ('api', 'fork', 'channel', 'schedule', 'event')
                        THEN (s.spec::jsonb -> 'input')::text END AS asked,

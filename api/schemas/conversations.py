@@ -170,8 +170,8 @@ class ConversationPage(BaseModel):
 class SessionBranch(BaseModel):
     session_id: str
     thread_id: str
-    parent_session_id: str | None = Field(description="the session whose history it continues")
-    spawned_by: str | None = Field(description="the session that started it as a subagent")
+    parent_session_id: str | None = Field(description="the session that started it as a subagent")
+    previous_session_id: str | None = Field(description="the turn before it: the session whose history it continues")
     session_type: str
     kind: str
     name: str | None
@@ -225,7 +225,7 @@ class ConversationRecord(BaseModel):
 
 class TurnRecord(BaseModel):
     session_id: str
-    parent_session_id: str | None
+    previous_session_id: str | None = Field(description="the turn whose history it continues")
     generation: int = Field(description="turns of one generation share a context; a reset begins the next")
     trigger: str
     agent: str
