@@ -93,7 +93,7 @@ def test_many_ways_through_a_graph_are_not_all_walked() -> None:
     given = {name: "x" for one in graph.values() for name in one.variables if name != "TOWN"}
     began = time.process_time()
     assert {name for name, _ in missing(graph["a0-0"], given, graph)} == {"a0-0", *sum(names[1:], [])}
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 20  # each way on its own would take hours
 
 
 def test_value_is_missing_if_one_way_does_not_hand_it_over() -> None:
