@@ -93,7 +93,7 @@ async def test_the_stop_binding_s_message_and_files_are_the_result(stack: Stack)
     assert row is not None and row["status_text"] == "under review"
 
 
-@pytest.mark.proves("S4-08")
+@pytest.mark.proves("S4-07", "S4-08")  # the whole order is a table of a unit test
 async def test_the_fail_tool_wins_over_the_stop_tool_and_a_limit_and_other_calls_run_first(stack: Stack) -> None:
     both = {
         "calls": [
@@ -120,7 +120,7 @@ async def test_the_fail_tool_wins_over_the_stop_tool_and_a_limit_and_other_calls
     assert len(await stack.asked(task_id)) == 1  # no summary: the tool ended it, not the limit
 
 
-@pytest.mark.proves("S4-10")
+@pytest.mark.proves("S4-06", "S4-10")
 async def test_the_stop_tool_s_property_is_what_the_other_side_sees(stack: Stack) -> None:
     a = prompt("relay-a", {"text": "Musing.", "calls": [call("hand_over", message="Your move.")]}, tools=(HAND_OVER,))
     b = prompt("relay-b", {"calls": [call("approve", summary="Done.")]}, tools=(APPROVE,))
@@ -131,7 +131,7 @@ async def test_the_stop_tool_s_property_is_what_the_other_side_sees(stack: Stack
     assert _roles((await _requests(stack, task_id))[1]) == [("user", ["Begin.", "Your move."])]
 
 
-@pytest.mark.proves("S4-11")
+@pytest.mark.proves("S4-05", "S4-06", "S4-11")
 async def test_max_session_turns_ends_the_session_with_a_summary(stack: Stack) -> None:
     await define(stack, "endless", prompt("end-a", "Ping."), prompt("end-b", "Pong."), max_session_turns=4)
     task_id = await stack.submit("Play.", agent="endless")

@@ -66,6 +66,8 @@ async def family(stack: Stack) -> None:
         "st_reports",
         {"calls": [call("set_status", status="half done")]},
         {"calls": [call("notify_parent", content="Which colour?", needs_answer=True)]},
+        {"calls": [call("notify_parent", content="It is begun.", needs_answer=False)]},
+        {"calls": [call("notify_parent", content="It does not say.")]},
         "A draft.",
     )
     await define(stack, "st_reporter", reports, reviewer, **sides)
@@ -92,6 +94,13 @@ async def messages_to_root(talk: Talk) -> list[str]:
         return found or None
 
     return await eventually(look, what=f"a message of a subagent in {talk.id}")
+
+
+async def silent(talk: Talk) -> list[str]:
+    """The messages of the root thread that are shown as silent."""
+    ids = [row.id for row in await talk.sessions() if row.thread_id == talk.id]
+    shown = [one for id in ids for one in (await talk.stack.http.get(f"/sessions/{id}")).json()["display_messages"]]
+    return [one["text"] for one in shown if one.get("silent")]
 
 
 def create(name: str, message: str = "Draft it.", agent: str = "st_pair") -> Any:
@@ -124,10 +133,7 @@ async def test_result_of_one_that_is_not_waited_for_comes_as_a_silent_message(st
     await talk.rest()
     [child] = await talk.children()
     text = RETURNED.format(child.thread_id, "Fine.")
-    assert await messages_to_root(talk) == [text]
-    rows = [row for row in await talk.sessions() if row.thread_id == talk.id]
-    shown = [one for row in rows for one in (await stack.http.get(f"/sessions/{row.id}")).json()["display_messages"]]
-    assert [one["text"] for one in shown if one.get("silent")] == [text]
+    assert await messages_to_root(talk) == [text] and await silent(talk) == [text]
 
 
 @pytest.mark.proves("S4-25")
@@ -135,7 +141,8 @@ async def test_failure_of_one_that_is_not_waited_for_comes_with_its_details(stac
     talk = await Talk.done(stack, chain([("st_failing", {"message": "Draft it."})], last="Off."), "st_unlucky")
     await talk.rest()
     [child] = await talk.children()
-    assert await messages_to_root(talk) == [FAILED.format(child.thread_id, "No paper.")]
+    text = FAILED.format(child.thread_id, "No paper.")
+    assert await messages_to_root(talk) == [text] and await silent(talk) == [text]
 
 
 async def test_failed_subagent_is_an_error_with_its_output_so_far(stack: Stack) -> None:
@@ -289,10 +296,12 @@ async def test_explicit_child_sends_only_what_it_wants_to_and_publishes_its_stat
     talk = await Talk.done(stack, chain([create("rep", agent="st_reporter")], last="Off."), "st_quiet")
     [child, *_] = await talk.children()
     await talk.ended(child.id)
-    text = f"Subagent (reference: {child.thread_id}) has sent a message. It needs an answer.\n\nWhich colour?"
-    assert await messages_to_root(talk) == [text]
     await talk.rest()
-    assert await messages_to_root(talk) == [text] and not await talk.mail()
+    head = f"Subagent (reference: {child.thread_id}) has sent a message. It needs"
+    # one that does not say whether it needs an answer is refused
+    assert await messages_to_root(talk) == [f"{head} an answer.\n\nWhich colour?", f"{head} no answer.\n\nIt is begun."]
+    returned = [one["state"] for one in of_type(await stack.events(child.id), "tool_returned")]
+    assert returned[1:4] == ["ok", "ok", "failed"] and not await talk.mail()
     [entry] = await children_of(talk)
     assert (entry["status"], entry["parent_communication"]) == ("half done", "explicit")
     # nor does the parent get a failure: the registry has it

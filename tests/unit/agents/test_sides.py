@@ -73,7 +73,7 @@ def example(tmp_path: Path) -> AgentDefinition:
     return loaded.agents["asset_subagent"]
 
 
-@pytest.mark.proves("S4-07", "S4-34")
+@pytest.mark.proves("S4-06", "S4-07", "S4-34")
 def test_example_of_the_standard_loads_word_for_word(example: AgentDefinition) -> None:
     worker, reviewer = example.side("a"), example.side("b")
     assert example.dual and example.max_session_turns == 40 and example.expose_as_tool
@@ -100,7 +100,7 @@ def test_agent_with_sides_survives_being_written_and_read(example: AgentDefiniti
     assert parse_agent(to_markdown(example), "asset_subagent.md", KNOWN) == example
 
 
-@pytest.mark.proves("S4-04")
+@pytest.mark.proves("S4-02", "S4-04")  # its default
 def test_short_form_is_a_model_on_side_a_and_people_on_side_b() -> None:
     agent = parse_agent(short("helper"), "helper.md", KNOWN)
     assert (agent.side("a").kind, agent.side("b").kind) == (SideKind.PROMPT, SideKind.HUMAN)
@@ -114,11 +114,15 @@ def test_optional_fields_have_the_defaults_of_the_standard() -> None:
     assert (agent.max_session_turns, agent.title, agent.icon, agent.expose_as_tool) == (None, None, None, False)
     assert (agent.tool_description, agent.env, agent.hooks, agent.packaging) == (None, {}, [], None)
     extra = "packageName: desk\nversion: 1.2.0\nauthor: Ann\nlicense: MIT\nenv: {REGION: eu}\nhooks: [mask]\n"
-    packed = parse_agent(short("helper", extra), "helper.md", KNOWN)
+    extra += "title: Desk\ndescription: Helps.\nicon: desk.svg\nexposeAsTool: true\ntoolDescription: Ask it.\n"
+    packed = parse_agent(short("helper", extra + "maxSessionTurns: 7\n"), "helper.md", KNOWN)
+    assert (packed.title, packed.description, packed.icon) == ("Desk", "Helps.", "desk.svg")
+    assert (packed.expose_as_tool, packed.tool_description, packed.max_session_turns) == (True, "Ask it.", 7)
     assert packed.packaging is not None and packed.packaging.version == "1.2.0"
     assert (packed.env, packed.hooks) == ({"REGION": "eu"}, ["mask"])
 
 
+@pytest.mark.proves("S4-07")  # the short form
 def test_binding_may_be_a_bare_name() -> None:
     extra = "side_a: {session_stop: approve_asset}\ntools: [approve_asset]\n"
     side = parse_agent(short("helper", extra), "helper.md", KNOWN).side("a")
@@ -234,7 +238,7 @@ def side_b(text: str) -> str:
         (short("x", "expose_as_tool: yes please\n"), "expose_as_tool", "valid boolean"),
     ],
 )
-@pytest.mark.proves("S4-01", "S4-02")
+@pytest.mark.proves("S4-01", "S4-02", "S4-04", "S4-06")  # what is required, and what does not belong
 def test_wrong_agent_is_refused_with_its_file_field_and_reason(
     tmp_path: Path, text: str, field: str, reason: str
 ) -> None:
@@ -248,6 +252,7 @@ def test_wrong_agent_is_refused_with_its_file_field_and_reason(
     assert any(field == one.field and reason in one.message for one in error.problems), error
 
 
+@pytest.mark.proves("S4-01")  # a name is that of its file, so no two agents have the same
 def test_all_problems_of_all_files_are_found_at_once(tmp_path: Path) -> None:
     assert found_problems(
         tmp_path,

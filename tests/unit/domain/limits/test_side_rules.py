@@ -43,6 +43,7 @@ BARE = Side(prompt="p")
         (SIDE, [], 1, 8, (SideVerdict.END_TURN, None)),
     ],
 )
+@pytest.mark.proves("S4-08")
 def test_stop_rules_are_judged_in_the_order_of_the_standard(
     side: Side, calls: list[str], steps: int, turns: int, expected: tuple[SideVerdict, int | None]
 ) -> None:
