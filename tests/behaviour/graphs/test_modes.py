@@ -70,7 +70,7 @@ async def test_each_mode_waits_or_not_and_persists_or_not(stack: Stack, blocking
     assert len({row.thread_id for row in sessions}) == 1
 
 
-@pytest.mark.proves("S4-27")
+@pytest.mark.proves("S4-15", "S4-27")  # its parent has ended while it works
 async def test_status_of_a_child_is_in_its_parents_registry_while_it_works(stack: Stack) -> None:
     gate = Gate()
     approve, status = declared_tool("approve", "summary"), declared_tool("status", "text")

@@ -96,6 +96,10 @@ async def messages_to_root(talk: Talk) -> list[str]:
     return await eventually(look, what=f"a message of a subagent in {talk.id}")
 
 
+async def _count(talk: Talk, least: int) -> bool:
+    return len(await messages_to_root(talk)) >= least
+
+
 async def silent(talk: Talk) -> list[str]:
     """The messages of the root thread that are shown as silent."""
     ids = [row.id for row in await talk.sessions() if row.thread_id == talk.id]
@@ -299,6 +303,7 @@ async def test_explicit_child_sends_only_what_it_wants_to_and_publishes_its_stat
     await talk.rest()
     head = f"Subagent (reference: {child.thread_id}) has sent a message. It needs"
     # one that does not say whether it needs an answer is refused
+    await eventually(lambda: _count(talk, 2), what="both messages reached the parent")
     assert await messages_to_root(talk) == [f"{head} an answer.\n\nWhich colour?", f"{head} no answer.\n\nIt is begun."]
     returned = [one["state"] for one in of_type(await stack.events(child.id), "tool_returned")]
     assert returned[1:4] == ["ok", "ok", "failed"] and not await talk.mail()

@@ -58,6 +58,8 @@ async def test_terminate_stops_what_runs_rejects_what_comes_and_shows_in_the_reg
     [entry] = (await talk.shown())["children"]
     assert (entry["name"], entry["status"]) == ("ann", "terminated")
     assert [row.id for row in await talk.children()] == [child.id]  # nothing began there
+    query = "SELECT count(*) FROM inbox WHERE thread_id = $1 AND taken_by IS NULL"
+    assert await stack.pool.fetchval(query, child.thread_id) == 0  # nor does anything wait
     again = await stack.http.post(f"/threads/{child.thread_id}/terminate")
     assert again.status_code == 202 and again.json()["stopped"] == 0
     # the history stays

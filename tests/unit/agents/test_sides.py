@@ -238,7 +238,7 @@ def side_b(text: str) -> str:
         (short("x", "expose_as_tool: yes please\n"), "expose_as_tool", "valid boolean"),
     ],
 )
-@pytest.mark.proves("S4-01", "S4-02", "S4-04", "S4-06")  # what is required, and what does not belong
+@pytest.mark.proves("S4-01", "S4-02", "S4-04", "S4-06", "S4-14")  # what is required, and what does not belong
 def test_wrong_agent_is_refused_with_its_file_field_and_reason(
     tmp_path: Path, text: str, field: str, reason: str
 ) -> None:
