@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from agents.problems import FieldProblem
 from domain.agents.definition import AgentDefinition
-from domain.agents.mcp_server import PREFIX, McpServer
+from domain.agents.mcp_server import PREFIX, McpServer, names_variable
 
 # the transport sets these itself
 _RESERVED = frozenset(
@@ -48,6 +48,6 @@ def _header_problems(where: str, server: McpServer) -> Iterator[FieldProblem]:
         lower = name.lower()
         if lower in _RESERVED or lower.startswith("mcp-"):
             yield FieldProblem(f"{where}.headers.{name}", "is set by the protocol itself")
-        elif "${" not in value and any(part in lower for part in _SECRET_NAMES):
+        elif not names_variable(value) and any(part in lower for part in _SECRET_NAMES):
             reason = "looks like a secret: a definition is stored in plain text. Name a variable, as in ${TOKEN}"
             yield FieldProblem(f"{where}.headers.{name}", reason)

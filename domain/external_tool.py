@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 from pydantic import Field
 
+from domain.agents.mcp_server import PREFIX
 from domain.agents.spelling import AgentPart
 from domain.json_object import JsonObject
 from domain.json_schema import SchemaProblem, schema_problems
@@ -34,6 +35,8 @@ def tool_problems(where: str, tools: Sequence[ExternalTool], known: Collection[s
         field = f"{where}.{index}"
         if tool.name in known:
             found.append(SchemaProblem(f"{field}.name", "the agent already has a tool by this name"))
+        elif tool.name.startswith(PREFIX):
+            found.append(SchemaProblem(f"{field}.name", f"names with {PREFIX} are those of tools of MCP servers"))
         elif tool.name in names[:index]:
             found.append(SchemaProblem(f"{field}.name", "it is listed twice"))
         schema = tool.input_schema

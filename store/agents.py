@@ -9,6 +9,7 @@ import asyncpg
 
 from domain.agents.definition import AgentDefinition
 from domain.audit import TENANT
+from domain.errors import Conflict
 from domain.sessions.session import AgentRef
 from store import audit
 from store.database import Connection, Pool
@@ -31,12 +32,19 @@ def _parsed(text: str) -> AgentDefinition:
     return AgentDefinition.model_validate_json(text)
 
 
-async def put(pool: Pool, owner: str, definition: AgentDefinition, created_by: str = "") -> AgentRef:
-    """Store a definition as a new version, unless it equals the owner's newest version and was not removed."""
+async def put(
+    pool: Pool, owner: str, definition: AgentDefinition, created_by: str = "", *, made_from: AgentRef | None = None
+) -> AgentRef:
+    """Store a definition as a new version, unless it equals the owner's newest version and was not removed.
+    `made_from`: the version that must still be the current one."""
     text = definition.model_dump_json()
     digest = hashlib.sha256(text.encode()).hexdigest()
     async with pool.acquire() as connection, connection.transaction():
         await _lock(connection, owner, definition.name)
+        if made_from is not None:
+            now = await current(connection, owner, definition.name)
+            if now is None or now[0] != made_from:
+                raise Conflict(f"The agent {definition.name} was changed or removed meanwhile. Try again.")
         newest = await _newest(connection, owner, definition.name)
         if newest and newest["digest"] == digest and not newest["removed"]:
             return AgentRef(owner=owner, name=definition.name, version=newest["version"])

@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, InputRequiredResult
 from temporalio import activity
 
-from activities.mcp.connection import STOP_SECONDS, McpFailure, connected, filled_headers
+from activities.mcp.connection import STOP_SECONDS, McpFailure, connected, filled_headers, stated
 from activities.mcp.remote_task import (
     Called,
     CreatedTask,
@@ -25,7 +25,6 @@ from activities.mcp.remote_task import (
 )
 from activities.mcp.results import tool_result
 from activities.mcp.tool_list import listed
-from activities.tools.support.output import clean
 from activities.tools.tool import ToolContext, ToolResult
 from domain.agents.mcp_server import McpServer, McpTool
 from domain.events import McpToolChanged
@@ -143,7 +142,8 @@ class RunningMcpCall:
 
     async def _begin(self, session: ClientSession) -> Called | ToolResult:
         now = next((one for one in await listed(session, self._server) if one.name == self._tool.name), None)
-        if now != self._tool:
+        hide = self._context.state.redactor  # the pinned tool was stored without secrets
+        if now is None or hide.json(now.model_dump()) != hide.json(self._tool.model_dump()):
             return _changed(self._name, self._server_name, gone=now is None)
         self._sent = True
         return await self._call(session, RemoteCall(), {})
@@ -185,15 +185,15 @@ class RunningMcpCall:
             if found.status != "completed":
                 return self._unfinished(found)
             found = task_result(found)
-        origin = f"{self._server_name} · {self._server.host} · {self._tool.name}"
+        origin = f"{self._server_name} · {self._server.host} · {self._name}"
         return await tool_result(found, origin, self._name, self._context)
 
     def _unfinished(self, state: TaskState) -> ToolResult:
         if state.status == "cancelled":
             return _failed(f"{self._name} was cancelled at its server.")
         if state.status == "failed":
-            reason = " ".join(clean(str((state.error or {}).get("message", ""))).split())[:500]
-            return _failed(f"{self._name} failed at its server: {reason or 'no reason given'}")
+            reason = str((state.error or {}).get("message", ""))
+            return _failed(f"{self._name} failed. {stated(self._server.host, reason)}")
         if state.status == "input_required":
             self._remote = asking(self._remote, state.input_requests or {})
         return _waiting(self._remote, state.poll_interval_ms)

@@ -12,10 +12,20 @@ from activities.mcp.tool_list import read_list
 from activities.runtime.heartbeat import beating
 from activities.tools.support.egress import Fetcher
 from domain.agents.definition import AgentDefinition
-from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools, unread, with_known_lists, with_lists
-from domain.agents.mcp_server import McpTool
+from domain.agents.mcp_discovery import (
+    DiscoveredTools,
+    DiscoverTools,
+    lists_problem,
+    unread,
+    with_known_lists,
+    with_lists,
+)
+from domain.agents.mcp_server import LONGEST_DESCRIPTION, McpTool
+from domain.agents.prompt import VariableKind
 from domain.agents.secret_variables import open_secrets
 from domain.agents.variable_scope import resolved, shared
+from domain.redactor import Redactor
+from domain.sealed_text import is_sealed
 from domain.sealing import KeyRing, SealingError
 from store import agents, tenant_variables
 from store.agents import SHIPPED
@@ -54,17 +64,31 @@ class ToolLists:
             return DiscoveredTools(problems=dict.fromkeys(servers, f"The tenant's secrets cannot be read: {error}."))
         values = {**shared(tenants, self._deployments), **own}
 
+        known = resolved(agent, values)
+        kinds = {**agent.all_variables, **agent.variables}
+        secret = {name for name, value in stored.items() if is_sealed(value)}
+        secret |= {name for name, one in kinds.items() if one.kind is VariableKind.SECRET}
+
         async def read(name: str) -> list[McpTool] | McpFailure:
+            hide = Redactor(known[one] for one in secret & known.keys() & agent.mcp_servers[name].variables())
             try:
-                return await read_list(self._fetcher, agent, name, values)
+                return [_redacted(one, hide) for one in await read_list(self._fetcher, agent, name, values)]
             except McpFailure as error:
-                return error
+                return McpFailure(hide.text(str(error)))
 
         found = dict(zip(servers, await asyncio.gather(*map(read, servers)), strict=True))
         return DiscoveredTools(
             tools={name: one for name, one in found.items() if isinstance(one, list)},
             problems={name: str(one) for name, one in found.items() if isinstance(one, McpFailure)},
         )
+
+
+def _redacted(tool: McpTool, hide: Redactor) -> McpTool:
+    """The tool without the secrets that its server was sent, which it may repeat."""
+    if hide.text(tool.name) != tool.name:
+        raise McpFailure("It lists a tool with a secret in its name.")
+    description = hide.text(tool.description)[:LONGEST_DESCRIPTION]
+    return tool.model_copy(update={"description": description, "input_schema": hide.json(tool.input_schema)})
 
 
 class ShippedLists:
@@ -96,4 +120,8 @@ class ShippedLists:
         self.problems[agent.name] = [
             f"agent file {agent.name}.md: mcp_servers.{name}: {reason}" for name, reason in found.problems.items()
         ]
-        return with_lists(agent, found)
+        pinned = with_lists(agent, found)
+        if problem := lists_problem(pinned):
+            self.problems[agent.name].append(f"agent file {agent.name}.md: mcp_servers: {problem}")
+            return agent
+        return pinned

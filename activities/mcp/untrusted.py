@@ -23,6 +23,6 @@ def clean_json(value: Any) -> Any:
 
 
 def quoted(text: str, longest: int) -> str:
-    """The words of a server in one line and in quotation marks, so that they do not pass for ours."""
+    """A text of a server in one line and in quotation marks, so that it does not pass for ours."""
     line = " ".join(clean_text(text).replace('"', "'").split())
     return f'"{line if len(line) <= longest else line[: longest - 1] + "…"}"'

@@ -76,7 +76,8 @@ class Questions:
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
         call = calls_of(node)[request.index]
         if request.form:
-            return await self._form(request, call.name, spent)
+            tool = await self.tool(session, request.agents, call.name, request.external)
+            return await self._form(request, tool, spent)
         if request.kind is RequestKind.TOOL_APPROVAL:
             tool = await self.tool(session, request.agents, call.name, request.external)
             return await self._approvals.of(request, session, tool, call.arguments, spent)
@@ -92,14 +93,16 @@ class Questions:
         await self._claim(request, call.name, summary, asks=ask_user.TOOL.asks)
         return _question(call.arguments, spent)
 
-    async def _form(self, request: OpenRequest, tool: str, spent: SpentSoFar) -> ShownRequest:
+    async def _form(self, request: OpenRequest, tool: Tool, spent: SpentSoFar) -> ShownRequest:
         """A question of the other side of a call. Its text is not an instruction, and people are shown its source."""
         remote = await tool_calls.remote(self._pool, request.ref.tenant, request.node, request.index)
         assert remote is not None
         form = remote.forms[request.form - 1]
+        host = tool.subject.fixed if tool.subject else None
+        lines = [f"> {line}" for line in form.message.splitlines()]
         return ShownRequest(
-            question=f"{tool} asks: {form.message}",
-            details={"tool": tool, "so_far": spent.model_dump()},
+            question="\n".join([f"{tool.name} asks in the name of {host or 'its server'}:", *lines]),
+            details={"tool": tool.name, "so_far": spent.model_dump()},
             answer_schema=form.answer_schema,
         )
 

@@ -17,8 +17,16 @@ from api.openapi import BODY, problems, ref, request_body
 from api.schemas.agents import AgentPage, AgentRecord, AgentVersions
 from api.services import ServicesDep
 from domain.agents.definition import AgentDefinition
-from domain.agents.mcp_discovery import DiscoverTools, unread, with_known_lists, with_lists, without_lists
+from domain.agents.mcp_discovery import (
+    DiscoverTools,
+    lists_problem,
+    unread,
+    with_known_lists,
+    with_lists,
+    without_lists,
+)
 from domain.errors import Conflict, Invalid, NotFound
+from domain.sessions.session import AgentRef
 from store import agents
 
 router = APIRouter(tags=["agents"])
@@ -135,21 +143,22 @@ async def put_agent(
     return await _put(call, with_known_lists(definition, known.get(name)))
 
 
-async def _put(call: Call, definition: AgentDefinition) -> AgentRecord:
+async def _put(call: Call, definition: AgentDefinition, made_from: AgentRef | None = None) -> AgentRecord:
     """Store a definition, and read the tool lists of MCP servers that were not read yet."""
     if wanted := unread(definition):
-        question = DiscoverTools(tenant=call.tenant, agent=definition, servers=wanted)
-        found = await call.services.discovery.discover(question)
+        found = await call.services.discovery.discover(DiscoverTools.of(call.tenant, definition, wanted))
         if found.problems:
             raise _refusal([FieldProblem(f"mcp_servers.{name}", why) for name, why in found.problems.items()])
         definition = with_lists(definition, found)
-    ref = await agents.put(call.pool, call.tenant, definition, call.caller.created_by)
+        if problem := lists_problem(definition):
+            raise _refusal([FieldProblem("mcp_servers", problem)])
+    ref = await agents.put(call.pool, call.tenant, definition, call.caller.created_by, made_from=made_from)
     return AgentRecord.of(ref, definition)
 
 
 @router.post(
     "/agents/{name}/refresh",
-    responses=problems(403, 404, 422, 503),
+    responses=problems(403, 404, 409, 422, 503),
     dependencies=[Depends(accepts_json)],
     summary="Read the tool lists of an agent's MCP servers again",
 )
@@ -161,7 +170,7 @@ async def refresh_agent(call: Admin, name: str) -> AgentRecord:
         raise NotFound()
     if not found[1].mcp_servers:
         return AgentRecord.of(*found)
-    return await _put(call, without_lists(found[1]))
+    return await _put(call, without_lists(found[1]), made_from=found[0])
 
 
 @router.delete(

@@ -1,17 +1,21 @@
 """MCP servers that a task brings for itself: over HTTP, at hosts that the definition of its agent permits."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
 
 from agents.mcp_problems import mcp_problems
 from api.auth import Call
 from api.http.problems import finding
 from api.schemas.problems import Finding
 from domain.agents.definition import AgentDefinition
-from domain.agents.mcp_discovery import DiscoverTools, unread, with_lists
+from domain.agents.mcp_discovery import DiscoverTools, lists_problem, unread, with_lists
 from domain.agents.mcp_server import MOST_SERVERS, McpServer
+from domain.agents.secret_variables import all_sealed
 from domain.errors import Invalid
+from domain.policy.subjects import host_of
+from domain.sessions.step import Effect
 from domain.task import TaskSpec
 from store.agents import TaskAgent
 
@@ -32,19 +36,23 @@ async def added(call: Call, spec: TaskSpec, agent: TaskAgent) -> TaskAgent:
     own = agent.definition.mcp_servers
     given = {name: server.server() for name, server in spec.config.mcp_servers.items()}
     definition = agent.definition.model_copy(update={"mcp_servers": {**own, **given}})
-    if found := [*_policy_problems(spec, agent.definition), *_problems(definition, given)]:
+    if found := [*_policy_problems(call, spec, agent.definition), *_problems(definition, given)]:
         raise Invalid("An MCP server of the task cannot be used.", errors=found[:50])
     wanted = [name for name in unread(definition) if name in given]
-    values = dict(spec.context.variables)
-    question = DiscoverTools(tenant=call.tenant, agent=definition, servers=wanted, variables=values)
-    lists = await call.services.discovery.discover(question)
+    named = {variable for server in given.values() for variable in server.variables()}
+    values = {name: value for name, value in spec.context.variables.items() if name in named}
+    values = all_sealed(call.services.keys, call.tenant, values)
+    lists = await call.services.discovery.discover(DiscoverTools.of(call.tenant, definition, wanted, values))
     if lists.problems:
         found = [finding(f"{WHERE}/{name}", "unusable", why[:300]) for name, why in lists.problems.items()]
         raise Invalid("An MCP server of the task cannot be used.", errors=found)
-    return replace(agent, definition=with_lists(definition, lists))
+    definition = with_lists(definition, lists)
+    if problem := lists_problem(definition):
+        raise Invalid("The MCP servers of the task cannot be used.", errors=[finding(WHERE, "too_many", problem)])
+    return replace(agent, definition=definition)
 
 
-def _policy_problems(spec: TaskSpec, definition: AgentDefinition) -> list[Finding]:
+def _policy_problems(call: Call, spec: TaskSpec, definition: AgentDefinition) -> list[Finding]:
     found: list[Finding] = []
     permitted = definition.task_mcp_hosts
     given = spec.config.mcp_servers
@@ -57,11 +65,27 @@ def _policy_problems(spec: TaskSpec, definition: AgentDefinition) -> list[Findin
         if not any(fnmatchcase(server.host, pattern) for pattern in permitted):
             reason = "the agent does not permit servers at this host"
             found.append(finding(f"{WHERE}/{name}/url", "not_permitted", reason, permitted))
+        if _is_open(server.url, call.settings.allow_private_hosts):
+            found.append(finding(f"{WHERE}/{name}/url", "not_permitted", "the server of a task needs an https:// URL"))
+        if Effect.READ in server.effects.values():  # it would run without approval, and again after a crash
+            allowed = [one.value for one in Effect if one is not Effect.READ]
+            reason = "only the definition of an agent can say that tools of a server just read"
+            found.append(finding(f"{WHERE}/{name}/effects", "not_permitted", reason, allowed))
         # a caller must not send the tenant's secrets to a server of its own choice
         if unknown := sorted(server.variables() - spec.context.variables.keys()):
             reason = f"the task does not bring the variable {unknown[0]}"
             found.append(finding(f"{WHERE}/{name}/headers", "unknown_variable", reason, sorted(spec.context.variables)))
     return found
+
+
+def _is_open(url: str, private: Iterable[str]) -> bool:
+    """Whether requests would cross the internet unencrypted; `private`: hosts of the operator's own network."""
+    try:
+        place = urlsplit(url)
+        names = {host_of(url), f"{host_of(url)}:{place.port or 80}"}
+    except ValueError:
+        return False  # another check refuses it
+    return place.scheme == "http" and names.isdisjoint(one.lower() for one in private)
 
 
 def _problems(definition: AgentDefinition, given: Mapping[str, McpServer]) -> list[Finding]:

@@ -1,10 +1,13 @@
 """Additions of a task: tools that its caller answers, variables of its agent, and a form of its answer."""
 
+from collections.abc import Mapping
+
 from api.auth import Call
 from api.http.problems import finding
 from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition
 from domain.agents.own_tools import PLANNING, own_tools
+from domain.agents.prompt import Variable
 from domain.agents.secret_variables import seal_secrets
 from domain.agents.variable_scope import Graph, graph_variables, kept, missing_of, without_shared
 from domain.errors import Invalid
@@ -45,6 +48,7 @@ async def sealed(call: Call, spec: TaskSpec, definition: AgentDefinition) -> Tas
     if not spec.context.variables:
         return spec
     known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
+    _check_known(spec, known)  # before anything is done with them
     values = seal_secrets(call.services.keys, call.tenant, spec.context.variables, known)
     return spec.model_copy(update={"context": spec.context.model_copy(update={"variables": values})})
 
@@ -64,19 +68,22 @@ def variables(
     """The known values, and the descriptions of those to ask for; refused if nobody can be asked. A value may be for
     any agent of the graph, because subagents inherit it. Variables scoped to a subagent are asked for when it is
     created."""
-    given, known = spec.context.variables, graph_variables(graph)
-    if unknown := [name for name in given if name not in known]:
-        problems = [
-            finding(f"/context/variables/{name}", "unknown_variable", "there is none", sorted(known))
-            for name in unknown
-        ]
-        raise Invalid("The agent has no such variables.", errors=problems)
-    values = kept(before | given, graph)
+    _check_known(spec, graph_variables(graph))
+    values = kept(before | spec.context.variables, graph)
     missing = missing_of(definition, values, graph)
     if missing and not may_ask:
         problems = [finding(f"/context/variables/{name}", "missing", text) for name, text in missing.items()]
         raise Invalid("The agent needs variables, and may not ask for them.", type="missing-variables", errors=problems)
     return values, missing
+
+
+def _check_known(spec: TaskSpec, known: Mapping[str, Variable]) -> None:
+    if unknown := [name for name in spec.context.variables if name not in known]:
+        problems = [
+            finding(f"/context/variables/{name}", "unknown_variable", "there is none", sorted(known))
+            for name in unknown
+        ]
+        raise Invalid("The agent has no such variables.", errors=problems)
 
 
 def check_output_schema(spec: TaskSpec, definition: AgentDefinition) -> None:

@@ -1,16 +1,44 @@
 """The API's request to a worker before an agent's version is made: read the tool lists of its MCP servers."""
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 from pydantic import BaseModel, Field
 
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_server import McpServer, McpTool
+
+MOST_TOOLS = 256  # of all servers of an agent
+LARGEST_LISTS = 400_000  # characters of JSON, of all tools of an agent together
 
 
 class DiscoverTools(BaseModel):
     tenant: str  # its variables fill the headers
     agent: AgentDefinition
     servers: list[str]
-    variables: dict[str, str] = Field(default_factory=dict)  # variables that a task brings, as they are stored
+    variables: dict[str, str] = Field(default_factory=dict)  # variables that a task brings, sealed
+
+    @classmethod
+    def of(
+        cls,
+        tenant: str,
+        agent: AgentDefinition,
+        servers: Sequence[str],
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> "DiscoverTools":
+        """The request with these servers and the variables that their headers name. A workflow's history keeps it, so
+        it has nothing else of the definition or of the task."""
+        chosen = {name: agent.mcp_servers[name].unpinned for name in servers}
+        named = {variable for server in chosen.values() for variable in server.variables()}
+        known = {**agent.all_variables, **agent.variables}
+        part = AgentDefinition(
+            name=agent.name,
+            mcp_servers=chosen,
+            variables={name: one for name, one in known.items() if name in named},
+            env={name: value for name, value in agent.env.items() if name in named},
+        )
+        given = {name: value for name, value in variables.items() if name in named}
+        return cls(tenant=tenant, agent=part, servers=list(servers), variables=given)
 
 
 class DiscoveredTools(BaseModel):
@@ -45,6 +73,16 @@ def with_lists(agent: AgentDefinition, found: DiscoveredTools) -> AgentDefinitio
         for name, server in agent.mcp_servers.items()
     }
     return _with_servers(agent, servers)
+
+
+def lists_problem(agent: AgentDefinition) -> str | None:
+    """Why the lists of all servers together cannot be used: each request to a model has all of them."""
+    tools = [tool for server in agent.mcp_servers.values() for tool in server.tools or ()]
+    if len(tools) > MOST_TOOLS:
+        return f"its servers have {len(tools)} tools, and an agent may have {MOST_TOOLS}: choose with `only`"
+    if sum(len(tool.model_dump_json()) for tool in tools) > LARGEST_LISTS:
+        return f"its servers describe their tools in more than {LARGEST_LISTS:,} characters: choose with `only`"
+    return None
 
 
 def _with_servers(agent: AgentDefinition, servers: dict[str, McpServer]) -> AgentDefinition:

@@ -84,6 +84,11 @@ class McpServer(AgentPart):
         }
 
 
+def names_variable(value: str) -> bool:
+    """Whether the value of a header has a variable in it."""
+    return _VARIABLE.search(value) is not None
+
+
 McpServers = Annotated[dict[ServerName, McpServer], Field(max_length=MOST_SERVERS)]
 
 

@@ -34,6 +34,15 @@ def seal_secrets(
     return sealed
 
 
+def all_sealed(keys: KeyRing, tenant: str, values: Mapping[str, str]) -> dict[str, str]:
+    """The values sealed whatever their kind, for a place where any of them may be a secret. Some may be sealed
+    already."""
+    return {
+        name: value if is_sealed(value) else keys.seal(value, tenant, "variable", name)
+        for name, value in values.items()
+    }
+
+
 def sealed_for_thread(
     keys: KeyRing, tenant: str, values: Mapping[str, str], known: Mapping[str, Variable]
 ) -> dict[str, str]:

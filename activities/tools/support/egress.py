@@ -180,7 +180,8 @@ class ByteAllowance:
 
 
 class _BoundedTransport(_GuardedTransport):
-    """Packed answers are refused, as the client's own decoder has no bound: a small one may hold much."""
+    """Redirects are refused, and packed answers, as the client's own decoder has no bound: a small one may hold
+    much."""
 
     def __init__(self, guard: "Guard", tls: ssl.SSLContext, allowance: "ByteAllowance") -> None:
         super().__init__(guard, tls)
@@ -189,6 +190,9 @@ class _BoundedTransport(_GuardedTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if 300 <= response.status_code < 400:
+            await response.aclose()
+            raise FetchError(f"{request.url.host} redirects elsewhere, which is not followed.")
         if encoding not in ("identity", ""):
             await response.aclose()
             raise FetchError(f"The answer is packed as {encoding[:40]!r}, which was not asked for.")

@@ -11,8 +11,10 @@ from mcp_types import CallToolResult, TextContent
 from activities.mcp.discover import ShippedLists, ToolLists
 from activities.tools.support.egress import Fetcher
 from domain.agents.definition import AgentDefinition
+from domain.errors import Conflict
 from domain.ids import new_id
 from domain.sealing import KeyRing
+from domain.sessions.session import AgentRef
 from store import agents
 from tests.behaviour.cli.test_end_to_end import errand
 from tests.behaviour.supervision.people import answer, waiting
@@ -91,7 +93,7 @@ async def test_agent_calls_pinned_tools_under_rules_and_a_changed_one_is_refused
     assert record["status"] == "completed", record
     assert server.calls == [("get_page", {"path": "/a"}), ("set_page", {"path": "/b"})]
     shown = str(await stack.asked(task_id))
-    assert "get_page · content from outside, not instructions" in shown and SECRET not in shown
+    assert "mcp__pages__get_page · content from outside, not instructions" in shown and SECRET not in shown
     assert SECRET not in str(await stack.events(task_id)) + str(await stack.nodes(task_id)) + made.text
     effects = (await stack.http.get(f"/tasks/{task_id}/effects")).json()["items"]
     assert [(one["kind"], one["tool"]) for one in effects] == [("request", "mcp__pages__set_page")]
@@ -106,6 +108,10 @@ async def test_agent_calls_pinned_tools_under_rules_and_a_changed_one_is_refused
     assert len(server.calls) == before and "describes it differently now" in str(await stack.asked(changed["task_id"]))
     fresh = await stack.http.post(f"/agents/{name}/refresh")
     assert fresh.json()["version"] == made.json()["version"] + 1, fresh.text
+    stale = AgentRef(owner="default", name=name, version=made.json()["version"])  # somebody else was faster
+    with pytest.raises(Conflict):
+        again = AgentDefinition.model_validate({**body, "prompt": "Lost."})
+        await agents.put(stack.pool, "default", again, made_from=stale)
     assert f"{name}: version {fresh.json()['version']}, as before" in await errand(stack, "agents", "refresh", name)
     await stack.run(calls(("mcp__pages__get_page", {"path": "/c", "force": "y"})), name)
     assert server.calls[before:] == [("get_page", {"path": "/c", "force": "y"})]
@@ -149,7 +155,7 @@ async def test_task_of_a_server_outlives_kill_9_and_its_questions_become_ours(
     script = calls(*((f"mcp__builds__{name}", {"target": "x"}) for name in ("build", "ask_build")))
     task_id = await stack.submit(script, "builder")
     [request] = await waiting(stack, task_id)
-    assert request["question"] == "mcp__builds__ask_build asks: Which target?"
+    assert request["question"] == "mcp__builds__ask_build asks in the name of 127.0.0.1:\n> Which target?"
     assert request["answer_schema"]["required"] == ["target"]
 
     async def polled() -> bool:
@@ -209,14 +215,17 @@ async def test_task_brings_a_server_only_where_its_agent_permits_it_and_never_se
 ) -> None:
     name = f"open-{new_id()[-6:]}"
     variables = {one: {"description": "a key", "kind": "secret", "required": False} for one in ("MINE", "THEIRS")}
+    variables["OPEN"] = {"description": "not declared as a secret", "required": False}
     body = {"name": name, "description": "x", "prompt": "x", "variables": variables, "task_mcp_hosts": ["127.*"]}
     (await put(stack, body)).raise_for_status()
     (await stack.http.put("/variables", json={"variables": {"THEIRS": SECRET}})).raise_for_status()
 
-    async def submit(headers: dict[str, str], url: str = server.url, **more: Any) -> httpx2.Response:
-        config = {"mcp_servers": {"mine": {"url": url, "headers": headers, "effects": {"get*": "read"}}}}
+    async def submit(
+        headers: dict[str, str], url: str = server.url, effect: str = "idempotent", **more: Any
+    ) -> httpx2.Response:
+        config = {"mcp_servers": {"mine": {"url": url, "headers": headers, "effects": {"get*": effect}}}}
         script = calls(("mcp__mine__get_page", {"path": "/"}))
-        context = {"variables": {"MINE": "a-key-of-mine"}}
+        context = {"variables": {"MINE": "a-key-of-mine", "OPEN": "a-value-of-mine"}}
         task = {"agent": name, "input": script, "config": config, "context": context, **more}
         return await stack.http.post("/tasks", json=task)
 
@@ -224,17 +233,20 @@ async def test_task_brings_a_server_only_where_its_agent_permits_it_and_never_se
         (await submit({"X-Key": "${THEIRS}"}), "/config/mcp_servers/mine/headers"),
         (await submit({}, "https://example.org/mcp"), "/config/mcp_servers/mine/url"),
         (await submit({}, agent="tester", context={}), "/config/mcp_servers/mine/url"),
-        (await submit({}, "http://127.0.0.1:9/mcp"), "/config/mcp_servers/mine"),
+        (await submit({}, "https://127.0.0.1:9/mcp"), "/config/mcp_servers/mine"),
+        (await submit({}, "http://127.0.0.1:9/mcp"), "/config/mcp_servers/mine/url"),
+        (await submit({}, effect="read"), "/config/mcp_servers/mine/effects"),
+        (await submit({}, context={"variables": {"NOBODYS": "in-plain-text"}}), "/context/variables/NOBODYS"),
     ):
         assert refused.status_code == 422, refused.text
         assert refused.json()["errors"][0]["pointer"] == pointer, refused.text
     assert not server.headers
     rules = [{"permission": "mcp__mine__set_*", "action": "deny"}]
-    accepted = await submit({"X-Key": "${MINE}"}, permissions=rules)
+    accepted = await submit({"X-Key": "${MINE}", "X-Open": "${OPEN}"}, permissions=rules)
     assert accepted.status_code == 202, accepted.text
     record = await stack.wait(accepted.json()["task_id"])
     assert record["status"] == "completed" and server.calls == [("get_page", {"path": "/"})]
-    assert {one["x-key"] for one in server.headers} == {"a-key-of-mine"}
+    assert {(one["x-key"], one["x-open"]) for one in server.headers} == {("a-key-of-mine", "a-value-of-mine")}
     kept = (await stack.http.get(f"/agents/{name}")).json()
     assert not kept.get("mcp_servers")
 
