@@ -53,7 +53,7 @@ async def ask(
         node=node,
         index=index,
         deadline=session.deadline,
-        agents=agents if kind is RequestKind.TOOL_APPROVAL else [],
+        agents=agents if form or kind is RequestKind.TOOL_APPROVAL else [],
         external=external,
         form=form[1] if form else 0,
     )
