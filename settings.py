@@ -273,7 +273,7 @@ def read_sources(folder: Path = SETTINGS_FOLDER, env: Mapping[str, str] | None =
     """
     names = {field_of(name): name for name in VARIABLES if name not in OF_THE_TERMINAL}
     found = {name: Given(text, "errand.toml") for name, text in read_toml(folder / "errand.toml", names).items()}
-    found |= {name: Given(text, ".env") for name, text in read_dotenv(folder / ".env", VARIABLES).items()}
+    found |= {name: Given(text, ".env") for name, text in read_dotenv(folder / ".env", names.values()).items()}
     environment = os.environ if env is None else env
     return found | {name: Given(environment[name], "environment") for name in VARIABLES if name in environment}
 

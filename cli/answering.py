@@ -11,9 +11,9 @@ from cli.client.api import Api, segment
 from cli.client.models import PageOf
 from cli.client.request_models import RequestInfo
 from cli.client.response import parse
-from cli.errors import Refused
+from cli.errors import Ambiguous, NotFoundError, Refused
 from cli.render.input_requests import show_request
-from cli.render.output import clean, note
+from cli.render.output import clean, json_wanted, note
 from domain.sessions.input_request import APPROVALS, RequestKind
 
 
@@ -227,14 +227,15 @@ def find_request(
         return waiting[0], waiting[0].session_id, waiting[0].id
     wanted = "an approval" if approvals else "an answer"
     if not waiting:
-        raise click.UsageError(
+        raise NotFoundError(
             f"{'this task' if task_id else 'no task'} is{' not' if task_id else ''} waiting for {wanted}"
         )
-    for request in waiting:
+    for request in () if json_wanted() else waiting:
         show_request(request)
         click.echo()
     noun = "approvals" if approvals else "questions"
-    raise click.UsageError(f"{len(waiting)} {noun} are waiting; give the ids of one")
+    candidates = [{"task_id": one.session_id, "request_id": one.id} for one in waiting]
+    raise Ambiguous(f"{len(waiting)} {noun} are waiting; give the ids of one", body={"candidates": candidates})
 
 
 def _everywhere(api: Api, conversation_id: str | None = None) -> list[RequestInfo]:

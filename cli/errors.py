@@ -69,6 +69,12 @@ class NotFoundError(CliError):
     exit_code = Exit.NOT_FOUND
 
 
+class Ambiguous(CliError):
+    """What was typed fits several things; the body has the candidates."""
+
+    exit_code = Exit.USAGE
+
+
 class Refused(CliError):
     exit_code = Exit.REFUSED
 

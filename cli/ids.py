@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 from cli.client.api import Api, segment
 from cli.client.models import PageOf, TaskInfo
 from cli.client.response import parse
-from cli.errors import NotFoundError, Refused
+from cli.errors import Ambiguous, NotFoundError, Refused
 from cli.local_state import read_last, write_last
 from cli.render.output import one_line
 from domain.ids import is_id
@@ -98,7 +98,9 @@ def _resolved(api: Api, text: str) -> str:
         raise NotFoundError(f"no id begins with {prefix!r}; `tasks` lists them")
     lines = [f"  {one.short_id or one.task_id}  {_described(one)}" for one in found[:CANDIDATES]]
     lines += ["  …"] if len(found) > CANDIDATES else []
-    raise click.UsageError(f"several ids begin with {prefix!r}; type more of one:\n" + "\n".join(lines))
+    candidates = [one.task_id for one in found[:CANDIDATES]]
+    message = f"several ids begin with {prefix!r}; type more of one:\n" + "\n".join(lines)
+    raise Ambiguous(message, body={"candidates": candidates})
 
 
 def resolve_arguments(api: Api, values: dict[str, Any]) -> dict[str, Any]:

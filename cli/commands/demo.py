@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cli.commands.run import run
-from cli.render.output import PROGRAM, dim, note, table
+from cli.render.output import PROGRAM, dim, emit, note, table
 
 SAMPLE = Path(__file__).parent.parent / "sample"
 _SLOW = (
@@ -65,12 +65,15 @@ DEMOS = {
 }
 
 
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in DEMOS if name.startswith(incomplete)]
+
+
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("name", required=False, type=click.Choice(list(DEMOS)), metavar="[NAME]")
-@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[NAME] [OPTIONS]...", shell_complete=_names)
 @click.pass_context
-def demo(ctx: click.Context, name: str | None, options: tuple[str, ...]) -> None:
-    """Run a demo, or list them all. OPTIONS are those of `run`, such as --detach.
+def demo(ctx: click.Context, arguments: tuple[str, ...]) -> None:
+    """Run a demo, or list them all. OPTIONS are those of `run`, such as --detach; the list takes --json.
 
     Texts in double square brackets are markers for the offline stand-in; docs/offline.md explains them.
 
@@ -80,11 +83,19 @@ def demo(ctx: click.Context, name: str | None, options: tuple[str, ...]) -> None
       ./errand demo look
       ./errand demo slow --detach
     """
+    name = next((one for one in arguments if one in DEMOS), None)  # options may come first
+    if name is None and arguments == ("--json",):
+        emit({"items": [{"name": one, "shows": about.shows} for one, about in DEMOS.items()]})
+        return
+    if name is None and arguments:
+        raise click.UsageError(f"{arguments[0]!r} is not one of {', '.join(DEMOS)}")
     if name is None:
         table(["DEMO", "SHOWS"], [[one, about.shows] for one, about in DEMOS.items()])
         click.echo(dim(f"`{PROGRAM} demo NAME` runs one, and shows the command behind it."))
         return
-    arguments = [*DEMOS[name].arguments(), *options]
-    note(f"{PROGRAM} run {shlex.join(arguments)}")
-    with run.make_context("run", arguments, parent=ctx) as inner:
+    options = list(arguments)
+    options.remove(name)
+    whole = [*DEMOS[name].arguments(), *options]
+    note(f"{PROGRAM} run {shlex.join(whole)}")
+    with run.make_context("run", whole, parent=ctx) as inner:
         run.invoke(inner)

@@ -106,7 +106,8 @@ def down(as_json: bool) -> None:
 
 
 @click.command()
-def token() -> None:
+@json_option
+def token(as_json: bool) -> None:
     """Print the token of this machine's stack, which opens its API on loopback without a key.
 
     The account that runs the stack needs none on Linux; this is for other accounts that you trust, and for macOS:
@@ -119,11 +120,12 @@ def token() -> None:
     with _stack_errors():
         file = token_file(locate_data_dir(settings()))
     try:
-        click.echo(file.read_text().strip())
+        found = file.read_text().strip()
     except FileNotFoundError:
         raise Unreachable(f"there is no token yet; `{PROGRAM} up` makes one") from None
     except OSError as error:
         raise CliError(f"cannot read {file}: {error.strerror}") from None
+    emit({"token": found}) if as_json else click.echo(found)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from settings import ROOT
+from settings import ROOT, read_sources
 from tests.support.terminal import Terminal
 
 
@@ -45,6 +45,14 @@ def test_environment_decides_before_dotenv_and_that_before_the_toml_file(checkou
     assert code == 0 and "ERRAND_MAX_STEPS" in shown and "default" in shown
     code, shown = errand(checkout, "config", "--json", ERRAND_PORT="")
     assert "ERRAND_PORT" not in {one["name"] for one in json.loads(shown)["items"]}  # taken away again
+
+
+def test_dotenv_does_not_set_up_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("NO_COLOR=1\nTERM=dumb\nXDG_STATE_HOME=/x\nERRAND_PORT=1\n")
+    assert set(read_sources(tmp_path, {"TERM": "xterm"}).items()) == {
+        ("ERRAND_PORT", ("1", ".env")),
+        ("TERM", ("xterm", "environment")),
+    }
 
 
 def test_passwords_in_addresses_are_masked(checkout: Path) -> None:

@@ -80,7 +80,7 @@ async def test_answer_and_approve_commands_settle_requests(people: Stack) -> Non
     wrong = await cli(people, "answer", task_id, request["id"], "eighty")
     assert wrong.exit_code != 0 and "/input" in wrong.stderr
     none = await cli(people, "approve", task_id)
-    assert none.exit_code == 2 and "not waiting for an approval" in none.stderr
+    assert none.exit_code == 4 and "not waiting for an approval" in none.stderr
     assert 'answer:  {"type": "integer"}' in (await cli(people, "inbox", "--conversation", task_id)).stdout
     assert (await cli(people, "answer", task_id, request["id"], "80")).exit_code == 0
     for _ in range(100):
