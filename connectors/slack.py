@@ -19,6 +19,9 @@ from domain.signatures import check_slack
 TIMEOUT_S = 20
 MAX_TEXT = 39_000  # Slack cuts a message at 40,000 characters
 MAX_BLOCK = 2_900  # characters of a text block
+SPOKEN = (None, "file_share", "thread_broadcast")  # the subtypes of messages that a person wrote
+UNREAD = "Files of this message, which are not read here"
+MAX_NAMES, MAX_NAME = 20, 200  # of the files that are named, and characters of a name
 APPROVALS = ("tool_approval", "plan_approval")
 BUTTONS = {"errand_approve": ("Approve", "primary", True), "errand_deny": ("Deny", "danger", False)}
 # the token, the channel or the workspace no longer exists: a retry does not help
@@ -43,17 +46,23 @@ class SlackConnector:
 
 def _event(payload: JsonObject) -> Received:
     """One message. Its time stamp identifies it, so that neither a retry of Slack nor a second event about the same
-    message is answered again. Messages of bots, including our own, are left out."""
+    message is answered again. Messages of bots, including our own, are left out. Files are not read, and the text says
+    so."""
     if payload["type"] == "url_verification":
         return Received(response=str(payload["challenge"]))
     event = payload["event"]
-    spoken = event["type"] in ("message", "app_mention") and event.get("subtype") in (None, "file_share")
-    if not spoken or event.get("bot_id") or not str(event.get("text", "")).strip():
+    spoken = event["type"] in ("message", "app_mention") and event.get("subtype") in SPOKEN
+    if not spoken or event.get("bot_id"):
+        return Received()
+    text = event.get("text") or ""
+    if names := [str(file.get("name") or "unnamed")[:MAX_NAME] for file in event.get("files") or []]:
+        text = f"{text}\n\n({UNREAD}: {', '.join(names[:MAX_NAMES])})".strip()
+    if not str(text).strip():
         return Received()
     message = IncomingMessage(
         channel_id=event["channel"],
         user_id=event["user"],
-        text=event["text"],
+        text=text,
         message_id="/".join((event["channel"], event["ts"])),
         thread=event.get("thread_ts") or event["ts"],
     )

@@ -32,7 +32,9 @@ class NodeKind(StrEnum):
 USER, NOTE, ASSISTANT, TOOL_RESULTS, SUMMARY = NodeKind
 NOTHING_SAID = "(The other side ended its turn without a message.)"
 CONVERSATION_BEGINS = "(The conversation begins here.)"
-UNANSWERED = "No result: the call was interrupted before it could report. It may or may not have happened."
+INTERRUPTED = "the call was interrupted before it could report"
+_UNANSWERED = "No result: {}. It may or may not have happened."
+UNANSWERED = _UNANSWERED.format(INTERRUPTED)
 
 
 class NodeBody(BaseModel):
@@ -146,19 +148,19 @@ def calls_of(node: Node) -> list[ToolCallBlock]:
     return node.body.calls if isinstance(node.body, ReplyBody) else []
 
 
-def answered(node: Node, results: list[ToolCallResult]) -> ResultsBody:
-    """The results that answer every call of an assistant node."""
+def answered(node: Node, results: list[ToolCallResult], because: str = INTERRUPTED) -> ResultsBody:
+    """The results that answer every call of an assistant node. `because`: why there is none for the others."""
     immediate = isinstance(node.body, ReplyBody) and node.body.immediate
-    return answer_calls(calls_of(node), results).model_copy(update={"immediate": immediate})
+    return answer_calls(calls_of(node), results, because).model_copy(update={"immediate": immediate})
 
 
-def answer_calls(calls: list[ToolCallBlock], results: list[ToolCallResult]) -> ResultsBody:
+def answer_calls(calls: list[ToolCallBlock], results: list[ToolCallResult], because: str = INTERRUPTED) -> ResultsBody:
     """The same for a list of calls, with a synthetic result for a call whose result is unknown."""
     known = {result.index: result for result in results if result.state is not CallState.STARTED}
     answers = []
     for index, call in enumerate(calls):
         result = known.get(index)
-        text = result.text if result is not None else UNANSWERED
+        text = result.text if result is not None else _UNANSWERED.format(because)
         failed = result is None or result.state is not CallState.OK
         answers.append(ToolResultBlock(call_id=call.id, text=text, failed=failed))
     return ResultsBody(results=answers)

@@ -21,7 +21,7 @@ from domain.conversations.attachments import returned_paths
 from domain.conversations.requests import EndedSession
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
-from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
+from domain.messages import ASSISTANT, INTERRUPTED, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
 from domain.sessions.session import BUDGET_REASONS, Reason, Status
 from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
@@ -34,6 +34,13 @@ from workflows.client import WorkflowClient
 
 MOST_ERROR = 2_000  # characters
 MOST_FAILURE = 100_000  # characters of a side's failure message, which is the session's result
+
+
+# why calls that were open at the end have no result; the model of the next session reads it
+_BECAUSE = {
+    Reason.CALLER_CANCEL: "a person stopped the session before the call could report",
+    Reason.LOST: "the session crashed before the call could report",
+}
 
 
 class FinishSession:
@@ -165,7 +172,7 @@ class FinishSession:
                 kind=TOOL_RESULTS,
                 side=nodes[-1].side,
                 step=finish.step,
-                body=answered(nodes[-1], results),
+                body=answered(nodes[-1], results, _BECAUSE.get(finish.reason, INTERRUPTED)),
             )
         ]
 

@@ -7,6 +7,7 @@ import pytest
 
 from domain.ids import new_id
 from tests.behaviour.channels.people import Service
+from tests.behaviour.conversations.talk import agent, chain
 from tests.behaviour.schedules.clock import create, fired
 
 
@@ -65,7 +66,11 @@ async def test_a_failure_is_reported_to_the_person(service: Service) -> None:
 
 @pytest.mark.proves("S2-B23")
 async def test_an_agent_that_has_nothing_to_say_sends_nothing(service: Service) -> None:
-    quiet = await service.say(say("NO_MESSAGE"))
+    part = ("async_task", {"agent": "helper", "prompt": say("part"), "description": "a part"})
+    for definition in (agent("helper", mode="subagent"), agent("delegator", "helper")):
+        assert (await service.stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    await service.put(service.name, agent="delegator", target=f"{service.receiver.url}/in")
+    quiet = await service.say(chain([part], last="NO_MESSAGE"))
     await service.ended(quiet["session_id"])
     there: dict[str, Any] = {"conversation_id": quiet["conversation_id"], "silent_reply": "Nothing to do."}
     beats = [await create(service.stack, say(text), **there) for text in ('"Nothing to do."', "Alarm")]

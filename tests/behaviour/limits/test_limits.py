@@ -82,7 +82,9 @@ async def test_agent_sees_time_that_the_tree_allows_as_such(bounded: Stack) -> N
 
 @pytest.mark.proves("S1-15", "S1-07", "S1-71")
 async def test_session_out_of_time_while_waiting_for_people_ends_with_input_timeout(bounded: Stack) -> None:
+    left = await bounded.submit("[[script:forever]]", config={"ttl": 2_500, "max_steps": 1_000})  # nobody looks at it
     task_id = await bounded.submit(calls(ask("Which?")), "curious", config={"ttl": 2_500})
     await waiting(bounded, task_id)
     record = await bounded.wait(task_id)
     assert (record["status"], record["reason"]) == ("cancelled", "input_timeout")
+    assert (await bounded.wait(left))["reason"] == "ttl"

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -88,15 +89,20 @@ async def test_no_duplicate_heartbeats_whatever_repeats_a_tick(stack: Stack) -> 
 
 
 async def test_no_extra_heartbeats_after_tool_calls(stack: Stack) -> None:
-    word = f"beat-{new_id()}"
-    made = await create(stack, calls(("list_files", {"path": "."}), ("list_files", {"path": "."})) + word)
-    await fired(stack, made["id"])
-    await asyncio.sleep(1)
-    assert len(await runs(stack, made["id"])) == 1
-    sessions = await stack.pool.fetchval(
-        "SELECT count(*) FROM sessions WHERE conversation_id = $1", made["conversation_id"]
+    """By the clock: each due time has one run, nothing runs between them, and no session is without its run."""
+    look = calls(("list_files", {"path": "."}), ("list_files", {"path": "."}))
+    made = await create(stack, look, every=1_000, overlap="queue")
+    await until(stack, made["id"], lambda listed: len(listed) >= 3)
+    await stack.http.delete(f"/schedules/{made['id']}")
+    rows = await stack.pool.fetch(
+        "SELECT scheduled_at, session_id FROM schedule_runs WHERE schedule_id = $1 ORDER BY scheduled_at", made["id"]
     )
-    assert sessions == 1
+    due = [row["scheduled_at"] for row in rows]
+    assert len(set(due)) == len(due) and all(at.microsecond == 0 for at in due), due
+    assert {(later - at).total_seconds() for at, later in pairwise(due)} == {1.0}
+    own = "SELECT id FROM sessions WHERE conversation_id = $1"
+    sessions = [row["id"] for row in await stack.pool.fetch(own, made["conversation_id"])]
+    assert sorted(sessions) == sorted(row["session_id"] for row in rows if row["session_id"])
 
 
 async def test_a_heartbeat_is_not_stuck_after_its_first_run(stack: Stack) -> None:
