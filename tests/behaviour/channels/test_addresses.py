@@ -262,7 +262,6 @@ async def test_the_context_is_rebuilt_from_the_records_and_a_malformed_one_is_le
     await stack.cancel(odd["session_id"])
 
 
-@pytest.mark.proves("S2-B08")
 async def test_calls_are_recorded_as_they_happen_and_none_is_left_without_a_result(service: Service) -> None:
     """A person stops the one session, the other's workflow is gone: both conversations can be continued."""
     stack = service.stack
