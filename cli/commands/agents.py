@@ -142,7 +142,8 @@ def remove(api: Api, name: str, as_json: bool) -> None:
 def check(folder: Path | None, as_json: bool) -> None:
     """Check the agent files of a folder; without one, those that a worker loads. Your own tools are checked too.
 
-    Nothing is changed. All problems of all files are listed, and the exit code is 1 if there are any.
+    Nothing is changed. All problems of all files are listed, and the exit code is 1 if there are any. An agent without
+    a human side and without a limit of its turns is usable, and a warning names it.
     """
     # This imports everything that a worker does, which takes seconds: so only in this command, not for `errand --help`.
     from activities.handlers.registry import load_handlers
@@ -153,6 +154,11 @@ def check(folder: Path | None, as_json: bool) -> None:
     tools, handlers, hooks = load_tools(module), load_handlers(module), load_hooks(module)
     loaded = check_agents(folder or settings().agents_dir, Catalogue(tools.found, handlers.found, hooks.found))
     of_tools = list(dict.fromkeys([*tools.problems, *handlers.problems, *hooks.problems]))
+    endless = sorted(one.name for one in loaded.agents.values() if one.dual and one.max_session_turns is None)
+    warnings = [
+        {"file": f"{name}.md", "field": "max_session_turns", "message": "should be set: no side is human"}
+        for name in endless
+    ]
     if as_json:
         problems = [
             {"file": wrong.file, "field": one.field, "message": one.message, "allowed": list(one.allowed)}
@@ -160,7 +166,7 @@ def check(folder: Path | None, as_json: bool) -> None:
             for one in wrong.problems
         ]
         problems += [{"file": module or "", "field": "", "message": one, "allowed": []} for one in of_tools]
-        emit({"agents": sorted(loaded.agents), "problems": problems})
+        emit({"agents": sorted(loaded.agents), "problems": problems, "warnings": warnings})
     else:
         for one in of_tools:
             click.echo(clean(one))
@@ -168,6 +174,8 @@ def check(folder: Path | None, as_json: bool) -> None:
             click.echo(f"{wrong.file}:")
             for problem in wrong.problems:
                 click.echo(f"  {clean(str(problem))}")
+        for warning in warnings:
+            click.echo(f"Warning: {clean(warning['file'])}: {warning['field']} {warning['message']}.")
         found = f"{counted(len(loaded.agents), 'agent')} can be used"
         click.echo(f"{found}; {counted(len(loaded.errors), 'file')} cannot.")
     if loaded.errors or of_tools:

@@ -170,19 +170,6 @@ def test_agents_graph_prints_mermaid(server: StandIn, cli: Cli) -> None:
     assert unknown.exit_code == 4 and "there are: billing, desk" in unknown.stderr
 
 
-def test_agents_check_lists_every_problem_and_fails(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "fine.md").write_text("---\nname: fine\n---\n\nHelp.\n")
-    assert cli("agents", "check", str(tmp_path)).exit_code == 0
-    (tmp_path / "one.md").write_text("---\nname: one\ntools: [nothing]\nmodel: 5\n---\n\nHelp.\n")
-    (tmp_path / "two.md").write_text("---\nname: two\ntype: dual_ai\n---\n\nHelp.\n")
-    done = cli("agents", "check", str(tmp_path))
-    assert done.exit_code == 1
-    assert "one.md:\n  model:" in done.stdout and "two.md:" in done.stdout and "dual_ai needs it" in done.stdout
-    assert "1 agent can be used; 2 files cannot." in done.stdout
-    problems = json.loads(cli("agents", "check", str(tmp_path), "--json").stdout)["problems"]
-    assert {problem["file"] for problem in problems} == {"one.md", "two.md"}
-
-
 @pytest.mark.parametrize("args", [["tasks"], ["show", TASK], ["agents"], ["attach", TASK], ["run", "a", "b"]])
 def test_unreachable_server_is_exit_code_6(cli: Cli, args: list[str]) -> None:
     done = cli(*args, ERRAND_URL="http://127.0.0.1:9")
