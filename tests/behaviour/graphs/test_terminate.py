@@ -1,7 +1,10 @@
 """Termination of one subagent: soft, for good, and seen by its parent; and the queue of a thread."""
 
 import asyncio
+import contextlib
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, eventually, of_type
 
 STOP = {"name": "approve", "message_property": "summary"}
+SECONDS = f"61.{os.getpid()}"  # of a command, by which its process is found
 APPROVE = declared_tool("approve", "summary")
 SIDES: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": True, "max_session_turns": 20}
 
@@ -20,7 +24,7 @@ SIDES: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": Tru
 async def family(stack: Stack) -> None:
     approver = {"calls": [call("approve", summary="Fine.")]}
     await define(stack, "te_quick", prompt("te_quick_a", "Done."), prompt("te_b", approver, tools=(APPROVE,)), **SIDES)
-    slow = prompt("te_slow_a", {"calls": [call("bash", command="sleep 60")]}, "Done.", tools=("bash",))
+    slow = prompt("te_slow_a", {"calls": [call("bash", command=f"sleep {SECONDS}")]}, "Done.", tools=("bash",))
     await define(stack, "te_slow", slow, prompt("te_b", approver, tools=(APPROVE,)), **SIDES)
     wordy = prompt("te_wordy_a", "word " * 400, delay=0.2)
     await define(stack, "te_wordy", wordy, prompt("te_b", approver, tools=(APPROVE,)), **SIDES)
@@ -29,6 +33,23 @@ async def family(stack: Stack) -> None:
         for name in ("te_quick", "te_slow", "te_wordy")
     ]
     assert (await stack.http.put("/agents/te_lead", json=agent("te_lead", subagent_tools=config))).is_success
+
+
+def _commands() -> list[bytes]:
+    """The running processes of the command."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has just ended
+            found.append(process.read_bytes())
+    return [line for line in found if SECONDS.encode() in line]
+
+
+async def _command_runs() -> bool:
+    return bool(_commands())
+
+
+async def _command_is_gone() -> bool:
+    return not _commands()
 
 
 def create(name: str, agent: str) -> Any:
@@ -45,10 +66,14 @@ async def test_terminate_stops_what_runs_rejects_what_comes_and_shows_in_the_reg
     talk = await Talk.begin(stack, chain([create("ann", child_agent)], [gate.call], [further]), "te_lead")
     child = await talk.child()
     await stack.seen(child.id, sign)
+    if child_agent == "te_slow":
+        await eventually(_command_runs, what="the command runs")
     answer = await stack.http.post(f"/threads/{child.thread_id}/terminate")
     assert answer.status_code == 202 and answer.json()["session_ids"] == [child.id]
     ended = await asyncio.wait_for(talk.ended(child.id), 20)  # long before its call would have ended
     assert (ended.status, ended.reason) == ("cancelled", "terminated")
+    if child_agent == "te_slow":
+        await eventually(_command_is_gone, what="the running command was ended")
     steered = await stack.http.post(f"/tasks/{child.id}/steer", json={"message": "Hello?"})
     assert steered.status_code in (404, 409)
     gate.open()
