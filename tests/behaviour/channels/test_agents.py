@@ -80,7 +80,7 @@ async def test_a_report_is_sent_to_the_thread_where_its_work_began(front: Servic
         assert len(sent) == 3 and {*sent} == {("t1", "m1"), ("t2", "m2"), ("t1", None)}
 
 
-@pytest.mark.proves("S2-19", "S3-17")
+@pytest.mark.proves("S3-17")
 async def test_threads_are_shown_as_running_queued_or_idle(front: Service) -> None:
     slow = "[[script:say words=100 delay=0.1]]"
     said = await front.say(chain(background(slow, name="slow"), last="started"), user="states")
@@ -142,7 +142,6 @@ async def test_a_failing_background_agent_causes_exactly_one_notice(front: Servi
     assert (await front.ended((await front.say(say("well"), user="other"))["session_id"])).output == "well"
 
 
-@pytest.mark.proves("S2-16")
 async def test_a_background_agent_is_continued_by_its_id(front: Service) -> None:
     said = await front.say(chain(background(chain(send(say("one")), last="done")), last="x"), user="cont")
     await front.ended(said["session_id"])
