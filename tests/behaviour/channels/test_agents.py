@@ -142,6 +142,7 @@ async def test_a_failing_background_agent_causes_exactly_one_notice(front: Servi
     assert (await front.ended((await front.say(say("well"), user="other"))["session_id"])).output == "well"
 
 
+@pytest.mark.proves("S2-16")
 async def test_a_background_agent_is_continued_by_its_id(front: Service) -> None:
     said = await front.say(chain(background(chain(send(say("one")), last="done")), last="x"), user="cont")
     await front.ended(said["session_id"])

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.requests import CallRef, OpenBatch, OpenedBatch, Spawn, SpawnChild
 from domain.conversations.state import ConversationState, Live, Thread
@@ -46,6 +48,23 @@ def test_blocking_child_is_stopped_if_its_parent_ended_meanwhile() -> None:
         [answer] = run(made.spawn_children(spawn)).answers
         assert answer.error is None
         assert starter.signalled == ([("c1", "stop", PARENT_ENDED)] if blocking else [])
+
+
+@pytest.mark.proves("S2-16")
+def test_background_agent_is_not_started_without_its_parent() -> None:
+    store = Store()
+    made = conversation(store, ConversationState(threads={ROOT: Thread()}))
+    child = SpawnChild(
+        session_id="c1",
+        kind=DelegationTool.ASYNC_TASK,
+        name="a",
+        prompt=CallRef(node="n", index=0),
+        session=child_of("s1"),
+    )
+    spawn = Spawn(request_id="r", spawned_by="s1", thread=ROOT, children=[child], max_depth=1, max_children=5)
+    [answer] = run(made.spawn_children(spawn)).answers
+    assert answer.error == "The session that asked for it has ended."
+    assert "c1" not in store.sessions and list(made.state.threads) == [ROOT]
 
 
 def test_queued_fire_keeps_its_outcomes_when_another_session_reads_them() -> None:
