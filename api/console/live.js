@@ -95,7 +95,7 @@ export function keepCurrent(path, load, { main, problem, matters, ms }) {
   const stop = follow(path, (event) => matters(event) && refresh(), {
     opened: again,
     lost: again,
-    state: (connected, error) => error && fail(error),
+    state: (connected, error) => error && (drawn ? fail(error) : read()), // what is stored may be shown all the same
   });
   return () => {
     left = true;

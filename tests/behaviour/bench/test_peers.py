@@ -111,7 +111,7 @@ def test_the_script_is_the_same_each_time() -> None:
 def test_the_lock_file_has_hashes_and_names_no_index() -> None:
     lock = (ROOT / LOCK).read_text()
     entries = re.split(r"\n(?=\S)", lock.strip())
-    assert all(re.match(r"[a-z0-9.-]+(\[[a-z,]+\])?==", entry) and "--hash=sha256:" in entry for entry in entries)
+    assert all(re.match(r"[a-z0-9.-]+(\[[a-z, ]+\])?==", entry) and "--hash=sha256:" in entry for entry in entries)
     assert "://" not in lock and "index" not in lock
     asked = (ROOT / LOCK).with_suffix(".in").read_text()
     pins = re.findall(r"^([a-z-]+)(?:\[[a-z,]+\])?(==\S+)", asked, re.MULTILINE)

@@ -238,7 +238,7 @@ def side_b(text: str) -> str:
         (short("x", "expose_as_tool: yes please\n"), "expose_as_tool", "valid boolean"),
     ],
 )
-@pytest.mark.proves("S4-01", "S4-02", "S4-04", "S4-06", "S4-14")  # what is required, and what does not belong
+@pytest.mark.proves("S4-01", "S4-02", "S4-04")  # what is required, and what does not belong
 def test_wrong_agent_is_refused_with_its_file_field_and_reason(
     tmp_path: Path, text: str, field: str, reason: str
 ) -> None:
@@ -250,6 +250,16 @@ def test_wrong_agent_is_refused_with_its_file_field_and_reason(
     [error] = loaded.errors
     assert error.file == "x.md" and sorted(loaded.agents) == ["helper", "pair", "typed"]
     assert any(field == one.field and reason in one.message for one in error.problems), error
+
+
+@pytest.mark.proves("S4-06", "S4-14")
+def test_subagent_has_no_human_side_and_each_of_its_sides_has_a_prompt(tmp_path: Path) -> None:
+    people = short("x", "subagent_tools: [{name: helper}]\n")
+    bare = "---\nname: y\nside_a: {label: A}\nside_b: {label: B}\n---\n"
+    loaded = check_agents(folder(tmp_path, x=people, y=bare, helper=short("helper")), KNOWN)
+    found = {error.file: error for error in loaded.errors}
+    assert [one.field for one in found["x.md"].problems] == ["subagent_tools.0.name"]
+    assert {one.field.partition(".")[0] for one in found["y.md"].problems} >= {"side_a", "side_b"}
 
 
 @pytest.mark.proves("S4-01")  # a name is that of its file, so no two agents have the same
