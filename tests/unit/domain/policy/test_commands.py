@@ -154,6 +154,11 @@ def test_links_that_a_command_names_are_followed(command: str, files: list[str])
     assert files_named(command, PATHS, links) == files
 
 
+def test_folder_that_python_runs_is_named_although_it_is_no_module() -> None:
+    files = ["my-tool/__main__.py", "my-tool/other.py", "x.py"]
+    assert files_named("python my-tool", files) == ["my-tool/__main__.py"]
+
+
 def test_command_that_names_too_much_names_everything_and_takes_no_time() -> None:
     many = [f"d{place}/deploy.sh" for place in range(5_000)]
     links = {f"d{place}/a": "a/a" for place in range(1_000)}
