@@ -8,7 +8,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.model.call_model import CallModel
-from activities.runtime.user_code import within
+from activities.runtime.user_code import apart, within
 from activities.tools.offered import Offered
 from activities.tools.support.output import clean
 from domain import wire
@@ -104,8 +104,7 @@ def _turn(call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Off
 
 async def _reply(name: str, handler: Handler, turn: HandlerTurn) -> HandlerReply:
     try:
-        answered: Any = await within(SECONDS, handler(turn))
-        return HandlerReply.model_validate(answered)
+        return await within(SECONDS, apart(_answer, handler, turn))
     except TimeoutError:
         raise HandlerError(f"The handler {name!r} took longer than {SECONDS:g} seconds.") from None
     except ValidationError as error:
@@ -118,3 +117,7 @@ async def _reply(name: str, handler: Handler, turn: HandlerTurn) -> HandlerReply
         # The error's text may contain secrets, and a cause would be written to Temporal's history.
         activity.logger.exception("the handler %s failed", name)
         raise HandlerError(f"The handler {name!r} failed ({type(error).__name__}).") from None
+
+
+async def _answer(handler: Handler, turn: HandlerTurn) -> HandlerReply:
+    return HandlerReply.model_validate(await handler(turn))

@@ -5,7 +5,7 @@ from temporalio import activity
 from activities.hooks.hook import SessionHook
 from activities.runtime.log_redaction import hidden_in_logs
 from activities.runtime.thread_state import ThreadState
-from activities.runtime.user_code import within
+from activities.runtime.user_code import apart, at_home, within
 from activities.tools.support.output import clean
 from domain.agents.hook import HookPoint, HookReply, Moment
 from domain.events import EventRow, HookFailed
@@ -23,8 +23,7 @@ async def reply_of(hook: SessionHook, moment: Moment, state: ThreadState, most_s
     seconds = hook.timeout_s if most_s is None else min(hook.timeout_s, most_s)
     with hidden_in_logs(state.redactor):
         try:
-            answered = await within(seconds, _run(hook, moment, state))
-            reply = HookReply.model_validate(answered or {}, from_attributes=True)
+            reply = await within(seconds, _run(hook, moment, state))
         except TimeoutError:
             raise HookError(f"It did not finish within {seconds:g} seconds.") from None
         except Exception as error:
@@ -36,9 +35,13 @@ async def reply_of(hook: SessionHook, moment: Moment, state: ThreadState, most_s
     return HookReply(**shown, hide=reply.hide)
 
 
-async def _run(hook: SessionHook, moment: Moment, state: ThreadState) -> HookReply | None:
+async def _run(hook: SessionHook, moment: Moment, state: ThreadState) -> HookReply:
     with hidden_in_logs(state.redactor):  # also while it runs after it was abandoned
-        return await hook.run(moment, state)
+        return await apart(_answer, hook, moment, at_home(state))
+
+
+async def _answer(hook: SessionHook, moment: Moment, state: ThreadState) -> HookReply:
+    return HookReply.model_validate(await hook.run(moment, state) or {}, from_attributes=True)
 
 
 async def report(pool: Pool, ref: SessionRef, name: str, point: HookPoint, step: int, key: str, error: str) -> None:

@@ -1,15 +1,27 @@
-"""Run a user's code so that it can neither end the worker nor be waited for without limit."""
+"""Run a user's code so that it can neither stall nor end the worker, and is not waited for without limit."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+import contextlib
+import functools
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar, cast
 
 T = TypeVar("T")
+P = ParamSpec("P")
 GRACE_SECONDS = 2.0  # for the clean-up of code that was cancelled
+MOST_STUCK = 32  # threads that ignore their cancellation: Python cannot end them, only a restart can
+STUCK_SECONDS = 30.0
+
+log = logging.getLogger("errand.worker")
+_cancelled: dict[object, float] = {}  # code that was cancelled and has not ended, with the time of its cancellation
 
 
 class UserCodeError(Exception):
-    """The code tried to end the process, or cancelled itself."""
+    """The code tried to end the process, cancelled itself, or was not run because too much of it never ends."""
 
 
 async def contained(code: Awaitable[T]) -> T:
@@ -23,11 +35,16 @@ async def contained(code: Awaitable[T]) -> T:
         raise UserCodeError(f"The code raised {type(error).__name__}.") from error
 
 
-async def within(seconds: float, code: Awaitable[T]) -> T:
-    """What the code returns, or TimeoutError. Code that swallows its cancellation is abandoned, not waited for."""
+async def within(seconds: float, code: Awaitable[T], *, grace: float | None = None) -> T:
+    """What the code returns, or TimeoutError. Code that swallows its cancellation is abandoned after the grace."""
     task = asyncio.ensure_future(contained(code))
     try:
-        await asyncio.wait({task}, timeout=max(seconds, 0))
+        try:
+            await asyncio.wait({task}, timeout=max(seconds, 0))
+        except asyncio.CancelledError:
+            if not task.done():
+                raise
+            # it ended just before the cancellation, which may not hide what it did
         if task.done():
             if task.cancelled():
                 raise UserCodeError("The code cancelled itself.")
@@ -35,4 +52,88 @@ async def within(seconds: float, code: Awaitable[T]) -> T:
         raise TimeoutError
     finally:
         if task.cancel():  # false if it has ended
-            await asyncio.wait({task}, timeout=GRACE_SECONDS)
+            await asyncio.wait({task}, timeout=GRACE_SECONDS if grace is None else grace)
+
+
+async def apart(function: Callable[..., Awaitable[T]], *args: Any) -> T:
+    """What the function returns. It runs in a thread with an event loop of its own, so that code that blocks stalls
+    neither the worker nor other code. It has the caller's context variables."""
+    if sum(time.monotonic() - since > STUCK_SECONDS for since in _cancelled.values()) >= MOST_STUCK:
+        raise UserCodeError(f"It was not run: {MOST_STUCK} earlier calls on this worker never ended. Restart it.")
+
+    async def call() -> T:
+        return await contained(function(*args))
+
+    home, loop = asyncio.get_running_loop(), asyncio.new_event_loop()
+    ended: asyncio.Future[T] = home.create_future()
+    code = loop.create_task(call())
+
+    def settle() -> None:
+        _cancelled.pop(code, None)
+        if ended.done():  # its waiter was cancelled twice
+            return
+        if code.cancelled():
+            ended.set_exception(UserCodeError("The code cancelled itself."))
+        elif (error := code.exception()) is not None:
+            ended.set_exception(error)
+        else:
+            ended.set_result(code.result())
+
+    def report(_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the worker's loop is closed
+            home.call_soon_threadsafe(settle)
+
+    def run() -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(_until_done(code))
+        except (SystemExit, KeyboardInterrupt) as error:  # raised by a task that the code started
+            log.error("a task of a user's code raised %s", type(error).__name__)
+
+    code.add_done_callback(report)
+    threading.Thread(target=run, name="user code", daemon=True).start()  # a stuck one does not keep the worker alive
+    try:
+        return await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        if not ended.done():
+            _cancelled[code] = time.monotonic()
+            with contextlib.suppress(RuntimeError):  # it has ended, and its loop is closed
+                loop.call_soon_threadsafe(code.cancel)
+            await asyncio.wait({ended})  # the caller decides how long
+        ended.exception()  # it has been looked at
+        raise
+
+
+async def _until_done(code: asyncio.Task[Any]) -> None:
+    await asyncio.wait({code})
+
+
+def at_home(used: T) -> T:
+    """The object for code that runs apart: its asynchronous methods run in the present loop, to which the connections
+    to the database belong."""
+    return cast(T, _AtHome(used, asyncio.get_running_loop()))
+
+
+class _AtHome:
+    def __init__(self, used: object, home: asyncio.AbstractEventLoop) -> None:
+        self._used = used
+        self._home = home
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._used, name)
+        return _sent_home(value, self._home) if inspect.iscoroutinefunction(value) else value
+
+
+def called_at_home(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """The same for one asynchronous function."""
+    return _sent_home(cast(Callable[P, Coroutine[Any, Any, T]], function), asyncio.get_running_loop())
+
+
+def _sent_home(
+    function: Callable[P, Coroutine[Any, Any, T]], home: asyncio.AbstractEventLoop
+) -> Callable[P, Awaitable[T]]:
+    @functools.wraps(function)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(*args, **kwargs), home))
+
+    return call

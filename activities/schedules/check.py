@@ -1,6 +1,5 @@
 """The check of a schedule: a sandboxed command or a tool decides whether a model is called at all."""
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +10,10 @@ from pydantic import ValidationError
 from activities.delegation.subagents import Subagents
 from activities.runtime.definitions import Definitions
 from activities.runtime.thread_state import ThreadState
+from activities.runtime.user_code import within
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
+from activities.tools.guarded_run import GRACE_SECONDS
 from activities.tools.rules import verdict_on
 from activities.tools.support.egress import Fetcher
 from activities.tools.support.output import clean
@@ -131,7 +132,7 @@ class Checks:
         )
         try:
             given = tool.input.model_validate(check.input)
-            result = await asyncio.wait_for(tool.run(given, context), check.timeout_s)
+            result = await within(check.timeout_s, tool.run(given, context), grace=GRACE_SECONDS)
         except ValidationError as error:
             return _failed(tool.explain(error))
         except TimeoutError:

@@ -1,7 +1,6 @@
 """Run a tool within its bounds: with its approval, its turn in the workspace and a time limit; errors become results,
 and secrets are removed from the output."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -13,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.requests.approved_files import changed_since, runs_commands
 from activities.runtime.log_redaction import hidden_in_logs
-from activities.runtime.user_code import contained
+from activities.runtime.user_code import within
 from activities.tools.support.workspace_turn import WorkspaceBusyError, workspace_turn
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain import wire
@@ -24,6 +23,7 @@ from domain.sessions.step import Effect, ToolRequest
 from store import input_requests
 from store.database import Pool
 
+GRACE_SECONDS = 8.0  # for a tool that was cancelled; the sandbox takes up to five to end all processes
 _BUSY = "Another call is using this workspace and did not end in time. {} was not run; try again."
 _CHANGED = (
     "The command was approved with other content of files that it names: {}. It was not run. Make the call again, so "
@@ -74,7 +74,7 @@ async def guarded(
             async with turn as refusal:
                 if refusal is not None:
                     return refusal
-                result = await asyncio.wait_for(contained(tool.run(arguments, context)), tool.timeout_s)
+                result = await within(tool.timeout_s, _run(tool, arguments, context), grace=GRACE_SECONDS)
         except TimeoutError:
             result = ToolResult(f"{tool.name} did not finish within {tool.timeout_s:g} seconds.", failed=True)
         except Exception:
@@ -83,3 +83,8 @@ async def guarded(
             text = f"{tool.name} failed unexpectedly; the operator's log has the details."
             result = ToolResult(text, failed=True)
     return result.redacted(redactor)
+
+
+async def _run(tool: Tool, arguments: Any, context: ToolContext) -> ToolResult:
+    with hidden_in_logs(context.state.redactor):  # also while it runs after it was abandoned
+        return await tool.run(arguments, context)

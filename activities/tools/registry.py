@@ -113,7 +113,7 @@ def load_tools(module: str | None) -> Loaded[Tool]:
         if problem := _problem(tool, loaded.found):
             loaded.problems.append(f"ERRAND_TOOLS_MODULE: {module}: {problem}")
         else:
-            loaded.found[tool.name] = tool
+            loaded.found[tool.name] = tool.apart()
     return loaded
 
 

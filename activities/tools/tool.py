@@ -4,11 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ValidationError
 
 from activities.requests.file_diff import FileChange
+from activities.runtime.user_code import apart, at_home, called_at_home
 from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits
 from domain.events import Event
 from domain.json_object import JsonObject
@@ -130,6 +131,25 @@ class ToolContext:
     # what people answered to the forms of the handle, by key; None: they did not
     answers: Mapping[str, JsonObject | None] = field(default_factory=dict)
 
+    def for_users(self) -> "ToolContext":
+        """The context for a user's tool, which runs in an event loop of its own."""
+        return replace(
+            self,
+            sandbox=at_home(self.sandbox),
+            subagents=at_home(self.subagents),
+            state=at_home(self.state),
+            permits=called_at_home(self.permits),
+            hold=called_at_home(self.hold),
+        )
+
+
+def _apart(function: Callable[..., Awaitable[ToolResult]]) -> Callable[..., Awaitable[ToolResult]]:
+    async def run(*args: Any) -> ToolResult:
+        *arguments, context = args
+        return await apart(function, *arguments, context.for_users())
+
+    return run
+
 
 async def _elsewhere(arguments: Any, context: ToolContext) -> ToolResult:
     raise AssertionError("another activity runs this tool")
@@ -154,6 +174,10 @@ class Tool(ToolTraits):
     def __post_init__(self) -> None:
         if self.bookkeeping and self.effect is Effect.ONCE:
             raise ValueError(f"{self.name}: bookkeeping may run twice, so its effect cannot be ONCE")
+
+    def apart(self) -> Self:
+        """The tool for a user's code: it runs where it can stall nobody else."""
+        return replace(self, run=_apart(self.run), stop=_apart(self.stop) if self.stop is not None else None)
 
     def call_summary(self, arguments: Any) -> str:
         """The timeline's line for raw arguments, which may be invalid."""

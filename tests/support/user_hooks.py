@@ -3,6 +3,8 @@
 import asyncio
 import json
 import sys
+import time
+from pathlib import Path
 
 from activities.hooks.hook import SessionHook
 from activities.runtime.thread_state import ThreadState
@@ -66,6 +68,20 @@ async def sleeps(moment: OnMessage, state: ThreadState) -> None:
     await asyncio.sleep(60)
 
 
+async def blocks(moment: OnMessage, state: ThreadState) -> HookReply:
+    """Block its thread, as careless code does, until the file exists that the message names."""
+    gate = Path(moment.text.split()[2])
+    await state.set_status("blocked")
+    while not gate.exists():  # noqa: ASYNC240 - this is what must not stall the worker
+        time.sleep(0.02)  # noqa: ASYNC251
+    await state.set_status("free")
+    return HookReply(text=f"{moment.text}\nGo on.")
+
+
+async def dozes(moment: Moment, state: ThreadState) -> None:
+    time.sleep(3)  # noqa: ASYNC251
+
+
 async def forgets(moment: FilterMessages, state: ThreadState) -> HookReply:
     wanted = any("Forget it." in one.text for one in moment.messages)
     return HookReply(hide=[one.id for one in moment.messages if wanted and "list_files" in one.tools])
@@ -127,5 +143,7 @@ HOOKS = [
     SessionHook(name="reports", point=HookPoint.ON_END, run=reports),
     *(SessionHook(name=f"fails.{point}", point=point, run=fails) for point in HookPoint),
     SessionHook(name="leaves", point=HookPoint.AFTER_MODEL, run=leaves),
+    SessionHook(name="blocks", point=HookPoint.ON_MESSAGE, run=blocks, timeout_s=60),
+    SessionHook(name="dozes", point=HookPoint.BEFORE_MODEL, run=dozes, timeout_s=0.3),
     SessionHook(name="sleeps", point=HookPoint.ON_MESSAGE, run=sleeps, timeout_s=0.3),
 ]

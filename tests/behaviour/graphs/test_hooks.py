@@ -12,7 +12,7 @@ from domain.ids import new_id
 from store import workspaces
 from store.files import get_blobs
 from store.sessions import SessionRow
-from tests.behaviour.conversations.talk import Talk, agent, asked, chain
+from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain
 from tests.behaviour.graphs.duet import define, prompt
 from tests.support.secrets import secrets_found
 from tests.support.stack import Stack, calls, eventually, of_type, steps
@@ -33,7 +33,8 @@ async def family(stack: Stack) -> None:
     definitions: list[dict[str, Any]] = [
         agent("hk_watched", hooks=NOTES),
         agent("hk_guarded", hooks=["guards", "adds_note", "publishes"]),
-        agent("hk_broken", hooks=[*FAILS, "sleeps", "leaves"], **SECRET),
+        agent("hk_broken", hooks=[*FAILS, "sleeps", "dozes", "leaves"], **SECRET),
+        agent("hk_blocked", hooks=["blocks"]),
         agent("hk_secret", hooks=["adds_note", "instructs"], **SECRET),
         agent("hk_child", hooks=["reports"], prompt="[[script:say text=Done.]]", **reports),
         agent("hk_lead", subagent_tools=[{"name": "hk_child", "blocking": False}]),
@@ -172,7 +173,7 @@ async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: St
     failed = {(one["hook"], one["point"]) for one in of_type(events, "hook_failed")}
     reached = [point for point in HookPoint if point is not HookPoint.AFTER_SUBAGENT_CREATED]
     reached = [point for point in reached if point is not HookPoint.BEFORE_RESULT]  # the call was not run
-    others = {("sleeps", "on_message"), ("leaves", "after_model")}
+    others = {("sleeps", "on_message"), ("dozes", "before_model"), ("leaves", "after_model")}
     assert failed == {*((f"fails.{point}", point) for point in reached), *others}
     assert "It failed (UserCodeError)" in str(
         [one for one in of_type(events, "hook_failed") if one["hook"] == "leaves"]
@@ -183,9 +184,9 @@ async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: St
     assert {(one["hook"], one["point"]) for one in of_type(passed, "hook_failed")} == every
     assert (await talk.session(talk.id)).status == "completed" and await talk.output() == "Off."
     assert [one["state"] for one in of_type(passed, "tool_returned")] == ["ok", "ok"]
-    # the one that takes too long is given up in its time
-    [slow] = [one for one in of_type(events, "hook_failed") if one["hook"] == "sleeps"]
-    assert slow["error"] == "It did not finish within 0.3 seconds."
+    # those that take too long are given up in their time, also if they block
+    slow = [one for one in of_type(events, "hook_failed") if one["hook"] in ("sleeps", "dozes")]
+    assert {one["error"] for one in slow} == {"It did not finish within 0.3 seconds."}
     # what may be there to guard does not let the call pass
     [returned] = of_type(events, "tool_returned")
     assert returned["preview"] == "This was not run: the hook 'fails.before_tool' failed."
@@ -198,6 +199,19 @@ async def test_hook_cannot_show_a_secret_to_the_model(stack: Stack) -> None:
     requests = str(await stack.asked(record["task_id"]))
     assert "Remember [redacted]." in requests and "Sign with [redacted]." in requests
     assert await asked(stack, token) == [] and await secrets_found(stack, [token.encode()]) == []
+
+
+async def test_hook_that_blocks_does_not_stall_other_sessions(stack: Stack) -> None:
+    gate = Gate()
+    task_id = await stack.submit(f"Wait for {gate.path}", "hk_blocked")
+    await stack.seen(task_id, "progress", message="blocked")
+    other = await stack.run(steps([LOOK]), "hk_watched")  # with hooks of its own
+    assert other["status"] == "completed" and (await stack.record(task_id))["status"] == "submitted"
+    gate.open()
+    assert (await stack.wait(task_id))["status"] == "completed"
+    assert [one["message"] for one in of_type(await stack.events(task_id), "progress")] == ["blocked", "free"]
+    [request] = await stack.asked(task_id)
+    assert "Go on." in str(request) and of_type(await stack.events(task_id), "hook_failed", "model_retry") == []
 
 
 @pytest.mark.proves("S4-B12")  # whose hooks run

@@ -1,13 +1,15 @@
 """A user's code neither ends the worker nor is waited for without limit."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
 from activities.runtime import user_code
-from activities.runtime.user_code import UserCodeError, contained, within
+from activities.runtime.user_code import UserCodeError, apart, at_home, contained, within
 
 
 async def leaves() -> None:
@@ -65,5 +67,118 @@ def test_code_that_does_not_let_itself_be_cancelled_is_given_up(monkeypatch: pyt
         assert asyncio.get_running_loop().time() - began < 0.3
         assert await within(5, answers()) == "done"
         await asyncio.sleep(0.4)
+
+    asyncio.run(run())
+
+
+def blocks(seconds: float) -> Code:
+    async def code() -> str:
+        time.sleep(seconds)  # noqa: ASYNC251 - careless code
+        return "done"
+
+    return code
+
+
+def test_code_that_blocks_stalls_neither_the_loop_nor_other_code() -> None:
+    async def run() -> None:
+        began = time.monotonic()
+        blocked = asyncio.create_task(apart(blocks(0.4)))
+        assert await within(5, apart(answers)) == "done"
+        assert time.monotonic() - began < 0.3 and not blocked.done()
+        assert await blocked == "done"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("code", [leaves, is_interrupted, cancels_itself])
+def test_code_in_a_thread_cannot_end_the_process(code: Code) -> None:
+    async def run() -> None:
+        with pytest.raises(UserCodeError):
+            await within(5, apart(code))
+
+    asyncio.run(run())
+
+
+def test_code_whose_own_task_ends_the_thread_is_an_error() -> None:
+    async def code() -> None:
+        other = asyncio.create_task(leaves())
+        await asyncio.sleep(60)
+        await other
+
+    async def run() -> None:
+        with pytest.raises(UserCodeError):
+            await within(5, apart(code))
+
+    asyncio.run(run())
+
+
+def test_cancelled_code_cleans_up_and_code_that_ignores_it_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_code, "GRACE_SECONDS", 0.1)
+    cleaned: list[str] = []
+
+    async def tidy() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cleaned.append("done")
+
+    async def run() -> None:
+        with pytest.raises(TimeoutError):
+            await within(0.05, apart(tidy))
+        assert cleaned == ["done"]
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            await within(0.05, apart(blocks(0.6)))
+        assert time.monotonic() - began < 0.4
+        monkeypatch.setattr(user_code, "MOST_STUCK", 1)
+        monkeypatch.setattr(user_code, "STUCK_SECONDS", 0)
+        with pytest.raises(UserCodeError, match="1 earlier calls on this worker never ended"):
+            await apart(answers)
+        while user_code._cancelled:  # noqa: ASYNC110 - the thread ends in its own time
+            await asyncio.sleep(0.01)
+        assert await apart(answers) == "done"
+
+    asyncio.run(run())
+
+
+def test_code_has_the_context_of_its_caller_and_reaches_its_loop() -> None:
+    variable: ContextVar[str] = ContextVar("variable")
+
+    class Used:
+        name = "plain"
+
+        async def loop(self, *, of: str) -> tuple[str, asyncio.AbstractEventLoop]:
+            return of, asyncio.get_running_loop()
+
+    async def code(used: Used) -> Any:
+        return variable.get(), used.name, await used.loop(of="x"), asyncio.get_running_loop()
+
+    async def run() -> None:
+        variable.set("mine")
+        home = asyncio.get_running_loop()
+        value, name, called, own = await apart(code, at_home(Used()))
+        assert (value, name, called) == ("mine", "plain", ("x", home)) and own is not home
+
+    asyncio.run(run())
+
+
+def test_end_that_comes_with_the_cancellation_counts() -> None:
+    """A tool whose effect is there was not interrupted."""
+
+    async def run() -> None:
+        ended = asyncio.Event()
+
+        async def code() -> str:
+            await ended.wait()
+            return "done"
+
+        task = asyncio.create_task(within(60, code()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ended.set()
+        for _ in range(2):  # the code has ended, its waiter has not run yet
+            await asyncio.sleep(0)
+        task.cancel()
+        assert await task == "done"
 
     asyncio.run(run())
