@@ -70,9 +70,13 @@ class NotificationSubject(StrEnum):
 
 class ChannelName(StrEnum):
     WEBHOOK = "webhook"
+    OPENAI = "openai"  # a webhook with OpenAI's events about background responses
     SLACK = "slack"
     EMAIL = "email"
     PUSH = "push"
+
+
+SIGNED = frozenset({ChannelName.WEBHOOK, ChannelName.OPENAI})  # their requests are signed with a secret
 
 
 class SubscriptionStatus(StrEnum):
@@ -205,6 +209,11 @@ class Notice(BaseModel):
         head = _HEADS.get(self.type, self.type.replace("_", " "))
         about = " ".join(str(self.data.get("title") or self.data.get("name") or "").split())
         return f"{head}: {about}"[:200] if about else head
+
+    @property
+    def seconds(self) -> int:
+        """Its time, in Unix seconds."""
+        return int(datetime.fromisoformat(self.timestamp).timestamp())
 
     @property
     def text(self) -> str:

@@ -25,6 +25,9 @@ class Job(BaseModel):
     """The data for one attempt. It never leaves the activity that loads it."""
 
     status: DeliveryStatus
+    event: str
+    session_id: str | None
+    seq: int | None  # of the event in its session
     body: str
     subscription: SubscriptionStatus | None  # None: it was removed
     channel: ChannelName | None
@@ -50,8 +53,8 @@ def _read(row: asyncpg.Record | None) -> Delivery | None:
 async def load(pool: Pool, tenant: str, delivery_id: str, keys: KeyRing) -> Job | None:
     """The data for one attempt, with address and secrets in plain text."""
     row = await pool.fetchrow(
-        f"""SELECT d.status, d.body, s.status AS subscription, s.channel, coalesce(s.target, '') AS target,
-                  coalesce(s.id, '') AS id, k.kind AS connector, k.name, k.secrets,
+        f"""SELECT d.status, d.event, d.session_id, d.seq, d.body, s.status AS subscription, s.channel,
+                  coalesce(s.target, '') AS target, coalesce(s.id, '') AS id, k.kind AS connector, k.name, k.secrets,
                   array_remove(ARRAY[s.secret, CASE WHEN s.old_until > now() THEN s.old_secret END], NULL) AS signing
              FROM deliveries d {_RECEIVERS}
             WHERE d.tenant = $1 AND d.id = $2""",
@@ -68,6 +71,19 @@ async def load(pool: Pool, tenant: str, delivery_id: str, keys: KeyRing) -> Job 
 async def record(pool: Pool, attempt: AttemptRecord) -> DeliveryStatus:
     """Record the result of an attempt; returns the status of the delivery."""
     return DeliveryStatus(await call(pool, "record_attempt", attempt))
+
+
+async def postpone(pool: Pool, tenant: str, delivery_id: str, seconds: float) -> None:
+    """Note when the next attempt is due; nothing was sent."""
+    statement = "UPDATE deliveries SET next_at = now() + make_interval(secs => $3) WHERE tenant = $1 AND id = $2"
+    await pool.execute(statement, tenant, delivery_id, seconds)
+
+
+async def drop(pool: Pool, tenant: str, delivery_id: str) -> None:
+    """Remove a delivery that turned out to have nothing to send."""
+    await pool.execute(
+        "DELETE FROM deliveries WHERE tenant = $1 AND id = $2 AND status = 'pending'", tenant, delivery_id
+    )
 
 
 async def undispatched(pool: Pool, limit: int = 100) -> list[WaitingDelivery]:

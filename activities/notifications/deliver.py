@@ -3,6 +3,7 @@
 from temporalio import activity
 
 from activities.notifications.channels.channel import Channel, Envelope
+from activities.notifications.response_events import NotDueError, response_event
 from activities.runtime.heartbeat import heartbeating
 from connectors.connector import Connector, Outgoing, SenderPorts
 from domain.channels import ConnectorKind
@@ -49,17 +50,29 @@ class Deliver:
             return await self._record(attempt, SendError(f"The subscription {state}."), final=True)
         try:
             async with heartbeating():
-                await self._send(attempt.id, job)
+                await self._send(attempt, job)
+        except NotDueError as error:
+            return await self._not_due(attempt, error)
         except SendError as error:
             return await self._record(attempt, error, final=error.gone or attempt.pause_s is None)
         return await self._record(attempt, None)
 
-    async def _send(self, delivery_id: str, job: Job) -> None:
+    async def _send(self, attempt: DeliveryAttempt, job: Job) -> None:
         body = job.body.encode()
         if job.connector is not None:
-            await self._connectors[job.connector].send(Outgoing(delivery_id, body, job.secrets), self._ports)
+            await self._connectors[job.connector].send(Outgoing(attempt.id, body, job.secrets), self._ports)
         elif job.channel is not None:
-            await self._channels[job.channel].send(Envelope(delivery_id, job.target, body, job.signing))
+            if job.channel is ChannelName.OPENAI:
+                body = await response_event(self._pool, attempt.tenant, attempt.id, job)
+            await self._channels[job.channel].send(Envelope(attempt.id, job.target, body, job.signing))
+
+    async def _not_due(self, attempt: DeliveryAttempt, error: NotDueError) -> DeliveryOutcome:
+        """Try again later without counting it as a failure, or remove a delivery that has nothing to send."""
+        if error.later and attempt.pause_s is not None:
+            await deliveries.postpone(self._pool, attempt.tenant, attempt.id, attempt.pause_s)
+            return DeliveryOutcome(status=DeliveryStatus.PENDING, note=str(error), wait_s=attempt.pause_s)
+        await deliveries.drop(self._pool, attempt.tenant, attempt.id)
+        return DeliveryOutcome(status=DeliveryStatus.FAILED, note=str(error))
 
     async def _record(
         self, attempt: DeliveryAttempt, error: SendError | None, *, final: bool = False

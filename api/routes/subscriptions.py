@@ -16,6 +16,7 @@ from api.schemas.subscriptions import check_target
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
 from domain.notification import (
+    SIGNED,
     TEST,
     ChannelName,
     NewSubscription,
@@ -77,7 +78,7 @@ async def create_subscription(
         raise Invalid("This name means all subscriptions of that channel; choose another.", errors=[taken])
     if len(known) >= MOST:
         raise Conflict(f"There may be at most {MOST} subscriptions.")
-    secret = new_secret() if body.channel is ChannelName.WEBHOOK else None
+    secret = new_secret() if body.channel in SIGNED else None
     made = await subscriptions.create(call.pool, call.tenant, body, secret, call.caller.created_by, call.services.keys)
     if made is None:
         raise Conflict("There is a subscription with this name.", type="name-taken")

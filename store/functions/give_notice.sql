@@ -36,6 +36,21 @@ BEGIN
                WHEN e.type = 'task_completed'
                     AND btrim(d.data ->> 'output') = (s.spec::jsonb) -> 'schedule' ->> 'silent_reply' THEN false
                WHEN e.type = 'input_escalated' THEN sub.name = d.data ->> 'to'
+               -- OpenAI's events are about background responses: how they ended, or that they wait for their caller
+               WHEN sub.channel = 'openai' THEN
+                   e.type = ANY (sub.events) AND s.spawned_by IS NULL
+                   AND (sub.every_task OR c.named ? sub.name OR c.named ? sub.channel)
+                   AND EXISTS (
+                       SELECT 1 FROM face_requests f
+                        WHERE f.tenant = s.tenant AND f.session_id = s.id AND f.face = 'responses'
+                          AND f.request::jsonb -> 'background' = 'true')
+                   AND (e.type IN ('task_completed', 'task_failed', 'task_cancelled')
+                        OR (e.type = 'input_required' AND (
+                            d.data ->> 'kind' = 'external_result'
+                            OR (d.data ->> 'kind' IN ('tool_approval', 'plan_approval') AND EXISTS (
+                                SELECT 1 FROM face_requests f
+                                 WHERE f.tenant = s.tenant AND f.session_id = s.id AND f.face = 'responses' AND f.part = 1
+                                   AND f.request::jsonb #>> '{errand,approvals}' = 'caller')))))
                -- the end of a subagent is reported to its parent, and only to subscriptions that ask for subagents
                WHEN e.type LIKE 'task\_%' AND s.spawned_by IS NOT NULL AND NOT sub.subagents THEN false
                ELSE (CASE e.type WHEN 'input_reminder' THEN 'input_required' ELSE e.type END) = ANY (sub.events)

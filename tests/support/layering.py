@@ -27,6 +27,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "workflows": ("domain",),
     # schedule_client is the part of the client that is about Temporal's schedules
     "activities": ("domain", "connectors", "store", "workflows.client", "workflows.schedule_client"),
+    # a webhook in OpenAI's form needs the pure fold of that face
+    "activities.notifications.response_events": (
+        *("domain", "store", "api.faces.responses.ids", "api.faces.responses.project"),
+    ),
     "api": (
         *("domain", "agents", "connectors", "store", "settings"),
         *("workflows.client", "workflows.codec", "workflows.queue_client", "workflows.schedule_client"),

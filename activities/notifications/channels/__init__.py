@@ -15,6 +15,7 @@ from domain.notification import ChannelName
 def channels(fetcher: Fetcher, mail: MailServer | None) -> dict[ChannelName, Channel]:
     return {
         ChannelName.WEBHOOK: Webhook(fetcher),
+        ChannelName.OPENAI: Webhook(fetcher),  # `deliver` gives it another body
         ChannelName.SLACK: Slack(fetcher),
         ChannelName.EMAIL: Email(mail),
         ChannelName.PUSH: Push(fetcher),

@@ -6,7 +6,7 @@ of an event in its part is a cursor that is valid everywhere.
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
@@ -26,6 +26,7 @@ from api.faces.responses.texts import Texts
 from domain.agents.own_tools import PLANNING
 from domain.conversations.delegation import DelegationTool
 from domain.events import ENDED, Ended, Recorded
+from domain.external_tool import ExternalTool
 from domain.json_object import JsonObject
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind
 from domain.sessions.session import Status, Usage
@@ -43,6 +44,13 @@ class SessionFacts:
     callers_tools: frozenset[str] = frozenset()
     approvals_by_caller: bool = False
 
+    @classmethod
+    def of(cls, session_id: str, tools: Iterable[ExternalTool], first_request: str | None) -> "SessionFacts":
+        """`first_request`: the stored request of part 1; None for a task of another face."""
+        options = json.loads(first_request or "{}").get("errand") or {}
+        by_caller = options.get("approvals") == "caller"
+        return cls(session_id, frozenset(tool.name for tool in tools), by_caller)
+
 
 @dataclass
 class ResponsePart:
@@ -52,6 +60,7 @@ class ResponsePart:
     state: ResponseState
     before: Usage  # the session's usage when the part began
     closed: bool = False
+    ended: bool = False  # closed because the session has ended, and not because it waits for its caller
     indexes: int = 0  # output items begun so far
     output: dict[int, Item] = field(default_factory=dict)  # finished items by index
     events: list[StreamEvent] = field(default_factory=list)  # since they were last taken
@@ -233,6 +242,7 @@ class Fold:
         self._texts.abandon(self._emit)
         for running in [one for line in self._running.values() for one in line if one is not None]:
             self._done(running[0], running[1].model_copy(update={"status": "incomplete"}))
+        self.part.ended = True
         kind, changes = ending(ended)
         self._close(event, kind, **changes)
 

@@ -43,11 +43,8 @@ class FoundResponse:
 
     @property
     def facts(self) -> SessionFacts:
-        return SessionFacts(
-            session_id=self.session.id,
-            callers_tools=frozenset(tool.name for tool in self.session.external_tools),
-            approvals_by_caller=self.request(1).options.approvals == "caller",
-        )
+        first = self.rows.get(1)
+        return SessionFacts.of(self.session.id, self.session.external_tools, first.request if first else None)
 
     def shown(self, part: int, state: ResponseState) -> ResponseObject:
         asked, session = self.request(part), self.session
