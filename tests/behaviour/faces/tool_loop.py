@@ -1,0 +1,47 @@
+"""A program with an agent of openai-agents, in a process of its own because that package is called `agents` too.
+
+Arguments: a text for the model, `history` or `stream`, and a file. It writes a line for each call of its tool, answers
+once the file exists, and at last writes the final output.
+"""
+
+import asyncio
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from openai import AsyncOpenAI
+
+
+def write(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+async def main(text: str, form: str, go: Path) -> None:
+    sdk: Any = import_module("agents")  # not ours: this process does not have the repository on its path
+    sdk.set_tracing_disabled(True)
+
+    @sdk.function_tool  # type: ignore[untyped-decorator]
+    def look_up(order: int) -> str:
+        """Looks an order up."""
+        write(f"look_up {order}")
+        while not go.exists():
+            time.sleep(0.05)  # in a thread of the SDK
+        return f"order {order} is on its way"
+
+    client = AsyncOpenAI(max_retries=8, timeout=90, _strict_response_validation=True)
+    model = sdk.OpenAIResponsesModel(model="tester", openai_client=client)
+    agent = sdk.Agent(name="clerk", instructions="Answer questions about orders.", model=model, tools=[look_up])
+    if form == "stream":
+        run = sdk.Runner.run_streamed(agent, text, auto_previous_response_id=True)
+        async for _ in run.stream_events():
+            pass
+    else:
+        run = await sdk.Runner.run(agent, text)
+    write(f"final {run.final_output}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
