@@ -1,5 +1,6 @@
 """Settings in files: `.env` with the names of variables, `errand.toml` with the names of settings."""
 
+import difflib
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ def read_dotenv(file: Path, allowed: Collection[str]) -> dict[str, str]:
             values = dotenv_values(stream=text, interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file} cannot be read: {error}") from None
-    _check_names(file, (name for name in values if name.startswith("ERRAND_")), allowed)
+    check_names(file, (name for name in values if name.startswith("ERRAND_")), allowed)
     return {name: text for name, text in values.items() if text is not None and name in allowed}
 
 
@@ -32,7 +33,7 @@ def read_toml(file: Path, names: Mapping[str, str]) -> dict[str, str]:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"{file} cannot be read: {error}") from None
-    _check_names(file, values, names)
+    check_names(file, values, names)
     return {names[name]: _as_text(file, name, value) for name, value in values.items()}
 
 
@@ -46,7 +47,10 @@ def _as_text(file: Path, name: str, value: object) -> str:
     raise SettingsError(f"{file}: {name} must be a text, a number, true, false or a list of texts")
 
 
-def _check_names(file: Path, names: Iterable[str], allowed: Iterable[str]) -> None:
+def check_names(source: object, names: Iterable[str], allowed: Iterable[str]) -> None:
+    """Refuse names of settings that do not exist; `source` has them."""
     known = sorted(allowed)
     if unknown := sorted(set(names) - set(known)):
-        raise SettingsError(f"{file}: there is no setting {', '.join(unknown)}; allowed are: {', '.join(known)}")
+        meant = [(difflib.get_close_matches(name, known, 1) or [""])[0] for name in unknown]
+        listed = [name + (f" (did you mean {one}?)" if one else "") for name, one in zip(unknown, meant, strict=True)]
+        raise SettingsError(f"{source}: there is no setting {', '.join(listed)}; allowed are: {', '.join(known)}")

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import NamedTuple
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin
 
 from setting_files import SettingsError as SettingsError
-from setting_files import read_dotenv, read_toml
+from setting_files import check_names, read_dotenv, read_toml
 
 ROOT = Path(__file__).resolve().parent  # of the code
 INSTALLED = not (ROOT / "pyproject.toml").exists()  # as a package, not a checkout
@@ -166,89 +167,28 @@ SMTP_TLS = ("starttls", "tls", "none")
 SWITCH = ("off", "on")
 SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "virtual", "none")
 
+OF_OTHERS = frozenset(  # settings whose variable is not ours alone, so that its name has no ERRAND_
+    {
+        "temporal_address",
+        "anthropic_api_key",
+        "anthropic_base_url",
+        "otel_exporter_otlp_endpoint",
+        "no_color",
+        "term",
+        "xdg_state_home",
+    }
+)
+
+
+def _kind(annotation: Any) -> type:
+    """What a text is converted to: of `int | None` it is int, of `tuple[str, ...]` tuple."""
+    kind: type = get_args(annotation)[0] if isinstance(annotation, UnionType) else get_origin(annotation) or annotation
+    return kind
+
+
 VARIABLES: dict[str, type] = {
-    "ERRAND_DATABASE_URL": str,
-    "ERRAND_API_DATABASE_URL": str,
-    "ERRAND_WORKER_DATABASE_URL": str,
-    "TEMPORAL_ADDRESS": str,
-    "ANTHROPIC_API_KEY": str,
-    "ANTHROPIC_BASE_URL": str,
-    "ERRAND_DATA_DIR": Path,
-    "ERRAND_WORKSPACES_DIR": Path,
-    "ERRAND_SECRET_KEYS": tuple,
-    "ERRAND_PAYLOAD_ENCRYPTION": str,
-    "ERRAND_TEMPORAL_UI_URL": str,
-    "ERRAND_TEMPORAL_UI_ORIGINS": tuple,
-    "OTEL_EXPORTER_OTLP_ENDPOINT": str,
-    "ERRAND_URL": str,
-    "ERRAND_API_KEY": str,
-    "NO_COLOR": str,
-    "TERM": str,
-    "XDG_STATE_HOME": Path,
-    "ERRAND_HOST": str,
-    "ERRAND_PORT": int,
-    "ERRAND_MAX_BODY_BYTES": int,
-    "ERRAND_MAX_INPUT_CHARS": int,
-    "ERRAND_MAX_FILE_BYTES": int,
-    "ERRAND_TENANT_UPLOAD_BYTES": int,
-    "ERRAND_REQUESTS_PER_MINUTE": int,
-    "ERRAND_LIVE_TASKS": int,
-    "ERRAND_STREAMS_PER_KEY": int,
-    "ERRAND_REQUIRE_KEYS": bool,
-    "ERRAND_LOCAL_TOKEN": str,
-    "ERRAND_POLL_INTERVAL_MS": int,
-    "ERRAND_VARIABLES": tuple,
-    "ERRAND_AGENTS_DIR": Path,
-    "ERRAND_PRICES_FILE": Path,
-    "ERRAND_TOOLS_MODULE": str,
-    "ERRAND_DEFAULT_MODEL": str,
-    "ERRAND_ATTEMPTS_BEFORE_FALLBACK": int,
-    "ERRAND_MAX_TTL_MS": int,
-    "ERRAND_MAX_STEPS": int,
-    "ERRAND_MAX_TOKENS": int,
-    "ERRAND_MAX_COST_USD": float,
-    "ERRAND_DEFAULT_COST_USD": float,
-    "ERRAND_MAX_TREE_STEPS": int,
-    "ERRAND_MAX_TREE_TOKENS": int,
-    "ERRAND_MAX_TREE_COST_USD": float,
-    "ERRAND_MAX_TREE_TOOL_CALLS": int,
-    "ERRAND_MAX_TREE_SESSIONS": int,
-    "ERRAND_SUBAGENT_DEPTH": int,
-    "ERRAND_MAX_CHILDREN": int,
-    "ERRAND_MAX_QUESTIONS": int,
-    "ERRAND_RETENTION_MS": int,
-    "ERRAND_NOTIFY_PRIVATE_HOSTS": tuple,
-    "ERRAND_DELIVERY_HOURS": float,
-    "ERRAND_SMTP_HOST": str,
-    "ERRAND_SMTP_PORT": int,
-    "ERRAND_SMTP_TLS": str,
-    "ERRAND_SMTP_USER": str,
-    "ERRAND_SMTP_PASSWORD": str,
-    "ERRAND_SMTP_FROM": str,
-    "ERRAND_BUDGET_LOW_PERCENT": int,
-    "ERRAND_LOOP_WARNING": int,
-    "ERRAND_LOOP_LIMIT": int,
-    "ERRAND_DENIED_LIMIT": int,
-    "ERRAND_ACCEPTANCE_ROUNDS": int,
-    "ERRAND_ANOMALY_ERROR_RATE": float,
-    "ERRAND_ANOMALY_SPEND_PER_MINUTE": float,
-    "ERRAND_ANOMALY_DENIED": int,
-    "ERRAND_TASK_QUEUE": str,
-    "ERRAND_MAX_MODEL_CALLS": int,
-    "ERRAND_MAX_TOOL_CALLS": int,
-    "ERRAND_DRAIN_SECONDS": float,
-    "ERRAND_WORKSPACE_FILE_BYTES": int,
-    "ERRAND_WORKSPACE_FILES": int,
-    "ERRAND_WORKSPACE_BYTES": int,
-    "ERRAND_TENANT_WORKSPACE_BYTES": int,
-    "ERRAND_SANDBOX": str,
-    "ERRAND_SANDBOX_NETWORK": str,
-    "ERRAND_SANDBOX_MEMORY_BYTES": int,
-    "ERRAND_SANDBOX_PROCESSES": int,
-    "ERRAND_SANDBOX_DISK_BYTES": int,
-    "ERRAND_ALLOW_PRIVATE_HOSTS": tuple,
-    "ERRAND_ALLOW_PORTS": tuple,
-    "ERRAND_CANCEL_HEARTBEAT_SECONDS": float,
+    one.name.upper() if one.name in OF_OTHERS else f"ERRAND_{one.name.upper()}": _kind(one.type)
+    for one in fields(Settings)
 }
 
 CLI_ONLY = frozenset(
@@ -256,6 +196,7 @@ CLI_ONLY = frozenset(
 )  # settings of the user's own terminal
 
 OF_THE_TERMINAL = frozenset({"NO_COLOR", "TERM", "XDG_STATE_HOME"})  # set by other programs; no file has them
+OF_SCRIPTS = frozenset({"ERRAND_VENV", "ERRAND_TEST_SEED"})  # of ./errand, scripts/ and the tests
 SECRETS = ("ANTHROPIC_API_KEY", "ERRAND_SECRET_KEYS", "ERRAND_API_KEY", "ERRAND_LOCAL_TOKEN", "ERRAND_SMTP_PASSWORD")
 
 
@@ -276,6 +217,12 @@ def read_sources(folder: Path = SETTINGS_FOLDER, env: Mapping[str, str] | None =
     found |= {name: Given(text, ".env") for name, text in read_dotenv(folder / ".env", names.values()).items()}
     environment = os.environ if env is None else env
     return found | {name: Given(environment[name], "environment") for name in VARIABLES if name in environment}
+
+
+def check_environment() -> None:
+    """Refuse a misspelt variable. Only the command line does so: in a container, other programs set such names too."""
+    names = (name for name in os.environ if name.startswith("ERRAND_") and name not in OF_SCRIPTS)
+    check_names("the environment", names, VARIABLES.keys() - OF_THE_TERMINAL)
 
 
 def field_of(variable: str) -> str:

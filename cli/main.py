@@ -1,16 +1,18 @@
 """The command `errand`: its subcommands, and their common behaviour."""
 
+import contextlib
 import importlib
 import importlib.metadata
 import sys
 import tomllib
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from cli.errors import EXIT_CODES, Exit
+from cli.errors import EXIT_CODES, Exit, UsageAsJson
 from cli.render.output import PROGRAM
-from settings import INSTALLED, ROOT, Settings, SettingsError
+from settings import INSTALLED, ROOT, Settings, SettingsError, check_environment
 
 # grouped by purpose, in the order in which people need them
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -59,9 +61,25 @@ class ErrandGroup(click.Group):
             with formatter.section(group):
                 formatter.write_dl(rows)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        self._as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
+        with self._usage_errors_as_json():
+            return super().make_context(info_name, args, parent, **extra)
+
+    @contextlib.contextmanager
+    def _usage_errors_as_json(self) -> Iterator[None]:
+        """Errors that click finds before a command has its options; all others are of our own class."""
+        try:
+            yield
+        except click.UsageError as error:
+            raise UsageAsJson(error.format_message()) if self._as_json else error from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with self._usage_errors_as_json():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo(err=True)
             raise SystemExit(int(Exit.DETACHED)) from None
@@ -106,6 +124,7 @@ def errand(ctx: click.Context) -> None:
     Commands that print data take --json. Results go to stdout, notes and errors to stderr.
     """
     try:
+        check_environment()
         settings = Settings.from_env()
     except SettingsError as error:
         raise click.UsageError(str(error)) from None

@@ -1,4 +1,4 @@
-"""/files: upload and download."""
+"""/files: upload, list, download, delete."""
 
 import re
 from typing import Annotated
@@ -11,9 +11,10 @@ from api.auth import Reader, Stopper, Submitter
 from api.http import body
 from api.http.accept_header import accepts_json
 from api.http.lookup import check_owner
+from api.http.paging import cursor, position
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, request_body
-from api.schemas.files import FileRecord, check_file_name
+from api.schemas.files import FilePage, FileRecord, check_file_name
 from api.submission import budgets
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
@@ -58,6 +59,37 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
         used = await files.uploaded_bytes(call.pool, call.tenant)
         raise budgets.exceeded("uploaded files", "ERRAND_TENANT_UPLOAD_BYTES", quota, used, len(content))
     return FileRecord.of(kept)
+
+
+class FileListQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    own: bool = Field(default=False, description="true: only what the caller's own key uploaded")
+    cursor: str | None = Field(default=None, max_length=200)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+@router.get(
+    "/files",
+    responses=problems(422),
+    dependencies=[Depends(accepts_json)],
+    summary="List uploaded files, the newest first",
+)
+async def list_files(call: Reader, query: Annotated[FileListQuery, Query()]) -> FilePage:
+    """Artifacts are not among them: they are part of their task's result."""
+    filters = {"own": query.own}
+    page = await files.uploads(
+        call.pool,
+        call.tenant,
+        created_by=call.caller.created_by if query.own else None,
+        before_id=position(filters, query.cursor),
+        limit=query.limit + 1,
+    )
+    shown = page[: query.limit]
+    return FilePage(
+        items=[FileRecord.of(one) for one in shown],
+        next_cursor=cursor(filters, shown[-1].id) if len(page) > query.limit else None,
+    )
 
 
 @router.get(

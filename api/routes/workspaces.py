@@ -19,9 +19,13 @@ MOST_BYTES = 268_435_456  # a sparse file may be far longer than its stored byte
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
+Kind = Literal["file", "folder", "link"]
+
+
 class WorkspaceFile(BaseModel):
     path: str
-    kind: Literal["file", "folder", "link"]
+    kind: Kind
+    kind_before: Kind | None = Field(description="when the task began; null: it did not exist")
     size: int = Field(description="in bytes")
     mode: int | None
     mode_before: int | None = Field(description="when the task began")
@@ -86,6 +90,7 @@ def _listed(path: str, now: ManifestEntry | None, before: ManifestEntry | None) 
         {
             "path": path,
             "kind": entry.get("kind", "file"),
+            "kind_before": before.get("kind", "file") if before is not None else None,
             "size": entry.get("length", entry.get("size", 0)),
             "mode": entry.get("mode"),
             "mode_before": (before or {}).get("mode"),

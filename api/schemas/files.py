@@ -3,7 +3,7 @@
 import re
 from datetime import datetime
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from api.http.problems import finding
 from domain.errors import Invalid
@@ -36,6 +36,11 @@ class FileRecord(BaseModel):
             url=f"/files/{file.id}",
             created_at=file.created_at,
         )
+
+
+class FilePage(BaseModel):
+    items: list[FileRecord]
+    next_cursor: str | None = Field(description="pass it to get the next page; null on the last one")
 
 
 def check_file_name(name: str, pointer: str = "/name") -> str:

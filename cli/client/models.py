@@ -187,6 +187,7 @@ class ConversationInfo(ResponseModel):
 class WorkspaceFileInfo(ResponseModel):
     path: str
     kind: str
+    kind_before: str | None = None
     mode: int | None = None
     mode_before: int | None = None
     change: str | None = None
@@ -204,6 +205,15 @@ class TurnInfo(ResponseModel):
     reason: str | None = None
     input: Any = None
     output: str | None = None
+    created_at: str
+
+
+class FileInfo(ResponseModel):
+    """An uploaded file."""
+
+    file_id: str
+    name: str
+    size: int
     created_at: str
 
 

@@ -1,15 +1,44 @@
-"""`errand files`: delete uploaded files."""
+"""`errand files`: list and delete uploaded files."""
 
 import click
 
 from cli.client.api import Api, segment
+from cli.client.models import FileInfo, PageOf
+from cli.client.response import parse
 from cli.options import remote
-from cli.render.output import emit
+from cli.render.output import PROGRAM, age, emit, note, one_line, size, table
 
 
 @click.group()
 def files() -> None:
     """Uploaded files. `run --file` uploads one for a task."""
+
+
+@files.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also show files that other keys have uploaded.")
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Files on one page.")
+@click.option("--cursor", help="The cursor of the next page.")
+@remote
+def list_files(api: Api, everything: bool, limit: int, cursor: str | None, as_json: bool) -> None:
+    """List the files that you have uploaded, newest first. Artifacts are in the result of their task.
+
+    \b
+    Examples:
+      ./errand files list
+      ./errand files list --json | jq -r '.items[].file_id'
+    """
+    answer = api.get("/files", own=None if everything else "true", limit=limit, cursor=cursor)
+    if as_json:
+        emit(answer)
+        return
+    page = parse(PageOf[FileInfo], answer)
+    if not page.items:
+        note("no uploaded files")
+        return
+    rows = [[one.file_id, size(one.size), age(one.created_at), one_line(one.name)] for one in page.items]
+    table(["FILE", "SIZE", "UPLOADED", "NAME"], rows)
+    if page.next_cursor:
+        note(f"more: {PROGRAM} files list{' --all' if everything else ''} --limit {limit} --cursor {page.next_cursor}")
 
 
 @files.command("rm")

@@ -36,7 +36,7 @@ def pull(api: Api, task_id: str, folder: Path, patch: bool, force: bool, as_json
       ./errand pull ID --patch | git apply
     """
     listed = parse(WorkspaceInfo, api.get(f"/tasks/{segment(task_id)}/workspace"))
-    changed = [one for one in listed.items if one.change and one.kind == "file"]
+    changed = [found for one in listed.items if (found := _of_file(one))]
     if patch:
         _print_patch(api, task_id, changed, as_json)
         return
@@ -53,39 +53,66 @@ def pull(api: Api, task_id: str, folder: Path, patch: bool, force: bool, as_json
         note("the task has changed no file")
 
 
+def _of_file(one: WorkspaceFileInfo) -> WorkspaceFileInfo | None:
+    """The change as one of a file: what was a folder or a link before is added, what has become a folder is removed."""
+    if not one.change or one.kind == "link":
+        return None
+    was, is_now = one.kind_before == "file", one.kind == "file" and one.change != "removed"
+    if not was and not is_now:
+        return None
+    return one.model_copy(update={"change": "modified" if was and is_now else "added" if is_now else "removed"})
+
+
 def _write(api: Api, task_id: str, folder: Path, changed: list[WorkspaceFileInfo], force: bool) -> None:
     """Fetch and check everything first, so that a conflict leaves the folder unchanged."""
     contents: dict[Path, bytes | None] = {}
     problems = []
+    removed = {folder / one.path for one in changed if one.change == "removed"}
     for one in changed:
         target = folder / one.path
-        if not target.parent.resolve().is_relative_to(folder) or target.is_symlink() or target.is_dir():
-            problems.append(f"{one_line(one.path)}: a link or a folder is in its place")
-            continue
-        new = None if one.change == "removed" else _content(api, task_id, one.path)
         try:
-            here = target.read_bytes() if not force and target.exists() else new
+            if _obstructed(target, folder, removed):
+                problems.append(f"{one_line(one.path)}: something else is in its place")
+                continue
+            present = target.read_bytes() if not force and target.is_file() else None
         except OSError as error:
             problems.append(f"{one_line(one.path)}: {error.strerror}")
             continue
-        if here != new:
+        new = None if one.change == "removed" else _content(api, task_id, one.path)
+        if present not in (None, new):
             given = None if one.change == "added" else _content(api, task_id, one.path, before=True)
-            if here != given:
+            if present != given:
                 problems.append(f"{one_line(one.path)}: changed here")
         contents[target] = new
     if problems:
         raise CliError("nothing was written; --force overwrites what changed here:\n  " + "\n  ".join(problems))
     modes = {folder / one.path: one.mode for one in changed}
     try:
+        for target in removed:  # first, since a file may become a folder, and a folder a file
+            target.unlink(missing_ok=True)
         for target, content in contents.items():
             if content is None:
-                target.unlink(missing_ok=True)
                 continue
+            if target.is_dir():
+                for empty in sorted((target, *target.rglob("*")), reverse=True):
+                    empty.rmdir()
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
             target.chmod((modes[target] or 0o644) & 0o755 | 0o600)
     except OSError as error:
         raise CliError(f"{error.filename}: {error.strerror}") from None
+
+
+def _obstructed(target: Path, folder: Path, removed: set[Path]) -> bool:
+    """Whether something is where the file or its folders belong that the task has not removed."""
+    if not target.parent.resolve().is_relative_to(folder) or target.is_symlink():
+        return True
+    above = (one for one in target.parents if one != folder and one.is_relative_to(folder))
+    if any(one.exists() and not one.is_dir() and one not in removed for one in above):
+        return True
+    if target.is_dir():  # a folder that has become a file
+        return any((one.is_symlink() or not one.is_dir()) and one not in removed for one in target.rglob("*"))
+    return target.exists() and not target.is_file()  # a device or a pipe
 
 
 def _content(api: Api, task_id: str, path: str, *, before: bool = False) -> bytes:

@@ -1,5 +1,6 @@
 """A command of ours in a real pseudo-terminal: tests type into it and read what a person would see."""
 
+import ctypes
 import os
 import pty
 import re
@@ -20,18 +21,28 @@ from settings import ROOT
 ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-B0-2]|[=>78])")
 ENTER, CTRL_C, CTRL_D, ALT_ENTER, UP, TAB = "\r", "\x03", "\x04", "\x1b\r", "\x1b[A", "\t"
 PATIENCE = 60.0
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2  # of Linux
 LFLAG = 3  # in the list of tcgetattr
 
 
 class Terminal:
     """`with Terminal("chat", env=stack.env) as terminal: terminal.type("hello"); terminal.expect("Hello")`."""
 
-    def __init__(self, *args: str, env: Mapping[str, str], cwd: Path = ROOT, argv: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        *args: str,
+        env: Mapping[str, str],
+        cwd: Path = ROOT,
+        argv: Sequence[str] | None = None,
+        bound_by_modes: bool = False,
+    ) -> None:
+        """`bound_by_modes`: the modes of files hold for the command, even if root runs the tests."""
         self._argv = argv or (sys.executable, "-m", "cli", *args)
         # without an answer to the question where the cursor is, prompt_toolkit warns: this terminal has no screen
         self._env = {**os.environ, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", "PYTHONPATH": str(ROOT)}
         self._env |= {"COLUMNS": "120", "LINES": "40", **env}
         self._cwd = cwd
+        self._before_start = _take_terminal_and_drop_rights if bound_by_modes else _take_terminal
         self.raw = ""
         self._read_to = 0
 
@@ -46,7 +57,7 @@ class Terminal:
             cwd=self._cwd,
             env=self._env,
             start_new_session=True,
-            preexec_fn=_take_terminal,
+            preexec_fn=self._before_start,
         )
         os.close(slave)
         return self
@@ -109,3 +120,12 @@ class Terminal:
 
 def _take_terminal() -> None:
     ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _take_terminal_and_drop_rights() -> None:
+    _take_terminal()
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+            if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0):
+                raise OSError(ctypes.get_errno(), "the right to read every file cannot be dropped")

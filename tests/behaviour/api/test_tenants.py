@@ -110,7 +110,7 @@ SHARED = {  # routes without an id of a tenant
     ("GET", "/v1/models"), ("POST", "/v1/responses"), ("POST", "/mcp"),
     ("POST", "/conversations/run"), ("GET", "/conversations"), ("POST", "/tasks"), ("GET", "/tasks"),
     ("GET", "/variable-requests"), ("GET", "/variables"), ("PUT", "/variables"),
-    ("GET", "/input-requests"), ("GET", "/agents"), ("PUT", "/agents/{name}"), ("POST", "/files"),
+    ("GET", "/input-requests"), ("GET", "/agents"), ("PUT", "/agents/{name}"), ("GET", "/files"), ("POST", "/files"),
     ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("GET", "/notifications"),
     ("GET", "/audit"), ("GET", "/audit/verify"), ("GET", "/summary"), ("GET", "/queues"),
     *((verb, "/console/session") for verb in ("GET", "POST", "DELETE")),

@@ -54,7 +54,7 @@ def project(tmp_path: Path) -> Path:
 
 async def errand(environment: dict[str, str], *args: str, cwd: Path) -> tuple[int, str]:
     def run() -> tuple[int, str]:
-        with Terminal(*args, env=environment, cwd=cwd) as shown:
+        with Terminal(*args, env=environment, cwd=cwd, bound_by_modes=True) as shown:
             return shown.exit_code(), shown.text
 
     return await asyncio.to_thread(run)
@@ -114,6 +114,46 @@ async def test_patch_of_awkward_files_is_applied_by_git(
     assert (copy / "feed.txt").read_text() == "one\x0ctwo\u2028three" and os.access(copy / "old.txt", os.X_OK)
     code, shown = await errand(environment, "pull", "-", "--patch", cwd=project)
     assert code == 0 and "left out, since it is not text: image.bin" in shown
+
+
+SHAPES = steps(
+    [
+        ("bash", {"command": "rm -r src old.txt link && echo file > src && mkdir old.txt && echo in > old.txt/in.txt"}),
+    ],
+    [("bash", {"command": "echo plain > link && ln -s src other && rm run.sh && ln -s src run.sh"})],
+)
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+async def test_file_that_was_a_folder_or_a_link_and_folder_that_was_a_file_are_pulled(
+    stack: Stack, environment: dict[str, str], project: Path, tmp_path: Path
+) -> None:
+    linked = steps([("bash", {"command": "ln -s old.txt link"})])
+    code, shown = await errand(environment, "run", "tester", linked, "--dir", ".", cwd=project)
+    assert code == 0, shown
+    first = (await stack.http.get("/tasks?limit=1&top_level=true")).json()["items"][0]["task_id"]
+    body = {"conversation_id": first, "input": SHAPES, "transport": "stream"}
+    second = (await stack.http.post("/conversations/run", json=body)).json()["session_id"]
+    await stack.wait(second)
+    code, shown = await errand(environment, "pull", second, "--patch", "--json", cwd=project)
+    assert code == 0, shown
+    (project / "src/secret.txt").unlink()  # the task was not given it, so the patch does not remove it
+    await asyncio.to_thread(_apply, json.loads(shown)["patch"], project, copy := tmp_path / "patched")
+    assert (copy / "src").read_text() == "file\n" and (copy / "old.txt/in.txt").read_text() == "in\n"
+    assert (copy / "link").read_text() == "plain\n" and (copy / "run.sh").read_text() == "echo hi\n"
+    # something of one's own in the folder, and a file that cannot be read, stop everything
+    (project / "src/mine.txt").write_text("mine\n")
+    (project / "link").write_text("mine\n")
+    (project / "link").chmod(0)
+    code, shown = await errand(environment, "pull", second, cwd=project)
+    assert code == 1 and "link: Permission denied" in shown and "src: something else is in its place" in shown
+    assert (project / "src/words.txt").exists() and (project / "old.txt").is_file()
+    (project / "link").unlink()
+    (project / "src/mine.txt").unlink()
+    code, shown = await errand(environment, "pull", second, cwd=project)
+    assert code == 0 and "left out, since it is a link: run.sh" in shown, shown
+    assert (project / "src").read_text() == "file\n" and (project / "old.txt/in.txt").read_text() == "in\n"
+    assert (project / "link").read_text() == "plain\n" and (project / "run.sh").read_text() == "echo hi\n"
 
 
 def _apply(patch: str, project: Path, copy: Path) -> None:

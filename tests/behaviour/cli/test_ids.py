@@ -151,5 +151,15 @@ async def test_shells_complete_commands_ids_and_agents(
             shell.type("; echo sh''own")
             shell.expect("to be completed")
             shell.expect("shown")
+            # with settings that cannot be used, commands still complete, ids do not, and nothing is printed between
+            shell.type("export ERRAND_PORT=many; echo s''et")
+            shell.expect("set")
+            shell.type(f"./errand show {task_id[:20]}", TAB)
+            shell.type("")
+            assert "Traceback" not in shell.expect("ERRAND_PORT: 'many' is not a valid int")
+            shell.type("./errand conver", TAB)
+            shell.type("--help; echo do''ne")
+            shell.expect("Usage: ")
+            assert "Traceback" not in shell.expect("done")
 
     await asyncio.to_thread(complete)

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from cli.answering import typed_value
 from cli.client.request_models import RequestInfo
 from tests.unit.cli.conftest import Cli
@@ -21,6 +23,30 @@ def test_errors_about_ids_are_json_with_the_candidates(server: StandIn, cli: Cli
     assert refused.exit_code == 4 and json.loads(refused.stderr)["detail"] == "no task is waiting for an answer"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "detail"),
+    [
+        (["run", "--json"], "Missing argument 'AGENT'"),
+        (["tasks", "--limit", "0", "--json"], "Invalid value for '--limit': 0 is not in the range 1<=x<=200."),
+        (["tasks", "--json", "--nope"], "No such option '--nope'"),
+        (["taks", "--json"], "No such command 'taks'"),
+        (["--nope", "tasks", "--json"], "No such option '--nope'"),
+        (["files", "rm", "--json"], "Missing argument 'FILE...'"),
+        (["chat", "--continue", "--resume", "--json"], "give only one of"),
+    ],
+)
+def test_wrong_command_is_an_error_as_json(cli: Cli, arguments: list[str], detail: str) -> None:
+    refused = cli(*arguments)
+    error = json.loads(refused.stderr)
+    assert refused.exit_code == error["exit_code"] == 2 and detail in error["detail"] and not refused.stdout
+    plain = cli(*(one for one in arguments if one != "--json"))
+    assert plain.exit_code == 2 and plain.stderr.startswith("Usage: ")
+
+
+def test_json_after_two_dashes_is_no_option(cli: Cli) -> None:
+    assert cli("tasks", "--", "--json").stderr.startswith("Usage: ")
+
+
 def test_demos_are_listed_as_json_and_their_options_may_come_first(server: StandIn, cli: Cli) -> None:
     listed = json.loads(cli("demo", "--json").stdout)["items"]
     assert {"look", "slow"} <= {one["name"] for one in listed}
@@ -38,3 +64,15 @@ def test_superscript_is_no_number_of_an_option() -> None:
     asked |= {"created_at": "", "deadline": ""}
     request = RequestInfo.model_validate({**asked, "details": {"options": ["a", "b"]}})
     assert typed_value(request, "²") == "²" and typed_value(request, "2") == "b"
+
+
+def test_uploaded_files_are_listed(server: StandIn, cli: Cli) -> None:
+    file = {"file_id": "01f", "name": "notes\x1b[31m.md", "size": 1_200, "created_at": "2026-03-01T12:00:00Z"}
+    server.answers["/files"] = {"items": [file], "next_cursor": "c2"}
+    shown = cli("files", "list", "--limit", "1")
+    assert "01f   1.2 kB" in shown.stdout and "notes" in shown.stdout and "\x1b[31m" not in shown.stdout
+    assert "files list --limit 1 --cursor c2" in shown.stderr and server.queries[-1] == {"own": "true", "limit": "1"}
+    assert json.loads(cli("files", "list", "--all", "--json").stdout)["items"] == [file]
+    assert "own" not in server.queries[-1]
+    server.answers["/files"] = {"items": [], "next_cursor": None}
+    assert "no uploaded files" in cli("files", "list").stderr

@@ -29,6 +29,24 @@ async def test_uploaded_file_can_be_downloaded(api: httpx2.AsyncClient) -> None:
     assert "sandbox" in download.headers["content-security-policy"]
 
 
+async def test_uploads_are_listed_in_pages_and_by_owner(keyed_url: str, pool: Pool) -> None:
+    tenant = new_id()
+    mine, other = [await key_for(pool, tenant, Right.SUBMIT, Right.READ) for _ in range(2)]
+    async with httpx2.AsyncClient(base_url=keyed_url) as client:
+        made = [(await client.post(f"/files?name=f{n}", content=b"x", headers=mine)).json() for n in range(3)]
+        foreign = (await client.post("/files?name=other", content=b"x", headers=other)).json()
+        artifact = (await client.post("/files?name=artifact", content=b"x", headers=mine)).json()
+        await pool.execute("UPDATE files SET session_id = 'some-task' WHERE id = $1", artifact["file_id"])
+        everything = (await client.get("/files", headers=mine)).json()
+        assert everything == {"items": [foreign, *made[::-1]], "next_cursor": None}
+        first = (await client.get("/files?own=true&limit=2", headers=mine)).json()
+        rest = {"own": "true", "limit": "2", "cursor": first["next_cursor"]}
+        second = (await client.get("/files", params=rest, headers=mine)).json()
+        assert first["items"] + second["items"] == made[::-1] and second["next_cursor"] is None
+        problem(await client.get("/files", params={**rest, "own": "false"}, headers=mine), 400, "invalid-cursor")
+        problem(await client.get("/files?limit=0", headers=mine), 422, "validation")
+
+
 async def test_same_bytes_twice_are_two_files_and_one_blob(api: httpx2.AsyncClient, pool: Pool) -> None:
     one, two = [(await api.post("/files?name=same", content=b"the same")).json() for _ in range(2)]
     assert one["file_id"] != two["file_id"]
