@@ -100,8 +100,9 @@ export async function upload(file) {
 }
 
 // Follows a feed until the returned function is called. `on(event)` gets each event, `state(connected)` changes.
+// It begins after the event `after`; where events are missing it continues from `restart`.
 // `opened()` comes with each connection, and when the feed has ended: what was read before it may be old by now.
-export function follow(path, on, { after = "latest", state = () => {}, lost = () => {}, opened = () => {} } = {}) {
+export function follow(path, on, { after = "latest", restart = "latest", state = () => {}, lost = () => {}, opened = () => {} } = {}) {
   const stop = new AbortController();
   let position = after;
   let failures = 0;
@@ -141,7 +142,7 @@ export function follow(path, on, { after = "latest", state = () => {}, lost = ()
         if (stop.signal.aborted) return;
         if (error instanceof Problem && [401, 403, 404].includes(error.status)) return state(false, error);
         if (error instanceof Problem && [409, 410].includes(error.status)) {
-          position = after;
+          position = restart;
           lost(); // events are missing: what shows them must read everything again
           if (error.type === "content-removed") return; // and there will be none: the content was removed
         }

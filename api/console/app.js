@@ -26,7 +26,7 @@ const connection = h("span", { class: "connection", role: "status" });
 let leave = null;
 let session = null;
 
-function frame() {
+function frame(after) {
   const item = (hash, label, extra) =>
     h("a", { href: hash, "data-nav": hash }, label, extra);
   fill(
@@ -50,7 +50,7 @@ function frame() {
     ),
     main,
   );
-  live.start((connected, error) => {
+  live.start(after, (connected, error) => {
     fill(connection, connected ? "live" : (error?.message ?? "reconnecting…")); // an error: it is refused, and not tried again
     connection.classList.toggle("lost", !connected);
   });
@@ -115,15 +115,16 @@ async function signOut() {
 }
 
 async function begin() {
+  let after;
   try {
-    session = await get("/console/session");
+    [session, after] = await Promise.all([get("/console/session"), live.position()]);
   } catch (error) {
     if (error.status === 401) return signInForm();
     fill(document.body, h("main", {}, h("h1", {}, "Errand"), h("p", { role: "alert" }, error.message)));
     setTimeout(begin, 2000);
     return;
   }
-  frame();
+  frame(after);
   show();
 }
 

@@ -3,21 +3,23 @@
 import { get } from "./api.js";
 import { fill, h, link, status } from "./dom.js";
 import { cost, count, duration, json, tokens } from "./format.js";
+import { insist } from "./live.js";
 
 export function compare(main, { parameters: [a, b] }) {
-  fill(main, h("h1", {}, "Compare"), h("p", { role: "status" }, "reading both…"));
-  Promise.all([a, b].map((id) => get(`/tasks/${id}/trace`, { chars: 20_000 })))
-    .then(([one, other]) => {
-      const found = firstDifference(one, other);
-      fill(
-        main,
-        h("h1", {}, "Compare"),
-        h("p", { class: "banner", role: "status" }, found ? `First difference: ${found.what}${found.step ? ` in step ${found.step}` : ""}` : "Both did the same."),
-        h("div", { class: "two" }, column(one, found?.a), column(other, found?.b)),
-      );
-    })
-    .catch((error) => fill(main, h("h1", {}, "Compare"), h("p", { role: "alert" }, error.message)));
-  return () => {};
+  const place = h("div", {}, h("p", { role: "status" }, "reading both…")); // not `main`, which another view may have by then
+  fill(main, h("h1", {}, "Compare"), place);
+
+  async function load() {
+    const [one, other] = await Promise.all([a, b].map((id) => get(`/tasks/${id}/trace`, { chars: 20_000 })));
+    const found = firstDifference(one, other);
+    fill(
+      place,
+      h("p", { class: "banner", role: "status" }, found ? `First difference: ${found.what}${found.step ? ` in step ${found.step}` : ""}` : "Both did the same."),
+      h("div", { class: "two" }, column(one, found?.a), column(other, found?.b)),
+    );
+  }
+
+  return insist(load, (error) => fill(place, h("p", { role: "alert" }, error.message)));
 }
 
 function column(trace, text) {

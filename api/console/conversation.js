@@ -109,9 +109,12 @@ export function conversation(main, { parameters: [id] }) {
     );
   }
 
+  // Who reads the end of what was said sees what is added; who reads further above stays there.
+  const readsEnd = () => place.said.scrollHeight - place.said.scrollTop - place.said.clientHeight < 60;
+
   // One block for each turn, drawn again only when the turn has changed.
   function turnsView() {
-    const atEnd = place.said.scrollHeight - place.said.scrollTop - place.said.clientHeight < 60;
+    const end = readsEnd();
     const first = place.turns.firstElementChild;
     const top = first?.offsetTop;
     const drawn = inOrder().reverse().map((turn) => {
@@ -128,7 +131,7 @@ export function conversation(main, { parameters: [id] }) {
     drawn.forEach((one, at) => place.turns.children[at] === one || place.turns.insertBefore(one, place.turns.children[at] ?? null));
     place.earlier.hidden = !state.cursor;
     place.writing.hidden = !pieces;
-    if (atEnd) place.said.scrollTop = place.said.scrollHeight;
+    if (end) place.said.scrollTop = place.said.scrollHeight;
     else if (first?.isConnected) place.said.scrollTop += first.offsetTop - top; // earlier turns are above it now
   }
 
@@ -172,8 +175,10 @@ export function conversation(main, { parameters: [id] }) {
   function matters(event) {
     if (event.type === "message_delta") {
       pieces += event.text;
+      const end = readsEnd();
       place.writing.hidden = false;
       fill(place.writing, h("b", {}, "writing"), markdown(pieces.slice(-4000)));
+      if (end) place.said.scrollTop = place.said.scrollHeight;
     }
     if (["message", "attempt_reset", "step_completed"].includes(event.type)) pieces = "";
     return !event.type.endsWith("_delta");

@@ -3,14 +3,14 @@
 import { get } from "./api.js";
 import { action, empty, fill, h, link, status } from "./dom.js";
 import { ago, clock, cost, count, duration, short, tokens } from "./format.js";
-import { listen, soon } from "./live.js";
+import { insist, listen, soon } from "./live.js";
 import { virtualList } from "./virtual_list.js";
 
 const PAGE = 100;
 const CONVERSATIONS = 12;
 
 export function home(main) {
-  const state = { tasks: new Map(), asked: null, cursor: null, conversations: CONVERSATIONS }; // a cursor is valid for the filters it was asked with
+  const state = { tasks: new Map(), read: new Map(), asked: null, cursor: null, conversations: CONVERSATIONS }; // a cursor is valid for the filters it was asked with
   const filters = {
     text: h("input", { type: "search", id: "text", placeholder: "part of the title" }),
     agent: h("select", { id: "agent" }, h("option", { value: "" }, "all agents")),
@@ -37,19 +37,33 @@ export function home(main) {
   // The first page again; the pages after it stay, unless the filters have changed.
   async function load({ anew = false } = {}) {
     const asked = query();
+    const at = performance.now();
     const page = await get("/tasks", asked);
-    if (JSON.stringify(asked) !== JSON.stringify(query())) return; // answered too late: other filters are set now
+    if (outdated(asked)) return;
     if (anew || !state.tasks.size) {
-      state.tasks.clear();
+      for (const id of state.tasks.keys()) put(id, null, at);
       state.asked = asked;
       state.cursor = page.next_cursor;
       list.element.scrollTop = 0;
     }
-    for (const item of page.items) state.tasks.set(item.task_id, item);
+    for (const item of page.items) put(item.task_id, item, at);
     draw();
   }
 
-  function query(extra = {}) {
+  // Other filters are set by now than those that were asked with.
+  function outdated(asked) {
+    return JSON.stringify(asked) !== JSON.stringify(query());
+  }
+
+  // An answer may be late: what was asked for after it is newer.
+  function put(id, item, at) {
+    if (state.read.get(id) > at) return;
+    state.read.set(id, at);
+    if (item) state.tasks.set(id, item);
+    else state.tasks.delete(id);
+  }
+
+  function query() {
     return {
       agent: filters.agent.value,
       status: filters.status.value,
@@ -57,24 +71,25 @@ export function home(main) {
       own: filters.mine.checked || null,
       top_level: filters.subagents.checked ? null : true,
       limit: PAGE,
-      ...extra,
     };
   }
 
   // A task that has changed, if it still fits the filters: the server decides that.
   async function look(id) {
-    const [found] = (await get("/tasks", query({ id_prefix: id, limit: 1 }))).items;
-    if (found) state.tasks.set(id, found);
-    else state.tasks.delete(id);
+    const asked = query();
+    const at = performance.now();
+    const [found] = (await get("/tasks", { ...asked, id_prefix: id, limit: 1 })).items;
+    if (!outdated(asked)) put(id, found, at);
   }
 
   async function nextPage() {
     const { asked, cursor } = state;
     if (!cursor) return;
+    const at = performance.now();
     const page = await get("/tasks", { ...asked, cursor });
     if (asked !== state.asked) return; // answered too late: the list has other filters now
     state.cursor = page.next_cursor;
-    for (const item of page.items) state.tasks.set(item.task_id, item);
+    for (const item of page.items) put(item.task_id, item, at);
     draw();
   }
 
@@ -136,7 +151,10 @@ export function home(main) {
     figuresSoon();
   });
   const filter = soon(() => Promise.all([load({ anew: true }), talks()]).catch((error) => fill(note, error.message)));
-  const clockwork = setInterval(() => load().catch(() => {}), 15_000); // tasks that no worker has begun give no notice
+  const clockwork = setInterval(() => {
+    load().catch(() => {}); // tasks that no worker has begun give no notice
+    figuresSoon();
+  }, 15_000);
   for (const [name, input] of Object.entries(filters)) {
     input.addEventListener(name === "text" ? "input" : "change", filter);
   }
@@ -161,11 +179,14 @@ export function home(main) {
     conversations,
     more,
   );
-  get("/agents").then((page) => filters.agent.append(...page.items.map((one) => h("option", { value: one.name }, one.name)))).catch(() => {});
-  load({ anew: true }).catch((error) => fill(note, error.message));
-  summary().catch(() => {});
+  const reads = [
+    insist(() => load({ anew: true }), (error) => fill(note, error.message)),
+    insist(summary, () => {}),
+    insist(async () => filters.agent.append(...(await get("/agents")).items.map((one) => h("option", { value: one.name }, one.name))), () => {}),
+  ];
   return () => {
     stop();
+    reads.forEach((end) => end());
     clearInterval(clockwork);
     list.close();
   };

@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { action, empty, fill, h, link } from "./dom.js";
 import { clock, duration } from "./format.js";
-import { listen, soon } from "./live.js";
+import { insist, listen, soon } from "./live.js";
 import { denyDialog, editDialog } from "./request_dialogs.js";
 import { details } from "./request_details.js";
 import { schemaForm } from "./schema_form.js";
@@ -250,9 +250,10 @@ export function inbox(main) {
     h("h2", {}, "Decided lately"),
     done,
   );
-  load().catch((error) => fill(said, error.message));
+  const first = insist(() => load().then(() => fill(said)), (error) => fill(said, error.message));
   return () => {
     stop();
+    first();
     clearInterval(clockwork);
     atEnd.disconnect();
     document.removeEventListener("keydown", keys);

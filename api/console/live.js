@@ -3,14 +3,27 @@
 import { Away, follow, get } from "./api.js";
 import { fill, h } from "./dom.js";
 
+const AGAIN_MS = 2000;
 const listeners = new Set();
 let stop = null;
 let waiting = 0;
 
-export function start(state) {
+// The number of the newest notice. It is read before any view: what happens after it reaches every view, however late
+// the stream is connected. Null for a key that may not read.
+export async function position() {
+  try {
+    return (await get("/notifications", { limit: 1 })).next_after;
+  } catch (error) {
+    if (error.status === 403) return null;
+    throw error;
+  }
+}
+
+export function start(after, state) {
   stop?.();
   stop = follow("/notifications", (notice) => listeners.forEach((listener) => listener(notice)), {
-    after: null,
+    after,
+    restart: null,
     state,
     lost: () => listeners.forEach((listener) => listener({ type: "lost" })),
   });
@@ -69,6 +82,25 @@ export function soon(run, ms = 150) {
   };
 }
 
+// Runs `run` until it succeeds, or is refused; `failed` gets each error. Returns a function that ends it.
+export function insist(run, failed) {
+  let timer = null;
+  let left = false;
+  (async function attempt() {
+    try {
+      await run();
+    } catch (error) {
+      if (left) return;
+      failed(error);
+      if (error instanceof Away || error.status === 429 || error.status >= 500) timer = setTimeout(attempt, AGAIN_MS);
+    }
+  })();
+  return () => {
+    left = true;
+    clearTimeout(timer);
+  };
+}
+
 // Keeps a view current: `load` runs at each connection, and soon after each event that `matters`.
 export function keepCurrent(path, load, { main, problem, matters, ms }) {
   let drawn = false;
@@ -95,7 +127,11 @@ export function keepCurrent(path, load, { main, problem, matters, ms }) {
   const stop = follow(path, (event) => matters(event) && refresh(), {
     opened: again,
     lost: again,
-    state: (connected, error) => error && (drawn ? fail(error) : read()), // what is stored may be shown all the same
+    state(connected, error) {
+      if (connected) return;
+      if (!drawn) read(); // what is stored may be shown all the same, and if not, why
+      else if (error) fail(error);
+    },
   });
   return () => {
     left = true;

@@ -4,6 +4,7 @@ import { get, getText, post } from "./api.js";
 import { action, empty, fill, h, status } from "./dom.js";
 import { ago, clock, count, duration, short } from "./format.js";
 import { diffView, lineDiff } from "./diff_view.js";
+import { insist } from "./live.js";
 
 export function operations(main) {
   const place = { health: h("div"), queues: h("div"), deliveries: h("div"), agents: h("div"), difference: h("div") };
@@ -85,7 +86,10 @@ export function operations(main) {
   const show = () => Promise.all([health(), queues(), deliveries()]).catch((error) => fill(place.health, h("p", { role: "alert" }, error.message)));
   fill(main, h("h1", {}, "Operations"), place.health, place.queues, place.deliveries, place.agents);
   show();
-  agents().catch((error) => fill(place.agents, error.message));
+  const first = insist(agents, (error) => fill(place.agents, error.message));
   const clockwork = setInterval(show, 5000);
-  return () => clearInterval(clockwork);
+  return () => {
+    first();
+    clearInterval(clockwork);
+  };
 }

@@ -2,6 +2,7 @@
 
 import { get, post, upload } from "./api.js";
 import { action, fill, h, link } from "./dom.js";
+import { insist } from "./live.js";
 import { schemaForm } from "./schema_form.js";
 
 export function startTask(main, { parameters }) {
@@ -41,12 +42,12 @@ export function startTask(main, { parameters }) {
     action("Start", submit, { class: "primary" }),
     h("p", {}, link("#/", "Back to the tasks")),
   );
-  get("/agents")
-    .then((page) => {
-      agents = page.items.filter((one) => one.mode !== "subagent");
-      fill(chosen, ...agents.map((one) => h("option", { value: one.name, selected: one.name === parameters[0] }, one.name)));
-      form();
-    })
-    .catch((error) => fill(about, error.message));
-  return () => {};
+
+  async function load() {
+    agents = (await get("/agents")).items.filter((one) => one.mode !== "subagent");
+    fill(chosen, ...agents.map((one) => h("option", { value: one.name, selected: one.name === parameters[0] }, one.name)));
+    form();
+  }
+
+  return insist(load, (error) => fill(about, error.message));
 }

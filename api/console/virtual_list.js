@@ -58,7 +58,11 @@ export function virtualList({ label, height, row, more = null, key = (item) => i
   return {
     element: box,
     set(next) {
+      const top = items[Math.floor(box.scrollTop / height)];
       items = next;
+      const now = box.scrollTop && top ? items.findIndex((one) => key(one) === key(top)) : -1;
+      spacer.style.height = `${items.length * height}px`;
+      if (now >= 0) box.scrollTop = now * height + (box.scrollTop % height); // rows above it came or went
       draw();
     },
     reveal(index) {

@@ -28,6 +28,7 @@ async def test_console_works_under_a_prefix_and_forgets_everything_at_sign_out(s
         assert cookie["secure"] and cookie["httpOnly"] and cookie["sameSite"] == "Strict"
 
         await page.get_by_role("link", name="Start a task").click()
+        await expect(page.locator("h1")).to_have_text("Start a task")
         await page.get_by_label("Agent").select_option("tester")
         await page.get_by_label("What should it do?").fill("say it under a prefix")
         await page.get_by_role("button", name="Start").click()

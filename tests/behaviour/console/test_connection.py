@@ -1,0 +1,166 @@
+"""What the pages do while the server is away, late or refuses, and what a person who reads keeps in view."""
+
+import asyncio
+import re
+from urllib.parse import urlsplit
+
+from playwright.async_api import Page, Route, expect
+
+from tests.behaviour.console.conftest import Opener, needs_browser
+from tests.behaviour.console.test_views import define
+from tests.behaviour.conversations.talk import Talk, say
+from tests.behaviour.supervision.people import answer, bash, waiting
+from tests.support.many_rows import copy_task
+from tests.support.stack import Stack, calls, eventually
+
+pytestmark = needs_browser
+
+ANY_REQUESTS = re.compile(r"/input-requests")
+TOP = "(one) => one.getBoundingClientRect().top - one.closest('.said, .virtual').getBoundingClientRect().top"
+AT_END = "(one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2"
+
+
+async def test_request_of_the_time_before_the_feed_is_connected_is_shown(stack: Stack, opened: Opener) -> None:
+    await define(stack)
+    connect = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        if "event-stream" in route.request.headers["accept"]:
+            await connect.wait()
+        await route.continue_()
+
+    pages = {view: await opened("about:blank") for view in ("", "inbox")}
+    for view, page in pages.items():
+        await page.route(re.compile("/notifications"), late)
+        path = "/input-requests" if view else "/conversations"  # the last one that it reads
+        async with page.expect_response(lambda found, path=path: urlsplit(found.url).path == path):  # type: ignore[misc]
+            await page.goto(f"{stack.url}/#/{view}")
+    task_id = await stack.submit(calls(bash("touch between")), "careful")
+    [request] = await waiting(stack, task_id)
+    connect.set()
+    soon = 8_000  # sooner than Home's own clock
+    await expect(pages[""].locator(f'.task-row a[href="#/tasks/{task_id}"]')).to_be_visible(timeout=soon)
+    await expect(pages["inbox"].locator(f'[data-id="{request["id"]}"]')).to_be_visible(timeout=soon)
+    await stack.cancel(task_id)
+
+
+async def test_view_whose_first_read_fails_is_shown_when_the_server_is_back(stack: Stack, opened: Opener) -> None:
+    await define(stack)
+    task_id = await stack.submit(calls(bash("touch later")), "careful")
+    await waiting(stack, task_id)
+    page = await opened(stack.url)
+    views = {
+        "inbox": ".request",
+        "operations": "main:has(table) :text('Agents')",
+        "start": "textarea",
+        f"compare/{task_id}/{task_id}": ".banner",
+        f"tasks/{task_id}": "[data-chain]",
+        "": ".task-row",
+    }
+    for view, ready in views.items():
+        await page.route(re.compile(r"//[^/]+/(?!console)."), lambda route: route.abort())
+        await page.goto(f"{stack.url}/#/{view}")
+        await expect(page.get_by_text("The server does not answer. The console keeps trying.").first).to_be_visible()
+        await page.unroute_all()
+        await expect(page.locator(ready).first).to_be_visible()
+        await expect(page.get_by_text("The server does not answer")).to_have_count(0)
+    await stack.cancel(task_id)
+
+
+async def test_answer_that_was_not_delivered_can_be_given_again(stack: Stack, opened: Opener) -> None:
+    await define(stack)
+    task_id = await stack.submit(calls(bash("touch again"), bash("touch and-again")), "careful")
+    first, second = await waiting(stack, task_id, 2)
+    page = await opened(f"{stack.url}/#/inbox")
+    card = page.locator(f'[data-id="{first["id"]}"]')
+    await expect(card).to_be_visible()
+    await page.route(re.compile("/input$"), lambda route: route.abort())
+    await card.locator("[data-do=a]").click()
+    await expect(card.get_by_role("alert").first).to_have_text("The server does not answer; press again.")
+    await page.unroute_all()
+    await card.locator("[data-do=a]").click()
+    await expect(page.locator("p.said")).to_have_text(f"Answered: {first['question']}")
+    await expect(card).to_have_count(0)
+
+    # somebody else was first, and the page cannot ask who
+    await page.route(ANY_REQUESTS, lambda route: route.abort())
+    assert (await answer(stack, task_id, second["id"], {"approved": True})).status_code == 202
+    card = page.locator(f'[data-id="{second["id"]}"]')
+    await card.locator("[data-do=a]").click()
+    await expect(card.get_by_role("alert").first).to_have_text("The server does not answer. The console keeps trying.")
+    await page.unroute_all()
+    await expect(card).to_have_count(0)  # settled, although an answer of this page has failed
+    assert (await stack.wait(task_id))["status"] == "completed"
+
+
+async def test_lost_feed_is_asked_for_again_and_a_refused_one_is_not(stack: Stack, opened: Opener) -> None:
+    task_id = (await stack.run("a task whose content is removed"))["task_id"]
+    page = await opened("about:blank")
+    await page.clock.install()
+    asked: list[str] = []
+    page.on("request", lambda found: asked.append(urlsplit(found.url).path))
+
+    async def requests(view: str, least: int) -> int:
+        """How often it asks for the events of this address, at least so often and then for another minute."""
+        await page.goto(f"{stack.url}/#/{view}")
+
+        async def reached() -> bool:
+            await page.clock.run_for(1_000)
+            return asked.count(f"/{view}/events") >= least
+
+        await eventually(reached, what=f"{least} requests of {view}")
+        await page.clock.run_for(60_000)
+        return asked.count(f"/{view}/events")
+
+    await stack.pool.execute("UPDATE sessions SET content_removed_at = now() WHERE id = $1", task_id)
+    assert await requests(f"tasks/{task_id}", 1) == 1
+    await expect(page.locator("main")).to_contain_text("was removed when it had been kept long enough")
+    assert await requests(f"tasks/{'0' * 26}", 1) == 1
+    await expect(page.locator("h1")).to_have_text("Not found")
+    await page.route(re.compile(f"/conversations/{task_id}/events"), lambda route: route.abort())
+    assert await requests(f"conversations/{task_id}", 6) >= 6
+
+
+async def test_place_in_a_long_list_is_kept_while_rows_are_added(stack: Stack, opened: Opener) -> None:
+    long = "\n".join(f"line {number}" for number in range(150))
+    talk = await Talk.done(stack, f"{long} {say('The first.')}", "tester")
+    page = await opened(f"{stack.url}/#/conversations/{talk.id}")
+    log = page.get_by_role("log", name="What was said")
+    await expect(log).to_contain_text("The first.")
+    assert await log.evaluate(AT_END)
+    await talk.say(f"{long} {say('The second.')}")
+    await expect(log).to_contain_text("The second.")
+    assert await log.evaluate(AT_END)
+
+    await log.evaluate("(one) => { one.scrollTop = 300; }")
+    await talk.say(say("The third."))
+    await expect(log).to_contain_text("The third.")
+    assert await log.evaluate("(one) => one.scrollTop") == 300
+
+    copies = await copy_task(stack.pool, talk.id, 40)
+    try:
+        await earlier_turns_stay(page)
+        await page.goto(stack.url)
+        box, row = page.locator(".virtual[aria-label=Tasks]"), page.locator(f'.grow a[href="#/tasks/{copies[-12]}"]')
+        await expect(page.locator(f'.grow a[href="#/tasks/{copies[-1]}"]')).to_be_visible()
+        await box.evaluate("(one) => { one.scrollTop = 300; }")
+        await expect(row).to_be_visible()
+        before = await row.evaluate(TOP)
+        new = await stack.submit("above them all")
+        await expect(page.locator(f'.grow a[href="#/tasks/{new}"]')).to_have_count(1)
+        assert await row.evaluate(TOP) == before
+    finally:
+        await stack.pool.execute("DELETE FROM sessions WHERE id = ANY($1::text[])", copies)
+
+
+async def earlier_turns_stay(page: Page) -> None:
+    await page.reload()
+    log = page.get_by_role("log", name="What was said")
+    turns = log.locator("[data-said]")
+    await expect(turns).to_have_count(10)
+    await log.evaluate("(one) => { one.scrollTop = 0; }")
+    first = log.locator(f'[data-said="{await turns.first.get_attribute("data-said")}"]')
+    before = await first.evaluate(TOP)
+    await log.get_by_role("button", name="Earlier turns").click()
+    await expect(turns).to_have_count(20)
+    assert await first.evaluate(TOP) == before
