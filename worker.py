@@ -2,8 +2,7 @@
 
 import gc
 
-# Imports make no garbage, and their objects stay for ever. Visiting them takes a seventh of the worker's start, and
-# later an eighth of a second in each collection. Not in tests, which import this module.
+# Imports make no garbage, and their objects stay for ever: visiting them takes a seventh of the worker's start.
 if __name__ == "__main__":
     gc.disable()
 
@@ -288,6 +287,7 @@ async def _beat(beat: Callable[[], Awaitable[None]]) -> None:
 
 if __name__ == "__main__":
     gc.freeze()
+    gc.set_threshold(20_000)  # a step makes many short-lived objects: fewer searches, a tenth of the worker's CPU less
     gc.enable()
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))

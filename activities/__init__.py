@@ -30,6 +30,7 @@ from activities.requests.open import InputRequests
 from activities.requests.remind import Reminders
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
+from activities.runtime.fresh_calls import FreshCalls
 from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands
@@ -114,6 +115,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.model_check,
         services.attempts_before_fallback,
         inner_hooks,
+        fresh := FreshCalls(),
     )
     hooks = RunHooks(pool, services.hooks, definitions, states, services.workspaces)
     run_tool = RunTool(
@@ -128,6 +130,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.events,
         states,
         inner_hooks,
+        fresh,
     )
     planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
     subagent_planner = SubagentPlanner(pool, tools, definitions, planner, subagents)

@@ -19,7 +19,7 @@ from domain.sessions.step import ModelReply, ToolCallResult
 from domain.sessions.step_writes import RetryNote, StepBegin, StepCommit
 from domain.sessions.task_terms import TaskTerms
 from store import outcomes
-from store.database import Pool, call
+from store.database import Pool, call, to_json
 
 log = logging.getLogger("errand.store")
 
@@ -86,6 +86,30 @@ async def begin_step(pool: Pool, begin: StepBegin) -> StepFacts:
 async def commit_step(pool: Pool, commit: StepCommit) -> ModelReply:
     """Append prelude and reply; returns the reply that was committed first."""
     return ModelReply.model_validate_json(await call(pool, "commit_step", commit))
+
+
+class CallFacts(BaseModel):
+    """What a tool call reads before it runs, as of the commit of the reply that makes it."""
+
+    plan: str | None = None
+    variables: Json[dict[str, str]] = Field(default_factory=dict)
+    workspace_version: int | None = None
+    counted: bool = True  # by a budget of the tree, so that even a read is claimed
+
+
+async def commit_calling_step(pool: Pool, commit: StepCommit) -> tuple[ModelReply, CallFacts]:
+    """The same as commit_step, for a reply whose call then need not ask the store before it runs."""
+    row = await pool.fetchrow(
+        """SELECT commit_step($1::jsonb) AS reply, s.plan, s.variables, w.version AS workspace_version,
+                  has_budget(s.tenant, s.id) AS counted
+             FROM sessions s LEFT JOIN workspaces w ON w.tenant = s.tenant AND w.id = s.workspace_id
+            WHERE s.tenant = $2 AND s.id = $3""",
+        to_json(commit),
+        commit.tenant,
+        commit.session_id,
+    )
+    assert row is not None  # a session's row outlives its steps
+    return ModelReply.model_validate_json(row["reply"]), CallFacts(**row)
 
 
 async def note_retry(pool: Pool, note: RetryNote) -> None:

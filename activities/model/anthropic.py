@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anthropic
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from activities.model.errors import IncompleteStream
 from activities.tools.support.output import clean
@@ -18,6 +18,7 @@ from domain.model_exchange import ModelRequest, ModelResponse
 from domain.sessions.session import Usage
 from domain.sessions.step import StopReason
 
+MESSAGES = "/v1/messages"
 CHARACTERS = 3  # of a request, per token; low on purpose, so that an estimate is too high rather than too low
 STOP_REASONS = {
     "tool_use": StopReason.TOOL_CALLS,
@@ -43,24 +44,34 @@ class Model:
     ) -> None:
         """Fill `turn` while the stream arrives, so that an interrupted call still has the part that arrived.
 
-        We assemble the SDK's raw events ourselves: its accumulating helper costs as much time as everything else
-        together.
+        The request is encoded and the events are read here, because each of the SDK's ways to do that costs as much
+        time as the rest of the call: it walks the whole context once more, and builds typed events and a typed message.
         """
         blocks: dict[int, JsonObject] = {}
         tokens: dict[str, int] = {}
-        stream = await self._client.messages.create(**self._spelled(request), stream=True)
+        stream = await self._client.post(
+            MESSAGES,
+            content=to_json({**self._spelled(request), "stream": True}),
+            cast_to=object,
+            stream=True,
+            stream_cls=anthropic.AsyncStream[Any],
+        )
         async with stream:
             async for event in stream:
-                if event.type == "content_block_delta":
-                    _grow(blocks[event.index], event.delta, turn, on_text, on_thinking)
-                elif event.type == "content_block_start":
-                    blocks[event.index] = {**event.content_block.to_dict(mode="json"), "json": ""}
-                elif event.type == "message_start":
-                    turn.usage = self._usage(request.model, _tokens(tokens, event.message.usage))
-                elif event.type == "message_delta":
-                    if stopped := event.delta.stop_reason:
-                        turn.stop_reason = STOP_REASONS.get(stopped, StopReason.ANSWERED)
-                    turn.usage = self._usage(request.model, _tokens(tokens, event.usage))
+                try:
+                    match event["type"]:
+                        case "content_block_delta":
+                            _grow(blocks[event["index"]], event["delta"], turn, on_text, on_thinking)
+                        case "content_block_start":
+                            blocks[event["index"]] = {**event["content_block"], "json": ""}
+                        case "message_start":
+                            turn.usage = self._usage(request.model, _tokens(tokens, event["message"]["usage"]))
+                        case "message_delta":
+                            if stopped := event["delta"].get("stop_reason"):
+                                turn.stop_reason = STOP_REASONS.get(stopped, StopReason.ANSWERED)
+                            turn.usage = self._usage(request.model, _tokens(tokens, event.get("usage") or {}))
+                except (AttributeError, KeyError, TypeError) as error:
+                    raise ValueError("an event of the stream is malformed") from error
         if turn.stop_reason is None:
             raise IncompleteStream("The model's reply broke off before its end.")
         turn.content = [block for index in sorted(blocks) if (block := read_block(blocks[index]))]
@@ -103,33 +114,34 @@ _COUNTS = {
 }
 
 
-def _tokens(so_far: dict[str, int], usage: Any) -> dict[str, int]:
+def _tokens(so_far: dict[str, int], usage: JsonObject) -> dict[str, int]:
     """Read the token counts. They are cumulative, and a later event may omit some."""
     for name in _COUNTS.values():
-        if (count := getattr(usage, name, None)) is not None:
+        if (count := usage.get(name)) is not None:
             so_far[name] = count
     return so_far
 
 
 def _grow(
     block: JsonObject,
-    delta: Any,
+    delta: JsonObject,
     turn: ModelResponse,
     on_text: Callable[[str], None],
     on_thinking: Callable[[str], None],
 ) -> None:
-    if delta.type == "text_delta":
-        block["text"] += delta.text
-        turn.text += delta.text
-        on_text(delta.text)
-    elif delta.type == "input_json_delta":
-        block["json"] += delta.partial_json
-    elif delta.type == "thinking_delta":
-        block["thinking"] += delta.thinking
-        turn.thinking += delta.thinking
-        on_thinking(delta.thinking)
-    elif delta.type == "signature_delta":
-        block["signature"] = delta.signature
+    match delta["type"]:
+        case "text_delta":
+            block["text"] += delta["text"]
+            turn.text += delta["text"]
+            on_text(delta["text"])
+        case "input_json_delta":
+            block["json"] += delta["partial_json"]
+        case "thinking_delta":
+            block["thinking"] += delta["thinking"]
+            turn.thinking += delta["thinking"]
+            on_thinking(delta["thinking"])
+        case "signature_delta":
+            block["signature"] = delta["signature"]
 
 
 def spelled(request: ModelRequest, *, budgeted: bool = False) -> JsonObject:

@@ -17,6 +17,7 @@ from activities.model.errors import UNAVAILABLE, backoff
 from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
+from activities.runtime.fresh_calls import FreshCalls
 from activities.runtime.heartbeat import cancel_requested, heartbeating
 from activities.runtime.spans import model_called
 from activities.tools.offered import Offered, Toolbox
@@ -28,10 +29,20 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import system_prompt
 from domain.conversations.subagent import registry_message
 from domain.events import EventRow
-from domain.messages import Node, render, shorten_results
+from domain.messages import Node, ReplyBody, render, shorten_results
 from domain.model_exchange import ModelRequest, ModelResponse
 from domain.policy.rules import Rule
-from domain.sessions.step import ModelCall, ModelReply, Purpose, RareFacts, RecordedStop, StopReason, ToolCall, preview
+from domain.sessions.step import (
+    Effect,
+    ModelCall,
+    ModelReply,
+    Purpose,
+    RareFacts,
+    RecordedStop,
+    StopReason,
+    ToolCall,
+    preview,
+)
 from domain.sessions.step_writes import OnceEvent, RetryNote
 from domain.sessions.task_terms import on_terms
 from store import input_requests, messages
@@ -56,6 +67,7 @@ class CallModel:
         check: ModelCheck,
         attempts_before_fallback: int,
         hooks: InnerHooks,
+        fresh: FreshCalls,
     ) -> None:
         self._pool = pool
         self._model = model
@@ -67,6 +79,7 @@ class CallModel:
         self._check = check
         self._attempts = attempts_before_fallback
         self._hooks = hooks
+        self._fresh = fresh
 
     @activity.defn(name="call_model")
     async def call_model(self, call: ModelCall) -> ModelReply:
@@ -133,7 +146,9 @@ class CallModel:
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = turn_record.misfit(agent, call, turn)
             rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
-            return await self._commit(call, idem, context, nodes, calls, once, turn, rare)
+            # Hooks run between the reply and its calls, and may change what a call reads.
+            hooked = any(one.hooks for one in agents)
+            return await self._commit(call, idem, context, nodes, calls, once, turn, rare, fresh=not hooked)
 
     async def _before_reply(
         self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts
@@ -213,8 +228,11 @@ class CallModel:
         once: list[OnceEvent],
         turn: ModelResponse,
         rare: RareFacts,
+        *,
+        fresh: bool = False,
     ) -> ModelReply:
-        """Write prelude, reply and their events to the tree in one statement."""
+        """Write prelude, reply and their events to the tree in one statement. `fresh`: the worker keeps what the only
+        call of the reply needs."""
         takes_turn = call.purpose is Purpose.TURN
         reply = ModelReply(
             head=(nodes or context)[-1].id,
@@ -229,7 +247,15 @@ class CallModel:
         model_called(call, turn.usage)
         commit = turn_record.commit(call, idem, nodes, reply, turn, once)
         commit = commit.model_copy(update={"events": await self._events.take(call.ref) + commit.events})
-        committed = await patiently(lambda: messages.commit_step(self._pool, commit), seconds=COMMIT_PATIENCE)
+        if fresh and len(calls) == 1 and calls[0].effect is Effect.READ and not calls[0].ask:
+            committed, facts = await patiently(
+                lambda: messages.commit_calling_step(self._pool, commit), seconds=COMMIT_PATIENCE
+            )
+            body = nodes[-1].body
+            if committed.head == reply.head and isinstance(body, ReplyBody):
+                self._fresh.remember(call.ref.tenant, reply.head, commit.run, body, facts)
+        else:
+            committed = await patiently(lambda: messages.commit_step(self._pool, commit), seconds=COMMIT_PATIENCE)
         if committed.head == reply.head:
             self._contexts.remember(call.ref, call.line, context + nodes)
         return committed

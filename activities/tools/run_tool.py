@@ -18,6 +18,7 @@ from activities.model.recorded import RECORDED, result_without_tool
 from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
+from activities.runtime.fresh_calls import FreshCalls
 from activities.runtime.heartbeat import cancel_requested, heartbeating
 from activities.runtime.session_run import run_of
 from activities.runtime.spans import tool_called
@@ -78,6 +79,7 @@ class RunTool:
         events: EventWriter,
         states: ThreadStates,
         hooks: InnerHooks,
+        fresh: FreshCalls,
     ) -> None:
         self._pool = pool
         self._tools = tools
@@ -90,6 +92,7 @@ class RunTool:
         self._events = events
         self._states = states
         self._hooks = hooks
+        self._fresh = fresh
 
     def activities(self) -> list[Callable[..., Any]]:
         """One registered activity per tool, so that the timeline and the metrics name it."""
@@ -117,7 +120,7 @@ class RunTool:
         named = tool or self._tools.get(request.name)  # a refused call may have no tool
         kind, asks = tool.kind if tool else None, named is not None and named.asks
         wanted = ToolClaim.by(attempt, request.ref, request.preview, kind, asks=asks)
-        claim = await tool_calls.claim(self._pool, wanted)
+        claim = self._fresh.take(attempt) or await tool_calls.claim(self._pool, wanted)
         if not claim.go:
             # an attempt whose result was lost may have changed the plan's steps: to ask once more is harmless
             planned = tool is not None and tool.plans

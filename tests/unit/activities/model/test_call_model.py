@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from activities.hooks.hook import SessionHook
 from activities.hooks.inner_hooks import InnerHooks
 from activities.model.call_model import CallModel
+from activities.runtime.fresh_calls import FreshCalls
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.hook import HookPoint
@@ -30,7 +31,7 @@ async def test_hooks_of_the_system_prompt_wait_for_a_database_that_is_away() -> 
     pool = await database.connect("postgresql://errand@127.0.0.1:1/errand")  # nobody listens
     try:
         hooks = InnerHooks(pool, {hook.name: hook}, NOT_REACHED, NOT_REACHED)
-        asking = CallModel(*cast(Any, [pool, *[NOT_REACHED] * 7, 3, hooks]))
+        asking = CallModel(*cast(Any, [pool, *[NOT_REACHED] * 7, 3, hooks, FreshCalls()]))
         agent = AgentDefinition(name="tester", description="x", prompt="x", hooks=[hook.name])
         call = ModelCall(
             ref=SessionRef(tenant="default", session_id="s", conversation_id="s"),
