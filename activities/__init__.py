@@ -135,7 +135,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
     subagent_planner = SubagentPlanner(pool, tools, definitions, planner, subagents)
     begin = BeginDelegations(pool, conversations, tools, planner, subagent_planner, subagents, services.max_children)
-    requests = InputRequests(pool, toolbox, definitions, rulebook, services.max_questions)
+    requests = InputRequests(pool, toolbox, definitions, rulebook, conversations, services.max_questions)
     acceptance = AcceptanceChecks(
         pool, model, contexts, definitions, services.workspaces, services.commands, services.acceptance_rounds
     )

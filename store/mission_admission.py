@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from domain.missions.mission import Hold, Mission, Spent, mission_mark, mission_of
+from domain.missions.mission import Hold, HoldKind, Mission, Spent, mission_mark, mission_of
 from domain.sessions.new_session import NewSession
 from domain.sessions.session_writes import Acceptance, NewBudget
 from store import missions, new_sessions, queued_files
@@ -66,15 +66,16 @@ async def admit_wake(
 ) -> Hold | NewBudget | None:
     """The limits of a session that these messages begin, or why they begin none: their mission may not run now, and its
     next run reads them. `new_run`: they wake the main thread, so the session counts as a run, whatever sent them; an
-    agent of a paused mission that is woken by its own background agents would otherwise run without bound. None if the
-    conversation does not belong to a mission, or if the session belongs to a run that has begun."""
+    agent of a paused mission that is woken by its own background agents would otherwise run without bound. Messages to
+    a subagent belong to a run that has begun: they wait only while the mission is paused, until it is resumed. None if
+    nothing bounds the session."""
     mission = await missions.of_conversation(pool, tenant, conversation_id)
     if mission is None:
         return None
     admitted = await admit(pool, mission, conversation_id)
     if isinstance(admitted, NewBudget):
         return admitted
-    if not new_run:
+    if not new_run and admitted.kind is HoldKind.SPENT:
         return None
     held = "UPDATE inbox SET wake = false WHERE tenant = $1 AND id = ANY ($2::text[]) AND taken_by IS NULL"
     await pool.execute(held, tenant, messages)

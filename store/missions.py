@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import asyncpg
 
 from domain.audit import TENANT
-from domain.missions.mission import RISK, Mission, MissionRules, MissionStatus, Spent
+from domain.missions.mission import Mission, MissionRules, MissionStatus, Spent
 from domain.notices import MissionEnded, NewNotice
 from domain.schedules.schedule import Schedule
 from store import audit, notices, schedules
@@ -99,30 +99,41 @@ async def spent(
     return Spent(**{**row, "tokens": int(row["tokens"])})
 
 
-async def set_paused(
-    pool: "Pool | Connection", tenant: str, mission_id: str, paused: bool, reason: str | None = None
-) -> bool:
-    """Change the status; a mission that has ended stays as it is."""
-    changed = await pool.fetchval(
-        """UPDATE missions SET paused = $3, pause_reason = $4
-            WHERE tenant = $1 AND id = $2 AND status = 'working' RETURNING 1""",
-        tenant,
-        mission_id,
-        paused,
-        reason if paused else None,
-    )
-    return changed is not None
-
-
-async def approved(pool: Pool, tenant: str, mission_id: str) -> None:
-    """Resume a mission that a risk paused, after a person approved the call."""
+async def pause(pool: Pool, tenant: str, mission_id: str, reason: str) -> None:
+    """Pause a mission; one that has ended stays as it is."""
     await pool.execute(
-        """UPDATE missions SET paused = false, pause_reason = NULL
-            WHERE tenant = $1 AND id = $2 AND starts_with(pause_reason, $3)""",
+        "UPDATE missions SET paused = true, pause_reason = $3 WHERE tenant = $1 AND id = $2 AND status = 'working'",
         tenant,
         mission_id,
-        RISK,
+        reason,
     )
+
+
+async def resume(pool: Pool, tenant: str, mission_id: str, *, after: str = "") -> list[str]:
+    """Resume a mission, if its reason for the pause begins with `after`. Messages that were held back from its
+    subagents wake them again: reopen the conversations that are returned. The sweeper finds those that nobody
+    reopens."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            f"""UPDATE missions SET paused = false, pause_reason = NULL
+                 WHERE tenant = $1 AND id = $2 AND paused AND starts_with(coalesce(pause_reason, ''), $3)
+             RETURNING {_COLUMNS}""",
+            tenant,
+            mission_id,
+            after,
+        )
+        if row is None:
+            return []
+        mission = _read(row)
+        woken = await connection.fetch(
+            f"""UPDATE inbox SET wake = true
+                 WHERE tenant = $1 AND taken_by IS NULL AND NOT wake AND thread_id <> conversation_id
+                   AND conversation_id IN (SELECT conversation_id FROM ({SESSIONS}) s) RETURNING conversation_id""",
+            tenant,
+            mission.conversation_id,
+            mission.schedule_id,
+        )
+    return sorted({one["conversation_id"] for one in woken})
 
 
 async def end(

@@ -37,6 +37,7 @@ from domain.sessions.request_writes import NewRequest, RequestOpening, RequestSe
 from domain.sessions.step import CallState, preview
 from store import input_requests, sessions, thread_variables
 from store.database import Pool
+from workflows.client import WorkflowClient
 
 APPROVED = "Your plan was approved. Carry it out."
 NOBODY = "Nobody answered in time."
@@ -48,9 +49,16 @@ ENOUGH = (
 
 class InputRequests:
     def __init__(
-        self, pool: Pool, toolbox: Toolbox, definitions: Definitions, rulebook: Rulebook, max_questions: int
+        self,
+        pool: Pool,
+        toolbox: Toolbox,
+        definitions: Definitions,
+        rulebook: Rulebook,
+        conversations: WorkflowClient,
+        max_questions: int,
     ) -> None:
         self._pool = pool
+        self._conversations = conversations
         self._questions = Questions(pool, toolbox, definitions, rulebook)
         self._rulebook = rulebook
         self._max_questions = max_questions
@@ -176,7 +184,7 @@ class InputRequests:
         elif forbidden := await self._forbidden(settle, tool, answer):
             why = f"A person approved this call with other arguments, which the rules of this task forbid: {forbidden}."
         else:
-            await risks.approved(self._pool, settle.ref.tenant, session.rules)
+            await risks.approved(self._pool, self._conversations, settle.ref, session.rules)
             return SettledRequest(status=request.status, approved=True)
         summary = tool.call_summary(request.details["arguments"])
         await self._result(settle, tool.name, CallState.FAILED, f"{why} It was not run.", summary, asks=tool.asks)

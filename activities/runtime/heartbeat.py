@@ -4,11 +4,15 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
 
 from temporalio import activity
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 
 BEAT_SECONDS = 1.0
+DESCRIBE_WITHIN = timedelta(seconds=2)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -49,3 +53,17 @@ def cancel_requested() -> bool:
     activity is then retried."""
     details = activity.cancellation_details()
     return details is not None and details.cancel_requested
+
+
+async def workflow_is_gone() -> bool:
+    """Whether the workflow of a cancelled activity was ended from outside. Temporal cancels the activity in the same
+    way as for a stop. False if that cannot be found out."""
+    info = activity.info()
+    if info.workflow_id is None:
+        return False
+    handle = activity.client().get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
+    try:
+        description = await handle.describe(rpc_timeout=DESCRIBE_WITHIN)
+    except RPCError as error:
+        return error.status is RPCStatusCode.NOT_FOUND
+    return description.status is not WorkflowExecutionStatus.RUNNING

@@ -1,13 +1,17 @@
 """Risk triggers of missions: a call that a person has to approve pauses the mission until somebody does."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from domain.errors import Unavailable
 from domain.missions.mission import RISK, Mission, RiskTrigger, mission_of
 from domain.policy.rules import Rule
+from domain.sessions.session import SessionRef
 from domain.sessions.step import ToolCall
 from store import mission_calls, missions
 from store.database import Pool
+from workflows.client import WorkflowClient
 
 
 async def with_risks(
@@ -33,7 +37,7 @@ async def with_risks(
             continue
         reason = f"{RISK}{risk.text}: {call.name}: {call.preview}"
         if not mission.paused:  # a mission that a person paused stays paused, whatever is approved
-            await missions.set_paused(pool, tenant, mission.id, True, reason[:500])
+            await missions.pause(pool, tenant, mission.id, reason[:500])
         found.append(call.model_copy(update={"ask": True}))
     return found
 
@@ -54,8 +58,10 @@ async def risk_of(
     return next(((mission, one) for one in mission.rules.risks if one.concerns(tool, arguments)), None)
 
 
-async def approved(pool: Pool, tenant: str, layers: list[list[Rule]]) -> None:
+async def approved(pool: Pool, conversations: WorkflowClient, ref: SessionRef, layers: list[list[Rule]]) -> None:
     """Resume the mission of a session with these rules, after a person approved the call."""
     mission_id = mission_of(layers)
-    if mission_id is not None:
-        await missions.approved(pool, tenant, mission_id)
+    woken = await missions.resume(pool, ref.tenant, mission_id, after=RISK) if mission_id is not None else []
+    for conversation_id in woken:
+        with suppress(Unavailable):  # the sweeper reopens it later
+            await conversations.reopen(ref.tenant, conversation_id, reload=True)

@@ -19,7 +19,7 @@ from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.fresh_calls import FreshCalls
-from activities.runtime.heartbeat import cancel_requested, heartbeating
+from activities.runtime.heartbeat import cancel_requested, heartbeating, workflow_is_gone
 from activities.runtime.session_run import run_of
 from activities.runtime.spans import tool_called
 from activities.runtime.thread_state import ThreadStates
@@ -150,7 +150,7 @@ class RunTool:
             state = CallState.CANCELLED if request.cancel and result.failed else state
             state = CallState.UNKNOWN if result.unknown else state
         except asyncio.CancelledError:
-            if not cancel_requested():
+            if not cancel_requested() or await workflow_is_gone():  # then the end of the session says so
                 raise
             remote = await tool_calls.remote(self._pool, request.ref.tenant, request.node, request.index)
             if remote is not None:  # the workflow stops it where it continues

@@ -144,12 +144,22 @@ async def pause_mission(
     call: Stopper, mission_id: str, body: Annotated[PauseBody, json_body(PauseBody, optional=True)]
 ) -> MissionRecord:
     """A run that has begun continues."""
-    return await _set_paused(call, mission_id, True, body.reason or f"paused by {call.caller.name}")
+    mission = await _own(call, mission_id)
+    _check_working(mission)
+    await missions.pause(call.pool, call.tenant, mission_id, body.reason or f"paused by {call.caller.name}")
+    return await _shown(call, await _found(call, mission_id))
 
 
 @router.post("/missions/{mission_id}/resume", responses=problems(403, 404, 409), summary="Resume a mission")
 async def resume_mission(call: Stopper, mission_id: str) -> MissionRecord:
-    return await _set_paused(call, mission_id, False)
+    """What waited for this begins now: messages to its subagents, and runs that were queued when a risk paused it."""
+    mission = await _own(call, mission_id)
+    _check_working(mission)
+    woken = await missions.resume(call.pool, call.tenant, mission_id)
+    for conversation_id in {*woken, *([mission.conversation_id] if mission.paused_by_risk else [])}:
+        with suppress(Unavailable):  # the sweeper reopens it later
+            await call.services.workflows.reopen(call.tenant, conversation_id, reload=True)
+    return await _shown(call, await _found(call, mission_id))
 
 
 @router.post("/missions/{mission_id}/cancel", responses=problems(403, 404), summary="Cancel a mission")
@@ -185,16 +195,6 @@ async def _own(call: Call, mission_id: str) -> Mission:
 def _check_working(mission: Mission) -> None:
     if mission.status is not MissionStatus.WORKING:
         raise Conflict("The mission has ended.", type="mission-ended", mission_status=mission.status)
-
-
-async def _set_paused(call: Call, mission_id: str, paused: bool, reason: str | None = None) -> MissionRecord:
-    mission = await _own(call, mission_id)
-    _check_working(mission)
-    await missions.set_paused(call.pool, call.tenant, mission_id, paused, reason)
-    if mission.paused_by_risk and not paused:
-        with suppress(Unavailable):  # the sweeper lets the queued runs begin later
-            await call.services.workflows.reopen(call.tenant, mission.conversation_id, reload=True)
-    return await _shown(call, await _found(call, mission_id))
 
 
 async def _shown(call: Call, mission: Mission) -> MissionRecord:

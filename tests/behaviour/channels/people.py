@@ -16,6 +16,14 @@ from store.sessions import SessionRow
 from tests.behaviour.notifications.receivers import Receiver, Request
 from tests.support.stack import Stack, eventually
 
+ASKER: dict[str, Any] = {
+    "name": "channel-asker",
+    "description": "Asks people.",
+    "prompt": "You are tested.",
+    "tools": ["ask_user", "bash", "list_files", "read_file", "start_background_agent"],
+    "may_ask": True,
+}
+
 
 class Service:
     """A chat service with one webhook connector; answers arrive at /in."""
@@ -43,6 +51,11 @@ class Service:
         self.names.append(name)
         made: dict[str, Any] = answer.json()
         return made
+
+    async def asking(self) -> None:
+        """Let its messages be answered by an agent that may ask."""
+        assert (await self.stack.http.put(f"/agents/{ASKER['name']}", json=ASKER)).is_success
+        await self.put(self.name, agent=ASKER["name"], target=f"{self.receiver.url}/in")
 
     async def post(self, text: str, channel: str = "room", user: str = "ann", **more: Any) -> httpx2.Response:
         name, headers = more.pop("connector", self.name), more.pop("headers", {})

@@ -262,11 +262,18 @@ async def test_the_context_is_rebuilt_from_the_records_and_a_malformed_one_is_le
     await stack.cancel(odd["session_id"])
 
 
+@pytest.mark.proves("S2-B08")
 async def test_calls_are_recorded_as_they_happen_and_none_is_left_without_a_result(service: Service) -> None:
-    """A person stops the one session, the other's workflow is gone: both conversations can be continued."""
+    """A person stops the one session, the other's workflow is gone: both conversations can be continued, and the model
+    reads right behind each call why it has no result."""
     stack = service.stack
-    for user in ("stopped", "crashed"):
-        said = await service.say(chain([("list_files", {})], [("bash", {"command": "sleep 30"})]), user=user)
+    interrupted = "Interrupted: the session was told to stop while this call ran."
+    never = "No result: a person stopped the session before the call could report. It may or may not have happened."
+    crashed = "No result: the session crashed before the call could report. It may or may not have happened."
+    await service.asking()
+    for user, texts in (("stopped", [interrupted, never]), ("crashed", [crashed, crashed])):
+        waits = [("bash", {"command": "sleep 30"}), ("ask_user", {"question": "Why?"})]
+        said = await service.say(chain([("list_files", {})], waits), user=user)
         await stack.seen(said["session_id"], "tool_called", tool="bash")
         kinds = [node["kind"] for node in await stack.nodes(said["session_id"])]
         assert kinds == ["user", "assistant", "tool_results", "assistant"]  # while it runs
@@ -279,10 +286,15 @@ async def test_calls_are_recorded_as_they_happen_and_none_is_left_without_a_resu
         await service.ended(said["session_id"])
         call, result = (await stack.nodes(said["session_id"]))[-2:]
         assert (call["kind"], result["kind"]) == ("assistant", "tool_results")
-        [one] = result["body"]["results"]
-        assert one["failed"] and one["text"]
-        after = await service.ended((await service.say(say("after"), user=user))["session_id"])
+        assert [(one["text"], one["failed"]) for one in result["body"]["results"]] == [(one, True) for one in texts]
+        tag = new_id()
+        after = await service.ended((await service.say(f"{say('after')} {tag}", user=user))["session_id"])
         assert after.status == "completed" and after.parent_session_id == said["session_id"]
+        [request] = await asked(stack, tag)
+        *_, called, answered = request["messages"]
+        ids = [block["id"] for block in called["content"] if block["type"] == "tool_use"]
+        assert [one["tool_use_id"] for one in answered["content"] if one["type"] == "tool_result"] == ids
+        assert all(text in str(answered) for text in texts)
 
 
 @pytest.mark.proves("S2-B19")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from domain.conversations.inbox import InboxKind
@@ -9,7 +10,7 @@ from domain.conversations.requests import Steer
 from domain.ids import new_id
 from domain.sessions.session_writes import ThreadMessage
 from store import conversations
-from tests.behaviour.conversations.talk import Gate, agent, async_task, chain, say
+from tests.behaviour.conversations.talk import ALLOWED, Gate, agent, async_task, chain, say
 from tests.behaviour.missions.test_missions import create, finished, show
 from tests.behaviour.schedules.clock import create as schedule
 from tests.behaviour.schedules.clock import trigger
@@ -24,7 +25,12 @@ PROBLEM = "urn:errand:problem:"
 
 @pytest_asyncio.fixture
 async def agents(stack: Stack) -> Stack:
-    for definition in (agent("helper", mode="subagent", tools=TOOLS), agent("mate", "helper", tools=TOOLS)):
+    for definition in (
+        agent("helper", mode="subagent", tools=TOOLS),
+        agent("mate", "helper", tools=TOOLS),
+        agent("digger", "helper", mode="subagent", tools=TOOLS, permissions=[ALLOWED]),
+        agent("foreman", "digger", tools=TOOLS, max_depth=3),
+    ):
         assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
     return stack
 
@@ -130,6 +136,53 @@ async def test_reports_of_its_own_background_agents_do_not_wake_a_mission_that_m
     assert "The part is done." in read and "Async subagent" in read
     delivered = "SELECT delivered_to FROM mailbox WHERE message_id = ANY ($1::text[])"
     assert [row["delivered_to"] for row in await agents.pool.fetch(delivered, reports)] == [second]
+
+
+@pytest.mark.proves("S2-19")
+async def test_background_agents_are_listed_running_queued_and_idle_and_wait_while_their_mission_is_paused(
+    agents: Stack,
+) -> None:
+    """The digger is woken by an agent of its own, which reports while the mission is paused."""
+    gate = Gate()
+
+    def background(prompt: str, **more: str) -> tuple[str, dict[str, str]]:
+        return "start_background_agent", {"prompt": prompt, **more}
+
+    def send(message: str) -> tuple[str, dict[str, str]]:
+        return "send_agent_message", {"message": say(message)}
+
+    deep = chain([gate.call], [send("It was read.")], last="Sent.")
+    dig = chain([background(deep, name="deep")], [send("Noted.")], last="Begun.")
+    made = await create(
+        agents, task={"agent": "foreman", "input": chain([background(dig, name="digger")], last="Off.")}
+    )
+    own = made["conversation_id"]
+    await finished(agents, made)
+
+    async def listed(state: str, pending: int, name: str = "digger") -> dict[str, Any]:
+        async def look() -> dict[str, Any] | None:
+            threads = (await agents.http.get(f"/conversations/{own}")).json()["threads"]
+            found = [one for one in threads if one["name"] == name]
+            return next((one for one in found if (one["state"], one["pending"]) == (state, pending)), None)
+
+        return await eventually(look, what=f"{name} {state}")
+
+    deeper = await listed("running", 0, "deep")
+    idle = await listed("idle", 0)
+    assert idle["parent_thread_id"] == own and deeper["parent_thread_id"] == idle["thread_id"]
+    assert deeper["updated_at"] >= deeper["created_at"] >= idle["created_at"]
+    await agents.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
+    gate.open()
+    await listed("idle", 0, "deep")
+    assert await listed("queued", 1) == {**idle, "state": "queued", "pending": 1}
+    await WorkflowClient(agents.client, agents.settings.task_queue).reopen("default", own, reload=True)
+    assert (await agents.http.post(f"/missions/{made['id']}/resume")).json()["paused"] is False
+    woken = await listed("idle", 0)
+    assert woken["updated_at"] > idle["updated_at"]
+    rows = await agents.pool.fetch(
+        "SELECT output FROM sessions WHERE thread_id = $1 ORDER BY created_at", idle["thread_id"]
+    )
+    assert [row["output"] for row in rows][:2] == ["Begun.", "It was read."]
 
 
 async def test_runs_of_their_own_keep_to_the_pause_and_the_end_of_their_mission(agents: Stack) -> None:
