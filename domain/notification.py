@@ -5,10 +5,9 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -32,25 +31,12 @@ FEED = (
     "anomaly",
     "context_lost",
 )
-CONFIG = (
-    "notify",
-    "routes",
-    "reminder_after",
-    "escalate_after",
-    "escalate_to",
-)  # settings of a task that its subagents inherit
 TEST = "test"  # sent on demand, to see that a subscription works
 
 PREFIX = "whsec_"
 ROTATION_HOURS = 24  # during which the old secret signs too
 MOST_PATIENCE = 86_400.0  # the longest pause that a receiver may ask for, in seconds
 _PAUSES = (5, 30, 300, 1_800, 7_200, 18_000, 36_000)  # seconds; the last one repeats
-
-
-def escalates_to(config: Mapping[str, Any], kind: str) -> str | None:
-    """The subscription that an unanswered request of this kind escalates to."""
-    to: str | dict[str, str] | None = config.get("escalate_to")
-    return to.get(kind) if isinstance(to, dict) else to
 
 
 class NotificationSubject(StrEnum):

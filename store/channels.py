@@ -163,7 +163,7 @@ async def joined(connection: Connection, tenant: str, session_id: str) -> list[J
 
 
 def _thread(session: NewSession) -> str | None:
-    return (session.spec.get("channel") or {}).get("thread")
+    return session.task.channel.thread if session.task.channel else None
 
 
 def _joined_id(session_id: str, key: str) -> str:
@@ -200,7 +200,7 @@ async def thread_of_work(pool: Pool, tenant: str, thread_id: str, message_ids: l
     """Where the agent `thread_id` was asked for the work that these messages of its subagents report; None if no
     subagent of its own sent one."""
     row = await pool.fetchrow(
-        """SELECT began.spec::jsonb -> 'channel' ->> 'thread' AS thread
+        """SELECT (task.channel).thread AS thread
              FROM inbox i
             CROSS JOIN LATERAL (
                 SELECT spawned_by FROM sessions s
@@ -208,6 +208,7 @@ async def thread_of_work(pool: Pool, tenant: str, thread_id: str, message_ids: l
                    AND (s.id = i.source OR (i.kind = 'system' AND s.thread_id = i.author))
                  ORDER BY id DESC LIMIT 1) child
              JOIN sessions began ON began.tenant = i.tenant AND began.id = child.spawned_by AND began.thread_id = $2
+            CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, began.spec::jsonb) task
             WHERE i.tenant = $1 AND i.id = ANY($3::text[]) ORDER BY i.number LIMIT 1""",
         tenant,
         thread_id,

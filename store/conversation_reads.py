@@ -12,6 +12,7 @@ from domain.conversations.mailbox import DeliveryMode
 from domain.json_object import JsonObject
 from domain.messages import UserBody
 from domain.sessions.session import Reason, Status, Usage
+from domain.sessions.submitted_task import TRANSPORT
 from store.database import Pool
 
 
@@ -72,23 +73,24 @@ class TurnRow(BaseModel):
 
 
 _BRANCH = """id AS session_id, thread_id, spawned_by AS parent_session_id, parent_session_id AS previous_session_id,
-             session_type, subagent_name AS name, agent, title, status, reason, partial,
+             session_type, subagent_name AS name, sessions.agent, title, status, reason, partial,
              live, blocking, delivery, created_at, ended_at,
-             handed_to::jsonb #>> '{agent,name}' AS handed_to,
-             coalesce(spec::jsonb ->> 'transport', 'stream') AS transport"""
+             (successor.agent).name AS handed_to, task.transport"""
+_DOCUMENTS = """jsonb_populate_record(NULL::successor, handed_to::jsonb) successor,
+                jsonb_populate_record(NULL::submitted_task, spec::jsonb) task"""
 
 
 async def branches(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[Branch]:
     """The newest sessions, ordered oldest first. Ids of siblings derive from their calls, so they do not give the
     order."""
     rows = await pool.fetch(
-        f"""SELECT * FROM (SELECT {_BRANCH} FROM sessions WHERE tenant = $1 AND conversation_id = $2
+        f"""SELECT * FROM (SELECT {_BRANCH} FROM sessions, {_DOCUMENTS} WHERE tenant = $1 AND conversation_id = $2
                             ORDER BY id DESC LIMIT $3) newest ORDER BY created_at, session_id""",
         tenant,
         conversation_id,
         limit,
     )
-    return [Branch(**row) for row in rows]
+    return [Branch(**{**row, "transport": row["transport"] or TRANSPORT}) for row in rows]
 
 
 async def unfinished(pool: Pool, tenant: str, conversation_id: str, *, queued: bool = False) -> list[str]:
@@ -139,14 +141,13 @@ async def threads(pool: Pool, tenant: str, conversation_id: str, limit: int) -> 
 async def usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[str, Usage]:
     """The usage of all its sessions. The cost is unknown as soon as the cost of one call is."""
     rows = await pool.fetch(
-        """SELECT data::jsonb ->> 'model' AS model, sum((c ->> 'llm_calls')::bigint)::bigint AS llm_calls,
-                  sum((c ->> 'input_tokens')::bigint)::bigint AS input_tokens,
-                  sum((c ->> 'output_tokens')::bigint)::bigint AS output_tokens,
-                  sum((c ->> 'cache_read_tokens')::bigint)::bigint AS cache_read_tokens,
-                  sum((c ->> 'cache_write_tokens')::bigint)::bigint AS cache_write_tokens,
-                  CASE WHEN bool_and(c ->> 'cost_usd' IS NOT NULL)
-                       THEN round(sum((c ->> 'cost_usd')::numeric), 9)::float8 END AS cost_usd
-             FROM events, LATERAL (SELECT data::jsonb -> 'call' AS c) x
+        """SELECT data::jsonb ->> 'model' AS model, sum(c.llm_calls)::bigint AS llm_calls,
+                  sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
+                  sum(c.cache_read_tokens)::bigint AS cache_read_tokens,
+                  sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
+                  CASE WHEN bool_and(c.cost_usd IS NOT NULL)
+                       THEN round(sum(c.cost_usd::numeric), 9)::float8 END AS cost_usd
+             FROM events, LATERAL jsonb_populate_record(NULL::usage, data::jsonb -> 'call') c
             WHERE tenant = $1 AND conversation_id = $2 AND type = 'usage_updated' GROUP BY 1 ORDER BY 1""",
         tenant,
         conversation_id,
@@ -164,16 +165,16 @@ async def turns(
     rows = await pool.fetch(
         f"""SELECT s.id AS session_id, s.parent_session_id AS previous_session_id, s.generation, s.trigger, s.agent,
                   s.status, s.reason, s.partial, s.output, s.error, s.created_at, s.ended_at,
-                  coalesce((s.spec::jsonb ->> 'visible')::boolean, true) AS visible,
+                  task.visible,
                   CASE WHEN s.trigger IN ('api', 'fork', 'channel', 'schedule', 'event')
-                       THEN (s.spec::jsonb -> 'input')::text END AS asked,
+                       THEN task.input::text END AS asked,
                   (SELECT i.parts FROM inbox i
                     WHERE i.tenant = s.tenant AND i.id = s.inbox[array_upper(s.inbox, 1)]) AS parts,
                   CASE WHEN s.trigger = 'async_subagent_result' THEN
                       (SELECT array_agg(m.body ORDER BY m.created_at, m.id) FROM messages m
                         WHERE m.tenant = s.tenant AND m.session_id = s.id AND m.kind = 'user' AND m.step = 1)
                   END AS first_messages
-             FROM sessions s
+             FROM sessions s, LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
             WHERE s.tenant = $1 AND s.thread_id = $2
               AND ($3::text IS NULL OR (s.created_at, s.id) {comes_after}
                    (SELECT last.created_at, last.id FROM sessions last WHERE last.tenant = $1 AND last.id = $3))
@@ -192,4 +193,4 @@ def _turn(row: asyncpg.Record) -> TurnRow:
     text = "\n\n".join(opened)
     given = json.loads(asked) if asked else text or None
     known = {name: row[name] for name in TurnRow.model_fields if name != "input"}
-    return TurnRow(**known, input=given if row["visible"] else None)
+    return TurnRow(**known, input=given if row["visible"] is not False else None)

@@ -8,8 +8,6 @@ from domain.ids import new_id
 from store.database import Pool
 
 TIME_LENGTH = 10  # characters of an id that hold its time
-# the console adds these up for a task
-_TOKENS = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"]
 
 
 class TenantFigures(BaseModel):
@@ -36,10 +34,11 @@ async def of_tenant(pool: Pool, tenant: str) -> TenantFigures:
                  FROM sessions WHERE tenant = $1 AND status IN ('submitted', 'working', 'input_required')),
            today AS (
                SELECT count(*) FILTER (WHERE status = 'failed') AS failed,
-                      coalesce(sum((usage::jsonb ->> 'cost_usd')::float), 0) AS cost,
-                      coalesce(sum((SELECT sum((usage::jsonb ->> name)::bigint) FROM unnest($3::text[]) AS name)), 0)
+                      coalesce(sum(u.cost_usd), 0) AS cost,
+                      -- the console adds these up for a task
+                      coalesce(sum(u.input_tokens + u.output_tokens + u.cache_read_tokens + u.cache_write_tokens), 0)
                           AS tokens
-                 FROM sessions
+                 FROM sessions s, jsonb_populate_record(NULL::usage, s.usage::jsonb) u
                 WHERE tenant = $1 AND id >= $2)
            SELECT running, queued, failed AS failed_today, cost AS cost_usd_today, tokens::bigint AS tokens_today,
                   (SELECT count(*) FROM input_requests WHERE tenant = $1 AND status = 'open'
@@ -47,7 +46,6 @@ async def of_tenant(pool: Pool, tenant: str) -> TenantFigures:
              FROM live, today""",
         tenant,
         _first_id_of_today(),
-        _TOKENS,
     )
     assert row is not None
     return TenantFigures(**dict(row))

@@ -81,13 +81,12 @@ async def spent(
 ) -> Spent:
     """The usage since then. `within`: only in this conversation."""
     row = await pool.fetchrow(
-        f"""SELECT coalesce(sum((u ->> 'cost_usd')::double precision), 0) AS cost_usd,
-                   coalesce(sum((u ->> 'input_tokens')::bigint + (u ->> 'output_tokens')::bigint
-                                + (u ->> 'cache_read_tokens')::bigint
-                                + (u ->> 'cache_write_tokens')::bigint), 0) AS tokens,
+        f"""SELECT coalesce(sum(u.cost_usd), 0) AS cost_usd,
+                   coalesce(sum(u.input_tokens + u.output_tokens + u.cache_read_tokens + u.cache_write_tokens), 0)
+                       AS tokens,
                    count(*) FILTER (WHERE spawned_by IS NULL) AS runs,
                    count(*) FILTER (WHERE spawned_by IS NULL AND status = 'failed') AS failures
-              FROM (SELECT *, usage::jsonb AS u FROM ({SESSIONS}) a) s
+              FROM ({SESSIONS}) s, LATERAL jsonb_populate_record(NULL::usage, s.usage::jsonb) u
              WHERE ($4::timestamptz IS NULL OR s.created_at >= $4) AND ($5::text IS NULL OR s.conversation_id = $5)""",
         mission.tenant,
         mission.conversation_id,

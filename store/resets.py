@@ -46,9 +46,9 @@ async def reset(pool: Pool, tenant: str, conversation_id: str, stop: RecordedSto
             return None
         generation, at = marked
         waiting = await connection.fetch(
-            """SELECT id AS session_id, live, spec::jsonb -> 'channel' ->> 'message_id' AS message_id,
-                      coalesce(spec::jsonb ->> 'input', title) AS text
-                 FROM sessions
+            """SELECT id AS session_id, live, (task.channel).message_id,
+                      coalesce(task.input #>> '{}', title) AS text
+                 FROM sessions, LATERAL jsonb_populate_record(NULL::submitted_task, spec::jsonb) task
                 WHERE tenant = $1 AND thread_id = $2 AND status IN ('submitted', 'working', 'input_required')
                 ORDER BY id""",
             tenant,

@@ -89,7 +89,8 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
             RequestKind.PLAN_APPROVAL,
         )
         rounds = await connection.fetchval(
-            "SELECT (acceptance::jsonb ->> 'round')::int FROM sessions WHERE tenant = $1 AND id = $2",
+            "SELECT (jsonb_populate_record(NULL::acceptance_round, acceptance::jsonb)).round FROM sessions"
+            " WHERE tenant = $1 AND id = $2",
             tenant,
             session_id,
         )

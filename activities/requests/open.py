@@ -20,7 +20,6 @@ from activities.tools.tool import Tool
 from domain import events as ev
 from domain.events import EventRow, InputExpired, InputRequired
 from domain.json_object import JsonObject
-from domain.notification import escalates_to
 from domain.plan import Plan, PlanStep
 from domain.policy.rules import Action
 from domain.sessions.input_request import (
@@ -77,8 +76,8 @@ class InputRequests:
             question = await self._questions.of(request, session)
         except Unaskable as error:
             return await self._refuse(request, error.tool, str(error), described=isinstance(error, Described))
-        config = session.spec.get("config", {})
-        deadline = min(request.deadline, _later(config.get("input_timeout")) or request.deadline)
+        config = session.task.config
+        deadline = min(request.deadline, _later(config.input_timeout) or request.deadline)
         row = NewRequest(
             **dict(question),
             id=request.id,
@@ -86,7 +85,7 @@ class InputRequests:
             session_id=request.ref.session_id,
             kind=request.kind,
             deadline=deadline,
-            on_expiry=config.get("on_input_timeout") or OnExpiry.CANCEL,
+            on_expiry=config.on_input_timeout or OnExpiry.CANCEL,
         )
         event = InputRequired(request_id=request.id, kind=request.kind, question=row.question, deadline=deadline)
         opening = RequestOpening(
@@ -105,8 +104,8 @@ class InputRequests:
             deadline=opened.deadline,
             settled=opened.status is not RequestStatus.OPEN,
             shown=_shown(row),
-            remind_at=_later(config.get("reminder_after")),
-            escalate_at=_later(config.get("escalate_after")) if escalates_to(config, request.kind) else None,
+            remind_at=_later(config.reminder_after),
+            escalate_at=_later(config.escalate_after) if config.escalates_to(request.kind) else None,
         )
 
     async def _session(self, request: OpenRequest | SettleRequest) -> sessions.SessionRow:

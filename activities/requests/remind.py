@@ -5,7 +5,6 @@ from temporalio import activity
 from activities.runtime.heartbeat import beating
 from domain.conversations.requests import Nothing
 from domain.events import EventRow, InputEscalated, InputReminder, InputRequired
-from domain.notification import escalates_to
 from domain.sessions.input_request import RemindRequest, RequestStatus
 from store import events, input_requests, sessions
 from store.database import Pool
@@ -25,7 +24,7 @@ class Reminders:
             return Nothing()
         shown = {name: getattr(request, name) for name in ("kind", "question", "deadline")}
         event: InputRequired = InputReminder(request_id=request.id, **shown)
-        if remind.escalate and (to := escalates_to(session.spec["config"], request.kind)) is not None:
+        if remind.escalate and (to := session.task.config.escalates_to(request.kind)) is not None:
             event = InputEscalated(request_id=request.id, to=to, **shown)
         # A repeated attempt uses the same batch name, so nothing is emitted twice.
         await events.append(self._pool, f"{request.id}/{event.type}", [EventRow.of(ref, event)], again=True)

@@ -67,7 +67,7 @@ class Checks:
         do."""
         session = schedule.session
         agent = await self._definitions.load(session.agent_ref)
-        sandbox = session.spec.get("config", {}).get("sandbox")
+        sandbox = session.task.config.sandbox
         version, _ = await workspaces.get(self._pool, schedule.tenant, schedule.conversation_id)
         folder = await self._workspaces.ready(schedule.tenant, schedule.conversation_id, version)
         network = self._commands.network(agent, sandbox, session.rules)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from pydantic import TypeAdapter
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
@@ -27,7 +26,6 @@ from domain.sessions.acceptance import (
     AcceptanceVerdict,
     CheckAcceptance,
     CommandCriterion,
-    Criterion,
     CriterionVerdict,
     criterion_text,
 )
@@ -40,7 +38,6 @@ from domain.sessions.tool_writes import CheckBegin, CheckEnd, ToolCallKey
 from store import acceptance, sessions, workspaces
 from store.database import Pool
 
-CRITERIA: TypeAdapter[list[Criterion]] = TypeAdapter(list[Criterion])
 WHY = 500  # characters of a reason
 EVIDENCE = 20_000  # characters of the newest tool results that the judge is shown
 REPLY_TOKENS = 4_096
@@ -73,7 +70,7 @@ class AcceptanceChecks:
             known = await acceptance.get(self._pool, check.ref.tenant, check.ref.session_id)
             if known is not None and known.round == check.round:  # it was written, but the result was lost
                 return self._verdict(check, known.verdicts, session.usage)
-            criteria = CRITERIA.validate_python(session.spec["acceptance_criteria"])
+            criteria = session.task.acceptance_criteria
             verdicts = {
                 place: await self._command(check, place, one, session.rules)
                 for place, one in enumerate(criteria)

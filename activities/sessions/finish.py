@@ -23,7 +23,7 @@ from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, INTERRUPTED, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
 from domain.sessions.session import BUDGET_REASONS, Reason, Status
-from domain.sessions.session_writes import SessionEnding
+from domain.sessions.session_writes import ENDED_FIRST, SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
 from domain.sessions.task_terms import on_terms
 from store import endings, files, mailbox, sessions, tool_calls, workspaces
@@ -155,8 +155,7 @@ class FinishSession:
     async def _open_calls(self, finish: Finish) -> list[EventRow]:
         """Emit the end of every call, including calls that a stop left waiting."""
         left = await tool_calls.open_of_session(self._pool, finish.ref.tenant, finish.ref.session_id)
-        ended = "The session ended first."
-        closed = [ev.ToolReturned(tool=name, state=state, preview=ended) for name, state in left]
+        closed = [ev.ToolReturned(tool=name, state=state, preview=ENDED_FIRST) for name, state in left]
         return [EventRow.of(finish.ref, event) for event in closed]
 
     async def _repair(self, finish: Finish, nodes: list[Node]) -> list[Node]:

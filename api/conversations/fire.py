@@ -9,12 +9,12 @@ from api.http import lookup
 from api.http.idempotency import IdempotencyKey, one_at_a_time, reused
 from api.schemas.conversations import FireBody, Handle, handle
 from api.submission import accept as submit
-from domain import notification
 from domain.conversations.requests import Fire
 from domain.errors import Invalid, Refusal, Unavailable
 from domain.ids import derive_id, new_id
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.submitted_task import NotificationConfig
 from domain.task import TaskSpec, opening
 from store import conversations, idempotency, mailbox, sessions
 from store.idempotency import StoredResponse
@@ -155,7 +155,7 @@ async def _continuation(call: Call, conversation_id: str, body: FireBody) -> New
         workspace_id=latest.workspace_id, transport=body.transport, await_children=False, trigger=Trigger.FIRE
     )
     session = submit.new_session(task, latest.title, place, call.caller.created_by)
-    kept = {name: config[name] for name in notification.CONFIG if name in config}
+    kept = {name: config[name] for name in NotificationConfig.model_fields if name in config}
     named = spec.model_dump(mode="json", exclude={"input"}, exclude_defaults=True)
     said = {**named, "config": {**named.get("config", {}), **kept}, "transport": body.transport}
     return session.model_copy(update={"spec": said})

@@ -15,6 +15,7 @@ from api.submission import rules
 from api.submission.accept import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
 from domain.faces import NewFaceRequest
+from domain.sessions.submitted_task import TRANSPORT
 from store import conversations, idempotency, sessions, workspaces
 from store.conversations import ConversationUpdate
 from store.idempotency import StoredResponse
@@ -108,7 +109,7 @@ async def latest_of(call: Call, conversation_id: str) -> SessionRow:
 
 async def active_session(call: Call, session_id: str) -> dict[str, str]:
     live = await sessions.get(call.pool, call.tenant, session_id)
-    transport = live.spec.get("transport", "stream") if live else "stream"
+    transport = live.task.transport if live else TRANSPORT
     return {"session_id": session_id, "stream_key": stream_key(session_id), "transport": transport}
 
 

@@ -20,6 +20,7 @@ from domain.events import EventRow, TaskCompleted, TaskSubmitted
 from domain.sessions.new_session import Trigger
 from domain.sessions.session import Reason, SessionRef, Usage
 from domain.sessions.session_writes import Acceptance, SessionEnding
+from domain.sessions.submitted_task import TRANSPORT
 from store import conversation_reads, new_sessions, workspaces
 from store.sessions import SessionRow
 
@@ -83,7 +84,7 @@ async def _prepare(call: Call, body: ForkBody, source: SessionRow, key: Idempote
     _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)
     place = submit.SessionPlace(parent=source, manifest=manifest, trigger=Trigger.FORK, await_children=False)
     prepared = submit.prepare(call, task, place).acceptance
-    copied = {"title": body.title or f"{source.title[:190]} (fork)", "spec": {**source.spec, "transport": "stream"}}
+    copied = {"title": body.title or f"{source.title[:190]} (fork)", "spec": {**source.spec, "transport": TRANSPORT}}
     session = prepared.session.model_copy(update=copied)
     made = handle(session.id, session.conversation_id)
     submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)

@@ -19,7 +19,7 @@ router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 async def show_session(call: Reader, session_id: str) -> SessionRecord:
     """The task with its messages as people read them, its subagents, and the session that consumed its outcome."""
     [session] = await tool_calls.up_to_date(call.pool, call.tenant, [await session_of(call, session_id)])
-    transport = session.spec.get("transport", "stream")
+    transport = session.task.transport
     outcome = await mailbox.of_source(call.pool, call.tenant, session_id)
     spawned = await children.of_session(call.pool, call.tenant, session_id)
     waiting = await deferred.shown(call, [session])

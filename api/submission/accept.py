@@ -26,6 +26,7 @@ from domain.json_object import JsonObject
 from domain.sessions.new_session import NewSession, Supervision, Trigger
 from domain.sessions.session import AgentRef, Limits, SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewMessage
+from domain.sessions.submitted_task import TRANSPORT
 from domain.task import TaskSpec, opening, title_of
 from store import agents, new_sessions, sessions
 from store.new_sessions import Accepted
@@ -51,7 +52,7 @@ class SessionPlace:
     workspace_id: str | None = None
     parent: SessionRow | None = None  # the session to continue, unless its thread decides that
     manifest: Manifest = field(default_factory=dict)  # initial files of its workspace
-    transport: str = "stream"
+    transport: str = TRANSPORT
     await_children: bool = True
     trigger: Trigger = Trigger.API
     delivery: DeliveryMode | None = None  # a new conversation's
@@ -139,8 +140,7 @@ async def check(
 
 def prepare(call: Call, task: Checked, place: SessionPlace) -> Prepared:
     now = datetime.now(UTC)
-    session_id = new_id()
-    own = place.conversation_id is None
+    session_id, own = new_id(), place.conversation_id is None
     ref = SessionRef(tenant=call.tenant, session_id=session_id, conversation_id=place.conversation_id or session_id)
     session = new_session(task, title_of(task.spec), place, call.caller.created_by)
     acceptance = Acceptance(

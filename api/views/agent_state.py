@@ -28,7 +28,7 @@ async def agent_state(call: Call, found: ConversationRow) -> AgentState:
     channel = await channels.of_conversation(call.pool, call.tenant, found.id)
     routing: dict[str, str | None] = dict(channel.model_dump()) if channel else {}
     if channel is not None:
-        routing["thread"] = latest.spec.get("channel", {}).get("thread")
+        routing["thread"] = latest.task.channel.thread if latest.task.channel else None
     marked = await resets.markers(call.pool, call.tenant, found.id)
     return AgentState(
         agent=latest.agent,

@@ -10,9 +10,9 @@ FEWEST_CALLS = 10  # with fewer calls an error rate is meaningless
 
 @dataclass(frozen=True)
 class Thresholds:
-    error_rate: float = 0.5  # share of tool calls that failed
-    spend_per_minute: float = 1.0  # dollars
-    denied: int = 5  # calls that a rule or a person denied
+    error_rate: float  # share of tool calls that failed
+    spend_per_minute: float  # dollars
+    denied: int  # calls that a rule or a person denied
 
 
 def anomalies(usage: Usage, failed: int, denied: int, seconds: float, most: Thresholds) -> list[Anomaly]:

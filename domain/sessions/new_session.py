@@ -10,7 +10,6 @@ from typing import Annotated, Self, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
-from domain import notification
 from domain.agents.sides import Sides
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.handoff import Successor
@@ -21,11 +20,11 @@ from domain.json_object import JsonObject
 from domain.policy.rules import Action, Rule
 from domain.sessions.rerun import Rerun
 from domain.sessions.session import AgentRef, Limits, SessionRef
+from domain.sessions.submitted_task import TRANSPORT, SubmittedTask
 from domain.sessions.task_terms import TaskTerms
 from domain.task import TaskSpec
 
-RETENTION_MS = 30 * 24 * 3_600_000
-SHARED_CONFIG = ("sandbox", "input_timeout", "on_input_timeout", *notification.CONFIG)  # settings of a whole tree
+RETENTION_MS = 30 * 24 * 3_600_000  # the default of the setting too; a payload leaves it out
 # fields that a continuation does not take over from the session before it
 _NOT_CONTINUED = frozenset({"trigger", "blocking", "parent_session_id", "base_head", "rerun"})
 
@@ -102,6 +101,10 @@ class NewSession(Supervision):
     def agent_ref(self) -> AgentRef:
         return AgentRef(owner=self.agent_owner, name=self.agent, version=self.agent_version)
 
+    @property
+    def task(self) -> SubmittedTask:
+        return SubmittedTask.model_validate(self.spec)
+
     @classmethod
     def for_task(
         cls,
@@ -115,7 +118,7 @@ class NewSession(Supervision):
         limits: Limits,
         retention_ms: int,
         created_by: str,
-        transport: str = "stream",
+        transport: str = TRANSPORT,
         await_children: bool = True,
         trigger: Trigger = Trigger.API,
     ) -> Self:
@@ -157,8 +160,6 @@ class NewSession(Supervision):
         workspace_id: str | None = None,
     ) -> Self:
         """A subagent. It works in its parent's workspace; on terms of its own, in the given workspace or a new one."""
-        config = parent.spec.get("config", {})
-        shared = {key: config[key] for key in SHARED_CONFIG if config.get(key) is not None}
         return cls(
             **dict(supervision),
             **_agent(agent),
@@ -167,7 +168,7 @@ class NewSession(Supervision):
             title=f"{label} (@{agent.name} subagent)",
             spec={
                 "agent": agent.name,
-                "config": shared,
+                "config": parent.task.config.model_dump(mode="json", exclude_defaults=True),
                 **({"arguments": arguments} if arguments else {}),
                 **({"tags": list(tags)} if tags else {}),
             },
@@ -190,8 +191,8 @@ class NewSession(Supervision):
         """A thread that is woken continues with its present agent and reports to the same spawner. It answers in the
         same thread of a channel, but not the same message."""
         kept = {name: getattr(before, name) for name in NewSession.model_fields if name not in _NOT_CONTINUED}
-        if channel := before.spec.get("channel"):
-            kept["spec"] = {**before.spec, "channel": {**channel, "message_id": None}}
+        if channel := before.task.channel:
+            kept["spec"] = {**before.spec, "channel": channel.model_copy(update={"message_id": None}).model_dump()}
         if handed_to is not None:
             kept |= {**_agent(handed_to.agent), **handed_to.model_dump(include={"models", "sides", "tools"})}
         return cls(**kept, trigger=Trigger.CHILD_RESULT)

@@ -17,6 +17,9 @@ from domain.messages import Node
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 
+ENDED_FIRST = "The session ended first."
+LOW_PERCENT = 20  # of a budget left when an event says so; the default of the setting too
+
 
 class Write(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -63,7 +66,7 @@ class NewBudget(Write):
     max_cost_usd: float | None = None
     max_tool_calls: int | None = None
     max_sessions: int | None = None
-    low_percent: int = 20
+    low_percent: int = LOW_PERCENT
     default: bool = False  # the platform's ceilings: a conversation that has a budget keeps it
 
     def within(self, other: "NewBudget | None") -> "NewBudget":
@@ -122,6 +125,7 @@ class SessionEnding(Write):
     output: str | None = None
     typed: bool = False  # the output is JSON that fits the agent's output schema
     replied: bool = False  # the model answered, if only with tool calls
+    open_result: str = ENDED_FIRST  # of the tool calls that are still open
     head: str | None = None
     usage: Usage | None = None
     step: int | None = None

@@ -6,6 +6,7 @@ CREATE OR REPLACE FUNCTION accept_session(p jsonb) RETURNS jsonb LANGUAGE plpgsq
 DECLARE
     a      acceptance := jsonb_populate_record(NULL::acceptance, p);
     s      sessions := jsonb_populate_record(NULL::sessions, a.session);
+    task   submitted_task := jsonb_populate_record(NULL::submitted_task, s.spec::jsonb);
     idem   idempotency := jsonb_populate_record(NULL::idempotency, a.idempotency);
     known  idempotency;
     conv   conversations;
@@ -48,7 +49,7 @@ BEGIN
         -- before their conversation, as in all functions.
         WHILE up IS NOT NULL LOOP
             SELECT * INTO above FROM sessions WHERE tenant = s.tenant AND id = up FOR SHARE;
-            IF above.cancel_requested::jsonb ->> 'scope' = 'tree'
+            IF (jsonb_populate_record(NULL::recorded_stop, above.cancel_requested::jsonb)).scope = 'tree'
                OR (up = s.spawned_by AND NOT a.deferred AND above.status IN ('completed', 'failed', 'cancelled')) THEN
                 refused := '{"cancelled": true}';
                 RAISE EXCEPTION 'refused';
@@ -96,12 +97,10 @@ BEGIN
         END IF;
         INSERT INTO threads (tenant, id, conversation_id, parent_thread_id, name, agent, depth, registered, tags, user_id,
                              arguments)
-        SELECT s.tenant, s.thread_id, s.conversation_id, a.parent_thread_id,
-               coalesce(a.thread_name, s.agent), s.agent, s.depth, s.subagent IS NOT NULL,
-               ARRAY(SELECT jsonb_array_elements_text(coalesce(spec -> 'tags', '[]'))),
-               coalesce(spec ->> 'user_id', (SELECT user_id FROM threads o WHERE o.tenant = s.tenant
-                                                AND o.id = a.parent_thread_id)), spec ->> 'arguments'
-          FROM (SELECT s.spec::jsonb AS spec) x
+        VALUES (s.tenant, s.thread_id, s.conversation_id, a.parent_thread_id, coalesce(a.thread_name, s.agent), s.agent,
+                s.depth, s.subagent IS NOT NULL, ARRAY(SELECT unnest(task.tags)),
+                coalesce(task.user_id, (SELECT user_id FROM threads o
+                                         WHERE o.tenant = s.tenant AND o.id = a.parent_thread_id)), task.arguments)
         -- New tags are added; a thread keeps its user and the arguments with which it was created.
         ON CONFLICT (tenant, id) DO UPDATE
            SET tags = (threads.tags || ARRAY(SELECT unnest(excluded.tags) EXCEPT SELECT unnest(threads.tags) ORDER BY 1))[:100],
@@ -132,8 +131,7 @@ BEGIN
         SELECT s.tenant, m.id, s.conversation_id, s.thread_id, m.kind, m.author, m.parts, m.visible, s.id
           FROM jsonb_populate_recordset(NULL::inbox, a.inbox) m;
         INSERT INTO file_uses (tenant, file_id, session_id)
-        SELECT DISTINCT s.tenant, f, s.id
-          FROM jsonb_array_elements_text(coalesce(s.spec::jsonb #> '{context,files}', '[]')) f;
+        SELECT DISTINCT s.tenant, f, s.id FROM unnest((task.context).files) f;
         UPDATE inbox SET taken_by = s.id WHERE tenant = s.tenant AND id = ANY (a.take);
         INSERT INTO event_counters (tenant, scope)
         VALUES (s.tenant, 's/' || s.id), (s.tenant, 'c/' || s.conversation_id) ON CONFLICT DO NOTHING;

@@ -15,10 +15,9 @@ BEGIN
      WHERE tenant = s.tenant AND thread_id = s.thread_id AND committed
        AND (generation = s.generation OR thread_id <> s.conversation_id) ORDER BY ended_at DESC LIMIT 1;
     IF before.handed_to IS NOT NULL AND before.agent = s.agent THEN   -- handed over while this one waited
-        SELECT h.agent ->> 'owner', h.agent ->> 'name', (h.agent ->> 'version')::int, h.models, h.tools,
-               nullif(h.sides, 'null')::text
+        SELECT (h.agent).owner, (h.agent).name, (h.agent).version, h.models, h.tools, h.sides
           INTO s.agent_owner, s.agent, s.agent_version, s.models, s.tools, s.sides
-          FROM jsonb_to_record(before.handed_to::jsonb) AS h(agent jsonb, models text[], tools text[], sides jsonb);
+          FROM jsonb_populate_record(NULL::successor, before.handed_to::jsonb) h;
     END IF;
     UPDATE sessions SET live = true, agent_owner = s.agent_owner, agent = s.agent, agent_version = s.agent_version,
                         models = s.models, tools = s.tools, sides = s.sides, parent_session_id = before.id,

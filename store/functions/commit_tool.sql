@@ -41,7 +41,7 @@ BEGIN
     IF n.handed_to IS NOT NULL THEN   -- from here on another agent runs the session and its thread
         UPDATE sessions SET handed_to = n.handed_to, updated_at = now()
          WHERE tenant = n.tenant AND id = n.session_id AND status NOT IN ('completed', 'failed', 'cancelled');
-        UPDATE threads SET agent = n.handed_to::jsonb #>> '{agent,name}'
+        UPDATE threads SET agent = (jsonb_populate_record(NULL::successor, n.handed_to::jsonb)).agent.name
          WHERE tenant = n.tenant
            AND id = (SELECT thread_id FROM sessions WHERE tenant = n.tenant AND id = n.session_id);
     END IF;

@@ -13,12 +13,10 @@ BEGIN
                              max_sessions, low_percent, steps, tokens, cost_usd, tool_calls, sessions)
         SELECT p_tenant, p_conversation, n.deadline, n.max_steps, n.max_tokens, n.max_cost_usd, n.max_tool_calls,
                n.max_sessions, n.low_percent, coalesce(sum(s.step), 0),
-               coalesce(sum((u ->> 'input_tokens')::bigint + (u ->> 'output_tokens')::bigint
-                            + (u ->> 'cache_read_tokens')::bigint + (u ->> 'cache_write_tokens')::bigint), 0),
-               coalesce(sum((u ->> 'cost_usd')::double precision), 0),
-               coalesce(sum((u ->> 'tool_invocations')::bigint), 0), count(s.id)
-          FROM (SELECT *, usage::jsonb AS u FROM sessions
-                 WHERE tenant = p_tenant AND conversation_id = p_conversation) s
+               coalesce(sum(u.input_tokens + u.output_tokens + u.cache_read_tokens + u.cache_write_tokens), 0),
+               coalesce(sum(u.cost_usd), 0), coalesce(sum(u.tool_invocations), 0), count(s.id)
+          FROM sessions s, jsonb_populate_record(NULL::usage, s.usage::jsonb) u
+         WHERE s.tenant = p_tenant AND s.conversation_id = p_conversation
         ON CONFLICT (tenant, conversation_id) DO UPDATE
            SET deadline = excluded.deadline, max_steps = excluded.max_steps, max_tokens = excluded.max_tokens,
                max_cost_usd = excluded.max_cost_usd, max_tool_calls = excluded.max_tool_calls,

@@ -46,7 +46,7 @@ BEGIN
         -- call that is being committed is left alone: it has a result and waits for the session's row.
         WITH ended AS (
             UPDATE tool_calls SET state = CASE WHEN effect = 'once' THEN 'unknown' ELSE 'cancelled' END,
-                                  result = 'The session ended first.', ended_at = now()
+                                  result = e.open_result, ended_at = now()
              WHERE tenant = t AND (node, call_index) IN (
                        SELECT node, call_index FROM tool_calls
                         WHERE tenant = t AND session_id = s.id AND state = 'started' FOR UPDATE SKIP LOCKED)
@@ -66,7 +66,8 @@ BEGIN
             SELECT * INTO spawner FROM sessions WHERE tenant = t AND id = s.spawned_by;
             -- In a cancelled tree no thread is woken: the outcome waits for the next message.
             held := coalesce(s.delivery IN ('wake', 'report') AND NOT s.blocking
-                             AND spawner.cancel_requested::jsonb ->> 'scope' = 'tree', false);
+                             AND (jsonb_populate_record(NULL::recorded_stop, spawner.cancel_requested::jsonb)).scope = 'tree',
+                             false);
             INSERT INTO mailbox (tenant, message_id, conversation_id, thread_id, source_session_id, source_type,
                                  subagent_name, given_back_by, delivered_to)
             VALUES (t, e.message_id, s.conversation_id, spawner.thread_id, s.id,

@@ -23,23 +23,25 @@ BEGIN
       FROM jsonb_populate_recordset(NULL::new_notice, p_events) WITH ORDINALITY e
       CROSS JOIN LATERAL (SELECT e.data::jsonb AS data) d
       LEFT JOIN sessions s ON s.tenant = e.tenant AND s.id = e.session_id
+      CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
       CROSS JOIN LATERAL (
-          SELECT coalesce((s.spec::jsonb) -> 'config' -> 'notify', '[]') AS named,
+          SELECT coalesce((task.config).notify, '{}') AS named,
                  -- the subscription that the task names for this kind of request, or for this event
-                 (s.spec::jsonb) -> 'config' -> 'routes' ->>
+                 (task.config).routes ->>
                      CASE WHEN e.type IN ('input_required', 'input_reminder') THEN d.data ->> 'kind'
                           ELSE e.type END AS routed) c
       JOIN subscriptions sub ON sub.tenant = e.tenant AND sub.status = 'active'
      WHERE CASE
-               WHEN (s.rerun::jsonb ->> 'recorded')::boolean THEN false   -- a recorded rerun: nothing really happened
+               -- a recorded rerun: nothing really happened
+               WHEN (jsonb_populate_record(NULL::rerun, s.rerun::jsonb)).recorded THEN false
                -- a scheduled run that found nothing to do
                WHEN e.type = 'task_completed'
-                    AND btrim(d.data ->> 'output') = (s.spec::jsonb) -> 'schedule' ->> 'silent_reply' THEN false
+                    AND btrim(d.data ->> 'output') = (task.schedule).silent_reply THEN false
                WHEN e.type = 'input_escalated' THEN sub.name = d.data ->> 'to'
                -- OpenAI's events are about background responses: how they ended, or that they wait for their caller
                WHEN sub.channel = 'openai' THEN
                    e.type = ANY (sub.events) AND s.spawned_by IS NULL
-                   AND (sub.every_task OR c.named ? sub.name OR c.named ? sub.channel)
+                   AND (sub.every_task OR c.named && ARRAY[sub.name, sub.channel])
                    AND EXISTS (
                        SELECT 1 FROM face_requests f
                         WHERE f.tenant = s.tenant AND f.session_id = s.id AND f.face = 'responses'
@@ -54,7 +56,7 @@ BEGIN
                -- the end of a subagent is reported to its parent, and only to subscriptions that ask for subagents
                WHEN e.type LIKE 'task\_%' AND s.spawned_by IS NOT NULL AND NOT sub.subagents THEN false
                ELSE (CASE e.type WHEN 'input_reminder' THEN 'input_required' ELSE e.type END) = ANY (sub.events)
-                    AND (sub.every_task OR c.named ? sub.name OR c.named ? sub.channel)
+                    AND (sub.every_task OR c.named && ARRAY[sub.name, sub.channel])
                     OR coalesce(c.routed IN (sub.name, sub.channel), false)
            END
      ORDER BY e.ordinality;

@@ -9,7 +9,7 @@ BEGIN
     SELECT * INTO s FROM sessions WHERE tenant = n.tenant AND id = n.session_id FOR UPDATE;
     PERFORM check_run(n.tenant, s.id, n.run, false, false);
     IF s.status IN ('completed', 'failed', 'cancelled')
-       OR (s.acceptance::jsonb ->> 'round')::int >= n.round THEN RETURN; END IF;
+       OR (jsonb_populate_record(NULL::acceptance_round, s.acceptance::jsonb)).round >= n.round THEN RETURN; END IF;
     UPDATE sessions SET acceptance = n.acceptance, usage = n.usage, version = greatest(version, n.version),
                         updated_at = now()
      WHERE tenant = n.tenant AND id = s.id;

@@ -7,7 +7,7 @@ BEGIN
     SELECT s.tenant, sortable_id(k.id || '/' || s.id || '/' || e.seq), k.id, r.event, s.id, e.seq,
            jsonb_build_object('type', r.event, 'timestamp', e.at, 'data', jsonb_build_object(
                'connector', c.connector, 'channel_id', c.channel_id, 'user_id', c.user_id,
-               'thread', j.spec -> 'channel' -> 'thread', 'in_reply_to', j.spec -> 'channel' -> 'message_id',
+               'thread', (task.channel).thread, 'in_reply_to', (task.channel).message_id,
                'conversation_id', s.conversation_id, 'task_id', s.id, 'agent', s.agent, 'status', s.status, 'text', r.text)
                || CASE r.event WHEN 'reply' THEN '{}' ELSE jsonb_strip_nulls(j.d - 'question') END)::text
       FROM jsonb_populate_recordset(NULL::new_notice, p_events) WITH ORDINALITY e
@@ -16,7 +16,8 @@ BEGIN
       JOIN conversations v ON v.tenant = s.tenant AND v.id = s.conversation_id AND v.generation = s.generation
       JOIN channels c ON c.tenant = s.tenant AND c.conversation_id = s.conversation_id
       JOIN connectors k ON k.tenant = c.tenant AND k.name = c.connector
-      CROSS JOIN LATERAL (SELECT s.spec::jsonb AS spec, e.data::jsonb AS d) j
+      CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
+      CROSS JOIN LATERAL (SELECT e.data::jsonb AS d) j
       CROSS JOIN LATERAL (SELECT CASE e.type WHEN 'input_required' THEN 'input_required' ELSE 'reply' END AS event,
                                  CASE e.type WHEN 'input_required' THEN j.d ->> 'question'
                                       WHEN 'task_completed' THEN s.output
@@ -27,7 +28,7 @@ BEGIN
             OR (e.type IN ('task_completed', 'task_failed', 'context_lost') AND s.thread_id = s.conversation_id))
        AND btrim(coalesce(r.text, ''), E' \n\r\t.') NOT IN ('', 'NO_MESSAGE')   -- as in domain/channels.py
        -- a scheduled run that found nothing to do, as in give_notice
-       AND (e.type <> 'task_completed' OR btrim(s.output) IS DISTINCT FROM j.spec -> 'schedule' ->> 'silent_reply')
+       AND (e.type <> 'task_completed' OR btrim(s.output) IS DISTINCT FROM (task.schedule).silent_reply)
        AND (k.kind <> 'webhook' OR k.target <> '')
      ORDER BY e.ordinality;
     IF FOUND THEN PERFORM pg_notify('deliveries', ''); END IF;

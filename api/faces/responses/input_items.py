@@ -36,7 +36,7 @@ def _given(found: FoundResponse, part: int) -> list[JsonObject]:
     row = found.rows.get(part)
     given: str | list[JsonObject] = found.request(part).input
     if row is None or row.request == "{}":  # another face started it or sent the answers
-        own = found.session.spec.get("input") if part == 1 else None
+        own = found.session.task.input if part == 1 else None
         given = own if isinstance(own, str) else json.dumps(own) if own is not None else []
     return given if isinstance(given, list) else [{"type": "message", "role": "user", "content": given}]
 

@@ -138,7 +138,9 @@ async def test_rows_that_no_sweep_can_repair_do_not_hold_up_the_others(stack: St
     missions = [await mission(stack), await mission(stack)]
     assert await pool.fetchval("SELECT count(*) FROM missions WHERE status = 'working'") >= 2
     endless = "x" * 2_000  # no id of a workflow is as long
-    await pool.execute("INSERT INTO conversations (tenant, id, title) VALUES ('default', $1, '')", endless)
+    await pool.execute(
+        "INSERT INTO conversations (tenant, id, title, metadata) VALUES ('default', $1, '', '{}')", endless
+    )
     left = [unsignalled_message(where, new_id()) for where in (endless, idle["task_id"])]
     for message in left:
         await conversations.add_message(pool, "default", message)

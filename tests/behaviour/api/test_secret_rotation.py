@@ -58,8 +58,8 @@ async def store_secrets(api: httpx2.AsyncClient, pool: Pool) -> dict[str, str]:
     sealed = await pool.fetchval("SELECT variables FROM sessions WHERE id = $1", task)
     await pool.execute(
         """INSERT INTO input_requests
-                  (tenant, id, conversation_id, session_id, kind, question, answer, deadline, on_expiry)
-           VALUES ('default', $1, $2, $2, 'missing_variables', 'x', $3, now(), 'cancel')""",
+                  (tenant, id, conversation_id, session_id, kind, question, details, answer, deadline, on_expiry)
+           VALUES ('default', $1, $2, $2, 'missing_variables', 'x', '{}', $3, now(), 'cancel')""",
         new_id(),
         task,
         sealed,

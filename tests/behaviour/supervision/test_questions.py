@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from domain.sessions.session_writes import ENDED_FIRST
 from tests.behaviour.supervision.people import answer, answered, ask, bash, output, waiting
 from tests.support.many_rows import copy_request
 from tests.support.stack import Stack, calls, eventually, of_type, steps
@@ -261,10 +262,7 @@ async def test_cancelled_task_leaves_no_question_open(people: Stack) -> None:
     await waiting(people, task_id, 2)
     await people.cancel(task_id)
     assert (await people.wait(task_id))["status"] == "cancelled"
-    rows = await people.pool.fetch("SELECT tool, state, ended_at FROM tool_calls WHERE session_id = $1", task_id)
-    assert {(row["tool"], row["state"], row["ended_at"] is None) for row in rows} == {
-        ("ask_user", "cancelled", False),
-        ("look_up", "cancelled", False),
-    }
+    rows = await people.pool.fetch("SELECT tool, state, result FROM tool_calls WHERE session_id = $1", task_id)
+    assert {tuple(row) for row in rows} == {(tool, "cancelled", ENDED_FIRST) for tool in ("ask_user", "look_up")}
     returned = of_type(await people.events(task_id), "tool_returned")
-    assert [event["state"] for event in returned] == ["cancelled"] * 2
+    assert [(event["state"], event["preview"]) for event in returned] == [("cancelled", ENDED_FIRST)] * 2

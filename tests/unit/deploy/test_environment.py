@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from deploy.environment import variables
+from domain.sessions.new_session import RETENTION_MS
+from domain.sessions.session import Limits
+from domain.sessions.session_writes import LOW_PERCENT
 from settings import Settings, SettingsError
 
 
@@ -23,6 +26,13 @@ def test_settings_survive_conversion_to_environment_variables() -> None:
     settings = Settings(**changed)  # type: ignore[arg-type]
     assert Settings.from_env(variables(settings)) == settings
     assert Settings.from_env(variables(Settings())) == Settings()
+
+
+def test_settings_have_the_defaults_of_the_domain() -> None:
+    """Settings import nothing; the models need the same values for what a payload leaves out."""
+    known = Settings()
+    assert (known.retention_ms, known.budget_low_percent) == (RETENTION_MS, LOW_PERCENT)
+    assert (known.loop_warning, known.loop_limit) == (Limits().repeats_warning, Limits().repeats)
 
 
 def test_tokens_do_not_end_a_task_before_its_steps_do() -> None:

@@ -5,11 +5,18 @@ import re
 import pytest
 from pydantic import BaseModel
 
+from api.faces.responses.request import CreateResponse
+from domain import events as ev
+from domain.agents.definition import AgentDefinition
+from domain.content import ToolCallBlock
+from domain.conversations.handoff import Successor
+from domain.conversations.subagent import SubagentTerms
 from domain.events import EventRow
 from domain.faces import FaceRequest
-from domain.messages import Node
+from domain.messages import Node, ReplyBody, ResultsBody
 from domain.notices import NewNotice
 from domain.notification import AttemptRecord
+from domain.sessions.acceptance import AcceptanceRound
 from domain.sessions.request_writes import (
     AcceptanceRecord,
     NewRequest,
@@ -17,7 +24,8 @@ from domain.sessions.request_writes import (
     RequestOpening,
     RequestSettlement,
 )
-from domain.sessions.session import SessionRef
+from domain.sessions.rerun import Rerun
+from domain.sessions.session import AgentRef, SessionRef, Usage
 from domain.sessions.session_writes import (
     Acceptance,
     IdempotencyRecord,
@@ -26,8 +34,17 @@ from domain.sessions.session_writes import (
     QueuedBegin,
     SessionEnding,
 )
+from domain.sessions.step import ModelReply, RecordedStop
 from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, RetryNote, StepBegin, StepCommit
+from domain.sessions.submitted_task import (
+    SubmittedChannel,
+    SubmittedConfig,
+    SubmittedContext,
+    SubmittedSchedule,
+    SubmittedTask,
+)
 from domain.sessions.tool_writes import CheckBegin, CheckEnd, NewFile, ToolClaim, ToolCommit, ToolHold
+from domain.triggers.trigger import TriggerRules
 from settings import ROOT
 from store.new_sessions import Accepted
 
@@ -55,6 +72,53 @@ DOCUMENTS: dict[str, type[BaseModel]] = {
 }
 # models inside those documents
 PARTS = (BudgetUse, EventRow, NewNotice, OnceEvent, SessionRef)
+# documents inside rows, as queries read them
+STORED = (
+    AcceptanceRound,
+    AgentRef,
+    RecordedStop,
+    Rerun,
+    SubagentTerms,
+    SubmittedChannel,
+    SubmittedConfig,
+    SubmittedContext,
+    SubmittedSchedule,
+    SubmittedTask,
+    Successor,
+    Usage,
+)
+# The keys that SQL reads one by one: of the data of events and the bodies of messages, which have many models, and of
+# documents of which a query needs one field. Each is a field of the named models.
+Fields = dict[str, tuple[type[BaseModel], ...]]
+KEYS: dict[str, Fields] = {
+    "agents": {"tools": (AgentDefinition,)},
+    "conversation_reads": {"model": (ev.UsageUpdated,), "call": (ev.UsageUpdated,)},
+    "conversations": {"input": (SubmittedTask,)},
+    "effects": {"model": (ev.UsageUpdated,)},
+    "emit_events": {"type": (EventRow,)},
+    "external_events": {"signature": (TriggerRules,)},
+    "face_requests": {"background": (CreateResponse,)},
+    "finish_session": {"type": (EventRow,)},
+    "give_notice": {
+        "kind": (ev.InputRequired, ev.InputReminder),
+        "output": tuple(ev.ENDED.values()),
+        "to": (ev.InputEscalated,),
+        "background": (CreateResponse,),
+    },
+    "reruns": {"origin": (ReplyBody,), "calls": (ModelReply,)},
+    "resets": {"head": (ev.ContextLost,)},
+    "runs": {"immediate": (ReplyBody, ResultsBody)},
+    "send_replies": {"question": (ev.InputRequired,), "text": (ev.ContextLost,)},
+    "settle_budget": {"budget": (ev.BudgetLow,)},
+    "with_arguments": {
+        "arguments": (ToolCallBlock,),
+        "type": (ToolCallBlock,),
+        "content": (ReplyBody,),
+        "data": (EventRow,),
+    },
+}
+# entries of a map of files, and the answer to a plan, which has a schema instead of a model
+OTHERS = {"remove_content": {"sha256"}, "runs": {"approved"}}
 # lists of documents
 LISTS = {"accept_sessions", "append_events", "emit_events", "give_notice", "send_replies", "with_arguments"}
 
@@ -83,7 +147,7 @@ def read_of(record: str, text: str) -> set[str]:
     return set(re.findall(rf'\b{record}\."?(\w+)', text))
 
 
-@pytest.mark.parametrize("model", [*DOCUMENTS.values(), *PARTS], ids=type_of)
+@pytest.mark.parametrize("model", [*DOCUMENTS.values(), *PARTS, *STORED], ids=type_of)
 def test_sql_type_has_the_fields_of_its_model(model: type[BaseModel]) -> None:
     assert set(columns_of(type_of(model))) == fields_of(model)
 
@@ -144,3 +208,12 @@ def test_accept_session_returns_the_fields_of_accepted() -> None:
 def test_events_are_written_with_the_columns_of_their_type_in_its_order() -> None:
     [alias] = re.findall(r"unnest\(p_rows\) WITH ORDINALITY AS e\(([^)]*), n\)", source("append_session_events"))
     assert alias.split(", ") == columns_of("event_row")
+
+
+def test_every_key_that_sql_reads_is_a_field_of_the_model_of_its_document() -> None:
+    for file in [*(ROOT / "store").glob("*.py"), *FUNCTIONS.glob("*.sql")]:
+        read = set(re.findall(r"(?:->>?|\?) '(\w+)'", file.read_text()))
+        known = KEYS.get(file.stem, {})
+        assert read == known.keys() | OTHERS.get(file.stem, set()), file.name
+        for key, models in known.items():
+            assert all(key in model.model_fields for model in models), (file.name, key)

@@ -11,13 +11,16 @@ from store.database import Pool
 from tests.behaviour.api.conftest import key_for
 
 ROWS = {
-    schedules.MOST: """INSERT INTO schedules (tenant, id, name, rules, session, prompt, conversation_id, synced)
-        SELECT $1, $1 || n, 's' || n, '{"name": "x", "every": 60000}', '{}', '', '', 1
+    schedules.MOST: """INSERT INTO schedules (tenant, id, name, rules, session, prompt, conversation_id, synced,
+                                         created_by)
+        SELECT $1, $1 || n, 's' || n, '{"name": "x", "every": 60000}', '{}', '', '', 1, ''
           FROM generate_series(1, $2::int) n""",
-    triggers.MOST: """INSERT INTO triggers (tenant, id, name, rules, secret)
-        SELECT $1, $1 || n, 't' || n, '{"signature": "github"}', '' FROM generate_series(1, $2::int) n""",
-    connectors.MOST: """INSERT INTO connectors (tenant, id, name, kind, agent)
-        SELECT $1, $1 || n, 'c' || n, 'webhook', 'assistant' FROM generate_series(1, $2::int) n""",
+    triggers.MOST: """INSERT INTO triggers (tenant, id, name, rules, secret, prompt, created_by)
+        SELECT $1, $1 || n, 't' || n, '{"signature": "github"}', '', '', '' FROM generate_series(1, $2::int) n""",
+    connectors.MOST: """INSERT INTO connectors (tenant, id, name, kind, agent, target, secrets, debounce_ms, merge,
+                                              created_by)
+        SELECT $1, $1 || n, 'c' || n, 'webhook', 'assistant', '', '{}', 0, false, ''
+          FROM generate_series(1, $2::int) n""",
 }
 DAILY: dict[str, Any] = {"name": "one-more", "every": 86_400_000, "task": {"agent": "assistant", "input": "x"}}
 ONE_MORE: list[tuple[str, str, dict[str, Any], str]] = [
