@@ -94,16 +94,15 @@ function signInForm() {
           await signIn(key.value.trim());
           await begin();
         } catch (error) {
-          fill(problem, error.message);
+          fill(problem, error.status === 401 ? "There is no such key, or it is not valid any more." : error.message);
         }
       },
     },
     h("h1", {}, "Errand"),
-    h("label", { for: "key" }, "Key"),
-    key,
-    h("p", {}, "A key made with ", h("code", {}, "errand keys create"), ", or on this machine what ", h("code", {}, "errand token"), " prints."),
+    h("div", { class: "field" }, h("label", { for: "key" }, "Key"), key),
+    h("p", { class: "why" }, "A key made with ", h("code", {}, "errand keys create"), ", or on this machine what ", h("code", {}, "errand token"), " prints."),
     problem,
-    h("button", { type: "submit" }, "Sign in"),
+    h("button", { type: "submit", class: "primary" }, "Sign in"),
   );
   fill(document.body, h("main", {}, form));
   key.focus();

@@ -15,22 +15,28 @@ export function compare(main, { parameters: [a, b] }) {
     fill(
       place,
       h("p", { class: "banner", role: "status" }, found ? `First difference: ${found.what}${found.step ? ` in step ${found.step}` : ""}` : "Both did the same."),
-      h("div", { class: "two" }, column(one, found?.a), column(other, found?.b)),
+      h("div", { class: "two" }, column(one, found?.a, found?.b, "removed"), column(other, found?.b, found?.a, "added")),
     );
   }
 
   return insist(load, (error) => fill(place, h("p", { role: "alert" }, error.message)));
 }
 
-function column(trace, text) {
+function column(trace, text, other, mark) {
   const took = trace.ended_at ? duration(new Date(trace.ended_at) - new Date(trace.created_at)) : "running";
   return h(
     "section",
     {},
     h("h2", {}, link(`#/tasks/${trace.session_id}`, trace.title || trace.session_id)),
     h("p", {}, status(trace.status), ` ${count(trace.steps.length, "step")} · ${took} · ${cost(trace.usage.cost_usd)} · ${count(tokens(trace.usage), "token")}`),
-    text === undefined ? null : h("pre", { class: "difference" }, text),
+    text === undefined ? null : h("pre", { class: "difference" }, ...marked(text, other, mark)),
   );
+}
+
+// The lines that the other one does not have are marked.
+function marked(text, other, mark) {
+  const known = new Set(other.split("\n"));
+  return text.split("\n").map((line) => h("span", { class: `line ${known.has(line) ? "" : mark}` }, `${line}\n`));
 }
 
 // A rerun begins at a step of its original: both are compared from there.

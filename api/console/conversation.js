@@ -20,7 +20,7 @@ export function conversation(main, { parameters: [id] }) {
     turns: h("div"),
     said: h("div", { class: "said", role: "log", "aria-label": "What was said", tabindex: "0" }),
     writing: h("div", { class: "message assistant writing", hidden: true }),
-    mailbox: h("div", { class: "mailbox" }),
+    mailbox: h("section", { class: "mailbox" }),
     note: h("p", { role: "status" }),
     problem: h("p", { class: "problem", role: "alert" }),
   };
@@ -146,7 +146,7 @@ export function conversation(main, { parameters: [id] }) {
     const why = busy ? "A session is running: fire when it has ended." : mail.pending_count ? "" : "The mailbox is empty.";
     fill(
       place.mailbox,
-      h("h2", {}, "Mailbox ", h("span", { class: "badge" }, String(mail.pending_count))),
+      h("h2", {}, "Mailbox ", h("span", { class: mail.pending_count ? "badge" : "badge none" }, String(mail.pending_count))),
       h("ul", { class: "plain" }, ...mail.items.map((one) => h("li", {}, link(`#/tasks/${one.source_session_id}`, one.subagent_name), ` ${one.source_type.replaceAll("_", " ")} ${ago(one.created_at)}`))),
       h(
         "div",
@@ -192,8 +192,7 @@ export function conversation(main, { parameters: [id] }) {
     place.head,
     place.note,
     place.problem,
-    h("h2", {}, "Threads and sessions"),
-    place.tree,
+    h("div", { class: "beside" }, h("section", {}, h("h2", {}, "Threads and sessions"), place.tree), place.mailbox),
     h("h2", {}, "Timeline, the latest turn first"),
     lanes.element,
     h("h2", {}, "What was said"),
@@ -205,7 +204,6 @@ export function conversation(main, { parameters: [id] }) {
       text,
       h("div", { class: "row" }, h("label", { for: "mode" }, "Deliver it"), mode, action("Send", send, { class: "primary" })),
     ),
-    place.mailbox,
   );
   return () => {
     stop();

@@ -20,7 +20,11 @@ export function duration(ms) {
 export function ago(moment) {
   if (!moment) return "";
   const passed = Date.now() - new Date(moment).getTime();
-  return passed < 5000 ? "now" : `${duration(passed)} ago`;
+  if (passed < 5000) return "now";
+  for (const [unit, name] of [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"]]) {
+    if (passed >= unit) return `${Math.floor(passed / unit)} ${name} ago`;
+  }
+  return `${Math.floor(passed / 1000)} s ago`;
 }
 
 export function clock(moment) {

@@ -26,7 +26,7 @@ export function home(main) {
     subagents: h("input", { type: "checkbox", id: "subagents" }),
   };
   const figures = h("dl", { class: "figures" });
-  const conversations = h("ul", { class: "plain" });
+  const conversations = h("ul", { class: "plain rows" });
   const more = h("p", { hidden: true }, action("More conversations", () => {
     state.conversations = Math.min(200, state.conversations + 4 * CONVERSATIONS);
     return talks();
@@ -122,10 +122,10 @@ export function home(main) {
       ...page.items.map((one) =>
         h(
           "li",
-          {},
-          link(`#/conversations/${one.conversation_id}`, short(one.title, 60) || one.conversation_id),
+          { class: "row" },
+          h("span", { class: "grow" }, link(`#/conversations/${one.conversation_id}`, short(one.title, 120) || one.conversation_id)),
           one.pending_count ? h("span", { class: "badge" }, `${one.pending_count} in the mailbox`) : null,
-          h("small", {}, ` ${ago(one.updated_at)}`),
+          h("time", { datetime: one.updated_at, title: clock(one.updated_at) }, ago(one.updated_at)),
         ),
       ),
     );
@@ -161,7 +161,7 @@ export function home(main) {
 
   fill(
     main,
-    h("h1", {}, "Tasks"),
+    h("div", { class: "row" }, h("h1", { class: "grow" }, "Tasks"), h("a", { class: "button primary", href: "#/start" }, "Start a task")),
     figures,
     h(
       "form",
@@ -171,7 +171,6 @@ export function home(main) {
       field("Status", filters.status),
       field("Mine", filters.mine),
       field("Subagents and reruns", filters.subagents),
-      h("a", { class: "button primary", href: "#/start" }, "Start a task"),
     ),
     note,
     list.element,
@@ -208,9 +207,14 @@ function taskRow(one) {
       link(`#/tasks/${one.task_id}`, short(one.title, 120) || one.task_id),
       h("div", { class: "why" }, why),
     ),
-    h("span", { class: "agent" }, one.agent),
+    h("span", { class: "agent", title: one.agent }, one.agent),
     h("span", { class: "figure" }, `${cost(one.usage.cost_usd)} · ${tokens(one.usage).toLocaleString()} tok`),
-    h("time", { datetime: one.created_at, title: clock(one.created_at) }, one.ended_at ? duration(new Date(one.ended_at) - new Date(one.created_at)) : ago(one.created_at)),
+    h(
+      "div",
+      { class: "when" },
+      h("time", { datetime: one.created_at, title: clock(one.created_at) }, ago(one.created_at)),
+      h("small", {}, one.ended_at ? `took ${duration(new Date(one.ended_at) - new Date(one.created_at))}` : ""),
+    ),
     link(`#/conversations/${one.conversation_id}`, "conversation"),
   );
 }

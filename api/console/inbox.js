@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { action, empty, fill, h, link } from "./dom.js";
-import { clock, duration } from "./format.js";
+import { clock, duration, short } from "./format.js";
 import { insist, listen, soon } from "./live.js";
 import { denyDialog, editDialog } from "./request_dialogs.js";
 import { details } from "./request_details.js";
@@ -15,12 +15,13 @@ const APPROVALS = new Set(["tool_approval", "plan_approval"]);
 export function inbox(main) {
   const list = h("ol", { class: "requests", "aria-label": "Open requests" });
   const nothing = empty("Nothing waits for you.");
-  const done = h("ul", { class: "plain" });
+  const done = h("ul", { class: "plain rows" });
   const said = h("p", { role: "status", class: "said" });
   const further = h("p", { class: "more", hidden: true }, action("Show further requests", nextPage));
   const open = new Map(); // id -> { request, card }
   const gone = new Set(); // a request that was settled never opens again, whatever an answer that was late says
   const answering = new Set();
+  const asking = new Map(); // session -> the task that asks
   let cursor = null;
   let reading = null;
   let chosen; // undefined: not yet, null: somebody else has settled it
@@ -44,6 +45,22 @@ export function inbox(main) {
     cursor = page.next_cursor;
     page.items.forEach(put);
     draw();
+    introduce().catch(() => {}); // the requests can be answered without it
+  }
+
+  // Which agent asks, and in which task: of many requests at once, by one list.
+  async function introduce() {
+    const unknown = [...new Set([...open.values()].map((one) => one.request.session_id))].filter((id) => !asking.has(id));
+    const found = unknown.length > 3
+      ? (await get("/tasks", { status: "input_required", limit: 200 })).items
+      : await Promise.all(unknown.map((id) => get(`/tasks/${id}`)));
+    for (const one of found) asking.set(one.task_id, one);
+    for (const { request, card } of open.values()) {
+      const task = asking.get(request.session_id);
+      if (!task) continue;
+      fill(card.querySelector(".kind"), `${request.kind.replaceAll("_", " ")} · ${task.agent}`);
+      fill(card.querySelector(".whose"), short(task.title, 60) || "the task");
+    }
   }
 
   // What is open in a conversation after something happened in it.
@@ -75,10 +92,11 @@ export function inbox(main) {
 
   async function decided() {
     const page = await get("/input-requests", { status: "answered", order: "answered", limit: 20 });
+    if (!page.items.length) return fill(done, h("li", {}, empty("Nothing was decided yet.")));
     fill(
       done,
       ...page.items.map((one) =>
-        h("li", {}, link(`#/tasks/${one.session_id}`, one.question), h("small", {}, ` ${verdict(one)} by ${one.answered_by ?? "nobody"}, ${clock(one.answered_at)}`)),
+        h("li", { class: "row" }, h("span", { class: "grow" }, link(`#/tasks/${one.session_id}`, one.question)), h("small", {}, `${verdict(one)} by ${one.answered_by ?? "nobody"}, ${clock(one.answered_at)}`)),
       ),
     );
   }
@@ -134,8 +152,8 @@ export function inbox(main) {
               action("Edit", () => editDialog(request, answer), { "data-do": "e" }),
             ]
           : action("Answer", () => answer(request, form.value()), { class: "primary" }),
-        link(`#/tasks/${request.session_id}`, "the task"),
-        link(`#/conversations/${request.conversation_id}`, "the conversation"),
+        h("a", { class: "whose", href: `#/tasks/${request.session_id}` }, "the task"),
+        link(`#/conversations/${request.conversation_id}`, "conversation"),
       ),
     );
   }
@@ -216,6 +234,7 @@ export function inbox(main) {
       }
       for (const conversation of found) await look(conversation);
       draw();
+      introduce().catch(() => {});
       await decided();
     } catch (error) {
       found.forEach((one) => changed.add(one)); // the server is away for a moment: the clock asks again

@@ -7,7 +7,8 @@ import { diffView, lineDiff } from "./diff_view.js";
 import { insist } from "./live.js";
 
 export function operations(main) {
-  const place = { health: h("div"), queues: h("div"), deliveries: h("div"), agents: h("div"), difference: h("div") };
+  const place = { health: h("div"), queues: h("div"), deliveries: h("div"), agents: h("div"), difference: h("div", { class: "whole" }) };
+  const figure = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
 
   async function health() {
     let ready;
@@ -21,11 +22,15 @@ export function operations(main) {
     const summary = await get("/summary").catch(() => null);
     fill(
       place.health,
-      h("p", { class: `banner ${ready.ready ? "" : "failed"}` }, ready.ready ? "Everything needed for tasks to run is there." : `Not ready. ${(ready.missing ?? []).join("; ")}`),
-      h("ul", {}, ...["postgres", "temporal", "worker"].map((name) => h("li", {}, `${name}: `, status(ready[name] ? "ok" : "failed")))),
+      h("p", { class: `banner ${ready.ready ? "good" : "failed"}` }, ready.ready ? "Everything needed for tasks to run is there." : `Not ready. ${(ready.missing ?? []).join("; ")}`),
+      h(
+        "dl",
+        { class: "figures" },
+        ...["postgres", "temporal", "worker"].map((name) => figure(name, status(ready[name] ? "ok" : "failed"))),
+        summary ? [figure("running", String(summary.running)), figure("not started", String(summary.queued))] : null,
+      ),
       h("h2", {}, count(workers.length, "worker")),
-      h("ul", {}, ...workers.map(([name, sandbox]) => h("li", {}, h("code", {}, name), ` sandbox ${sandbox}`))),
-      summary ? h("p", {}, `${summary.running} running, ${summary.queued} accepted and not started`) : null,
+      h("ul", { class: "plain" }, ...workers.map(([name, sandbox]) => h("li", {}, h("code", {}, name), ` sandbox ${sandbox}`))),
     );
   }
 
@@ -36,7 +41,7 @@ export function operations(main) {
       place.queues,
       h("h2", {}, "Queues"),
       found.items.length
-        ? h("table", {}, h("thead", {}, h("tr", {}, ...["queue", "kind", "waiting", "oldest", "added/s", "taken/s", "workers"].map((name) => h("th", {}, name)))), h("tbody", {}, ...found.items.map((one) => h("tr", {}, ...cells(one).map((cell) => h("td", {}, String(cell)))))))
+        ? h("table", { class: "queues" }, h("thead", {}, h("tr", {}, ...["queue", "kind", "waiting", "oldest", "added/s", "taken/s", "workers"].map((name) => h("th", {}, name)))), h("tbody", {}, ...found.items.map((one) => h("tr", {}, ...cells(one).map((cell) => h("td", {}, String(cell)))))))
         : empty(found.problem ?? "None."),
     );
   }
@@ -48,7 +53,7 @@ export function operations(main) {
       place.deliveries,
       h("h2", {}, "Deliveries that fail"),
       page.items.length
-        ? h("ul", { class: "plain" }, ...page.items.map((one) => h("li", {}, `${one.event} · ${one.next_at ? `again ${clock(one.next_at)}` : "given up"} · ${count(one.attempts, "attempt")} · ${short(one.last_error, 120)} `, h("small", {}, ago(one.created_at)), action("Send again", async () => { await post(`/deliveries/${one.id}/resend`); await deliveries(); }))))
+        ? h("ul", { class: "plain rows" }, ...page.items.map((one) => h("li", { class: "row" }, h("span", { class: "wrap" }, `${one.event} · ${one.next_at ? `again ${clock(one.next_at)}` : "given up"} · ${count(one.attempts, "attempt")} · ${short(one.last_error, 120)}`), h("small", {}, ago(one.created_at)), action("Send again", async () => { await post(`/deliveries/${one.id}/resend`); await deliveries(); }))))
         : empty("None."),
     );
   }
@@ -58,13 +63,25 @@ export function operations(main) {
     fill(
       place.agents,
       h("h2", {}, "Agents"),
-      h("ul", { class: "plain" }, ...page.items.map((one) => h("li", {}, h("b", {}, one.name), ` v${one.version} `, h("small", {}, short(one.description, 120)), " ", one.version > 1 ? action("What changed", () => difference(one)) : null))),
-      place.difference,
+      h("ul", { class: "plain rows" }, ...page.items.map(agentView)),
     );
   }
 
+  function agentView(one) {
+    const element = h(
+      "li",
+      { class: "row" },
+      h("b", {}, one.name),
+      `v${one.version}`,
+      h("small", { class: "wrap" }, short(one.description, 120)),
+      one.version > 1 ? action("What changed", () => difference(one, element)) : null,
+      one.mode === "subagent" ? null : h("a", { href: `#/start/${one.name}`, "aria-label": `Start ${one.name}` }, "start"),
+    );
+    return element;
+  }
+
   // Any two versions, at first the last two.
-  async function difference(agent) {
+  async function difference(agent, below) {
     const versions = (await get(`/agents/${agent.name}/versions`)).items;
     const shown = h("div", { role: "status" });
     const compare = async () => {
@@ -79,6 +96,7 @@ export function operations(main) {
       h("div", { class: "row" }, h("label", { for: "before" }, "from version"), chosen[0], h("label", { for: "after" }, "to version"), chosen[1]),
       shown,
     );
+    below.append(place.difference);
     await compare();
     place.difference.scrollIntoView({ block: "nearest" });
   }

@@ -22,7 +22,7 @@ export function details(request) {
   add("why there is no diff", known.note && h("span", {}, known.note));
   add("options", known.options?.length && h("ul", {}, ...known.options.map((one) => h("li", {}, one))));
   add("the rule that asked", known.rule && h("code", {}, rule(known.rule)));
-  add("Edit can allow these for the whole conversation", known.always?.length && h("ul", {}, ...known.always.map((one) => h("li", {}, h("code", {}, one)))));
+  add("Edit can allow from now on", known.always?.length && h("ul", {}, ...known.always.map((one) => h("li", {}, h("code", {}, one)))));
   const spent = known.so_far;
   add("so far", spent && h("span", {}, `${cost(spent.cost_usd)}, ${count(spent.tokens, "token")}, ${count(spent.steps, "step")}`));
   const used = new Set(["tool", "arguments", "diff", "files", "more_files", "plan", "note", "options", "rule", "so_far", "always"]);

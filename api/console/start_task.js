@@ -34,12 +34,16 @@ export function startTask(main, { parameters }) {
   fill(
     main,
     h("h1", {}, "Start a task"),
-    h("div", { class: "field" }, h("label", { for: "agent" }, "Agent"), chosen),
-    about,
-    place,
-    h("div", { class: "field" }, h("label", { for: "files" }, "Files for its workspace"), files),
-    h("div", { class: "field" }, h("label", { for: "cost" }, "At most, in dollars (optional)"), limit),
-    action("Start", submit, { class: "primary" }),
+    h(
+      "div",
+      { class: "form" },
+      h("div", { class: "field" }, h("label", { for: "agent" }, "Agent"), chosen),
+      about,
+      place,
+      h("div", { class: "field" }, h("label", { for: "files" }, "Files for its workspace (optional)"), files),
+      h("div", { class: "field" }, h("label", { for: "cost" }, "Limit of its cost in dollars (optional)"), limit),
+      action("Start", submit, { class: "primary" }),
+    ),
     h("p", {}, link("#/", "Back to the tasks")),
   );
 

@@ -31,7 +31,8 @@ export function task(main, { session, parameters: [id] }) {
       list.set(trace.steps);
       chart();
       eventsView(trace.marks);
-      if (chosen !== null) showStep(trace.steps.find((one) => one.step === chosen));
+      if (chosen === null) fill(place.step, empty(trace.steps.length ? "Choose a step, or a bar, to see its thinking, calls and results." : "No step yet."));
+      else showStep(trace.steps.find((one) => one.step === chosen));
     } else fill(place.chart, empty("The content of this task was removed when it had been kept long enough."));
     const ended = ["completed", "failed", "cancelled"].includes(record.status);
     const [effects, budget, audit, chain, asked, files, result] = await Promise.all([
@@ -54,6 +55,7 @@ export function task(main, { session, parameters: [id] }) {
 
   function head() {
     const ended = Boolean(record.ended_at);
+    const later = { disabled: !ended, title: ended ? "" : "when it has ended" };
     fill(
       place.head,
       h("h1", {}, record.title || id),
@@ -75,8 +77,8 @@ export function task(main, { session, parameters: [id] }) {
         record.rerun_of ? link(`#/compare/${record.rerun_of.session_id}/${id}`, "Compare with the original") : null,
         h("a", { href: address(`/tasks/${id}/trace.html`), download: `trace-${id}.html` }, "Share as one file"),
         action("Compare…", () => compareDialog(id, record.agent)),
-        action("Replay on today's code", replay, { disabled: !ended }),
-        action("Rerun…", () => rerun(1), { disabled: !ended }),
+        action("Replay on today's code", replay, later),
+        action("Rerun…", () => rerun(1), later),
         action("Cancel", async () => confirmed("Cancel this task?", "It ends and keeps what it has.", "Cancel it", () => post(`/tasks/${id}/cancel`, { scope: "tree" })), { class: "danger", disabled: ended }),
       ),
     );
@@ -87,9 +89,9 @@ export function task(main, { session, parameters: [id] }) {
   }
 
   function stepRow(step) {
-    const said = step.models.map((one) => one.text || one.thinking).join(" ");
+    const said = step.models.length ? step.models.map((one) => one.text || one.thinking).join(" ") : record.ended_at ? "no answer of the model" : "waits for the model";
     const tools = step.tools.map((one) => `${one.tool}${one.state === "ok" ? "" : ` (${one.state})`}`).join(", ");
-    return h("div", {}, h("button", { type: "button", class: "step-row", onclick: () => pick(step.step) }, h("b", {}, `Step ${step.step}`), h("span", { class: "grow" }, short(said, 120)), h("code", {}, short(tools, 60))));
+    return h("div", {}, h("button", { type: "button", class: "step-row", "aria-current": step.step === chosen ? "true" : null, "data-step": step.step, onclick: () => pick(step.step) }, h("b", {}, `Step ${step.step}`), h("span", { class: "grow" }, short(said, 120)), h("code", {}, short(tools, 60))));
   }
 
   function pick(number) {
@@ -97,6 +99,7 @@ export function task(main, { session, parameters: [id] }) {
     const index = trace.steps.findIndex((one) => one.step === number);
     if (index >= 0) {
       list.reveal(index);
+      for (const row of list.element.querySelectorAll("[data-step]")) row.toggleAttribute("aria-current", Number(row.dataset.step) === number);
       showStep(trace.steps[index]);
     }
   }
@@ -121,14 +124,14 @@ export function task(main, { session, parameters: [id] }) {
   // What happened beside the calls: plans, retries, waits, messages, budgets.
   function eventsView(marks) {
     const shown = marks.slice(-MOST_ROWS);
-    const list = h("ul", { class: "plain" }, ...shown.map((one) => h("li", {}, h("small", {}, clock(one.at)), ` ${one.type.replaceAll("_", " ")}: ${short(one.text, 200)}`)));
+    const list = h("ul", { class: "plain log" }, ...shown.map((one) => h("li", {}, h("small", {}, clock(one.at)), h("span", {}, `${one.type.replaceAll("_", " ")}: ${short(one.text, 200)}`))));
     const rest = marks.length - shown.length;
     fill(place.events, h("h2", {}, "Events"), shown.length ? list : empty("None beside the calls."), rest ? h("p", { class: "why" }, `The latest ${shown.length} of ${marks.length}.`) : null);
   }
 
   function resultView(result) {
     if (!result) return fill(place.result);
-    const output = typeof result.output === "string" ? markdown(result.output) : h("pre", {}, bounded(json(result.output)));
+    const output = result.output === null ? empty("It ended without one.") : typeof result.output === "string" ? markdown(result.output) : h("pre", {}, bounded(json(result.output)));
     fill(
       place.result,
       h("h2", {}, "Result"),
@@ -164,7 +167,7 @@ export function task(main, { session, parameters: [id] }) {
   }
 
   function auditView(page, chain) {
-    fill(place.audit, h("h2", {}, "Audit log"), h("p", { class: chain.intact ? "" : "banner failed", "data-chain": "" }, chain.intact ? `The chain is intact: ${count(chain.entries, "entry", "entries")} of the conversation.` : `The chain is broken at entry ${chain.broken.seq}: ${chain.broken.problem}`), h("ul", { class: "plain" }, ...page.items.map((one) => h("li", {}, h("small", {}, clock(one.at)), ` ${one.action} by ${one.actor}${one.subject ? `: ${short(one.subject, 120)}` : ""}`))));
+    fill(place.audit, h("h2", {}, "Audit log"), h("p", { class: chain.intact ? "" : "banner failed", "data-chain": "" }, chain.intact ? `The chain is intact: ${count(chain.entries, "entry", "entries")} of the conversation.` : `The chain is broken at entry ${chain.broken.seq}: ${chain.broken.problem}`), h("ul", { class: "plain log" }, ...page.items.map((one) => h("li", {}, h("small", {}, clock(one.at)), h("span", {}, `${one.action} by ${one.actor}${one.subject ? `: ${short(one.subject, 120)}` : ""}`)))));
   }
 
   async function replay() {
@@ -182,13 +185,13 @@ export function task(main, { session, parameters: [id] }) {
     note,
     problem,
     place.waiting,
+    place.result,
     h("div", { class: "row" }, h("h2", {}, "Waterfall"), h("label", { for: "measure" }, "by"), measure),
     place.chart,
     h("h2", {}, "Steps"),
     list.element,
     place.step,
     place.events,
-    place.result,
     place.files,
     place.effects,
     place.budget,

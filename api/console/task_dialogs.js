@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { action, dialog, fill, h, status } from "./dom.js";
-import { ago, short } from "./format.js";
+import { ago, duration, short } from "./format.js";
 import { soon } from "./live.js";
 
 const CUT = / more characters\]$/;
@@ -55,6 +55,7 @@ export async function rerunDialog(id, record, trace, from) {
   });
 }
 
+const MINUTE_MS = 60_000;
 const FIELDS = { steps: "max_steps", tokens: "max_tokens", cost_usd: "max_cost_usd", tool_calls: "max_tool_calls", sessions: "max_sessions", ttl: "ttl" };
 
 export function raiseDialog(id, budget, done) {
@@ -62,17 +63,23 @@ export function raiseDialog(id, budget, done) {
     const rows = [
       ...budget.budgets.map((one) => [one, "its own", (body) => body]),
       ...(budget.tree?.budgets ?? []).map((one) => [one, "of the conversation", (body) => (body.tree ??= {})]),
-    ].map(([one, whose, part], index) => [one, part, h("input", { type: "number", id: `raise-${index}`, step: "any", min: one.limit, value: one.limit }), `${one.budget === "ttl" ? "time in milliseconds" : one.budget.replaceAll("_", " ")}, ${whose}`]);
+    ].map(([one, whose, part], index) => {
+      const time = one.budget === "ttl"; // which the API counts in milliseconds
+      const unit = time ? MINUTE_MS : 1;
+      const input = h("input", { type: "number", id: `raise-${index}`, step: "any", min: one.limit / unit, value: one.limit / unit });
+      const label = `${time ? "time in minutes" : one.budget.replaceAll("_", " ")}, ${whose}`;
+      return { one, part, input, label, used: time ? duration(one.used) : one.used.toLocaleString(), limit: () => (time ? Math.round(Number(input.value) * unit) : Number(input.value)) };
+    });
 
     async function run() {
       const body = {};
-      for (const [one, part, input] of rows) if (Number(input.value) !== one.limit) part(body)[FIELDS[one.budget]] = Number(input.value);
+      for (const { one, part, limit } of rows) if (limit() !== one.limit) part(body)[FIELDS[one.budget]] = limit();
       await post(`/tasks/${id}/budget`, body);
       close();
       await done();
     }
 
-    return [...rows.map(([one, , input, label]) => line(label, input, `used: ${one.used.toLocaleString()}`)), buttons("Raise", run, close)];
+    return [...rows.map(({ input, label, used }) => line(label, input, `used: ${used}`)), buttons("Raise", run, close)];
   });
 }
 
@@ -82,7 +89,7 @@ const ID = /^[0-9a-z]{26}$/;
 // The newest tasks of the same agent, those of a title, or any task by its id.
 export function compareDialog(id, agent) {
   const text = h("input", { type: "search", id: "other", maxlength: 200, autofocus: true, oninput: () => look() });
-  const list = h("ul", { class: "plain" });
+  const list = h("ul", { class: "plain rows" });
   const said = h("p", { role: "status", class: "empty" });
 
   async function find() {
@@ -96,7 +103,7 @@ export function compareDialog(id, agent) {
   const look = soon(async () => {
     try {
       const found = await find();
-      fill(list, ...found.map((one) => h("li", {}, status(one.status), " ", h("a", { href: `#/compare/${id}/${one.task_id}`, onclick: () => box.close() }, short(one.title, 80) || one.task_id), h("small", {}, ` ${ago(one.created_at)}`))));
+      fill(list, ...found.map((one) => h("li", { class: "row" }, status(one.status), h("span", { class: "grow" }, h("a", { href: `#/compare/${id}/${one.task_id}`, onclick: () => box.close() }, short(one.title, 80) || one.task_id)), h("small", {}, ago(one.created_at)))));
       fill(said, found.length ? "" : "There is no other task like this.");
     } catch (error) {
       fill(list);

@@ -22,7 +22,7 @@ function* sessions(trace, depth) {
   const bars = [];
   const children = [...(trace.sessions ?? [])];
   const until = trace.ended_at ?? new Date().toISOString(); // what has not ended lasts until now
-  collect(trace.steps, bars, children, until);
+  collect(trace.steps, bars, children, until, trace.status === "failed");
   for (const mark of trace.marks ?? []) {
     if (mark.type === "input_required") bars.push({ lane: "waits", kind: "wait", start: mark.at, end: mark.until ?? until, label: `asked: ${mark.text}` });
     else if (mark.type === "model_retry") bars.push({ lane: "retries", kind: "retry", start: mark.at, end: mark.until ?? mark.at, label: `tried again: ${mark.text}` });
@@ -32,16 +32,16 @@ function* sessions(trace, depth) {
   for (const child of children) yield* sessions(child, depth + 1);
 }
 
-function collect(steps, bars, children, until) {
+function collect(steps, bars, children, until, broken) {
   for (const step of steps) {
-    if (!step.models.length) bars.push({ lane: "model", kind: "model", step: step.step, start: step.started_at, end: until, label: `step ${step.step}: the model` });
+    if (!step.models.length) bars.push({ lane: "model", kind: broken ? "failed" : "model", step: step.step, start: step.started_at, end: until, label: `step ${step.step}: the model` });
     for (const call of step.models) {
       bars.push({ lane: "model", kind: "model", step: step.step, start: call.started_at, end: call.ended_at, usage: call.usage, label: `step ${step.step}: ${call.model}${call.attempts > 1 ? `, ${call.attempts} attempts` : ""}` });
     }
     for (const tool of step.tools) {
       const failed = !["ok", "started"].includes(tool.state);
       bars.push({ lane: "tools", kind: failed ? "failed" : "tool", step: step.step, start: tool.started_at, end: tool.ended_at ?? until, label: `step ${step.step}: ${tool.tool} ${tool.state}` });
-      collect(tool.steps ?? [], bars, children, until);
+      collect(tool.steps ?? [], bars, children, until, broken);
       children.push(...(tool.sessions ?? []));
     }
   }

@@ -71,18 +71,24 @@ async def prepare(stack: Stack) -> Scene:
         (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
     scene = Scene(stack)
     talk = calls(async_delegate("helper", "[[script:say]]"), task("[[script:say]]", description="read the notes"))
-    scene.ids["writer"] = (await stack.run("Summarise the notes. " + steps([_PLAN], [_WRITE])))["task_id"]
-    scene.ids["one"] = (await stack.run("Say it. " + calls(bash("echo one"))))["task_id"]
-    scene.ids["other"] = (await stack.run("Say it. " + calls(bash("echo two"))))["task_id"]
-    scene.ids["failed"] = (await stack.run("Publish it. [[fault:auth]]"))["task_id"]
-    scene.ids["lead"] = (await stack.run("Ask your helpers. " + talk, "lead"))["conversation_id"]
+
+    async def ran(title: str, script: str, agent: str = "tester") -> str:
+        task_id: str = (await stack.run(f"{title}. {script}", agent, title=title))["task_id"]
+        return task_id
+
+    scene.ids["writer"] = await ran("Summarise the notes of Monday", steps([_PLAN], [_WRITE]))
+    scene.ids["one"] = await ran("Check the certificates", calls(bash("echo valid until March")))
+    scene.ids["other"] = await ran("Check the certificates again", calls(bash("echo valid until June")))
+    scene.ids["failed"] = await ran("Publish the release notes", "[[fault:auth]]")
+    scene.ids["lead"] = await ran("Ask your helpers what is still open", talk, "lead")
 
     async def reported() -> bool:
         mail = (await stack.http.get(f"/conversations/{scene.ids['lead']}/mailbox")).json()
         return bool(mail["pending_count"])
 
     await eventually(reported, what="the helper's outcome")
-    scene.ids["waits"] = await stack.submit("Release it. " + calls(bash("touch released")), "careful")
+    release = calls(bash("touch released"))
+    scene.ids["waits"] = await stack.submit(f"Release it. {release}", "careful", title="Release version 2.4")
     await waiting(stack, scene.ids["waits"])
     return scene
 

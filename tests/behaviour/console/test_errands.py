@@ -69,6 +69,8 @@ async def test_approve_fire_and_find_the_difference_in_ten_clicks(
     await click(page.get_by_role("button", name="Compare…"))
     await click(page.locator(f'dialog a[href="#/compare/{one}/{other}"]'))
     await expect(page.locator("main .banner")).to_contain_text("First difference: tool call in step 1")
+    await expect(page.locator(".difference .removed")).to_contain_text("echo one")  # and not the lines around it
+    await expect(page.locator(".difference .added")).to_contain_text("echo other")
     assert clicks <= 10
 
 
@@ -167,8 +169,10 @@ async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: 
     await expect(page.locator(".budget", has_text="time")).to_contain_text("of 1 h")
     await page.locator("[data-raise]").click()
     await page.get_by_label("steps, its own").fill("9")
+    await page.get_by_label("time in minutes, its own").fill("90")
     await page.get_by_role("dialog").get_by_role("button", name="Raise").click()
     await expect(page.locator(".budget", has_text="steps")).to_contain_text("of 9")
+    await expect(page.locator(".budget", has_text="time")).to_contain_text("of 1 h 30 min")
     async with page.expect_download() as download:
         await page.get_by_role("link", name="Share as one file").click()
     shared = await (await download.value).path()

@@ -30,6 +30,8 @@ async def test_approval_by_keyboard_runs_the_call(stack: Stack, opened: Opener) 
     item = page.locator(f'[data-id="{request["id"]}"]')
     await expect(item).to_contain_text("touch by-keyboard")
     await expect(item).to_contain_text("ask bash")
+    await expect(item.locator(".kind")).to_have_text("tool approval · careful")
+    await expect(item.locator(".whose")).to_contain_text("[[script:tools")  # the title of the task
     await expect(page).to_have_title(re.compile(r"\(\d+\) Errand"))
     await chosen(page, request["id"])
     for _ in range(3):  # a key right after Escape reaches the page, not the dialog that is being closed

@@ -137,6 +137,9 @@ async def test_sign_in_behind_a_proxy_ends_with_its_key_and_with_its_cookie(
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.locator(".connection")).to_have_text("live")
 
+    await page.get_by_label("Key").fill("ek_guessed")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("alert")).to_have_text("There is no such key, or it is not valid any more.")
     await sign_in()
     await expect(page.locator(".who")).to_contain_text("<img")
     [cookie] = await context.cookies()

@@ -144,6 +144,12 @@ async def test_home_filters_shows_why_a_task_failed_and_what_today_costs(stack: 
     await page.get_by_label("Text").fill(f"Publish it {failed['task_id']}")
     await expect(talks).to_have_text(["No conversation fits."])
 
+    await page.goto(f"{stack.url}/#/tasks/{failed['task_id']}")
+    await expect(page.locator(".banner.failed")).to_contain_text(failed["error"]["message"][:40])
+    await expect(page.locator("h2:has-text('Result') + p")).to_have_text("It ended without one.")
+    await expect(page.locator(".step-row")).to_contain_text("no answer of the model")
+    await expect(page.locator(".bar.failed")).to_have_count(1)
+
     url = f"/tasks/{ended.json()['task_id']}/result"
     usage = (await stack.http.get(url, params={"wait": 20}, headers=theirs)).json()["usage"]
     figures = (await stack.http.get("/summary", headers=theirs)).json()
