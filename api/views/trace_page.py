@@ -145,7 +145,8 @@ def _timeline(rows: list[TimelineRow]) -> str:
 
 
 def _axis(seconds: float) -> str:
-    ticks = (duration(seconds * tick / (TICKS - 1)) for tick in range(TICKS))
+    moments = [seconds * tick / (TICKS - 1) for tick in range(TICKS)]
+    ticks = [f"{1_000 * moment:.0f} ms" if seconds < 2 else duration(moment) for moment in moments]
     return f'<div class="axis">{"".join(f"<span>{tick}</span>" for tick in ticks)}</div>'
 
 

@@ -117,5 +117,7 @@ def test_page_has_the_waiting_question_on_top_an_axis_and_uncut_headings() -> No
     assert "Which &lt;script&gt;" in page and "<script" not in page and "<b>t" not in page and "\u202e" not in page
     ticks = page.partition('class="axis"')[2].partition("</div>")[0]
     assert ticks.count("<span>") == 5 and "<span>0 s</span>" in ticks and "<span>8 s</span>" in ticks
+    short = trace_page(trace(step(1, "done"))).partition('class="axis"')[2].partition("</div>")[0]
+    assert short.count("ms</span>") == 5 and "<span>250 ms</span>" in short  # and not the same tenth twice
     summary = page.partition("Step 1</b>")[2].partition("<small>")[0].strip()
     assert summary.endswith("abcdefghi…") and len(summary) <= 160
