@@ -14,6 +14,7 @@ from cli.client.response import parse
 from cli.errors import Ambiguous, NotFoundError, Refused
 from cli.render.input_requests import show_request
 from cli.render.output import clean, json_wanted, note
+from cli.request_watch import RequestWatch, SettledElsewhere
 from domain.sessions.input_request import APPROVALS, RequestKind
 
 
@@ -88,8 +89,17 @@ def dialogue(request: RequestInfo) -> Dialogue:
             return _question(request)
 
 
-def answer_by_typing(api: Api, request: RequestInfo, read: Read) -> bool:
-    """Ask until the answer is accepted; False if the request was left open."""
+def answer_by_typing(api: Api, request: RequestInfo) -> bool:
+    """Ask until the answer is accepted, here or elsewhere; False if the request was left open."""
+    try:
+        with RequestWatch(api, request) as watch:
+            return _answer(api, request, lambda prompt: read_line(prompt, watch))
+    except SettledElsewhere:
+        note("this needs no answer any more")  # the next event says why
+        return True
+
+
+def _answer(api: Api, request: RequestInfo, read: Read) -> bool:
     while True:
         steps, typed = dialogue(request), None
         try:
@@ -108,12 +118,15 @@ def answer_by_typing(api: Api, request: RequestInfo, read: Read) -> bool:
             note(refused.message)
             if refused.status == 422:
                 continue
-            return False
+            return refused.status == 409  # somebody else was faster
         return True
 
 
-def read_line(prompt: Prompt) -> str:
-    """Read from the terminal with line editing; from a pipe, or if editing is impossible, read one plain line."""
+def read_line(prompt: Prompt, watch: RequestWatch | None = None) -> str:
+    """Read from the terminal with line editing; from a pipe, or if editing is impossible, read one plain line.
+
+    `watch` ends the prompt of a request that is settled elsewhere.
+    """
     import sys
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -123,7 +136,11 @@ def read_line(prompt: Prompt) -> str:
     ends = " (Esc Enter ends it)" if prompt.multiline else ""
     try:
         return edit(
-            f"{prompt.text}{ends}: ", default=prompt.default, multiline=prompt.multiline, is_password=prompt.secret
+            f"{prompt.text}{ends}: ",
+            default=prompt.default,
+            multiline=prompt.multiline,
+            is_password=prompt.secret,
+            pre_run=watch.prompt_shown if watch else None,
         )
     except EOFError:  # Ctrl-D
         return ""

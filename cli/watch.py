@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import click
 
-from cli.answering import answer_by_typing, open_requests, read_line
+from cli.answering import answer_by_typing, open_requests
 from cli.client.api import Api
 from cli.client.follow import TERMINAL_EVENTS, follow
 from cli.client.models import EventData
@@ -52,7 +52,7 @@ def _asked(api: Api, event: EventData, printer: EventPrinter) -> bool:
         return False
     printer.break_line()
     show_request(request, hint=False)
-    if not answer_by_typing(api, request, read_line):
+    if not answer_by_typing(api, request):
         note(f"  {answer_command(request.session_id, request.id, request.kind)}")
     return True
 

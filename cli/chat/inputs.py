@@ -26,19 +26,28 @@ class ChatInputs:
         self._patience = patience
         self._queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._signals = 0  # not handled yet
+        self._asked: str | None = None  # the request that the prompt asks for
         self._typing = self._terminal_input() if terminal else None
 
     def get(self) -> tuple[str, Any]:
-        """The next line, event, note, error or Ctrl-C, with its kind: `interrupt` ended a prompt, `signal` did not."""
+        """The next line, event, note, error or Ctrl-C, with its kind: `interrupt` ended a prompt, `signal` did not.
+
+        A line that was entered on a terminal while something else was asked for is a `message` or a `late_answer`.
+        """
         kind, value = self._queue.get()
         if kind == "signal":
             self._signals = 0
+        elif kind == "typed":
+            line, asked = value
+            expected = line is None or asked == self._asked
+            return "line" if expected else "message" if asked is None else "late_answer", line
         return kind, value
 
-    def show(self, message: str, *, secret: bool) -> None:
-        """Set the text before the cursor, and whether the typed text after it is a secret."""
+    def show(self, message: str, *, secret: bool, asked: str | None) -> None:
+        """Set the text before the cursor, whether the typed text after it is a secret, and what it answers."""
+        self._asked = asked
         if self._typing:
-            self._typing.show(message, secret=secret)
+            self._typing.show(message, secret=secret, asked=asked)
 
     def handled(self, default: str) -> None:
         if self._typing:
@@ -78,7 +87,7 @@ class ChatInputs:
         from cli.chat.terminal_input import TerminalInput  # slow to import, and only for terminals
 
         return TerminalInput(
-            entered=lambda line: self._queue.put(("line", line)),
+            entered=lambda line, asked: self._queue.put(("typed", (line, asked))),
             interrupted=lambda: self._queue.put(("interrupt", None)),
         )
 

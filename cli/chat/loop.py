@@ -151,14 +151,16 @@ class Chat:
             self._handle_event(value)
         elif kind in ("interrupt", "signal"):
             self._stop_watching()
+        elif kind == "late_answer":
+            self.note("Not sent: this needs no answer any more.")
         else:
             self._typed.append(value)
         while self._typed and not self._leaving and self._may_handle(self._typed[0]):
-            self._handle_line(self._typed.popleft())
+            self._handle_line(self._typed.popleft(), may_answer=kind != "message")
         if not self._leaving:
             self._ask()
             self._prompt()
-            if kind in ("line", "interrupt"):
+            if kind in ("line", "message", "late_answer", "interrupt"):
                 self._inputs.handled(self._questions.prompt.default if self._questions.prompt else "")
 
     def _idle(self) -> bool:
@@ -170,7 +172,7 @@ class Chat:
         answers = line is not None and self._questions.prompt is not None and not line.startswith("/")
         return self._terminal or immediate or answers or self._idle()
 
-    def _handle_line(self, line: str | None) -> None:
+    def _handle_line(self, line: str | None, *, may_answer: bool) -> None:
         if line is None:
             self._leaving = True
             return
@@ -181,7 +183,7 @@ class Chat:
                 raise click.UsageError(f"there is no command /{name}; /help lists them")
             if line.startswith("/"):
                 COMMANDS[name].run(self, rest.strip())
-            elif self._questions.prompt is not None:
+            elif may_answer and self._questions.prompt is not None:
                 if remark := self._questions.answer(line):
                     self.note(remark)
             elif line.strip():
@@ -280,8 +282,8 @@ class Chat:
         cost = click.style(f"{dollars(self._costs.total)} ", dim=True) if self._costs.total else ""
         busy = click.style("… ", dim=True) if self._awaited else ""
         message = badge + cost + busy + click.style(f"{asked.text}: " if asked else "> ", bold=True)
-        plain = click.get_current_context().color is False
-        self._inputs.show(click.unstyle(message) if plain else message, secret=asked is not None and asked.secret)
+        message = click.unstyle(message) if click.get_current_context().color is False else message
+        self._inputs.show(message, secret=bool(asked and asked.secret), asked=self._questions.asked)
 
     def _stop_watching(self) -> None:
         for session_id in self._awaited:

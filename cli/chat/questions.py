@@ -44,6 +44,11 @@ class ChatRequests:
         """Whether there is a request that was not shown yet."""
         return self._dialogue is None and bool(self._open)
 
+    @property
+    def asked(self) -> str | None:
+        """The id of the request that the next line answers."""
+        return self._open[0].id if self.prompt is not None else None
+
     def ask(self) -> Prompt:
         """Show the first open request and begin its dialogue."""
         show_request(self._open[0], hint=False)

@@ -38,21 +38,44 @@ class TerminalInput:
     just entered: a changed prompt would end the chat, and output would be lost.
     """
 
-    def __init__(self, entered: Callable[[str | None], None], interrupted: Callable[[], None]) -> None:
+    def __init__(self, entered: Callable[[str | None, str | None], None], interrupted: Callable[[], None]) -> None:
+        """`entered` is called with each line, and with the request that the prompt asked for when it was entered."""
         self._entered = entered
         self._interrupted = interrupted
         self._message = "> "
         self._secret = False
+        self._asked: str | None = None  # the id of the request that the prompt asks for; None: for a message
+        self._entered_for: str | None = None
+        self._draft = ""  # of a message, while the prompt asks for something else
         self._loop = asyncio.new_event_loop()
         self._handled: asyncio.Queue[str] = asyncio.Queue()
         self._stopping = False
         self._session: PromptSession[str] | None = None
 
-    def show(self, message: str, *, secret: bool = False) -> None:
-        """Set the text before the cursor, and whether the typed text after it may be shown."""
-        self._message, self._secret = message, secret
+    def show(self, message: str, *, secret: bool = False, asked: str | None = None) -> None:
+        """Set the text before the cursor, whether the typed text after it may be shown, and what it answers."""
         if self._session:
-            self._loop.call_soon_threadsafe(self._session.app.invalidate)
+            self._loop.call_soon_threadsafe(self._update, self._session, message, secret, asked)
+        else:
+            self._message, self._secret, self._asked = message, secret, asked
+
+    def _update(self, session: PromptSession[str], message: str, secret: bool, asked: str | None) -> None:
+        self._message, self._secret = message, secret
+        if asked != self._asked:  # what is half typed must not answer another question, nor become a message
+            typing = session.app.is_running and not session.app.is_done
+            if self._asked is None and typing:
+                self._draft = session.default_buffer.text
+            self._asked = asked
+            if typing:
+                session.default_buffer.reset(Document(self._taken_draft()))
+        session.app.invalidate()
+
+    def _taken_draft(self) -> str:
+        """The message that was being typed before the question, once the prompt asks for messages again."""
+        if self._asked is not None:
+            return ""
+        draft, self._draft = self._draft, ""
+        return draft
 
     def handled(self, default: str = "") -> None:
         """Continue after a line was handled; the next one begins with `default`."""
@@ -66,7 +89,7 @@ class TerminalInput:
             message=lambda: ANSI(self._message),
             history=_history(),
             multiline=True,  # what is pasted may have several lines
-            key_bindings=_keys(lambda: self._secret),
+            key_bindings=_keys(self._enter),
             is_password=Condition(lambda: self._secret),
             completer=ChatCompleter([f"/{name}" for name in COMMANDS]),
             complete_while_typing=False,
@@ -98,13 +121,18 @@ class TerminalInput:
                 except PromptInterrupted:
                     self._interrupted()
                 else:
-                    self._entered(line)
-                default = await self._handled.get()
+                    self._entered(line, self._entered_for)
+                default = await self._handled.get() or self._taken_draft()
         except EOFError:  # Ctrl-D
             pass
         finally:
             if not self._stopping:
-                self._entered(None)
+                self._entered(None, None)
+
+    def _enter(self) -> bool:
+        """A line is entered; returns whether it is a secret."""
+        self._entered_for = self._asked
+        return self._secret
 
     def _leave(self, session: PromptSession[str]) -> None:
         self._stopping = True
@@ -149,7 +177,8 @@ def _history() -> History:
     return InMemoryHistory()
 
 
-def _keys(secret: Callable[[], bool]) -> KeyBindings:
+def _keys(enter: Callable[[], bool]) -> KeyBindings:
+    """`enter` is called when a line is entered, and returns whether it is a secret."""
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -159,7 +188,7 @@ def _keys(secret: Callable[[], bool]) -> KeyBindings:
         if buffer.document.text_before_cursor.endswith("\\"):  # the line continues, as in a shell
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
-        elif secret():  # it must not enter the history, which is a file
+        elif enter():  # a secret: it must not enter the history, which is a file
             event.app.exit(result=buffer.text)
             buffer.reset()
         else:

@@ -41,9 +41,10 @@ class Api:
         self._http: httpx2.Client | None = None
 
     @classmethod
-    def like(cls, other: "Api") -> "Api":
+    def like(cls, other: "Api", patience: float | None = None) -> "Api":
         """A client of the same server with the same key and its own connection, for another thread."""
-        return cls(other._settings, url=other._url, key=other._key, patience=other._patience)
+        patience = other._patience if patience is None else patience
+        return cls(other._settings, url=other._url, key=other._key, patience=patience)
 
     @property
     def url(self) -> str | None:

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from cli.answering import all_open_requests, answer_by_typing, read_line
+from cli.answering import all_open_requests, answer_by_typing
 from cli.client.api import Api
 from cli.client.request_models import RequestInfo
 from cli.client.response import parse
@@ -42,5 +42,5 @@ def inbox(api: Api, conversation_id: str | None, answering: bool | None, as_json
     for request in (parse(RequestInfo, answer) for answer in requests):
         show_request(request)
         if answering:
-            answer_by_typing(api, request, read_line)
+            answer_by_typing(api, request)
         click.echo()

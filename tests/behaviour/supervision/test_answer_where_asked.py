@@ -2,10 +2,11 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.behaviour.supervision.people import agent, ask, bash, output, plan, waiting
+from tests.behaviour.supervision.people import agent, answer, ask, bash, output, plan, waiting
 from tests.support.stack import Stack, calls, steps
 from tests.support.terminal import CTRL_D, Terminal
 
@@ -148,6 +149,80 @@ async def test_chat_takes_answers_approvals_and_plans(people: Stack, environment
     folder = people.workspace(conversation)
     made = await asyncio.to_thread(lambda: {path.name for path in folder.iterdir()})
     assert made & {"first", "a", "second", "second-edited", "painted"} == {"a", "second-edited", "painted"}
+
+
+async def settle(people: Stack, task_id: str, value: Any) -> None:
+    """Answer the open request, as somebody else."""
+    [request] = await waiting(people, task_id)
+    assert (await answer(people, task_id, request["id"], value)).status_code == 202
+
+
+async def test_prompt_in_run_ends_when_somebody_else_answers(people: Stack, environment: dict[str, str]) -> None:
+    script = steps([ask("Which port?")], [bash("touch a")])
+
+    def open_run() -> Terminal:
+        shown = Terminal("run", "careful", script, env=environment).__enter__()
+        shown.expect("Your answer")
+        shown.type("half an ans", "")
+        return shown
+
+    shown = await asyncio.to_thread(open_run)
+    try:
+        task_id = await newest(people)
+        await settle(people, task_id, "8080")
+        await asyncio.to_thread(shown.expect, "this needs no answer any more")
+        await asyncio.to_thread(shown.expect, "answered by")
+        await asyncio.to_thread(shown.expect, "Approve?")
+        shown.type("e")
+        await asyncio.to_thread(shown.expect, "command: ")  # in the middle of a dialogue
+        await settle(people, task_id, {"approved": True})
+        await asyncio.to_thread(shown.expect, "completed (goal_reached)")
+        assert await asyncio.to_thread(shown.exit_code) == 0
+    finally:
+        shown.__exit__()
+    assert "8080" in await output(people, task_id)
+
+
+async def test_half_typed_line_in_chat_answers_no_other_question(people: Stack, environment: dict[str, str]) -> None:
+    script = steps([bash("touch first")], [bash("touch second")])
+    body = {"agent": "careful", "input": script, "transport": "stream"}
+    conversation = (await people.http.post("/conversations/run", json=body)).json()["conversation_id"]
+    await waiting(people, conversation)
+
+    def open_chat() -> Terminal:
+        shown = Terminal("chat", "--conversation", conversation, env=environment).__enter__()
+        shown.expect("command: touch first")
+        shown.expect("Approve?")
+        shown.type("y", "")
+        shown.expect("y")
+        return shown
+
+    shown = await asyncio.to_thread(open_chat)
+    try:
+        await settle(people, conversation, {"approved": False})
+        await asyncio.to_thread(shown.expect, "command: touch second")
+        await asyncio.to_thread(shown.expect, "Approve?")
+        shown.type("")  # Enter: the y of before would approve it
+        await asyncio.to_thread(shown.expect, "Left open")
+        shown.type("and my own mess", "")
+        await asyncio.to_thread(shown.expect, "and my own mess")
+        asking = {"conversation_id": conversation, "input": "x", "transport": "stream", "if_busy": "queue"}
+        await people.http.post("/conversations/run", json={**asking, "input": calls(ask("Which colour?"))})
+        await settle(people, conversation, {"approved": False})
+        await asyncio.to_thread(shown.expect, "Your answer")
+        shown.type("blue")
+        await asyncio.to_thread(shown.expect, "Answered.")
+        await asyncio.to_thread(shown.expect, "> and my own mess")  # the message is still there
+        shown.type("age")
+        await asyncio.to_thread(shown.expect, "model call")
+        shown.type("/quit")
+        assert await asyncio.to_thread(shown.exit_code) == 0
+    finally:
+        shown.__exit__()
+    turns = (await people.http.get(f"/conversations/{conversation}/turns")).json()["items"]
+    assert [turn["input"] for turn in turns][-1] == "and my own message" and len(turns) == 3
+    assert "blue" in await output(people, turns[1]["session_id"])
+    assert not await asyncio.to_thread((people.workspace(conversation) / "second").exists)
 
 
 async def test_plan_is_edited_at_the_terminal(people: Stack, environment: dict[str, str]) -> None:

@@ -332,7 +332,7 @@ with errand.make_context("errand", ["chat"]):
     with inputs.reading():
         while not inputs._typing._session.app.is_running:
             time.sleep(0.01)
-        inputs.show("changed> ", secret=False)
+        inputs.show("changed> ", secret=False, asked=None)
         inputs.get()
 print("its own thread alone" if len(callers) == 1 and threading.main_thread() not in callers else callers)
 """

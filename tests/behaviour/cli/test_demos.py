@@ -1,0 +1,77 @@
+"""`errand demo NAME`, each as a person sees it in a terminal."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from cli.commands.demo import DEMOS
+from tests.support.stack import Stack
+from tests.support.terminal import Terminal
+
+
+def look(shown: Terminal) -> None:
+    shown.expect("./errand run assistant 'Look around the workspace and write a short report' --dir ")
+    shown.expect("report.py")  # there is something to look at
+    shown.expect("completed (goal_reached)")
+
+
+def ask(shown: Terminal) -> None:
+    shown.expect("Your answer")
+    shown.type("5")
+    shown.expect("2, 3, 5, 7, 11")
+    shown.expect("completed (goal_reached)")
+
+
+def approve(shown: Terminal) -> None:
+    shown.expect("Approve?")
+    shown.type("a")
+    shown.expect("allow bash")
+    shown.type("")
+    shown.expect("command: python3 primes.py")  # another command than the one that is always allowed now
+    shown.expect("Approve?")
+    shown.type("y")
+    shown.expect("2, 3, 5, 7, 11, 13, 17")
+    shown.expect("completed (goal_reached)")
+
+
+def fan_out(shown: Terminal) -> None:
+    shown.expect("researcher")
+    shown.expect("lighthouse")
+    shown.expect("completed (goal_reached)")
+
+
+def trouble(shown: Terminal) -> None:
+    shown.expect("529")
+    shown.expect("2, 3, 5, 7, 11, 13, 17")
+    shown.expect("completed (goal_reached)")
+
+
+def slow(shown: Terminal) -> None:
+    """Detached; the end of it is in test_everything_killed.py."""
+    shown.expect("Submitted; the task continues without you.")
+
+
+STORIES: dict[str, Callable[[Terminal], None]] = {
+    "look": look,
+    "slow": slow,
+    "ask": ask,
+    "approve": approve,
+    "fan-out": fan_out,
+    "trouble": trouble,
+}
+
+
+async def test_every_demo_shows_what_it_is_for(stack: Stack, tmp_path: Path) -> None:
+    assert set(STORIES) == set(DEMOS)
+
+    def run(name: str) -> int:
+        environment = {**stack.env, "XDG_STATE_HOME": str(tmp_path / name), "NO_COLOR": "1"}
+        with Terminal("demo", name, *["--detach"] * (name == "slow"), env=environment) as shown:
+            STORIES[name](shown)
+            return shown.exit_code()
+
+    codes = await asyncio.gather(*(asyncio.to_thread(run, name) for name in STORIES))
+    assert codes == [0] * len(STORIES)
+    [task] = (await stack.http.get("/tasks", params={"text": "A slow log book"})).json()["items"]
+    assert await stack.seen(task["task_id"], "tool_called")
+    await stack.cancel(task["task_id"])
