@@ -20,8 +20,6 @@ from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain import events as ev
 from domain.conversations.attachments import listed, rewritten
 from domain.conversations.delegation import (
-    STARTS_SESSION,
-    SUBAGENT_TOOLS,
     Begun,
     BegunBatch,
     DelegationCall,
@@ -59,6 +57,7 @@ _NAMED_AFTER_AGENT = Tool(
     activity=BEGIN_DELEGATIONS,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.SUBAGENT,
+    addresses=True,
     summary=lambda arguments: preview(json.dumps(arguments.model_dump(), ensure_ascii=False), 120),
 )
 
@@ -109,7 +108,9 @@ class BeginDelegations:
                 begun[index] = Begun(index=index, kind=kind, settled=known)
                 continue
             try:
-                wanted.append(Wanted(index, kind, name, tool.input.model_validate(blocks[index].arguments)))
+                wanted.append(
+                    Wanted(index, kind, name, tool.input.model_validate(blocks[index].arguments), tool.addresses)
+                )
             except ValidationError as error:
                 begun[index] = await self._refuse(record, index, kind, _explain(error), name=name)
         await self._plan(call, record, wanted, begun)
@@ -121,14 +122,14 @@ class BeginDelegations:
     ) -> None:
         """Plan all calls. Every possible refusal happens here, before an id exists."""
         for one in wanted:
-            if one.kind in SUBAGENT_TOOLS and (taken := await self._taken(call, record, one)):
+            if one.addresses and (taken := await self._taken(call, record, one)):
                 begun[one.index] = taken
                 continue
             try:
                 if one.kind is DelegationTool.GATHER:
                     begun[one.index] = await self._gather(call, record, one)
                     continue
-                if one.kind in SUBAGENT_TOOLS:
+                if one.addresses:
                     pending = [other.planned for other in wanted if other.planned is not None]
                     one.planned = await self._subagent_planner.plan(call, one.kind, one.tool, one.arguments, pending)
                 else:
@@ -173,9 +174,9 @@ class BeginDelegations:
         )
 
     async def _spawn(
-        self, call: DelegationCall, record: DelegationRecord, wanted: list[Wanted], begun: dict[int, Begun]
+        self, call: DelegationCall, record: DelegationRecord, starting: list[Wanted], begun: dict[int, Begun]
     ) -> None:
-        starting = [one for one in wanted if one.kind in STARTS_SESSION and one.planned is not None]
+        """Start the sessions of all calls that need one: those that planning has not begun in another way."""
         if not starting:
             return
         parent = await self._planner.parent(call.ref)

@@ -16,7 +16,7 @@ from domain.agents.sides import Sides, session_sides
 from domain.agents.subagent_tool import SubagentTool
 from domain.agents.variable_scope import Graph, NeededVariable, inherited, resolved
 from domain.conversations.attachments import Attachment
-from domain.conversations.delegation import SUBAGENT_TOOLS, DelegationCall, DelegationTool
+from domain.conversations.delegation import DelegationCall, DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.subagent import SubagentTerms
 from domain.conversations.subagent_texts import (
@@ -249,14 +249,16 @@ def supervision(
     reference: SubagentRef | None,
     kind: DelegationTool,
     layers: list[list[Rule]],
+    *,
+    complete: bool = False,
 ) -> Supervision:
     """The parent's rules bind the child too. It may ask people and wait for outside answers only if the parent's
-    definition says so; an inline child never waits. For a subagent tool missing variables were already handled."""
+    definition says so; an inline child never waits. `complete`: its variables were asked for before."""
     may_ask = reference is not None and reference.may_ask
     waits = may_ask and kind is not DelegationTool.DELEGATE
     known = resolved(child, values)
     missing = {name: one.description for name, one in child.all_variables.items() if one.required and name not in known}
-    missing = missing if kind not in SUBAGENT_TOOLS else {}
+    missing = {} if complete else missing
     if missing and not (waits and child.may_ask):
         names = ", ".join(f"{name} ({description})" for name, description in missing.items())
         raise ChildRefused(

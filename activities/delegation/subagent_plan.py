@@ -97,7 +97,7 @@ class SubagentPlanner:
         session = NewSession.for_child(
             parent,
             ref,
-            supervision(parent, child, values, None, kind, layers),
+            supervision(parent, child, values, None, kind, layers, complete=True),
             tool=kind,
             name=name,
             label=name,

@@ -20,6 +20,7 @@ class Wanted:
     kind: DelegationTool
     tool: str  # its name, which may be an agent's name
     arguments: Any
+    addresses: bool  # the tool works with subagents that are tools of the prompt
     planned: Planned | None = None
 
     def key(self, call: DelegationCall) -> str:

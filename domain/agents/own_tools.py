@@ -3,8 +3,8 @@
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_server import pinned_tools
 
-# The only place outside the tools that lists their names: for processes that do not load the tools. A test compares the
-# list with what the tools declare about themselves.
+# The only place outside the tools that lists their names: for processes that do not load the tools. A test compares
+# each list with what the tools declare about themselves.
 ASKING = frozenset({"ask_user"})
 PLANNING = frozenset({"update_plan"})
 DELEGATING = frozenset(

@@ -23,13 +23,6 @@ class DelegationTool(StrEnum):
     GATHER = "gather"  # waits for several, a bounded time
 
 
-SUBAGENT_TOOLS = (DelegationTool.SUBAGENT, DelegationTool.SUBAGENT_CREATE, DelegationTool.SUBAGENT_MESSAGE)
-STARTS_SESSION = (
-    *(DelegationTool.TASK, DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, DelegationTool.START_BACKGROUND),
-    *SUBAGENT_TOOLS,
-)
-
-
 def inline_path(line: str, step: int, index: int) -> str:
     """The id of the line of an inline delegate: below the line that calls it, named after the call."""
     return f"{line}/{step}.{index}"

@@ -36,6 +36,7 @@ class ToolTraits:
     polls: bool = False  # repeating it with the same result does not count as a loop
     delegates: bool = False  # works with subagents: only an agent that has some is offered it
     starts: bool = False  # starts a subagent
+    addresses: bool = False  # works with subagents that are tools of a prompt: only a prompt with some is offered it
     external: bool = False  # the caller brought it and answers its calls, whatever its name
 
     @property

@@ -38,6 +38,7 @@ TOOL = Tool(
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.SUBAGENT,
     starts=True,
+    addresses=True,
     touches=(),
     subject=Subject(fields=("agent",)),
     summary=lambda input: f"{input.name} ({input.agent}): {input.message or input.arguments}",

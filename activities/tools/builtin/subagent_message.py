@@ -25,6 +25,7 @@ TOOL = Tool(
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.SUBAGENT,
     starts=True,
+    addresses=True,
     touches=(),
     summary=lambda input: f"{input.target}: {input.message}",
 )

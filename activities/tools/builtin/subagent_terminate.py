@@ -26,6 +26,7 @@ TOOL = Tool(
     run=run,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.SUBAGENT,
+    addresses=True,
     touches=(),
     summary=lambda input: f"{input.target}: {input.reason}" if input.reason else input.target,
 )

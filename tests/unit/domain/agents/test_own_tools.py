@@ -6,21 +6,36 @@ from activities.requests.external_tools import callers_tool
 from activities.tools import rules
 from activities.tools.registry import TOOLS
 from activities.tools.rules import without_standing
-from activities.tools.tool import Tool
+from activities.tools.tool import BEGIN_DELEGATIONS, Tool
+from domain.agents import own_tools as own_tools_module
 from domain.agents.definition import AgentDefinition
-from domain.agents.own_tools import ADDRESSING, ASKING, DELEGATING, HAVE_OWN_EVENT, PLANNING, own_tools
+from domain.agents.own_tools import DELEGATING, own_tools
 from domain.agents.prompt import SubagentRef
 from domain.content import ToolCallBlock
+from domain.conversations.delegation import DelegationTool
 from domain.external_tool import ExternalTool, tool_problems
 from domain.policy.rules import Action, Rule, StandingRule
 
+TRAITS = {
+    "ASKING": "asks",
+    "PLANNING": "plans",
+    "DELEGATING": "delegates",
+    "ADDRESSING": "addresses",
+    "HAVE_OWN_EVENT": "has_own_event",
+}
 
-def test_names_are_those_of_the_tools_with_these_traits() -> None:
-    assert {name for name, tool in TOOLS.items() if tool.asks} == ASKING
-    assert {name for name, tool in TOOLS.items() if tool.plans} == PLANNING
-    assert {name for name, tool in TOOLS.items() if tool.delegates} == DELEGATING
-    assert {name for name, tool in TOOLS.items() if tool.has_own_event} == HAVE_OWN_EVENT
-    assert {*TOOLS} >= ADDRESSING
+
+def test_every_list_has_the_names_of_the_tools_with_its_trait() -> None:
+    lists = {name: value for name, value in vars(own_tools_module).items() if isinstance(value, frozenset)}
+    declared = {
+        name: frozenset(tool.name for tool in TOOLS.values() if getattr(tool, trait)) for name, trait in TRAITS.items()
+    }
+    assert lists == declared
+
+
+def test_tools_that_begin_with_a_delegation_are_those_that_a_session_knows() -> None:
+    begun = {name for name, tool in TOOLS.items() if tool.activity == BEGIN_DELEGATIONS}
+    assert begun | {DelegationTool.SUBAGENT} == set(DelegationTool)  # that one has the name of its agent
 
 
 def test_an_agent_has_the_names_of_its_tools_and_leaves_the_others_free() -> None:
