@@ -21,12 +21,17 @@ FUNCTIONS = Path(__file__).parent / "functions"  # one file each; a changed file
 ROLES = Path(__file__).parent / "roles.sql"
 LOGINS = {"errand_api": "ERRAND_API_DATABASE_URL", "errand_worker": "ERRAND_WORKER_DATABASE_URL"}
 ITERATIONS = 4_096
-REDESIGN = "0014_plain_names.sql"  # workflows that began before it cannot be replayed after it
+REDESIGN = "0015_plain_names.sql"  # workflows that began before it cannot be replayed after it
 LOCK = 0x65727261  # an arbitrary advisory lock: two processes that start together take turns
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS migrations (
     name text PRIMARY KEY, digest text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())
+"""
+
+# A migration is known by what follows its number: two of one number were numbered anew, in the order of their names.
+_RENAME = r"""
+UPDATE migrations SET name = $1 WHERE name ~ '^\d{4}_' AND name <> $1 AND substr(name, 5) = substr($1, 5)
 """
 
 _RECORD = """
@@ -50,6 +55,7 @@ async def migrate(url: str, logins: Sequence[str] = ()) -> list[str]:
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", LOCK)
         await connection.execute(_TABLE)
+        await connection.executemany(_RENAME, [(file.name,) for file in FOLDER.glob("*.sql")])
         known = {row["name"]: row["digest"] for row in await connection.fetch("SELECT name, digest FROM migrations")}
         if REDESIGN not in known and "0003_conversations.sql" in known and (FOLDER / REDESIGN).exists():
             await _check_ended(connection)

@@ -52,6 +52,8 @@ async def test_a_changed_migration_is_refused(fresh_url: str, tmp_path: Path, mo
         await migrate(fresh_url)
     (tmp_path / "0002_second.sql").write_text("CREATE TABLE two (id int);")
     assert await migrate(fresh_url) == ["0002_second.sql"]  # nothing of the failed one was left
+    (tmp_path / "0002_second.sql").rename(tmp_path / "0003_second.sql")
+    assert await migrate(fresh_url) == []  # another number is no other migration
     (tmp_path / "0001_first.sql").write_text("CREATE TABLE one (id bigint);")
     with pytest.raises(MigrationChanged):
         await migrate(fresh_url)

@@ -27,10 +27,10 @@ TRAITS = {
 
 def test_every_list_has_the_names_of_the_tools_with_its_trait() -> None:
     lists = {name: value for name, value in vars(own_tools_module).items() if isinstance(value, frozenset)}
-    declared = {
+    named = {
         name: frozenset(tool.name for tool in TOOLS.values() if getattr(tool, trait)) for name, trait in TRAITS.items()
     }
-    assert lists == declared
+    assert lists == named
 
 
 def test_tools_that_begin_with_a_delegation_are_those_that_a_session_knows() -> None:
