@@ -9,11 +9,11 @@ from dotenv import dotenv_values
 
 
 class SettingsError(ValueError):
-    """A setting has an invalid value or name; the message names it and what is allowed."""
+    """A setting has an invalid value or name; the message gives the setting and the allowed ones."""
 
 
 def read_dotenv(file: Path, allowed: Collection[str]) -> dict[str, str]:
-    """What else is in the file may belong to other programs, but a misspelt name of ours is an error."""
+    """Names of other programs in the file are ignored, but a misspelt name of ours is an error."""
     if not file.exists():
         return {}
     try:
@@ -48,7 +48,7 @@ def _as_text(file: Path, name: str, value: object) -> str:
 
 
 def check_names(source: object, names: Iterable[str], allowed: Iterable[str]) -> None:
-    """Refuse names of settings that do not exist; `source` has them."""
+    """Refuse names of settings that do not exist; `source` is where they were found."""
     known = sorted(allowed)
     if unknown := sorted(set(names) - set(known)):
         meant = [(difflib.get_close_matches(name, known, 1) or [""])[0] for name in unknown]

@@ -16,7 +16,7 @@ MISCONFIGURED = 78  # exit code (EX_CONFIG) of a process with invalid settings: 
 
 
 def state_folder(installed: bool, env: Mapping[str, str]) -> Path:
-    """Where everything is kept that is not code: in the checkout, else in the user's own data folder."""
+    """The folder for everything that is not code: the checkout, or else the user's own data folder."""
     if not installed:
         return ROOT / ".errand"
     base = env.get("XDG_DATA_HOME") or ""
@@ -25,7 +25,7 @@ def state_folder(installed: bool, env: Mapping[str, str]) -> Path:
 
 STATE_FOLDER = state_folder(INSTALLED, os.environ)
 SETTINGS_FOLDER = STATE_FOLDER if INSTALLED else ROOT  # of .env and errand.toml
-# a package's own folder is replaced with it, so agents of one's own are kept elsewhere
+# an upgrade replaces the folder of a package, so the user's own agents are kept elsewhere
 AGENTS_FOLDER = STATE_FOLDER / "agents" if INSTALLED and (STATE_FOLDER / "agents").is_dir() else ROOT / "agents"
 
 
@@ -36,7 +36,7 @@ class Settings:
     # as the roles errand_api and errand_worker; None: these processes connect as the owner of the schema
     api_database_url: str | None = field(default=None, repr=False)
     worker_database_url: str | None = field(default=None, repr=False)
-    temporal_address: str | None = None  # only to know whether it is set; the SDK's envconfig reads the rest
+    temporal_address: str | None = None  # read only to see whether it is set; the SDK's envconfig reads the rest
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
     data_dir: Path | None = None  # of the embedded stack; None: see deploy/data_dir.py
@@ -45,7 +45,7 @@ class Settings:
 
     otel_exporter_otlp_endpoint: str | None = None  # receiver of traces; None: none are sent
 
-    payload_encryption: str = "off"  # off | on: whether what Temporal stores is encrypted
+    payload_encryption: str = "off"  # off | on: encrypt payloads in Temporal
     temporal_ui_url: str | None = None  # where the console finds the Temporal Web UI; the embedded stack sets it
     temporal_ui_origins: tuple[str, ...] = ()  # web pages that may use /codec, which decrypts for the Web UI
 
@@ -54,7 +54,7 @@ class Settings:
     api_key: str | None = field(default=None, repr=False)
     no_color: str | None = None  # any value: no colours; see no-color.org
     term: str | None = None
-    xdg_state_home: Path | None = None  # where the command line remembers what was typed; None: ~/.local/state
+    xdg_state_home: Path | None = None  # folder of the command line's input history; None: ~/.local/state
 
     # the API
     host: str = "127.0.0.1"
@@ -66,7 +66,7 @@ class Settings:
     requests_per_minute: int = 600  # per key
     live_tasks: int = 200  # per key
     streams_per_key: int = 200  # open event streams, per key and API process
-    require_keys: bool = False  # True: also of the account that runs the API, on its own machine
+    require_keys: bool = False  # True: the account that runs the API needs a key too, even on its own machine
     local_token: str | None = field(default=None, repr=False)  # made by `errand up`; opens the API on loopback
     poll_interval_ms: int = 2_000
     variables: tuple[str, ...] = ()  # NAME=VALUE, of all threads of all tenants
@@ -79,19 +79,19 @@ class Settings:
     attempts_before_fallback: int = 3
     max_ttl_ms: int = 30 * 24 * 3_600_000
     max_steps: int = 2_000
-    max_tokens: int = 1_000_000_000  # 2,000 steps with a full context of half a million fit
+    max_tokens: int = 1_000_000_000  # enough for 2,000 steps with a full context of half a million
     max_cost_usd: float = 10_000.0
-    default_cost_usd: float = 5.0  # of a task whose models cost money, unless it or its agent has a limit; 0: none
+    default_cost_usd: float = 5.0  # limit of a task whose models cost money, unless it or its agent has one; 0: none
     # limits of a whole conversation, all its sessions together; None: no limit
     max_tree_steps: int | None = None
     max_tree_tokens: int | None = None
     max_tree_cost_usd: float | None = None
     max_tree_tool_calls: int | None = None
     max_tree_sessions: int | None = None
-    subagent_depth: int = 1  # how deep subagents may nest, unless a definition says otherwise
+    subagent_depth: int = 1  # how deep subagents may nest, unless a definition sets it
     max_questions: int = 20  # input requests one session may make
-    retention_ms: int = 30 * 24 * 3_600_000  # of content after a session has ended, unless the task says otherwise
-    budget_low_percent: int = 20  # of a budget left when an event says so
+    retention_ms: int = 30 * 24 * 3_600_000  # of content after a session has ended, unless the task sets it
+    budget_low_percent: int = 20  # of a budget left when `budget_low` is emitted
     loop_warning: int = 4  # repetitions before the agent is warned
     loop_limit: int = 8  # repetitions before its session is ended
     denied_limit: int = 20  # denied calls before the session is ended; 0: no limit
@@ -102,7 +102,7 @@ class Settings:
     max_children: int = 50  # running subagents of one conversation; at most 500
 
     # notifications
-    notify_private_hosts: tuple[str, ...] = ()  # hosts that may be notified although their addresses are private
+    notify_private_hosts: tuple[str, ...] = ()  # private hosts that may be notified
     delivery_hours: float = 72.0  # how long a delivery is retried
     smtp_host: str | None = None  # None: no e-mail
     smtp_port: int = 587
@@ -116,16 +116,16 @@ class Settings:
     max_model_calls: int = 100
     max_tool_calls: int = 50
     drain_seconds: float = 90.0
-    workspace_file_bytes: int = 20_971_520  # of a file that is kept; a larger one stays on its worker
-    workspace_files: int = 20_000  # files, folders and links of one workspace that are kept
-    workspace_bytes: int = 1_073_741_824  # of one workspace that are kept; 0: no limit
+    workspace_file_bytes: int = 20_971_520  # of a file that is stored; a larger one stays on its worker only
+    workspace_files: int = 20_000  # files, folders and links of one workspace that are stored
+    workspace_bytes: int = 1_073_741_824  # of one workspace that are stored; 0: no limit
     tenant_workspace_bytes: int = 21_474_836_480  # of all workspaces of a tenant, with earlier versions; 0: no limit
     sandbox: str = "auto"  # auto | bwrap | sandlock | seatbelt | virtual | none
-    sandbox_network: str = "off"  # off | on: may commands of agents with `network: true` reach public hosts
-    sandbox_memory_bytes: int = 4 * 1024**3  # of all processes of one command together, as the next two
+    sandbox_network: str = "off"  # off | on: commands of agents with `network: true` can reach public hosts
+    sandbox_memory_bytes: int = 4 * 1024**3  # of all processes of one command together, like the next two
     sandbox_processes: int = 256  # and threads
     sandbox_disk_bytes: int = 4 * 1024**3
-    allow_private_hosts: tuple[str, ...] = ()  # hosts that may be reached although their addresses are private
+    allow_private_hosts: tuple[str, ...] = ()  # private hosts that may be reached
     allow_ports: tuple[str, ...] = ("80", "443")  # of public hosts, for fetch_url and commands
     cancel_heartbeat_seconds: float = 1.0
 
@@ -161,13 +161,13 @@ class Settings:
         return settings
 
 
-MOST_CHILDREN = 500  # with more, a conversation's history grows too fast
-MOST_FILE_BYTES = 268_435_456  # a file is in memory as a whole while it is kept, and one value in the database
+MOST_CHILDREN = 500  # with more, the history of a conversation grows too fast
+MOST_FILE_BYTES = 268_435_456  # a whole file is in memory while it is stored, and it is one value in the database
 SMTP_TLS = ("starttls", "tls", "none")
 SWITCH = ("off", "on")
 SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "virtual", "none")
 
-OF_OTHERS = frozenset(  # settings whose variable is not ours alone, so that its name has no ERRAND_
+OF_OTHERS = frozenset(  # settings that other programs use too, so their variables have no ERRAND_
     {
         "temporal_address",
         "anthropic_api_key",
@@ -181,7 +181,7 @@ OF_OTHERS = frozenset(  # settings whose variable is not ours alone, so that its
 
 
 def _kind(annotation: Any) -> type:
-    """What a text is converted to: of `int | None` it is int, of `tuple[str, ...]` tuple."""
+    """The type to which a text is converted: int for `int | None`, tuple for `tuple[str, ...]`."""
     kind: type = get_args(annotation)[0] if isinstance(annotation, UnionType) else get_origin(annotation) or annotation
     return kind
 
@@ -195,22 +195,22 @@ CLI_ONLY = frozenset(
     {"ERRAND_URL", "ERRAND_API_KEY", "NO_COLOR", "TERM", "XDG_STATE_HOME"}
 )  # settings of the user's own terminal
 
-OF_THE_TERMINAL = frozenset({"NO_COLOR", "TERM", "XDG_STATE_HOME"})  # set by other programs; no file has them
+OF_THE_TERMINAL = frozenset({"NO_COLOR", "TERM", "XDG_STATE_HOME"})  # set by other programs, never in a file
 OF_SCRIPTS = frozenset({"ERRAND_VENV", "ERRAND_TEST_SEED"})  # of ./errand, scripts/ and the tests
 SECRETS = ("ANTHROPIC_API_KEY", "ERRAND_SECRET_KEYS", "ERRAND_API_KEY", "ERRAND_LOCAL_TOKEN", "ERRAND_SMTP_PASSWORD")
 
 
 class Given(NamedTuple):
-    """A value as text, and where it was given."""
+    """A value as text, and its source."""
 
     text: str
     source: str
 
 
 def read_sources(folder: Path = SETTINGS_FOLDER, env: Mapping[str, str] | None = None) -> dict[str, Given]:
-    """The settings that are given anywhere: in the environment, else in `.env`, else in `errand.toml` of the folder.
+    """All settings that are set: in the environment, or else in `.env`, or else in `errand.toml` of the folder.
 
-    An empty variable of the environment counts, so that it can take a value of the files away.
+    An empty variable of the environment counts as set, so it can clear a value of the files.
     """
     names = {field_of(name): name for name in VARIABLES if name not in OF_THE_TERMINAL}
     found = {name: Given(text, "errand.toml") for name, text in read_toml(folder / "errand.toml", names).items()}
@@ -220,7 +220,7 @@ def read_sources(folder: Path = SETTINGS_FOLDER, env: Mapping[str, str] | None =
 
 
 def check_environment() -> None:
-    """Refuse a misspelt variable. Only the command line does so: in a container, other programs set such names too."""
+    """Refuse a misspelt variable. Only the command line does: in a container, other programs set such names too."""
     names = (name for name in os.environ if name.startswith("ERRAND_") and name not in OF_SCRIPTS)
     check_names("the environment", names, VARIABLES.keys() - OF_THE_TERMINAL)
 

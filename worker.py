@@ -2,7 +2,7 @@
 
 import gc
 
-# Imports make no garbage, and their objects stay for ever: visiting them takes a seventh of the worker's start.
+# Imports make no garbage, and their objects live as long as the process: collecting is a seventh of the worker's start.
 if __name__ == "__main__":
     gc.disable()
 
@@ -117,7 +117,7 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
 
 
 class AgentFiles:
-    """Publishes the agents that ship with the platform: the files of a folder, whenever they change."""
+    """Publishes the agents of a folder, which all tenants can use, whenever their files change."""
 
     def __init__(self, pool: Pool, folder: AgentFolder, lists: ShippedLists) -> None:
         self._pool = pool
@@ -167,7 +167,7 @@ def _ports(settings: Settings) -> frozenset[int]:
 
 
 def _notifier(settings: Settings) -> Fetcher:
-    """The client for notifications has its own list of private hosts, independent of what a model may fetch."""
+    """Notifications have a separate list of private hosts: a model must not fetch from a host that may be notified."""
     hosts = settings.notify_private_hosts
     return Fetcher(hosts, ports=None, setting="ERRAND_NOTIFY_PRIVATE_HOSTS", max_bytes=10_000, timeout_s=20.0)
 
@@ -233,7 +233,7 @@ async def run(settings: Settings) -> None:
 
 
 async def _keep_swept(client: Client, task_queue: str) -> None:
-    """Create the sweeper's schedule again and again: Temporal may lose its data while this worker runs."""
+    """Create the sweeper's schedule repeatedly, because Temporal can lose its data while this worker runs."""
     while True:
         await asyncio.sleep(KEEP_SWEPT_S)
         with contextlib.suppress(RPCError, RuntimeError):
@@ -241,18 +241,18 @@ async def _keep_swept(client: Client, task_queue: str) -> None:
 
 
 async def _look(sweep: Sweep) -> None:
-    """Sweep at once, for tasks that were accepted while no worker was running."""
+    """Sweep when the worker starts, for tasks that were accepted while no worker was running."""
     swept = Swept()
     try:
         await sweep.look(swept)
     except Exception as error:  # the sweeper will try again
-        log.warning("the first look was cut short (%s)", type(error).__name__)
+        log.warning("the first sweep failed (%s)", type(error).__name__)
     if swept.started:
         log.info("started %d sessions that had waited for a worker", swept.started)
 
 
 def _problems(module: str | None) -> list[str]:
-    """The faults of the user's own tools; the worker runs with the others."""
+    """Log and return the problems of the user's own tools, handlers and hooks; the worker runs without these."""
     parts = (load_tools(module), load_handlers(module), load_hooks(module))
     problems = list(dict.fromkeys(problem for part in parts for problem in part.problems))
     for problem in problems:
@@ -287,7 +287,7 @@ async def _beat(beat: Callable[[], Awaitable[None]]) -> None:
 
 if __name__ == "__main__":
     gc.freeze()
-    gc.set_threshold(20_000)  # a step makes many short-lived objects: fewer searches, a tenth of the worker's CPU less
+    gc.set_threshold(20_000)  # a step makes many short-lived objects: collecting less often saves a tenth of the CPU
     gc.enable()
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
@@ -296,5 +296,5 @@ if __name__ == "__main__":
     try:
         asyncio.run(run(Settings.from_env()))
     except (SettingsError, KeyRingError, AgentFileError) as error:
-        log.error("%s", error)  # its text says what to change; a traceback would hide it
+        log.error("%s", error)  # its message explains what to change; a traceback would hide it
         sys.exit(MISCONFIGURED)

@@ -1,1 +1,1 @@
-"""Measurements of Errand against a bare Temporal loop, on a stack of their own: `python -m bench`."""
+"""Measurements of Errand against a bare Temporal loop, on a separate stack: `python -m bench`."""

@@ -66,7 +66,7 @@ QUICK = Sizes(
 
 
 async def measure(lab: Lab, rounds: int, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
-    say("memory")  # first: memory that other measurements released would be used again
+    say("memory")  # first, because it would otherwise reuse memory that other measurements released
     held = await memory.measure(lab, sizes.waiting)
     say("steps")
     rows = await steps.measure(lab, rounds, sizes.steps)
@@ -105,14 +105,14 @@ def as_json(rows: list[Row], rounds: int) -> str:
 
 
 async def run(rounds: int, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
-    say("starting a stack of its own")
+    say("starting a separate stack")
     async with open_lab() as lab:
         return await measure(lab, rounds, sizes, say)
 
 
 @click.command()
 @click.option("--rounds", type=click.IntRange(min=1), help="Interleaved rounds.  [default: 5, with --quick 1]")
-@click.option("--quick", is_flag=True, help="Small sizes, to see that it works and not how fast it is.")
+@click.option("--quick", is_flag=True, help="Small sizes: checks that the bench works; the figures mean nothing.")
 @click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the table.")
 def main(rounds: int | None, quick: bool, json_wanted: bool) -> None:
     """Errand against a bare Temporal loop, in the same run on the same servers."""

@@ -5,8 +5,8 @@ from datetime import timedelta
 from temporalio import workflow
 
 QUEUE = "bench-bare"
-MODEL = "bare_model"  # answers at once
-MODEL_CALL = "bare_model_call"  # makes the request that our step makes, and keeps nothing
+MODEL = "bare_model"  # answers without delay
+MODEL_CALL = "bare_model_call"  # makes the same request as our step, and stores nothing
 LOOKING_CALL = "bare_looking_call"  # the same for the loop of `bench.peers`
 TOOL = "bare_tool"
 
@@ -19,7 +19,7 @@ _PATIENCE = timedelta(seconds=60)
 class BareLoop:
     @workflow.run
     async def run(self, steps: int, model: str) -> int:
-        """`steps` times model and tool, then the last model call, passing only a short word."""
+        """`steps` times model and tool, then the last model call, passing only a short text."""
         for number in range(steps):
             await workflow.execute_activity(model, f"step {number} of {steps}", start_to_close_timeout=_PATIENCE)
             await workflow.execute_activity(TOOL, "short", start_to_close_timeout=_PATIENCE)

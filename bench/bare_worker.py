@@ -38,7 +38,7 @@ async def tool(word: str) -> str:
 
 
 class BareModelCall:
-    """The request of our step: same SDK, system prompt, tools and growing chat; the chat lives in this process only."""
+    """The model request of our step: same SDK, system prompt, tools and growing chat, which only this process keeps."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class BareModelCall:
 
 
 def model_calls(settings: Settings) -> list[Callable[[str], Awaitable[str]]]:
-    """One for the steps that `bench` compares, whose results are short; one for the loop of `bench.peers`."""
+    """Two model calls: one for the steps of `bench`, with short results, and one for the loop of `bench.peers`."""
     tools = load_tools(settings.tools_module).found
     assistant = load_agents(settings.agents_dir, Catalogue(tools, HANDLERS))[AGENT]
     looker = AgentDefinition.model_validate({"name": LOOKER, **LOOKS})

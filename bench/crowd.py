@@ -1,4 +1,4 @@
-"""Many waiting sessions at once: how many end per second after all were cancelled, or after all were answered."""
+"""Many waiting sessions together: how many end per second after all were cancelled, or after all were answered."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from domain.ids import new_id
 
 ASKED = {"permissions": [{"permission": "list_files", "action": "ask"}]}
 TASK = "[[script:count n=1]]"
-CLIENTS = 50  # requests under way together
+CLIENTS = 50  # concurrent requests
 AIM = Aim(low=50, of_value=True)
 T = TypeVar("T")
 R = TypeVar("R")

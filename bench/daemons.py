@@ -1,4 +1,4 @@
-"""What idle conversations and schedules cost: `python -m bench.daemons` starts a stack of its own and measures."""
+"""The cost of idle conversations and schedules: `python -m bench.daemons` starts a separate stack and measures."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from store import figures
 AT_ONCE = 12
 TRIES = 600
 IDLE_SECONDS = 30
-WARM_UP = 200  # conversations that are not counted: the worker grows to its working size first
+WARM_UP = 200  # warm-up conversations that are not counted: the worker first grows to its normal size
 SAY = "[[script:say text=done]]"
 PARTS = ("worker", "temporal", "postgres")
 

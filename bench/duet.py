@@ -1,5 +1,7 @@
-"""The time per turn of a session with two sides, compared with a step of a session with one. Both make a model call;
-the one adds a tool's result, the other the view of the other side."""
+"""The time per turn of a session with two sides, compared with a step of a session with one.
+
+Both make a model call; a step adds a tool's result, a turn adds the message of the other side.
+"""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Fan-out and fan-in: one session hands out N parts and gathers them; ideally that takes as long as one part."""
+"""Fan-out and fan-in: one session delegates N parts and gathers them; ideally that takes as long as one part."""
 
 import json
 import time

@@ -16,13 +16,13 @@ from domain.sessions.session import Reason, SessionRef
 from domain.sessions.session_writes import Acceptance, SessionEnding
 from store import new_sessions, sessions
 
-PAUSE = 0.1  # between two looks
+PAUSE = 0.1  # seconds between two polls
 TENANT = "default"
-REFUSED = "[[fault:400 times=always]]"  # the continuation fails without a word, so all is pending again
+REFUSED = "[[fault:400 times=always]]"  # the continuation fails without an answer, so all outcomes are pending again
 
 
 async def measure(lab: Lab, rounds: int, pending: Sequence[int]) -> list[Row]:
-    """The same mailboxes are fired again and again."""
+    """Fire the same mailboxes repeatedly."""
     mailboxes = [await _mailbox(lab, size) for size in pending]
     taken: list[list[float]] = [[] for _ in pending]
     for _ in range(rounds):
@@ -80,7 +80,7 @@ async def _fire(lab: Lab, conversation_id: str, size: int) -> float:
 
 
 async def _ended(lab: Lab, session_id: str) -> None:
-    """Wait by the API: on a busy machine there may be a handle before there is a workflow."""
+    """Poll the API: on a busy machine the response can come before the workflow exists."""
     await _until(lab, f"/tasks/{session_id}", lambda task: task["ended_at"] is not None)
 
 

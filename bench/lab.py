@@ -1,4 +1,4 @@
-"""The lab: an embedded stack of its own in a temporary folder, with the bare loop's worker beside ours."""
+"""The lab: a separate embedded stack in a temporary folder, with the bare loop's worker beside ours."""
 
 import asyncio
 import os
@@ -74,7 +74,7 @@ async def open_lab() -> AsyncIterator[Lab]:
 
 @asynccontextmanager
 async def _stack(settings: Settings, folder: Path) -> AsyncIterator[StackInfo]:
-    """`errand up` in a process of its own: its supervisor's work is not counted as ours."""
+    """`errand up` in a separate process, so that the CPU of its supervisor is not counted."""
     async with _process("stack", "deploy.local", variables(settings), folder) as stack:
         for _ in range(1_800):
             info = await asyncio.to_thread(local.status, settings)
@@ -102,7 +102,7 @@ def _model(info: StackInfo) -> str:
 
 @asynccontextmanager
 async def _process(name: str, module: str, env: dict[str, str], folder: Path) -> AsyncIterator[Process]:
-    """Start a process that ends with us in every case and sees none of our environment: no key, no other Temporal."""
+    """Start a process that ends when we end, even by a kill, without our environment: no key, no other Temporal."""
     env = CONNECTION | {"PATH": os.defpath, "PYTHONPATH": str(ROOT)} | env
     part = Part(name=name, argv=[sys.executable, "-m", module], env=env, inherit=False, death_signal=signal.SIGTERM)
     process = await spawn(part, folder / f"{name}.log")

@@ -15,7 +15,7 @@ from store import events
 TENANT = "default"
 GROW = 1_024
 OVER = 50  # steps whose mean is taken: the last ones up to each mark
-SECONDS_A_STEP = 3.0  # at the most, before it is given up
+SECONDS_A_STEP = 3.0  # maximum before the measurement fails
 
 
 async def measure(lab: Lab, marks: Sequence[int]) -> list[Row]:

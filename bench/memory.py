@@ -43,7 +43,7 @@ async def _bare(lab: Lab, sessions: int) -> Callable[[], Awaitable[None]]:
         await lab.temporal.start_workflow(IDLE, id=f"idle/{new_id()}", task_queue=QUEUE) for _ in range(sessions)
     ]
     for handle in handles:
-        await handle.query("awake")  # its worker has it in memory
+        await handle.query("awake")  # now the worker has it in memory
 
     async def end() -> None:
         await asyncio.gather(*(handle.terminate() for handle in handles))

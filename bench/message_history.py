@@ -1,4 +1,4 @@
-"""History bytes of a conversation for each message: they must not grow with what was said and handed out before."""
+"""History bytes of a conversation per message: they must not grow with earlier messages and subagents."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ async def measure(lab: Lab, messages: int) -> list[Row]:
 
 
 async def _row(lab: Lab, name: str, text: str, messages: int) -> Row:
-    """The conversation closes between messages, so each is a run of its own; the first message needs none."""
+    """The conversation closes between messages, so each message is a separate run; the first message needs none."""
     body: dict[str, Any] = {"agent": AGENT, "input": ALONE, "transport": "stream"}
     sizes = []
     for number in range(messages):

@@ -15,7 +15,7 @@ LOOKER = "bench-looker"
 LOOKS = {"description": "Looks at things.", "prompt": "You look at things.", "tools": ["look"]}
 WRITES = '[[script:count n={} tool=write_file input={{"path": "a.txt", "content": "x"}}]]'
 REPORTS = "[[script:count n={} tool=report_progress]]"
-PATIENCE = 300.0  # seconds for one session: a worker that died must not hold us for ever
+PATIENCE = 300.0  # seconds for one session, so that a dead worker does not block the bench
 
 
 def counting(steps: int, *, grow: int = 0) -> str:

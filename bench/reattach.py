@@ -1,4 +1,4 @@
-"""Reconnecting to a stream: the time from the request to the last of the events that were missed."""
+"""Reconnecting to a stream: the time from the request to the last of the missed events."""
 
 import json
 import time
@@ -10,7 +10,7 @@ from bench.table import Row
 
 
 async def measure(lab: Lab, rounds: int, steps: int) -> list[Row]:
-    """Use an ended task, so that all its events exist: the reader was halfway."""
+    """Use an ended task, so that all its events exist; the reader continues from the middle."""
     task_id = await lab.ours.submit(counting(steps), steps + 2)
     await lab.ours.closed(task_id)
     whole = await _read(lab, task_id, 0)

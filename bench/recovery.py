@@ -12,7 +12,7 @@ TASK = "[[script:count n=6]]"
 
 
 async def measure(lab: Lab, rounds: int) -> list[Row]:
-    """The last of all measurements, because afterwards the worker is another process."""
+    """This is the last measurement, because afterwards the worker is another process."""
     ours: list[float] = []
     alone: list[float] = []
     for _ in range(rounds):

@@ -1,7 +1,7 @@
-"""Time and CPU per step: one session alone, of fifty steps of model and tool and a last model call.
+"""Time and CPU per step of one session: fifty steps of model and tool, and a last model call.
 
-The tool is a queued activity, as the bare loop's is: one that lists a folder, or one that writes a file. Bookkeeping,
-which never enters Temporal's queue, has rows of its own.
+The tool is a queued activity, as in the bare loop: one that lists a folder, or one that writes a file. Bookkeeping,
+which never enters Temporal's queue, has separate rows.
 """
 
 import time

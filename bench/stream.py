@@ -9,7 +9,7 @@ from activities.runtime.event_writer import INTERVAL
 from bench.lab import Lab
 from bench.table import Row
 
-# seconds between the deltas of a reply: longer than a flush, and so few steps that the machine has room
+# seconds between the deltas of a reply: longer than a flush, and few enough steps not to load the machine
 DELAY = 0.3
 
 

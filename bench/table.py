@@ -1,4 +1,4 @@
-"""The table: each figure as a ratio to the bare loop, taken within its round, then the median and the range."""
+"""The table: each figure as a ratio to the bare loop of the same round, with the median and the range."""
 
 from dataclasses import dataclass
 from statistics import median

@@ -1,4 +1,4 @@
-"""Sessions per second: many short sessions, a fixed number of them at once."""
+"""Sessions per second: many short sessions, a fixed number of them concurrently."""
 
 import asyncio
 import time

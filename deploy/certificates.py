@@ -37,8 +37,8 @@ PERMISSIONS = {
 def make(folder: Path, *, renew: bool = False) -> list[str]:
     """Returns the names of the files that were written."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Nobody else can enter the folder. The files in it are readable, because a container mounts single ones as another
-    # user.
+    # Only the owner can enter the folder. The files in it are readable, because a container mounts single files and
+    # runs as another user.
     folder.chmod(0o700)
     (folder / "public").mkdir(exist_ok=True)
     written: list[str] = []

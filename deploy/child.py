@@ -74,7 +74,7 @@ def enter(env: Mapping[str, str], parent: int | None, death_signal: signal.Signa
 
 
 def kill_group(pid: int) -> None:
-    """Kill a part's process group, so that no process that it started is left."""
+    """Kill the process group of a part, including every process that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

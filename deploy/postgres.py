@@ -128,7 +128,7 @@ class Postgres:
         return []
 
     def _is_ready(self, pid: int) -> bool:
-        """Whether the server's own pid file says that it is ready: a connection could reach somebody else's server."""
+        """Whether the server's pid file reports it as ready; a connection alone could reach another server."""
         lines = self._pid_file()
         return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 

@@ -63,7 +63,7 @@ def create_app(target: str, token: str | None = None) -> Starlette:
         try:
             response = await client.send(sent, stream=True)
         except httpx2.TransportError:
-            return PlainTextResponse("Temporal is starting, or away; see `errand status`.", 503)
+            return PlainTextResponse("Temporal is starting or unavailable; see `errand status`.", 503)
         answer = StreamingResponse(_body(response), response.status_code)
         answer.raw_headers = _with_frame_rules(response.headers.raw)
         return answer

@@ -23,7 +23,7 @@ def check(body: Any) -> None:
     for index, message in enumerate(body["messages"]):
         _check_message(index, message)
     _require(body["messages"][0]["role"] == "user", 'messages: first message must use the "user" role')
-    prefilled = body["messages"][-1]["role"] == "assistant"  # newer models refuse it, so nobody may rely on it
+    prefilled = body["messages"][-1]["role"] == "assistant"  # newer models refuse it, so no code may rely on it
     _check_pairs(merged(body["messages"]))
     _require(not prefilled, "assistant message prefill is not supported: the last message must be a user message")
     _check_tools(body.get("tools") or [])

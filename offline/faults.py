@@ -15,7 +15,7 @@ Kinds that break the stream (a request without streaming gets 529, 400, or a dro
     invalid_midstream                an invalid_request_error event
     cut                              the stream ends properly, but without stop_reason
     drop                             the connection is dropped
-    hang                             nothing more comes until the client leaves
+    hang                   nothing more comes until the client disconnects
     malformed_tool_json              the arguments of each tool call are not JSON
     slow delay=SECONDS               pause between two deltas (0.2)
         after=N                      deltas sent before it happens (2; hang: 0)
@@ -26,7 +26,7 @@ Options of every kind:
     at=K                             only for the K-th reply of the model in the transcript, from 1
     model=NAME                       only for requests to that model
 
-Of several markers the first that is still due happens. `slow` combines with the others.
+With several markers, the first that is still due takes effect. `slow` combines with the others.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ _REMEMBERED = 20_000
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong with one request."""
+    """The faults of one request."""
 
     error: ApiError | None = None
     stream: str | None = None  # one of the kinds that break a stream
@@ -61,7 +61,7 @@ class Faults:
 
 @dataclass
 class FaultCounter:
-    """Counts how often each marker has happened in each conversation; no other state decides an answer."""
+    """Counts how often each marker took effect in each conversation; no other state influences a reply."""
 
     _counts: OrderedDict[str, int] = field(default_factory=OrderedDict)
 

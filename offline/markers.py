@@ -12,7 +12,7 @@ _DECODER = json.JSONDecoder()
 
 
 class MarkerError(ValueError):
-    """A marker cannot be parsed; the message says where."""
+    """A marker cannot be parsed; the message gives the place."""
 
 
 @dataclass(frozen=True)

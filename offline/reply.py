@@ -1,4 +1,4 @@
-"""A script's reply, and playing a script against a transcript."""
+"""The reply of a script, and running a script against a transcript."""
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ ScriptFunction = Callable[[Transcript, Marker], Replies]
 class Script:
     replies: ScriptFunction
     delay: float = 0
-    offered_only: bool = False  # leave out calls of tools that the request does not offer
+    offered_only: bool = False  # omit calls of tools that the request does not offer
 
 
 def play(script: Script, transcript: Transcript, marker: Marker) -> Reply:

@@ -151,7 +151,7 @@ def _error(error: ApiError, entry: Entry) -> Response:
 
 
 async def _whole(whole: dict[str, Any], faults: Faults, reply: Reply, entry: Entry) -> Any:
-    """Answer without a stream, with those of the faults that such a response can have."""
+    """Answer without a stream, with the faults that such a response can have."""
     await asyncio.sleep(faults.delay or reply.delay)
     if faults.stream in MIDSTREAM:
         type, text = MIDSTREAM[faults.stream]
@@ -163,7 +163,7 @@ async def _whole(whole: dict[str, Any], faults: Faults, reply: Reply, entry: Ent
 
 
 class _Unanswered:
-    """Closes the connection before the response is complete: immediately, or when the client leaves."""
+    """Closes the connection before the response is complete: immediately, or when the client disconnects."""
 
     def __init__(self, entry: Entry, hang: bool) -> None:
         self._entry = entry

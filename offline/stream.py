@@ -1,4 +1,4 @@
-"""Sends a reply as server-sent events, broken as the faults demand, until it ends or the client leaves."""
+"""Sends a reply as server-sent events, with the faults of the request, until it ends or the client disconnects."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from offline.wire import error_body, events, sse
 
 
 class _Dropped(Exception):
-    """The connection is to be closed before the response is complete."""
+    """Raised to close the connection before the response is complete."""
 
 
 class MessageStream:

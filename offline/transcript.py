@@ -105,7 +105,7 @@ def merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _asked(text: str) -> str:
-    """The request itself, also if a summary has replaced it."""
+    """The request itself, even if a summary has replaced it."""
     summarised = _SUMMARISED.search(text)
     return summarised[1] if summarised else text
 

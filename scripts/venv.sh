@@ -1,5 +1,5 @@
-# Sourced with $root set: ensure_venv FILE makes or updates the virtual environment ($venv) for that requirements file.
-# Nothing is done, and nothing said, while its stamp matches. ERRAND_VENV puts it elsewhere than .venv.
+# Source this with $root set: ensure_venv FILE creates or updates the virtual environment ($venv) for a requirements file.
+# While its stamp matches it does nothing and prints nothing. ERRAND_VENV sets another folder than .venv.
 venv=${ERRAND_VENV:-$root/.venv}
 lock=$venv.lock
 
@@ -22,7 +22,7 @@ stamp_of() {
     echo "$1 $(cksum <"$root/$1")"
 }
 
-# without its pyvenv.cfg the python in it is the system's own, and what is installed would land there
+# without pyvenv.cfg its python is that of the system, and packages would be installed there
 is_venv() {
     [ -x "$venv/bin/python" ] && [ -r "$venv/pyvenv.cfg" ]
 }
@@ -77,7 +77,7 @@ install_with_pip() {
     [ "$(cat "$lock/status")" = 0 ]
 }
 
-# pip names each package as it begins with it
+# pip prints the name of each package when it starts with it
 show_progress() {
     total=$(grep -c '^[a-zA-Z0-9].*==' "$root/$1" || true)
     count=0

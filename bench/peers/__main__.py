@@ -1,4 +1,4 @@
-"""`python -m bench.peers`: the scripted loop on each peer and on ours, then one table, or with --json one object."""
+"""`python -m bench.peers`: the scripted loop on each peer and on Errand, then one table, or with --json one object."""
 
 import asyncio
 import tempfile
@@ -19,7 +19,7 @@ LONG = 200
 
 async def run(peers: Sequence[Peer], lengths: Sequence[int], rounds: int, say: Callable[[str], None]) -> list[Result]:
     python = await installed()
-    say("starting a stack of its own")
+    say("starting a separate stack")
     with tempfile.TemporaryDirectory(prefix="errand-peers-") as folder:
         async with open_lab() as lab, visitors(lab, python, peers, Path(folder)) as guests:
             return await compete(lab, [*home_team(lab), *guests], lengths, rounds, say)

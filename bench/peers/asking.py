@@ -1,4 +1,4 @@
-"""The model call of those peers that leave it to their user: one whole answer through the anthropic SDK."""
+"""The model call of the peers whose users write it: one whole answer through the anthropic SDK."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ LOOK: Any = {
     "input_schema": {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]},
 }
 
-client = anthropic.AsyncAnthropic()  # its address and key are in the environment, as the SDK's users have them there
+client = anthropic.AsyncAnthropic()  # address and key come from the environment, as usual for the SDK
 
 
 async def ask(messages: list[dict[str, Any]]) -> Blocks:

@@ -1,4 +1,4 @@
-"""The contest: everybody is up, and in each round each takes the same number of steps, one after the other."""
+"""The contest: all contestants are up, and in each round one after the other takes the same number of steps."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -14,19 +14,19 @@ from bench.peers.peer import Peer, PeerFailed, stage
 from domain.wire import session_workflow_id
 from store.scratch import scratch_database, stored_bytes
 
-STREAMED = (
-    "Its model calls are streamed, as watchers of Errand see every word at once. The other peers ask for whole answers."
-)
+STREAMED = "Model calls are streamed: watchers of Errand see text while it is written. The peers get whole answers."
 
 
 @dataclass(frozen=True)
 class Contestant:
     name: str
-    run: Callable[[int], Awaitable[Sequence[str]]]  # one whole loop; answers its workflows in Temporal
-    pid: int = 0  # of the process that does its work
-    database: str | None = None  # where it keeps what is not in Temporal
+    run: Callable[[int], Awaitable[Sequence[str]]]  # one whole loop; returns its workflows in Temporal
+    pid: int = 0  # of the process that runs the loop
+    database: str | None = None  # its database, besides Temporal
     note: str = ""
-    check: Callable[[Sequence[str], int], Awaitable[None]] | None = None  # afterwards, so that it is not measured
+    check: Callable[[Sequence[str], int], Awaitable[None]] | None = (
+        None  # called afterwards, outside of the measurement
+    )
     missing: str = ""  # why it cannot take part
 
 
@@ -42,7 +42,7 @@ class Figures:
 
 @dataclass
 class Result:
-    """One contestant at one length: a value per round, or why there is none."""
+    """One contestant at one length: a value per round, or the reason why there is none."""
 
     contestant: Contestant
     steps: int
@@ -51,7 +51,7 @@ class Result:
 
 
 def home_team(lab: Lab) -> list[Contestant]:
-    """The bare loop, to which all are compared; the same with our model call; and ours."""
+    """The bare loop, with which all are compared; the bare loop with our model call; and Errand."""
 
     async def bare(steps: int) -> list[str]:
         return [await lab.bare(steps)]
@@ -76,7 +76,7 @@ def home_team(lab: Lab) -> list[Contestant]:
 
 @asynccontextmanager
 async def visitors(lab: Lab, python: Path, peers: Sequence[Peer], folder: Path) -> AsyncIterator[list[Contestant]]:
-    """Each peer in a process and with a database of its own; one that does not start is there to say so."""
+    """Start each peer in a separate process with its own database; if one does not start, the report has the reason."""
     address = lab.temporal.service_client.config.target_host
     async with AsyncExitStack() as opened:
         yield [await _visitor(lab, python, peer, folder, address, opened) for peer in peers]
@@ -110,7 +110,7 @@ async def compete(
     results = [Result(contestant, steps, failed=contestant.missing) for steps in lengths for contestant in contestants]
     say("warming up")
     for result in results[: len(contestants)]:
-        await _add(lab, result, 3)  # a warm-up: all its code has run before anything is measured
+        await _add(lab, result, 3)  # warm up: run all code once before anything is measured
         result.rounds.clear()
     for steps in lengths:
         for number in range(rounds):

@@ -1,4 +1,4 @@
-"""DBOS alone with PostgreSQL: the bare loop's own shape, trivial steps that pass only a short word."""
+"""DBOS alone with PostgreSQL: like the bare loop, trivial steps that pass only a short text."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""LangGraph's own server (langgraph-api), asked over HTTP: a thread and a run of it, checkpoints in PostgreSQL.
+"""LangGraph's own server (langgraph-api), called over HTTP: a thread and a run, with checkpoints in PostgreSQL.
 
 Of its runtimes PyPI has only the one for development, which keeps threads, runs and the queue in memory; the one that
 keeps them in PostgreSQL and Redis comes as a container image and starts with a licence key. So the server's checkpoints

@@ -24,7 +24,7 @@ ACTIVITY = {"execute_in": "activity", "start_to_close_timeout": timedelta(second
 
 
 class State(TypedDict):
-    """Plain text: for LangChain's own messages a node would get a dump, not the objects."""
+    """Messages as plain text: a node would get LangChain's message objects as a dump."""
 
     messages: Annotated[list[dict[str, Any]], operator.add]
 

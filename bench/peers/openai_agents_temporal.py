@@ -25,7 +25,7 @@ PATIENCE = timedelta(seconds=60)
 
 
 class Asked(Model):
-    """The SDK has no client for this API, so the model call is its user's."""
+    """The SDK has no client for this API, so its users write the model call."""
 
     async def get_response(self, system_instructions: Any, input: Any, *rest: Any, **more: Any) -> ModelResponse:
         items = input if isinstance(input, list) else [{"role": "user", "content": input}]
@@ -35,7 +35,7 @@ class Asked(Model):
         return ResponseBuilders.output_message(text_of(blocks))
 
     def stream_response(self, *args: Any, **more: Any) -> Any:
-        raise RuntimeError("the loop asks for whole answers")  # the interface has it, the runner never calls it
+        raise RuntimeError("the loop requests whole answers")  # required by the interface; the runner never calls it
 
 
 def as_sent(item: Any) -> dict[str, Any]:

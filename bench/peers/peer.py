@@ -1,4 +1,4 @@
-"""The peers: who they are, the environment they are installed in, and the process in which each of them runs."""
+"""The list of peers, the environment in which they are installed, and the process in which each of them runs."""
 
 import asyncio
 import json
@@ -22,25 +22,25 @@ from settings import ROOT
 VENV = ROOT / ".venv-peers"
 LOCK = "bench/peers/requirements.txt"
 STARTS_WITHIN = 120.0
-# nothing leaves this machine: no traces, no usage figures, no question whether there is a newer version
+# nothing leaves this machine: no traces, no usage figures, no check for a newer version
 QUIET = {"LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
 QUIET |= {"LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGGRAPH_NO_VERSION_CHECK": "true", "LOG_LEVEL": "WARNING"}
 
 ROWS = (
     "No server between the calls: the process that runs the loop writes the result of each step as one row, where "
-    "Temporal records that a call was scheduled, started and completed, and hands it to any worker. In return nothing "
-    "outside that process times a call out or moves it elsewhere."
+    "Temporal records that a call was scheduled, started and completed, and hands it to any worker. But nothing "
+    "outside that process times out a call or moves it elsewhere."
 )
 CHECKPOINTS = (
     "No server between the calls, and no history of them: the process that runs the loop writes a checkpoint after "
-    "each node, with the whole list of messages. In return nothing takes up a run whose process died; the caller "
+    "each node, with the whole list of messages. But nothing resumes a run whose process died; the caller "
     "has to."
 )
 SERVER = (
-    "Asked over HTTP: a thread and a run of it. Of the server's runtimes PyPI has the one for development, which keeps "
-    "runs and their queue in memory and looks into the queue every half second, so that a run begins up to a second "
-    "late; checkpoints are written to PostgreSQL as in the row above. The runtime that keeps runs in PostgreSQL comes "
-    "as a container image with a licence key."
+    "Called over HTTP: a thread and a run. PyPI has only the server's development runtime, which keeps "
+    "runs and their queue in memory and polls the queue every half second, so a run begins up to a second "
+    "late; checkpoints are written to PostgreSQL as in the row above. The runtime that keeps runs in PostgreSQL is "
+    "a container image that requires a licence key."
 )
 
 
@@ -62,16 +62,16 @@ PEERS = (
     Peer("langgraph_postgres", "LangGraph, PostgreSQL saver", CHECKPOINTS),
     Peer("langgraph_server", "LangGraph's server, PostgreSQL saver", SERVER),
     Peer("pydantic_ai_dbos", "pydantic-ai on DBOS", ROWS),
-    Peer("dbos_bare", "DBOS alone, short words", ROWS),
+    Peer("dbos_bare", "DBOS alone, short texts", ROWS),
 )
 
 
 class PeerFailed(Exception):
-    """The peer did not reach the end of the loop; the message says why."""
+    """The peer did not reach the end of the loop; the message gives the reason."""
 
 
 class Stage:
-    """One contestant's process, up until its stdin is closed."""
+    """The process of one contestant, which runs until its stdin is closed."""
 
     def __init__(self, process: Process, log: Path) -> None:
         self._process = process
@@ -88,7 +88,7 @@ class Stage:
         return done
 
     async def ask(self, request: object, seconds: float) -> dict[str, Any]:
-        """One line there, one line back."""
+        """Send one line and read one line."""
         assert self._process.stdin and self._process.stdout
         try:
             async with asyncio.timeout(seconds):
@@ -96,7 +96,7 @@ class Stage:
                 await self._process.stdin.drain()
                 line = await self._process.stdout.readline()
         except TimeoutError:
-            self._process.kill()  # a late answer would be taken for that to the next question
+            self._process.kill()  # a late answer would be read as the answer to the next line
             raise PeerFailed(f"no end within {seconds:.0f} s") from None
         except ConnectionError:
             line = b""
@@ -110,8 +110,8 @@ class Stage:
 
 @asynccontextmanager
 async def stage(python: Path, module: str, temporal: str, database: str, model: str, log: Path) -> AsyncIterator[Stage]:
-    """It sees nothing of our environment, and ends with us however we end."""
-    asking = {"ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": OFFLINE_KEY}  # where every SDK looks for them
+    """Start it without our environment; it ends when this process ends, even by a kill."""
+    asking = {"ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": OFFLINE_KEY}  # the variables that every SDK reads
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *(str(python), "-P", str(ROOT / "bench" / "peers" / "stage.py"), module),
@@ -138,7 +138,7 @@ async def stage(python: Path, module: str, temporal: str, database: str, model: 
 
 
 async def installed() -> Path:
-    """The python of the peers' own environment, which is made on first use and whenever its lock file changes."""
+    """The python of the peers' environment, which is created on first use and whenever its lock file changes."""
     script = 'root=$1; ERRAND_VENV=$2; . "$1/scripts/venv.sh"; ensure_venv "$3"'
     made = await asyncio.create_subprocess_exec("sh", "-euc", script, "sh", str(ROOT), str(VENV), LOCK)
     if await made.wait():

@@ -17,7 +17,7 @@ NAMES = tuple(field.name for field in fields(Figures))
 
 
 def ratios(result: Result, bare: Result) -> dict[str, Spread | None]:
-    """Taken within each round; None where the contestant has no such thing, as an engine without a history."""
+    """The ratio within each round; None if the contestant has no such figure, such as an engine without a history."""
     theirs = _values(bare)
     return {
         name: Spread.of([one / other for one, other in zip(mine, theirs[name], strict=True)]) if mine else None
@@ -43,7 +43,7 @@ def as_table(results: Sequence[Result], rounds: int) -> str:
     return "\n\n".join(
         [
             f"rounds: {rounds}; each figure is the ratio to the bare loop in the same round, median [range]\n"
-            "the bare loop and DBOS alone pass short words; all others ask the same offline model over HTTP",
+            "the bare loop and DBOS alone pass short texts; all others call the same offline model over HTTP",
             f"{line(HEADER)}\n{'-' * (sum(widths) + 2 * len(widths) - 2)}",
             *("\n".join([_scale(group[0]), *map(line, rows)]) for group, rows in zip(groups, tables, strict=True)),
             "\n".join(f"[{number}] {note}" for number, note in enumerate(notes, 1)),
@@ -52,7 +52,7 @@ def as_table(results: Sequence[Result], rounds: int) -> str:
 
 
 def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
-    """A row that failed is a name and a reason, which may be as long as it likes."""
+    """A failed row has only a name and a reason, which has no width limit."""
     names, whole = [len(line[0]) for line in lines], [line for line in lines if len(line) == len(HEADER)]
     return [max(names), *(max(len(line[column]) for line in whole) for column in range(1, len(HEADER)))]
 

@@ -1,4 +1,4 @@
-"""What every contestant does: N times model and tool, each result a kilobyte of context, then a last model call."""
+"""The loop of every contestant: N times model and tool, each result a kilobyte of context, then a last model call."""
 
 import base64
 import random
@@ -22,7 +22,7 @@ def prompt(steps: int) -> str:
 
 
 def counted(answer: str) -> int:
-    """How many results the model says it has seen."""
+    """The number of results in the model's last request, from its answer."""
     found = _COUNTED.match(answer)
     return int(found[1]) if found else 0
 

@@ -1,4 +1,4 @@
-"""A contestant's process: it reads from stdin how many steps to take, and answers each line with one line of JSON."""
+"""The process of a contestant: it reads a number of steps from stdin, and answers each line with one line of JSON."""
 
 import asyncio
 import importlib
@@ -25,7 +25,7 @@ async def serve(module: str, answers: TextIO) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost cause is what happened; the outer ones only pass it on."""
+    """The innermost cause, which is the real one; the outer ones only wrap it."""
     while inner := getattr(error, "cause", None) or error.__cause__:
         error = inner
     return f"{type(error).__name__}: {error}".splitlines()[0]
@@ -33,7 +33,7 @@ def _reason(error: BaseException) -> str:
 
 if __name__ == "__main__":
     own = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints goes to the log
-    # as the last, unlike PYTHONPATH: OpenAI's package and one of our folders are both called `agents`
+    os.dup2(2, 1)  # output of libraries is written to the log
+    # appended, unlike PYTHONPATH: OpenAI's package and one of our folders are both called `agents`
     sys.path.append(str(Path(__file__).parents[2]))
     asyncio.run(serve(sys.argv[1], own))

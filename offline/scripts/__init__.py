@@ -1,4 +1,4 @@
-"""The scripts by name, and choosing the one for a request. A new script is one file and one line here."""
+"""All scripts by name, and the choice of one for a request. A new script is one file and one line here."""
 
 from offline.markers import Marker, MarkerError, find_markers
 from offline.reply import Reply, Script, ScriptFunction, play
@@ -71,7 +71,7 @@ SCRIPTS: dict[str, Script] = {
 
 
 def answer(transcript: Transcript) -> Reply:
-    """The reply to a request; the same at every repetition."""
+    """The reply to a request; a repeated request gets the same reply."""
     if transcript.tools == {VERDICT}:
         return judge(transcript)
     if not transcript.tools and transcript.results:
@@ -82,7 +82,7 @@ def answer(transcript: Transcript) -> Reply:
 
 
 def choose(transcript: Transcript) -> Marker:
-    """The script: that of a marker in the request or the system prompt, else that of the agent."""
+    """The script that a marker in the request or the system prompt names, or else that of the agent."""
     for text in (transcript.request, transcript.system):
         for marker in find_markers(text, "script"):
             if marker.name not in SCRIPTS:

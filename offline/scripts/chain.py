@@ -1,4 +1,4 @@
-"""Steps whose calls may use ids from earlier results, then all results: [[script:chain json=[[{...}]] text="..."]].
+"""Steps whose calls can use ids from earlier results, then all results: [[script:chain json=[[{...}]] text="..."]].
 
 In the input of a call `$0`, `$1`, … are replaced by the session ids in the first result, the second, and so on. `text`
 is the text of the first reply; `last` is the answer, and without it the answer is all results, one after the other.

@@ -130,7 +130,7 @@ def quoted_request(transcript: Transcript) -> str:
 
 
 def question_of(transcript: Transcript) -> str:
-    """The first paragraph of the request; later ones say how to do it."""
+    """The first paragraph of the request; the later ones are instructions."""
     return " ".join(without_markers(transcript.request).split("\n\n")[0].split())[:200]
 
 

@@ -1,4 +1,4 @@
-"""Answers a further message in a conversation that began with a script, by quoting the last answer."""
+"""Answers a later message in a conversation that began with a script, by quoting the last answer."""
 
 from offline.markers import Marker
 from offline.reply import Replies, Reply

@@ -1,4 +1,4 @@
-"""The judge of acceptance criteria: one is met if the answer or a result contains all its texts in double quotes."""
+"""The judge of acceptance criteria: one is met if the answer or a result contains all its double-quoted texts."""
 
 import re
 

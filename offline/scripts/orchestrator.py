@@ -1,4 +1,4 @@
-"""The orchestrator: gives the files of a goal to several researchers in parallel, and joins their reports."""
+"""The orchestrator: divides the files of a goal among several researchers in parallel and combines their reports."""
 
 import re
 from collections.abc import Generator

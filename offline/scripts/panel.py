@@ -1,4 +1,4 @@
-"""The panel: three subagents that each say one thing whenever the chair lets them speak."""
+"""The panel: three subagents, each of which makes one statement per turn."""
 
 from offline.markers import Marker
 from offline.reply import Replies, Reply

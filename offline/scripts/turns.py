@@ -1,7 +1,7 @@
 """Replies by number, for one side of an agent: [[script:turns json=[{"text": "...", "calls": [...]}]]] in its prompt.
 
-The first response of the side is the first of the list, and so on; the last is repeated. What others say does not
-matter, so that both sides can be scripted apart.
+The first response of the side is the first of the list, and so on; the last is repeated. The script ignores messages
+of others, so each side can have its own script.
 """
 
 from offline.markers import Marker, MarkerError
@@ -16,5 +16,5 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
         raise MarkerError(f"{marker.raw}: json must be a list of replies")
     chosen = listed[min(transcript.assistant_messages, len(listed) - 1)]
     calls = tuple(calls_of(marker, chosen.get("calls") or []))
-    while True:  # asked again with results of this exchange, it is still the same reply
+    while True:  # a request with tool results belongs to the same reply
         yield Reply(text=str(chosen.get("text") or ""), calls=calls, delay=marker.number("delay", 0))

@@ -1,4 +1,4 @@
-"""The answer to a request that no script knows: says what is answering, and how to connect a real model."""
+"""The answer to a request without a script: it explains the stand-in and how to connect a real model."""
 
 from offline.markers import Marker
 from offline.reply import Replies, Reply
