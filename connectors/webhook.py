@@ -6,7 +6,7 @@ import time
 from pydantic import ValidationError
 
 from connectors.connector import Outgoing, Received, SenderPorts, SignedRequest
-from domain.channels import ConnectorSecrets, IncomingMessage
+from domain.channels import ConnectorSecrets, IncomingAnswer, IncomingMessage
 from domain.errors import Invalid
 from domain.notification import signature
 from domain.signatures import check_standard_webhook
@@ -14,10 +14,14 @@ from domain.signatures import check_standard_webhook
 
 class WebhookConnector:
     def receive(self, request: SignedRequest, secrets: ConnectorSecrets) -> Received:
-        """The body is one IncomingMessage. Without a message_id the webhook's own id identifies the message."""
+        """The body is one IncomingMessage, or an IncomingAnswer if it has a request_id. Without a message_id the
+        webhook's own id identifies the message."""
         message_id = check_standard_webhook([secrets.signing], request.headers, request.body, request.now)
         try:
-            message = IncomingMessage.model_validate(json.loads(request.body))
+            body = json.loads(request.body)
+            if isinstance(body, dict) and "request_id" in body:
+                return Received(answers=[IncomingAnswer.model_validate(body)])
+            message = IncomingMessage.model_validate(body)
         except ValidationError as error:
             raise unreadable(error) from None
         except (ValueError, RecursionError):

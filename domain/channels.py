@@ -100,7 +100,7 @@ class IncomingMessage(ChannelMessage):
         return text
 
 
-class IncomingAnswer(BaseModel):
+class IncomingAnswer(Strict):
     """A person's answer to an input request, for instance given with a button."""
 
     channel_id: Name

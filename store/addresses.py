@@ -51,8 +51,8 @@ async def accept_in(
     """The same inside a transaction that writes more. After a refusal the caller rolls back or leaves the address
     untouched. With `wait` the session is queued even if no other session is running."""
     conversation_id = await locked(connection, tenant, address)
-    if (known := await _known(connection, tenant, conversation_id, message.key)) is not None:
-        return Arrival(known, duplicate=True)
+    if (earlier := await known(connection, tenant, conversation_id, message.key)) is not None:
+        return Arrival(earlier, duplicate=True)
     workspace_id = await connection.fetchval(
         "SELECT workspace_id FROM sessions WHERE tenant = $1 AND id = $2", tenant, conversation_id
     )
@@ -124,10 +124,6 @@ async def remember(connection: Connection, tenant: str, conversation_id: str, ke
     )
 
 
-async def is_known(connection: Connection, tenant: str, conversation_id: str, key: str) -> bool:
-    return await _known(connection, tenant, conversation_id, key) is not None
-
-
 async def forget_old(pool: Pool, days: int) -> None:
     """Delete the keys of messages that are too old for their senders to repeat."""
     await pool.execute("DELETE FROM address_messages WHERE created_at < now() - make_interval(days => $1)", days)
@@ -158,7 +154,8 @@ def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str |
     )
 
 
-async def _known(connection: Connection, tenant: str, conversation_id: str, key: str) -> SessionRow | None:
+async def known(connection: Connection, tenant: str, conversation_id: str, key: str) -> SessionRow | None:
+    """The session of the message with this key, if it was accepted before."""
     row = await connection.fetchrow(
         """SELECT s.* FROM address_messages m JOIN sessions s ON s.tenant = m.tenant AND s.id = m.session_id
             WHERE m.tenant = $1 AND m.conversation_id = $2 AND m.key = $3""",

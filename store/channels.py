@@ -69,7 +69,7 @@ async def _accept(
     wait: bool,
 ) -> ChannelArrival:
     conversation_id = await addresses.locked(connection, tenant, address)
-    if await _key_reused(connection, tenant, message):
+    if await key_reused(connection, tenant, message):
         return ChannelArrival(Arrival(), key_reused=True)
     if merge and (joined := await _join(connection, tenant, conversation_id, message)) is not None:
         return ChannelArrival(joined, merged=not joined.duplicate)
@@ -90,7 +90,7 @@ async def _accept(
 async def _join(connection: Connection, tenant: str, conversation_id: str, message: ArrivingMessage) -> Arrival | None:
     """Add the message to the newest session in the queue, which answers in one thread of the channel; None if there is
     none for this thread, or if the key is known."""
-    if await addresses.is_known(connection, tenant, conversation_id, message.key):
+    if await addresses.known(connection, tenant, conversation_id, message.key) is not None:
         return None
     row = await connection.fetchrow(
         """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND NOT live AND status = 'submitted'
@@ -107,7 +107,7 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
         conversation_id,
     )
     waiting = from_columns(row)
-    if waiting.generation != generation or _thread(waiting) != _thread(message.session):
+    if waiting.generation != generation or thread_of(waiting) != thread_of(message.session):
         return None
     message_id = _joined_id(row["id"], message.key)
     await conversations.add_message_in(
@@ -162,7 +162,8 @@ async def joined(connection: Connection, tenant: str, session_id: str) -> list[J
     return [{"message_id": service_id(keys[row["id"]]), "text": text_of_parts(row["parts"])} for row in rows]
 
 
-def _thread(session: NewSession) -> str | None:
+def thread_of(session: NewSession) -> str | None:
+    """The thread of the channel in which a session answers."""
     return session.task.channel.thread if session.task.channel else None
 
 
@@ -182,12 +183,12 @@ async def add_silent(pool: Pool, tenant: str, conversation_id: str, message: Arr
         wake=False,
     )
     async with pool.acquire() as connection, connection.transaction():
-        if await _key_reused(connection, tenant, message):
+        if await key_reused(connection, tenant, message):
             return ChannelArrival(Arrival(), key_reused=True)
         return ChannelArrival(Arrival(duplicate=not await conversations.add_message_in(connection, tenant, silent)))
 
 
-async def _key_reused(connection: Connection, tenant: str, message: ArrivingMessage) -> bool:
+async def key_reused(connection: Connection, tenant: str, message: ArrivingMessage) -> bool:
     """Write the request's Idempotency-Key, and report whether another request had it."""
     record = message.idempotency
     if record is None:

@@ -87,7 +87,13 @@ class InputRequests:
             deadline=deadline,
             on_expiry=config.on_input_timeout or OnExpiry.CANCEL,
         )
-        event = InputRequired(request_id=request.id, kind=request.kind, question=row.question, deadline=deadline)
+        event = InputRequired(
+            request_id=request.id,
+            kind=request.kind,
+            question=row.question,
+            options=row.details.get("options") or [],
+            deadline=deadline,
+        )
         opening = RequestOpening(
             tenant=request.ref.tenant,
             run=run_of(request.ref),

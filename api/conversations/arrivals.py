@@ -5,6 +5,7 @@ import logging
 import re
 
 from api.auth import Call
+from api.conversations import channel_answers
 from api.http import lookup
 from api.http.idempotency import IdempotencyKey, reused
 from api.http.problems import finding
@@ -52,6 +53,8 @@ async def accept(
     )
     if not body.wake:
         return await _silent(call, channel, message)
+    if body.visible and (answered := await _answer(call, channel, body, message)) is not None:
+        return answered
     debounced = connector.debounce_ms > 0
     found = await channels.accept(
         call.pool, call.tenant, channel, message, merge=connector.merge or debounced, wait=debounced
@@ -71,6 +74,30 @@ async def accept(
         queued=not arrival.session.live and not arrival.session.status.terminal,
         merged=found.merged,
         duplicate=arrival.duplicate,
+    )
+
+
+async def _answer(
+    call: Call, channel: ChannelRef, body: ChannelMessage, message: ArrivingMessage
+) -> ChannelAccepted | None:
+    """The session that asked, if the message answers a question."""
+    found = await channel_answers.answer_question(call, channel, body, message)
+    if found is None:
+        return None
+    arrived, request_id, rejected = found
+    if arrived.key_reused:
+        raise reused()
+    session, duplicate = arrived.arrival.session, arrived.arrival.duplicate
+    assert session is not None
+    return ChannelAccepted(
+        conversation_id=session.conversation_id,
+        session_id=session.id,
+        stream_key=stream_key(session.id),
+        queued=not session.live and not session.status.terminal,
+        merged=False,
+        duplicate=duplicate,
+        answered=None if duplicate or rejected else request_id,
+        rejected=rejected,
     )
 
 

@@ -1,12 +1,20 @@
-"""Answers that people give to input requests in their channel, for instance with a button."""
+"""Answers that people give to input requests in their channel, with a button or by a message."""
+
+from typing import Any
 
 from api.auth import Call
 from api.control import answer as answering
-from domain.channels import ChannelRef, IncomingAnswer
-from domain.errors import NotFound
+from api.http import strict_json
+from domain.channels import ChannelMessage, ChannelRef, IncomingAnswer
+from domain.conversations.address import Address, ArrivingMessage
+from domain.errors import ErrandError, NotFound
 from domain.ids import is_id
-from domain.sessions.input_request import RequestStatus
-from store import channels, input_requests, sessions
+from domain.json_object import JsonObject
+from domain.json_schema import errors, fits
+from domain.sessions.input_request import RequestKind, RequestStatus
+from domain.sessions.step import preview
+from store import channel_answers, channels, input_requests, sessions
+from store.channels import ChannelArrival
 
 
 async def answer(call: Call, connector: str, given: IncomingAnswer) -> bool:
@@ -15,15 +23,56 @@ async def answer(call: Call, connector: str, given: IncomingAnswer) -> bool:
     address = ChannelRef(connector=connector, channel_id=given.channel_id, user_id=given.user_id)
     request = await input_requests.get(pool, tenant, given.request_id) if is_id(given.request_id) else None
     session = await sessions.get(pool, tenant, request.session_id) if request else None
-    if request is None or session is None:
+    if request is None or session is None or request.kind is RequestKind.EXTERNAL_EVENT:
         raise NotFound("Nothing waits for an answer from this address.")
     if await channels.of_conversation(pool, tenant, session.conversation_id) != address:
         raise NotFound("Nothing waits for an answer from this address.")
     if request.status is not RequestStatus.OPEN:
         return False
     answering.check(call.caller, request, given.value)
-    written = answering.to_write(call.caller, session, request, given.value)
+    value = await answering.sealed(call, session, request, given.value)
+    written = answering.to_write(call.caller, session, request, value)
     if await input_requests.answer(pool, written) is not None:
         return False
     await answering.signal(call.services, session.id, request.id)
     return True
+
+
+async def answer_question(
+    call: Call, channel: ChannelRef, body: ChannelMessage, message: ArrivingMessage
+) -> tuple[ChannelArrival, str, str | None] | None:
+    """Let a message answer the oldest open question of its address and thread; returns the question, and why the
+    message does not answer it, if so. None if there is no such question. Approvals are never given by a text."""
+    pool, tenant = call.pool, call.tenant
+    address = Address.channel(channel.connector, channel.channel_id, channel.user_id)
+    request_id = await channel_answers.open_question(pool, tenant, address, body.thread)
+    request = await input_requests.get(pool, tenant, request_id) if request_id else None
+    session = await sessions.get(pool, tenant, request.session_id) if request else None
+    if request is None or session is None or request.status is not RequestStatus.OPEN:
+        return None
+    schema = request.answer_schema
+    value = message.text if schema is None else _value(schema, body.text)
+    if schema is not None and (misfits := errors(schema, value, most=3)):
+        why = "; ".join(preview(one.message, 200) for one in misfits)
+        text = f"This does not answer the question ({why}). {request.question}"
+        found = await channel_answers.reject(pool, address, message, session, request.id, text)
+        return found, request.id, None if found.arrival.duplicate else why
+    answering.check(call.caller, request, value)
+    written = answering.to_write(call.caller, session, request, value)
+    answered = await channel_answers.answer(pool, address, message, session, written)
+    if answered is None:
+        return None
+    if not answered.refused and not answered.arrival.duplicate:
+        await answering.signal(call.services, session.id, request.id)
+    return answered, request.id, None
+
+
+def _value(schema: JsonObject, text: str) -> Any:
+    """The text, or its value as JSON if only that fits the schema."""
+    if fits(schema, text):
+        return text
+    try:
+        value = strict_json.parse(text.encode())
+    except ErrandError:
+        return text
+    return value if fits(schema, value) else text

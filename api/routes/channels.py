@@ -1,5 +1,6 @@
 """/channels: messages of people on other services, by their address; /hooks: signed requests of services."""
 
+import json
 import time
 from typing import Annotated
 
@@ -77,7 +78,7 @@ async def post_message(
 ) -> ChannelAccepted:
     """Connector, channel and user together have one conversation, opened by the first message. Messages are answered in
     order, one at a time. A message with the same `message_id` or Idempotency-Key is accepted once. The answer is sent
-    through the connector."""
+    through the connector. If the agent has asked a question there, the next message answers it."""
     channel = channel_ref(connector, channel_id, user_id)
     found = await connector_of(call, connector)
     address = Address.channel(connector, channel_id, user_id)
@@ -152,6 +153,8 @@ async def receive_hook(request: Request, services: ServicesDep, connector_id: st
         strict_json.clean(message.text, "/text")
         channel = channel_ref(hook.connector.name, message.channel_id, message.user_id)
         accepted.append(await arrivals.accept(call, hook.connector, channel, message))
+    for one in received.answers:
+        strict_json.parse(json.dumps(one.value).encode())
     answered = [await channel_answers.answer(call, hook.connector.name, one) for one in received.answers]
     if received.response:
         return Response(received.response, 200, media_type="text/plain")

@@ -62,6 +62,10 @@ class ChannelAccepted(BaseModel):
     queued: bool = Field(description="it waits until the running session ends")
     merged: bool = Field(description="a session that has not begun answers it together with earlier messages")
     duplicate: bool = Field(description="this message was accepted before; nothing was changed")
+    answered: str | None = Field(default=None, description="the input request of the session that it answers")
+    rejected: str | None = Field(
+        default=None, description="why it does not answer the open question; the person is asked again"
+    )
 
 
 class AddressRecord(ChannelRef):

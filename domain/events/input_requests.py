@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from pydantic import Field
+
 from domain.events.base import Event
 
 
@@ -13,6 +15,7 @@ class InputRequired(Event):
     request_id: str
     kind: str
     question: str
+    options: list[str] = Field(default_factory=list, exclude_if=lambda options: not options)  # to choose from
     deadline: datetime
 
 

@@ -160,6 +160,7 @@ class NewSession(Supervision):
         workspace_id: str | None = None,
     ) -> Self:
         """A subagent. It works in its parent's workspace; on terms of its own, in the given workspace or a new one."""
+        thread = parent.task.channel.thread if parent.task.channel else None
         return cls(
             **dict(supervision),
             **_agent(agent),
@@ -171,6 +172,7 @@ class NewSession(Supervision):
                 "config": parent.task.config.model_dump(mode="json", exclude_defaults=True),
                 **({"arguments": arguments} if arguments else {}),
                 **({"tags": list(tags)} if tags else {}),
+                **({"channel": {"thread": thread}} if thread else {}),  # where its questions are asked
             },
             limits=limits,
             session_type=SessionType.SUBAGENT,

@@ -18,8 +18,10 @@ BEGIN
       JOIN connectors k ON k.tenant = c.tenant AND k.name = c.connector
       CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
       CROSS JOIN LATERAL (SELECT e.data::jsonb AS d) j
+      CROSS JOIN LATERAL (SELECT string_agg(E'\n- ' || o, '' ORDER BY n) AS listed
+                            FROM jsonb_array_elements_text(j.d -> 'options') WITH ORDINALITY x(o, n)) options
       CROSS JOIN LATERAL (SELECT CASE e.type WHEN 'input_required' THEN 'input_required' ELSE 'reply' END AS event,
-                                 CASE e.type WHEN 'input_required' THEN j.d ->> 'question'
+                                 CASE e.type WHEN 'input_required' THEN concat(j.d ->> 'question', options.listed)
                                       WHEN 'task_completed' THEN s.output
                                       WHEN 'context_lost' THEN j.d ->> 'text'
                                       ELSE 'This could not be answered: ' || coalesce(s.error, s.reason, 'it failed')

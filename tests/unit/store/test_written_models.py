@@ -108,7 +108,7 @@ KEYS: dict[str, Fields] = {
     "reruns": {"origin": (ReplyBody,), "calls": (ModelReply,)},
     "resets": {"head": (ev.ContextLost,)},
     "runs": {"immediate": (ReplyBody, ResultsBody)},
-    "send_replies": {"question": (ev.InputRequired,), "text": (ev.ContextLost,)},
+    "send_replies": {"question": (ev.InputRequired,), "options": (ev.InputRequired,), "text": (ev.ContextLost,)},
     "settle_budget": {"budget": (ev.BudgetLow,)},
     "with_arguments": {
         "arguments": (ToolCallBlock,),

@@ -1,0 +1,170 @@
+"""Questions of an agent leave through the connector, and the person's next message there answers them, once."""
+
+from typing import Any
+
+import pytest
+
+from domain.ids import new_id
+from store import audit, keys
+from store.keys import Right
+from tests.behaviour.channels.people import ASKER, Service
+from tests.behaviour.channels.slack_server import SIGNING, TOKEN, message, send, slack_server
+from tests.behaviour.conversations.talk import chain, say
+from tests.support.stack import Stack, eventually
+
+
+def ask(question: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "ask_user", {"question": question, **more}
+
+
+@pytest.mark.exactly_once
+async def test_the_next_message_of_the_asked_person_answers_the_question(service: Service) -> None:
+    """Once, in the same thread; its files come along, and what others write is no answer."""
+    await service.asking()
+    stack = service.stack
+    question = ask("Which colour?", options=["red", "blue"])
+    said = await service.say(chain([question], [("read_file", {"path": "note.txt"})]), thread="t1", message_id="m1")
+    [asked] = await service.replies(1)
+    assert asked.json["type"] == "input_required" and asked.json["data"]["text"] == "Which colour?\n- red\n- blue"
+    assert (asked.json["data"]["thread"], asked.json["data"]["kind"]) == ("t1", "clarification")
+    others = [
+        await service.say(say("another person"), user="bob", thread="t1"),
+        await service.say(say("another thread"), thread="t2"),
+    ]
+    assert [one["answered"] for one in others] == [None, None] and [one["queued"] for one in others] == [False, True]
+    await service.say("by the way", wake=False)
+    await service.say(say("hidden"), visible=False, thread="t1")
+    file_id = (await stack.http.post("/files?name=note.txt", content=b"sky blue")).json()["file_id"]
+    given: dict[str, Any] = {"thread": "t1", "message_id": "m2", "files": [file_id]}
+    first, again = await service.say("the blue one", **given), await service.say("the blue one", **given)
+    assert first["answered"] == asked.json["data"]["request_id"] and first["session_id"] == said["session_id"]
+    assert again["duplicate"] and again["answered"] is None and again["session_id"] == said["session_id"]
+    row = await service.ended(said["session_id"])
+    assert "sky blue" in (row.output or "")
+    read = str(await stack.nodes(row.id))
+    assert "the blue one" in read and "note.txt" in read
+    entries = await audit.find(stack.pool, "default", session_id=row.id, limit=50)
+    assert [one.action for one in entries].count("answer") == 1
+    for one in others:
+        await service.ended(one["session_id"])
+    assert len(await service.rows(row.conversation_id)) == 3  # with the one in t2 and the hidden one: m2 has no session
+
+
+async def test_a_text_that_does_not_fit_is_asked_for_again_and_json_is_read(service: Service) -> None:
+    await service.asking()
+    schema = {"type": "integer", "minimum": 1}
+    said = await service.say(chain([ask("How many?", answer_schema=schema)]), message_id="m1")
+    await service.replies(1)
+    for _ in range(2):  # the second is the same message
+        wrong = await service.say("many", message_id="m2")
+    assert wrong["duplicate"] and wrong["session_id"] == said["session_id"]
+    _, again = await service.replies(2)
+    assert again.json["type"] == "reply" and again.json["data"]["in_reply_to"] == "m2"
+    assert again.json["data"]["text"].startswith("This does not answer the question (") and "How many?" in str(
+        again.json
+    )
+    right = await service.say("3", message_id="m3")
+    assert right["answered"] and right["rejected"] is None
+    assert (await service.ended(said["session_id"])).output == "3"
+    assert len(await service.replies(3)) == 3
+
+
+async def test_a_service_without_a_key_answers_by_request_and_a_key_needs_the_right(service: Service) -> None:
+    """Also approvals, which no text gives."""
+    stack = service.stack
+    careful = {**ASKER, "name": "channel-careful", "permissions": [{"permission": "bash", "action": "ask"}]}
+    assert (await stack.http.put("/agents/channel-careful", json=careful)).is_success
+    await service.put(service.name, agent="channel-careful", target=f"{service.receiver.url}/in")
+    said = await service.say(chain([("bash", {"command": "echo done"})], [ask("And now?")]))
+    [asked] = await service.replies(1)
+    assert asked.json["data"]["kind"] == "tool_approval"
+    text = await service.say(say("yes"))
+    assert text["answered"] is None and text["queued"]
+    answer = {
+        "channel_id": "room",
+        "user_id": "ann",
+        "request_id": asked.json["data"]["request_id"],
+        "value": {"approved": True},
+    }
+    bad = [
+        await service.signed({**answer, "user_id": "bob"}),
+        await service.signed({**answer, "request_id": new_id()}),
+        await service.signed({**answer, "value": {"approved": "perhaps"}}),
+        await service.signed({**answer, "value": "\x00"}),
+        await service.signed({**answer, "text": "and a message"}),
+    ]
+    assert [one.status_code for one in bad] == [404, 404, 422, 422, 422], [one.text for one in bad]
+    assert (await service.signed(answer)).json()["answered"] == 1
+    assert (await service.signed(answer)).json()["answered"] == 0
+    _, question = await service.replies(2)
+    assert question.json["data"]["text"] == "And now?"
+    _, weak = await keys.create(stack.pool, "default", f"weak-{new_id()}", [Right.SUBMIT, Right.READ])
+    headers = {"Authorization": f"Bearer {weak}"}
+    asks = await service.say(chain([ask("Who?")]), user="weak", headers=headers)
+    await service.replies(3)
+    refused = await service.post("me", user="weak", headers=headers)
+    assert refused.status_code == 403 and refused.json()["needed"] == ["answer"], refused.text
+    await stack.cancel(asks["session_id"])
+    accepted = await service.signed({"channel_id": "room", "user_id": "ann", "text": "nothing more"})
+    assert accepted.json()["accepted"][0]["answered"] == question.json["data"]["request_id"]
+    assert (await service.ended(said["session_id"])).status == "completed"
+    await service.ended(text["session_id"])
+
+
+async def test_a_reset_withdraws_the_question_and_the_next_message_is_no_answer(service: Service) -> None:
+    await service.asking()
+    said = await service.say(chain([ask("Still there?")]))
+    await service.replies(1)
+    assert (await service.stack.http.post(f"/channels/{service.name}/room/ann/reset")).status_code == 200
+    after = await service.say(say("hello"))
+    assert after["answered"] is None and after["session_id"] != said["session_id"]
+    assert (await service.ended(after["session_id"])).output == "hello"
+    assert (await service.ended(said["session_id"])).status == "cancelled"
+
+
+@pytest.mark.exactly_once
+async def test_a_question_in_slack_is_answered_in_its_thread(stack: Stack) -> None:
+    """Also that of a subagent, which is asked where its parent was."""
+    below = [{"agent": "slack-inner", "may_ask": True}]
+    asks = {**ASKER, "name": "slack-inner", "mode": "subagent"}
+    parent = {**ASKER, "name": "slack-asker", "tools": ["ask_user"], "subagents": below}
+    for body in (asks, parent):
+        answer = await stack.http.put(f"/agents/{body['name']}", json=body)
+        assert answer.is_success, answer.text
+    async with slack_server() as slack:
+        name = f"s-{new_id()}"
+        connector = {
+            "kind": "slack",
+            "agent": "slack-asker",
+            "target": slack.url,
+            "signing_secret": SIGNING,
+            "token": TOKEN,
+        }
+        hook = (await stack.http.put(f"/connectors/{name}", json=connector)).json()["hook"]
+        inner = ("task", {"agent": "slack-inner", "prompt": chain([ask("How loud?")]), "description": "a part"})
+        script = chain([ask("How fast?")], [inner])
+        said = (await send(stack.http, hook, message(script, "1700000010.000100"))).json()["accepted"][0]
+        [asked] = await slack.got(1)
+        assert (asked["text"], asked["thread_ts"], asked.get("blocks")) == ("How fast?", "1700000010.000100", None)
+        elsewhere = await send(stack.http, hook, message("very", "1700000011.000100"))
+        assert elsewhere.json()["accepted"][0]["answered"] is None
+        event = message("quite fast", "1700000012.000100", thread_ts="1700000010.000100")
+        for number in range(2):  # Slack sends it again
+            found = (await send(stack.http, hook, event)).json()["accepted"][0]
+            assert found["duplicate"] is bool(number) and found["session_id"] == said["session_id"]
+        _, deeper = await slack.got(2)
+        assert (deeper["text"], deeper["thread_ts"]) == ("How loud?", "1700000010.000100")
+        stranger = message("I too", "1700000013.000100", thread_ts="1700000010.000100", user="U2")
+        assert (await send(stack.http, hook, stranger)).json()["accepted"][0]["answered"] is None
+        await send(stack.http, hook, message("quite loud", "1700000014.000100", thread_ts="1700000010.000100"))
+        record = await stack.wait(said["session_id"])
+        assert record["status"] == "completed"
+
+        async def answers() -> list[str]:
+            rows = await stack.pool.fetch(
+                "SELECT answer FROM input_requests WHERE conversation_id = $1 ORDER BY id", said["conversation_id"]
+            )
+            return [row["answer"] for row in rows] if len(rows) == 2 else []
+
+        assert sorted(await eventually(answers)) == ['"quite fast"', '"quite loud"']
+        await stack.http.delete(f"/connectors/{name}")
