@@ -47,7 +47,7 @@ async def test_api_passes_requests_on_when_temporal_is_back(stack: Stack) -> Non
 
 
 @pytest.mark.proves("S1-21", "S0-10")
-async def test_a_worker_looks_at_once_for_what_waits(stack: Stack) -> None:
+async def test_worker_starts_waiting_sessions_when_it_starts(stack: Stack) -> None:
     """A further turn, which only a worker can begin; the API that accepted it is gone as well."""
     talk = await Talk.done(stack, say("Hello."), "tester")
     async with no_sweeper(stack):

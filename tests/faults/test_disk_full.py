@@ -16,7 +16,7 @@ from tests.support.stack import Stack, eventually
 LONG = "x" * 150_000  # needs pages that the database does not have yet
 
 
-async def test_a_full_disk_is_named_and_loses_nothing() -> None:
+async def test_full_disk_is_reported_and_loses_nothing() -> None:
     try:
         async with disk.on_small_disk() as stack, Caller(stack.url) as caller:
             await _fill_and_free(stack, caller)

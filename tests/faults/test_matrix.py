@@ -13,7 +13,7 @@ DAEMONS = "channels, schedules, triggers, missions"
 
 @pytest.mark.parametrize(("name", "seed"), [("nothing", 1), (ANY, 2)])
 @pytest.mark.proves("S1-05", "F-09", "F-14")
-async def test_faults_lose_and_double_nothing(stack: Stack, tmp_path: Path, name: str, seed: int) -> None:
+async def test_faults_lose_nothing_and_do_nothing_twice(stack: Stack, tmp_path: Path, name: str, seed: int) -> None:
     await prepare(stack)
     row = await run(stack, name, seed, SHORT, tmp_path)
     assert row.violations.named == []
@@ -28,7 +28,7 @@ async def test_work_survives_damage_and_other_workers_and_tenants(stack: Stack, 
     assert row.tasks >= 3 and row.hits > 0, "nothing was tested"
 
 
-async def test_faults_of_the_network_lose_and_double_nothing(tmp_path: Path) -> None:
+async def test_network_faults_lose_nothing_and_do_nothing_twice(tmp_path: Path) -> None:
     """Connections to PostgreSQL, Temporal and the model are cut, refused, stopped and slowed down."""
     async with network.proxied() as (stack, proxies):
         await prepare(stack)

@@ -170,14 +170,14 @@ BUGS = [
         "activities/model/call_model.py",
         " or turn.immediate or turn.stop_reason is StopReason.INTERRUPTED:",
         " or turn.immediate:",
-        (f"{_GRAPHS}/test_hooks.py::test_stop_leaves_a_reply_as_it_came_and_of_an_interrupted_one_no_hook_is_asked",),
+        (f"{_GRAPHS}/test_hooks.py::test_reply_interrupted_by_a_stop_is_stored_unchanged_without_hooks",),
     ),
     Bug(
         "a stop while a hook looks at a reply loses the reply",
         "activities/model/call_model.py",
         "            if not cancel_requested():\n                raise\n        else:\n",
         "            raise\n        else:\n",
-        (f"{_GRAPHS}/test_hooks.py::test_stop_leaves_a_reply_as_it_came_and_of_an_interrupted_one_no_hook_is_asked",),
+        (f"{_GRAPHS}/test_hooks.py::test_reply_interrupted_by_a_stop_is_stored_unchanged_without_hooks",),
     ),
     Bug(
         "hooks of the system prompt do not wait for the database",

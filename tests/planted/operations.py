@@ -25,7 +25,7 @@ BUGS = [
         "deploy/postgres.py",
         "    if owner == account.uid:\n",
         "    if owner is not None:\n",
-        (f"{_LOCAL}::test_postgres_has_an_account_of_its_own_and_takes_over_a_folder_of_nobody",),
+        (f"{_LOCAL}::test_postgres_runs_as_its_own_account_and_takes_over_a_folder_of_nobody",),
     ),
     Bug(
         "a setting does not require keys",
@@ -103,7 +103,7 @@ BUGS = [
         "deploy/temporal.py",
         "            prepare=self._check_file,\n",
         "            prepare=None,\n",
-        (f"{_LOCAL}::test_damaged_database_of_temporal_is_named_with_what_to_do",),
+        (f"{_LOCAL}::test_damaged_database_of_temporal_is_reported_with_a_remedy",),
     ),
     Bug(
         "the time for an update becomes negative",

@@ -50,16 +50,14 @@ BUGS = [
         "activities/delegation/activate.py",
         "            if one.resumable and _is_there(facts.registry, one.name, name):",
         "            if one.resumable and _is_there([], one.name, name):",
-        (
-            f"{_GRAPHS}/test_immediate.py::test_instance_that_is_there_is_not_created_again_when_its_agent_takes_over_again",
-        ),
+        (f"{_GRAPHS}/test_immediate.py::test_existing_instance_is_not_created_again_by_a_second_handoff",),
     ),
     Bug(
         "a branch that is disabled can be created and sent messages",
         "activities/delegation/subagent_plan.py",
         "            for one in enabled(agents[-1], parent.variables)",
         "            for one in agents[-1].subagent_tools",
-        (f"{_GRAPHS}/test_subagent_tools.py::test_optional_subagent_is_there_only_if_its_variable_says_so",),
+        (f"{_GRAPHS}/test_subagent_tools.py::test_optional_subagent_is_offered_only_if_its_variable_is_true",),
     ),
     Bug(
         "instances have no tool for messages",
@@ -117,14 +115,14 @@ BUGS = [
         "activities/sessions/finish.py",
         "        if gained.keys() - known.keys():  # else an earlier attempt has copied them",
         "        if gained.keys() & known.keys():",
-        (f"{_GRAPHS}/test_attachments.py::test_failures_and_results_bring_files_which_are_there_before_the_message",),
+        (f"{_GRAPHS}/test_attachments.py::test_files_of_failures_and_results_arrive_before_the_message",),
     ),
     Bug(
         "files of a message to a working child are not copied",
         "store/conversations.py",
         "        if files is not None and files[1]:\n            workspace_id, manifest = files\n",
         "        if files is not None and not files:\n            workspace_id, manifest = files\n",
-        (f"{_GRAPHS}/test_attachments.py::test_files_of_a_message_to_one_that_works_are_there_before_the_message",),
+        (f"{_GRAPHS}/test_attachments.py::test_files_sent_to_a_running_subagent_arrive_before_the_message",),
     ),
     Bug(
         "the failure of a child that is explicit is reported",
@@ -133,7 +131,7 @@ BUGS = [
         "OR e.status = 'failed') THEN",
         (
             f"{_GRAPHS}/test_subagent_tools.py"
-            "::test_explicit_child_sends_only_what_it_wants_to_and_publishes_its_status",
+            "::test_explicit_child_sends_only_its_own_messages_and_publishes_its_status",
         ),
     ),
 ]

@@ -66,7 +66,7 @@ async def test_recorded_tool_call_is_not_run_again(stack: Stack, alone: Activiti
     assert len(of_type(await stack.events(record["task_id"]), "progress")) == 1
 
 
-async def test_delivery_whose_record_was_removed_fails_for_good(alone: Activities) -> None:
+async def test_delivery_whose_record_was_removed_fails_permanently(alone: Activities) -> None:
     attempt = DeliveryAttempt(tenant="default", id=new_id(), pause_s=1)
     outcome = await ActivityEnvironment().run(alone["deliver"], attempt)
     assert (outcome.status, outcome.note) == (DeliveryStatus.FAILED, "Its record was removed.")

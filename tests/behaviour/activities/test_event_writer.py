@@ -14,7 +14,7 @@ from tests.support.stack import Stack, eventually
 CALLED = ToolCalled(tool="read_file", args="read notes.txt")
 
 
-async def test_a_commit_takes_along_what_came_just_before(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commit_includes_events_that_arrived_just_before(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_writer, "GATHER", 60.0)  # as long as a busy machine may need
     ref = SessionRef(tenant="default", session_id="quick", conversation_id="quick")
     async with EventWriter(stack.pool) as writer:

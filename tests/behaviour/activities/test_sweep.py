@@ -112,7 +112,7 @@ async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack)
     assert texts[1:] == ["Mind the gap."]
 
 
-async def test_unreadable_session_does_not_hold_up_the_sweep(stack: Stack) -> None:
+async def test_unreadable_session_does_not_block_the_sweep(stack: Stack) -> None:
     broken = await stack.submit(HANGS)
     talk = await stack.submit("[[script:say text=here]]")
     await stack.seen(broken, "message_delta")
@@ -129,7 +129,7 @@ async def test_unreadable_session_does_not_hold_up_the_sweep(stack: Stack) -> No
     await stack.wait(broken)
 
 
-async def test_rows_that_no_sweep_can_repair_do_not_hold_up_the_others(stack: Stack) -> None:
+async def test_rows_that_no_sweep_can_repair_do_not_block_the_others(stack: Stack) -> None:
     """One row of each kind that no sweep can repair, older than one that it can; an unreadable row is not counted."""
     pool, idle = stack.pool, await stack.run("[[script:say text=here]]")
     bad, good = [await schedule(stack) for _ in range(2)]

@@ -51,7 +51,7 @@ async def test_a_file_over_the_cap_is_in_the_result_and_an_event(stack: Stack) -
     assert "21000005" in second and "Not kept" not in second
 
 
-async def test_two_workers_share_what_they_keep(stack: Stack, tmp_path: Path) -> None:
+async def test_two_workers_share_their_stored_workspaces(stack: Stack, tmp_path: Path) -> None:
     one, two = Workspaces(stack.pool, tmp_path / "one"), Workspaces(stack.pool, tmp_path / "two")
     space = new_id()
 

@@ -113,7 +113,7 @@ async def test_signing_out_removes_the_cookie(keyed_url: str, pool: Pool) -> Non
         problem(await client.get("/tasks"), 401, "unauthenticated")
 
 
-async def test_search_for_a_text_is_given_up_after_a_while(keyed_url: str, pool: Pool) -> None:
+async def test_search_for_a_text_is_refused_after_a_time_limit(keyed_url: str, pool: Pool) -> None:
     """Simulate a tenant with millions of tasks: another connection holds the table."""
     headers = await key_for(pool, "searching", Right.READ)
     async with httpx2.AsyncClient(base_url=keyed_url, headers=headers, timeout=20) as client:

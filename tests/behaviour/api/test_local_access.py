@@ -71,7 +71,7 @@ async def test_other_account_needs_the_token(settings: Settings) -> None:
 
 
 @as_another_account
-async def test_other_account_that_hangs_up_at_once_is_not_taken_for_root(settings: Settings, pool: Pool) -> None:
+async def test_other_account_that_disconnects_immediately_is_not_taken_for_root(settings: Settings, pool: Pool) -> None:
     """The kernel says that a socket without an owner belongs to account 0."""
     body = '{"agent": "assistant", "input": "hang-up"}'
     send = (

@@ -67,7 +67,7 @@ async def store_secrets(api: httpx2.AsyncClient, pool: Pool) -> dict[str, str]:
     return {"task": task, "subscription": subscription, "connector": f"c-{name[-6:]}"}
 
 
-async def test_all_stored_secrets_are_encrypted_anew(
+async def test_all_stored_secrets_are_encrypted_with_the_new_key(
     api: httpx2.AsyncClient, pool: Pool, settings: Settings, small_batches: None
 ) -> None:
     made = await store_secrets(api, pool)

@@ -55,7 +55,7 @@ async def test_a_peer_that_takes_fewer_steps_is_no_measurement(lab: Lab, tmp_pat
             await up.run(2)
 
 
-async def test_a_scratch_database_grows_and_goes(lab: Lab) -> None:
+async def test_scratch_database_grows_and_is_removed(lab: Lab) -> None:
     async with scratch_database(lab.pool) as name:
         before = await stored_bytes(lab.pool, name)
         connection = await asyncpg.connect(f"{lab.database_url.rpartition('/')[0]}/{name}")

@@ -43,7 +43,7 @@ async def test_messages_of_one_address_are_answered_in_order_one_at_a_time(servi
 
 
 @pytest.mark.proves("S2-03", "S1-B13")
-async def test_twenty_first_messages_at_once_make_one_conversation(service: Service) -> None:
+async def test_twenty_concurrent_first_messages_create_one_conversation(service: Service) -> None:
     answers = await asyncio.gather(*(service.say(say(f"x{number}"), user="bob") for number in range(20)))
     assert len({one["conversation_id"] for one in answers}) == 1
     assert len({one["session_id"] for one in answers}) == 20

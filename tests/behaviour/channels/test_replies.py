@@ -122,7 +122,7 @@ async def test_connectors_are_checked_listed_changed_and_removed(service: Servic
     assert (await http.get(f"/connectors/{name}")).status_code == 404
 
 
-async def test_answers_of_a_removed_connector_are_given_up_and_a_new_one_of_its_name_sends_its_own(
+async def test_answers_of_a_removed_connector_fail_and_a_new_connector_of_its_name_sends_only_its_own(
     service: Service,
 ) -> None:
     http = service.stack.http

@@ -104,7 +104,7 @@ def test_unreadable_dotenv_is_named(checkout: Path) -> None:
     assert code == 2 and "Permission denied" in shown.replace("\n", " "), shown
 
 
-def test_misspelt_variable_is_named_with_what_was_meant_and_nothing_starts(checkout: Path) -> None:
+def test_misspelt_variable_is_reported_with_a_suggestion_and_nothing_starts(checkout: Path) -> None:
     home = checkout / "data"
     given = {"ERRAND_PROT": "8701", "ERRAND_DATA_DIR": str(home), "ERRAND_VENV": "/venv"}
     for command in ("config", "up"):

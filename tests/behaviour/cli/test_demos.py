@@ -61,7 +61,7 @@ STORIES: dict[str, Callable[[Terminal], None]] = {
 }
 
 
-async def test_every_demo_shows_what_it_is_for(stack: Stack, tmp_path: Path) -> None:
+async def test_every_demo_shows_its_feature(stack: Stack, tmp_path: Path) -> None:
     assert set(STORIES) == set(DEMOS)
 
     def run(name: str) -> int:

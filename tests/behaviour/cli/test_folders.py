@@ -60,7 +60,7 @@ async def errand(environment: dict[str, str], *args: str, cwd: Path) -> tuple[in
     return await asyncio.to_thread(run)
 
 
-async def test_folder_goes_in_without_what_git_ignores_and_changes_come_out(
+async def test_folder_is_sent_without_ignored_files_and_its_changes_are_pulled(
     stack: Stack, environment: dict[str, str], project: Path, tmp_path: Path
 ) -> None:
     code, shown = await errand(environment, "run", "tester", WORK, "--dir", ".", "--title", "tree", cwd=project)

@@ -40,7 +40,7 @@ def write_state(home: Path, server: StandIn) -> None:
 
 
 @pytest.mark.parametrize("command", [["tasks"], ["run", "assistant", "hello"], ["chat"], ["attach", TASK]])
-def test_without_a_stack_of_ones_own_no_stranger_is_called(
+def test_command_without_its_own_stack_calls_no_other_stack(
     command: list[str], stranger: StandIn, tmp_path: Path
 ) -> None:
     with Terminal(*command, env=own_env(tmp_path, stranger)) as terminal:
@@ -90,7 +90,7 @@ def test_command_waits_while_its_own_stack_starts_the_api_again(
         assert "before" in terminal.text
 
 
-def test_histories_are_read_from_no_strangers_temporal(stranger: StandIn, tmp_path: Path) -> None:
+def test_histories_are_not_read_from_another_temporal(stranger: StandIn, tmp_path: Path) -> None:
     env = {**own_env(tmp_path, stranger), "TEMPORAL_ADDRESS": ""}
     with Terminal("replay", TASK, env=env) as terminal:
         assert terminal.exit_code() == 6

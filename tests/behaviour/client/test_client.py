@@ -27,7 +27,7 @@ def local(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ERRAND_DATA_DIR", str(stack.root))
 
 
-async def test_a_program_submits_comes_back_and_fetches_what_was_made(
+async def test_program_submits_reconnects_and_fetches_the_artifacts(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     local(stack, monkeypatch)

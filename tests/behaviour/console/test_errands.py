@@ -82,7 +82,7 @@ async def tab_to(page: Page, selector: str) -> None:
     raise AssertionError(f"{selector} cannot be reached with the Tab key")
 
 
-async def test_same_errand_by_keyboard_alone(stack: Stack, opened: Opener, runs: dict[str, str]) -> None:
+async def test_same_errand_with_the_keyboard_only(stack: Stack, opened: Opener, runs: dict[str, str]) -> None:
     conversation_id = await mailbox_with_an_outcome(stack)
     waits = await stack.submit(calls(bash("touch by-tab")), "careful")
     [request] = await waiting(stack, waits)

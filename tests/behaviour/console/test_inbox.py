@@ -116,7 +116,7 @@ async def test_plan_is_edited_before_it_is_approved(stack: Stack, opened: Opener
     await expect(decided).to_contain_text("approved by")
 
 
-async def test_the_slower_of_two_browsers_learns_who_was_first(stack: Stack, browser: Browser) -> None:
+async def test_slower_of_two_browsers_sees_who_answered_first(stack: Stack, browser: Browser) -> None:
     """Both show the request; then neither sees what the other does, and both press a button."""
     await define(stack)
     task_id = await stack.submit(calls(bash("touch two-browsers")), "careful")

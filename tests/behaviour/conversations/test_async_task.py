@@ -64,7 +64,7 @@ async def collected(stack: Stack) -> Collected:
 
 
 @pytest.mark.proves("S3-07", "S3-08", "S3-09")
-async def test_a_launch_answers_at_once_with_the_handle(team: Stack) -> None:
+async def test_launch_returns_the_handle_immediately(team: Stack) -> None:
     result = await collected(team)
     deep = next(child for child in result.children if child.agent == "helper")
     assert result.texts[0] == (
@@ -419,7 +419,7 @@ async def test_nesting_ends_at_the_depth_limit(team: Stack) -> None:
 
 
 @pytest.mark.proves("S3-B04")
-async def test_the_tightest_limit_on_the_path_holds(team: Stack) -> None:
+async def test_tightest_limit_on_the_path_applies(team: Stack) -> None:
     """`second` and `third` may have three below them, but `tight`, who began it, allows two in all."""
     deepest = chain([task(say("Deep."))])
     talk = await Talk.done(team, chain([task(chain([task(deepest, "third")]), "second")]), "tight")

@@ -20,7 +20,7 @@ async def test_watchers_see_the_mailbox_become_empty_when_all_are_gathered(team:
     assert reported["pending_count"] == 0
 
 
-async def test_a_terminated_conversation_is_not_reopened_for_what_waits_in_it(team: Stack) -> None:
+async def test_terminated_conversation_is_not_reopened_for_waiting_outcomes(team: Stack) -> None:
     talk = await Talk.done(team, say())
     await conversations.add_message(
         team.pool,

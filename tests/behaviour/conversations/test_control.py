@@ -134,7 +134,7 @@ async def test_every_open_call_ends_before_the_last_event_and_the_next_turn_is_v
 
 
 @pytest.mark.proves("S1-18")
-async def test_a_stop_that_meets_the_result_of_a_subagent_is_an_end_like_any_other(team: Stack) -> None:
+async def test_stop_at_the_same_time_as_a_subagents_result_ends_the_session_normally(team: Stack) -> None:
     """The result is being written down, which takes long: that is called off, and the session has its own ending."""
     gate = Gate()
     talk = await Talk.begin(team, chain([task(gate.then())]))

@@ -63,7 +63,7 @@ async def test_concurrent_fires_never_share_a_message(team: Stack) -> None:
 
 
 @pytest.mark.proves("S0-38", "S0-28")
-async def test_all_outcomes_land_in_one_continuation(team: Stack) -> None:
+async def test_all_outcomes_are_delivered_in_one_continuation(team: Stack) -> None:
     talk, _, took = await stormed(team)
     delivered = {message.delivered_to for message in await talk.mail()}
     assert len(delivered) == 1
@@ -94,7 +94,7 @@ async def in_vain(stack: Stack) -> tuple[Talk, SessionRow, list[Any], SessionRow
 
 
 @pytest.mark.proves("S0-B46", "S0-B05", "D5")
-async def test_a_continuation_without_a_commit_gives_its_messages_back(team: Stack) -> None:
+async def test_continuation_without_a_commit_returns_its_messages_to_the_mailbox(team: Stack) -> None:
     talk, failed, [mail, sessions, live], second = await in_vain(team)
     assert failed.status is Status.FAILED and not failed.committed
     assert [message.delivered_to for message in mail] == [None, None]
@@ -187,7 +187,7 @@ class LostAnswer(WorkflowClient):
 
 
 @pytest.mark.proves("S0-B50", "F-15")
-async def test_a_fire_that_was_written_down_is_accepted_although_nobody_answered(team: Stack) -> None:
+async def test_recorded_fire_is_accepted_although_its_update_got_no_answer(team: Stack) -> None:
     talk = await with_outcomes(team, 1)
     services = cast(
         Services,

@@ -173,7 +173,7 @@ async def test_subagent_interrupted_after_a_commit_without_text_has_a_result(tea
 
 
 @pytest.mark.proves("S0-23")
-async def test_fire_shows_all_that_the_subagent_said(team: Stack) -> None:
+async def test_fire_shows_all_texts_of_the_subagent(team: Stack) -> None:
     """The messages are read at the fire, and the mailbox holds none of them: what changes in the session until then
     is what the fire shows. What was said before the last reply is part of it, tool calls and results are not."""
     steps = chain([("list_files", {})], text="I look around first.", last="There is nothing.")

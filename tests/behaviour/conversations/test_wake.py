@@ -169,7 +169,7 @@ async def deep(stack: Stack) -> tuple[Talk, list[SessionRow]]:
 
 
 @pytest.mark.proves("F-03")
-async def test_the_recipient_is_who_spawned_this_very_session_also_after_resume(team: Stack) -> None:
+async def test_recipient_is_the_spawner_of_this_session_even_after_a_resume(team: Stack) -> None:
     talk, rows = await deep(team)
     by_id = {row.id: row for row in rows}
     received = Counter(await talk.delivered_sources())

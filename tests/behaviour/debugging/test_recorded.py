@@ -34,7 +34,7 @@ async def trace(stack: Stack, task_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.proves("S1-84")
-async def test_a_rule_is_tried_on_what_was_answered(stack: Stack, tmp_path: Path) -> None:
+async def test_rule_is_applied_to_recorded_answers(stack: Stack, tmp_path: Path) -> None:
     task_id = (await stack.run(script(tmp_path / "ledger")))["task_id"]
     asked = await requests(stack)
     again = await reran(stack, task_id, recorded=True, permissions=DENY_RM)
@@ -53,7 +53,7 @@ async def test_a_rule_is_tried_on_what_was_answered(stack: Stack, tmp_path: Path
     assert len(of_type(await stack.events(again["task_id"]), "usage_updated")) == 4
 
 
-async def test_a_limit_is_tried_on_what_was_used(stack: Stack, tmp_path: Path) -> None:
+async def test_limit_is_applied_to_recorded_usage(stack: Stack, tmp_path: Path) -> None:
     record = await stack.run(script(tmp_path / "ledger"))
     spent = record["usage"]
     tokens = spent["input_tokens"] + spent["output_tokens"] + spent["cache_read_tokens"] + spent["cache_write_tokens"]
@@ -88,7 +88,7 @@ async def test_subagents_are_not_started_and_people_are_not_asked(team: Stack) -
 
 
 @pytest.mark.proves("S1-84")
-async def test_a_rule_and_a_limit_are_tried_inside_too(team: Stack, tmp_path: Path) -> None:
+async def test_rule_and_limit_are_applied_inside_inline_subagents(team: Stack, tmp_path: Path) -> None:
     """A subagent inside the session takes its recorded steps, so that rules meet its calls and limits count them."""
     ledger = tmp_path / "ledger"
     effects = chain([("bash", {"command": "rm kept.txt"})], [("ledger_once", {"path": str(ledger)})], last="Inside.")
@@ -135,7 +135,7 @@ async def test_messages_after_an_answer_are_read_again(team: Stack) -> None:
 
 
 @pytest.mark.proves("S1-84")
-async def test_the_report_says_what_a_rule_would_have_stopped(stack: Stack, tmp_path: Path) -> None:
+async def test_report_lists_what_a_rule_would_have_stopped(stack: Stack, tmp_path: Path) -> None:
     task_id = (await stack.run(script(tmp_path / "ledger")))["task_id"]
     one = await cli(stack, "rerun", task_id, "--recorded", "--permission", "bash:rm *=deny", "--json")
     assert one.exit_code == 0, one.output
@@ -157,7 +157,7 @@ async def test_the_report_says_what_a_rule_would_have_stopped(stack: Stack, tmp_
     assert (await cli(stack, "rerun", task_id, "--recorded", "--permission", "bash")).exit_code == 2
 
 
-async def test_a_recording_of_what_was_cut_short_ends_where_it_ended(stack: Stack) -> None:
+async def test_recording_of_an_interrupted_task_ends_where_the_task_ended(stack: Stack) -> None:
     cut = await stack.run("[[script:forever]]", config={"max_steps": 2})
     assert cut["reason"] == "step_limit"
     again = await reran(stack, cut["task_id"], recorded=True, config={"max_steps": 9})

@@ -72,7 +72,7 @@ async def test_rerun_starts_at_a_step_with_the_workspace_as_it_was(stack: Stack,
     assert await everything(stack, task_id) == shared["rows"]
 
 
-async def test_a_file_of_the_task_is_as_it_was_by_then(stack: Stack) -> None:
+async def test_rerun_has_the_file_as_it_was_at_that_step(stack: Stack) -> None:
     upload = await stack.http.post("/files?name=given.txt", content=b"given\n", headers={"Content-Type": "text/plain"})
     commands = [[("bash", {"command": f"cat given.txt; echo {word} > given.txt"})] for word in ("one", "two")]
     task = await stack.run(steps(*commands), context={"files": [upload.json()["file_id"]]})

@@ -192,7 +192,7 @@ def test_leftovers_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
             bystander.kill()
 
 
-def test_damaged_database_of_temporal_is_named_with_what_to_do(home: Path) -> None:
+def test_damaged_database_of_temporal_is_reported_with_a_remedy(home: Path) -> None:
     (home / "temporal").mkdir(parents=True, exist_ok=True)
     for left in (home / "temporal").glob("temporal.db*"):
         left.unlink()
@@ -233,7 +233,7 @@ def test_data_folder_closed_to_postgres_account_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is dropped to another account")
-def test_postgres_has_an_account_of_its_own_and_takes_over_a_folder_of_nobody(home: Path) -> None:
+def test_postgres_runs_as_its_own_account_and_takes_over_a_folder_of_nobody(home: Path) -> None:
     with running(home):
         pass
     data = home / "postgres"

@@ -63,7 +63,7 @@ async def test_part_that_dies_is_restarted(supervisor: Supervisor, logged: Logge
     assert logged.has("sleeper ended (SIGKILL)")
 
 
-async def test_part_that_keeps_failing_is_given_up_with_the_end_of_its_log(
+async def test_part_that_keeps_failing_stops_the_stack_and_shows_the_end_of_its_log(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
     broken = shell("broken", "echo the reason; exit 3", check="tcp://127.0.0.1:1")
@@ -159,7 +159,7 @@ asyncio.run(main())
     await eventually(lambda: gone(child), within=3)
 
 
-async def test_part_that_was_ready_is_restarted_for_ever(
+async def test_part_that_was_ready_is_always_restarted(
     supervisor: Supervisor, tmp_path: Path, logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.1)
@@ -179,7 +179,7 @@ async def test_part_that_was_ready_is_restarted_for_ever(
     assert supervisor.infos()[0].problem is None
 
 
-async def test_full_disk_is_named_and_waited_out(supervisor: Supervisor, logged: Logged) -> None:
+async def test_full_disk_is_reported_and_the_part_waits_for_space(supervisor: Supervisor, logged: Logged) -> None:
     left = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/logs/part.log")] * 3
 
     def prepare() -> None:

@@ -56,7 +56,7 @@ async def test_guard_leaves_the_pages_of_the_web_ui_as_they_are(stack: Stack) ->
         assert "frame-ancestors 'self'" in page.headers["content-security-policy"]
 
 
-async def test_readiness_names_what_temporal_lacks(stack: Stack) -> None:
+async def test_readiness_lists_what_temporal_lacks(stack: Stack) -> None:
     await stack.client.get_schedule_handle(SWEEPER).delete()
     try:
         answer = await stack.http.get("/readyz")

@@ -67,7 +67,7 @@ def starting(env: dict[str, str], folder: Path) -> Iterator[Callable[[str], Awai
         yield shown
 
 
-async def test_up_reports_what_is_wrong_and_works_all_the_same() -> None:
+async def test_up_reports_problems_and_still_starts() -> None:
     """A refused key, bad files, a stop in the middle: all is named; the next start, with a good key, finishes it."""
     with home() as folder, offline_model(folder) as port:
         env = environment(folder) | {"ERRAND_AGENTS_DIR": str(folder / "agents")}

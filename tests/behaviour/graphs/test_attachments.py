@@ -107,7 +107,7 @@ async def test_files_are_copied_in_both_directions_under_paths_of_the_receiver(s
 
 @pytest.mark.proves("S4-26", "S4-31")  # of one that is waited for, and of one that is not
 @pytest.mark.parametrize("parent", ["at_unlucky", "at_unlucky_later", "at_later"])
-async def test_failures_and_results_bring_files_which_are_there_before_the_message(stack: Stack, parent: str) -> None:
+async def test_files_of_failures_and_results_arrive_before_the_message(stack: Stack, parent: str) -> None:
     child_agent = "at_pair" if parent == "at_later" else "at_failing"
     talk = await Talk.done(stack, chain([(child_agent, {"message": "Grow."})]), parent)
     await talk.rest()
@@ -139,7 +139,7 @@ async def test_failures_and_results_bring_files_which_are_there_before_the_messa
 
 
 @pytest.mark.proves("S4-23", "S4-31")  # while the child works
-async def test_files_of_a_message_to_one_that_works_are_there_before_the_message(stack: Stack) -> None:
+async def test_files_sent_to_a_running_subagent_arrive_before_the_message(stack: Stack) -> None:
     first = ("subagent_create", {"agent": "at_waiting", "name": "ann", "message": "Wait."})
     talk = await Talk.begin(stack, chain([WRITES], [first], last="Off."), "at_patient")
     child = await talk.child()
@@ -162,7 +162,7 @@ async def test_files_of_a_message_to_one_that_works_are_there_before_the_message
     assert (await outputs(stack, child.id))[0].startswith("acorn")
 
 
-async def test_further_messages_bring_files_without_overwriting_any(stack: Stack) -> None:
+async def test_files_of_later_messages_overwrite_no_earlier_ones(stack: Stack) -> None:
     oak = {"attachments": ["drafts/oak.txt"]}
     first = ("subagent_create", {"agent": "at_pair", "name": "ann", "message": "Grow.", **oak})
     again = ("subagent_message", {"target": "ann", "message": "More.", **oak})

@@ -102,7 +102,7 @@ def write(folder: Path, definition: dict[str, Any]) -> None:
     (folder / f"{definition['name']}.md").write_text(join(fields, definition.get("prompt", "")))
 
 
-def test_every_problem_of_every_file_is_listed_at_once(tmp_path: Path) -> None:
+def test_agents_check_lists_all_problems_of_all_files_together(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     for name in PROMPTS:
         (tmp_path / "prompts" / f"{name}.md").write_text("---\n{}\n---\n\nWork.\n")
@@ -125,7 +125,7 @@ def test_every_problem_of_every_file_is_listed_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", TABLE)
-async def test_put_refuses_it_with_every_pointer_and_changes_nothing(stack: Stack, case: str) -> None:
+async def test_put_refuses_a_bad_graph_with_every_pointer_and_changes_nothing(stack: Stack, case: str) -> None:
     definition, problems = TABLE[case]
     for one in BESIDE:
         assert (await stack.http.put(f"/agents/{one['name']}", json=one)).is_success

@@ -98,7 +98,7 @@ async def test_turn_limit_ends_a_session_whose_handler_spoke_last(stack: Stack) 
     assert (await stack.result(task_id))["output"] == "Beat 1."  # code writes no summary
 
 
-async def test_unknown_handler_is_refused_with_the_names_that_there_are(stack: Stack) -> None:
+async def test_unknown_handler_is_refused_with_the_existing_names(stack: Stack) -> None:
     fields = {"name": "hs_none", "description": "x", "side_a": {"handler": "nobody"}, "side_b": "human"}
     answer = await stack.http.put("/agents/hs_none", json=fields)
     assert answer.status_code == 422

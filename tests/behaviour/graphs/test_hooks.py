@@ -58,7 +58,7 @@ async def noted(stack: Stack, row: SessionRow) -> list[dict[str, Any]]:
     return [json.loads(line) for line in content.decode().splitlines()]
 
 
-async def test_hooks_run_at_their_moments_in_order_and_are_given_what_happens(stack: Stack) -> None:
+async def test_hooks_run_at_their_points_in_order_with_their_arguments(stack: Stack) -> None:
     talk = await Talk.done(stack, steps([LOOK]), "hk_watched")
     seen = await noted(stack, await talk.session(talk.id))
     order = ["ThreadCreated", "OnMessage", *MODEL, "BeforeTool", "BeforeResult", "AfterTool", *MODEL, "OnEnd"]
@@ -134,7 +134,7 @@ async def test_hooks_of_an_inline_delegate_run_and_a_recorded_rerun_repeats_none
     assert again.status == "completed" and '"run_hooks"' not in history and len(await noted(stack, row)) == len(seen)
 
 
-async def test_stop_leaves_a_reply_as_it_came_and_of_an_interrupted_one_no_hook_is_asked(stack: Stack) -> None:
+async def test_reply_interrupted_by_a_stop_is_stored_unchanged_without_hooks(stack: Stack) -> None:
     talk = await Talk.begin(stack, "[[script:say words=300 delay=0.1]]", "hk_ponders")
     later = await Talk.begin(stack, "[[script:say text=Done.]]", "hk_ponders")
     await talk.speaking(talk.id)
@@ -215,7 +215,7 @@ async def test_hook_that_blocks_does_not_stall_other_sessions(stack: Stack) -> N
 
 
 @pytest.mark.proves("S4-B12")  # whose hooks run
-async def test_hooks_of_a_prompt_take_the_place_of_the_agents(stack: Stack) -> None:
+async def test_hooks_of_a_prompt_replace_those_of_the_agent(stack: Stack) -> None:
     talk = await Talk.done(stack, "Go.", "hk_both")
     seen = await noted(stack, await talk.session(talk.id))
     # side A has its own, and side B has none of its own: there the agent's run

@@ -84,7 +84,7 @@ async def test_immediate_subagents_of_immediate_subagents_start_too(stack: Stack
     assert (child.agent, below.agent, below.spawned_by, below.depth) == ("im_leader", "im_scout", child.id, 2)
 
 
-async def test_second_side_starts_its_own_before_its_first_turn(stack: Stack) -> None:
+async def test_second_side_starts_its_immediate_subagents_before_its_first_turn(stack: Stack) -> None:
     task_id = await stack.submit("Go.", agent="im_late")
     assert (await stack.wait(task_id))["status"] == "completed"
     events = await stack.events(task_id)
@@ -107,9 +107,7 @@ async def test_handoff_starts_the_immediate_subagents_of_the_agent_that_takes_ov
 
 @pytest.mark.parametrize("keeper", ["im_keeper", "im_single"])
 @pytest.mark.exactly_once
-async def test_instance_that_is_there_is_not_created_again_when_its_agent_takes_over_again(
-    stack: Stack, keeper: str
-) -> None:
+async def test_existing_instance_is_not_created_again_by_a_second_handoff(stack: Stack, keeper: str) -> None:
     steps = chain([(keeper, {})], [("im_desk", {})], [(keeper, {})], last="Taken over twice.")
     talk = await Talk.done(stack, steps, "im_desk")
     assert await talk.output() == "Taken over twice." and len(await talk.children()) == 1
@@ -122,7 +120,7 @@ async def test_instance_that_is_there_is_not_created_again_when_its_agent_takes_
     ]
 
 
-async def test_later_turns_of_the_thread_start_it_no_more(stack: Stack) -> None:
+async def test_immediate_subagent_starts_only_in_the_first_turn_of_a_thread(stack: Stack) -> None:
     talk = await Talk.done(stack, say("Once."), "im_lead")
     second = await talk.say(say("Twice."))
     await talk.ended(second)
@@ -142,7 +140,7 @@ async def test_hidden_subagent_starts_and_is_no_tool(stack: Stack) -> None:
     assert "im_scout" not in offered
 
 
-async def test_one_that_is_not_waited_for_lets_the_model_begin(stack: Stack) -> None:
+async def test_model_starts_without_waiting_for_a_background_immediate_subagent(stack: Stack) -> None:
     talk = await Talk.done(stack, say("Off. im-five"), "im_waits_not")
     await talk.rest()
     [child] = await talk.children()
@@ -152,7 +150,7 @@ async def test_one_that_is_not_waited_for_lets_the_model_begin(stack: Stack) -> 
 
 @pytest.mark.proves("S4-16")
 @pytest.mark.parametrize(("value", "there"), [("yes", 1), ("off", 0), (None, 0)])
-async def test_optional_immediate_subagent_starts_only_if_its_variable_says_so(
+async def test_optional_immediate_subagent_starts_only_if_its_variable_is_true(
     stack: Stack, value: str | None, there: int
 ) -> None:
     given: dict[str, Any] = {"context": {"variables": {"WITH_SCOUT": value} if value else {}}}
@@ -161,7 +159,7 @@ async def test_optional_immediate_subagent_starts_only_if_its_variable_says_so(
 
 
 @pytest.mark.proves("S4-18")
-async def test_variables_name_and_describe_it_and_those_handed_over_reach_no_model(stack: Stack) -> None:
+async def test_variables_name_an_immediate_subagent_and_scoped_ones_reach_no_model(stack: Stack) -> None:
     variables = {"WHO": "Scout Ann", "WHAT": "Look at the harbour. im-six", "TOKEN": "tok-83711"}
     talk = await Talk.done(stack, say("Well. im-seven"), "im_keeper", context={"variables": variables})
     [child] = await talk.children()

@@ -132,7 +132,7 @@ async def test_arguments_that_do_not_fit_start_nothing(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S4-24")
-async def test_result_of_one_that_is_not_waited_for_comes_as_a_silent_message(stack: Stack) -> None:
+async def test_result_of_a_background_subagent_arrives_as_a_silent_message(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([("st_pair", {"message": "Draft it."})], last="Off."), "st_later")
     await talk.rest()
     [child] = await talk.children()
@@ -141,7 +141,7 @@ async def test_result_of_one_that_is_not_waited_for_comes_as_a_silent_message(st
 
 
 @pytest.mark.proves("S4-25")
-async def test_failure_of_one_that_is_not_waited_for_comes_with_its_details(stack: Stack) -> None:
+async def test_failure_of_a_background_subagent_arrives_with_its_details(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([("st_failing", {"message": "Draft it."})], last="Off."), "st_unlucky")
     await talk.rest()
     [child] = await talk.children()
@@ -248,14 +248,14 @@ async def test_instances_have_tools_that_create_and_message_them_and_each_needs_
 
 
 @pytest.mark.proves("S4-21")
-async def test_more_instances_than_there_may_be_are_refused_with_the_names_of_those_there_are(stack: Stack) -> None:
+async def test_instances_beyond_the_maximum_are_refused_with_the_names_of_the_existing_ones(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([create("ann"), create("ben"), create("cat")]), "st_keeper")
     results = await talk.results()
     assert "There are 2 instances of 'st_pair'" in results[2] and "ann, ben" in results[2]
     assert "subagent_message" in results[2] and len(await talk.children()) == 2
 
 
-async def test_the_only_instance_there_may_be_gets_the_message(stack: Stack) -> None:
+async def test_single_allowed_instance_gets_the_message(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([create("ann")], [create("ben", "And this.")]), "st_single")
     first, second = await talk.children()
     assert second.thread_id == first.thread_id and await talk.prompts(second.id) == ["And this."]
@@ -263,7 +263,7 @@ async def test_the_only_instance_there_may_be_gets_the_message(stack: Stack) -> 
 
 
 @pytest.mark.proves("S4-20")
-async def test_one_that_is_not_resumable_has_no_address(stack: Stack) -> None:
+async def test_subagent_that_is_not_resumable_cannot_be_addressed(stack: Stack) -> None:
     agents = agent("st_both", subagent_tools=[{"name": "st_pair"}, {"name": "st_typed", "resumable": True}])
     assert (await stack.http.put("/agents/st_both", json=agents)).is_success
     talk = await Talk.done(stack, chain([("st_pair", {"message": "Draft it."})], [message("$0")]), "st_both")
@@ -296,7 +296,7 @@ async def test_registry_has_all_fields_and_is_in_the_parents_context(stack: Stac
 
 
 @pytest.mark.proves("S4-28", "S4-B09")
-async def test_explicit_child_sends_only_what_it_wants_to_and_publishes_its_status(stack: Stack) -> None:
+async def test_explicit_child_sends_only_its_own_messages_and_publishes_its_status(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([create("rep", agent="st_reporter")], last="Off."), "st_quiet")
     [child, *_] = await talk.children()
     await talk.ended(child.id)
@@ -320,7 +320,7 @@ async def test_explicit_child_sends_only_what_it_wants_to_and_publishes_its_stat
 
 @pytest.mark.proves("S4-16")
 @pytest.mark.parametrize("value", ["TRUE", "1", "yes", "no", None])
-async def test_optional_subagent_is_there_only_if_its_variable_says_so(stack: Stack, value: str | None) -> None:
+async def test_optional_subagent_is_offered_only_if_its_variable_is_true(stack: Stack, value: str | None) -> None:
     mark, typed = new_id(), {"agent": "st_typed", "name": "ann", "arguments": {"brief": "In short."}}
     steps = chain([("st_pair", {"message": "Draft it."})], [("subagent_create", typed)], [message("ann")])
     given: dict[str, Any] = {"context": {"variables": {"WITH_PAIR": value} if value else {}}}
@@ -352,7 +352,7 @@ async def test_terminated_conversation_shows_its_children_as_terminated(stack: S
     assert not of_type(await stack.events(talk.id), "task_submitted")[1:]
 
 
-async def test_error_that_nobody_foresaw_is_a_tool_error(stack: Stack) -> None:
+async def test_unexpected_error_is_a_tool_error(stack: Stack) -> None:
     """A definition that cannot be read any more, while the worker still remembers which tools it led to."""
     approve = declared_tool("approve", "summary")
     pair = prompt("gu_a", "A draft."), prompt("gu_b", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))

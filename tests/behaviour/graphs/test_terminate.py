@@ -58,7 +58,7 @@ def create(name: str, agent: str) -> Any:
 
 @pytest.mark.proves("S4-33")
 @pytest.mark.parametrize(("child_agent", "sign"), [("te_slow", "tool_called"), ("te_wordy", "message_delta")])
-async def test_terminate_stops_what_runs_rejects_what_comes_and_shows_in_the_registry(
+async def test_terminate_stops_sessions_rejects_messages_and_shows_in_the_registry(
     stack: Stack, child_agent: str, sign: str
 ) -> None:
     gate = Gate()

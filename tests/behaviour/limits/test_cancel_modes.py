@@ -33,7 +33,7 @@ async def test_a_graceful_cancel_lets_the_tool_finish(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-B05")
-async def test_grace_has_an_end_and_a_hard_cancel_ends_it_at_once(stack: Stack) -> None:
+async def test_grace_period_ends_in_time_or_by_a_hard_cancel(stack: Stack) -> None:
     long = SLOW.replace("sleep 3", "sleep 50")
     runs_out, hardened = await asyncio.gather(working(stack, long), working(stack, long))
     began = time.monotonic()
@@ -46,7 +46,7 @@ async def test_grace_has_an_end_and_a_hard_cancel_ends_it_at_once(stack: Stack) 
     assert time.monotonic() - began < 20
 
 
-async def test_cancel_mode_that_makes_no_sense_is_refused(stack: Stack) -> None:
+async def test_invalid_cancel_mode_is_refused(stack: Stack) -> None:
     task_id = await stack.submit("[[script:say text=x]]")
     for body, pointer in (
         ({"mode": "soft"}, "/mode"),

@@ -30,7 +30,7 @@ async def test_no_call_beyond_the_limit_runs_and_exactly_the_limit_is_fine(stack
 
 
 @pytest.mark.proves("S1-B06", "S1-63")
-async def test_the_agent_sees_what_is_left_and_it_costs_no_cache(stack: Stack) -> None:
+async def test_agent_sees_its_remaining_budget_without_losing_the_prompt_cache(stack: Stack) -> None:
     record = await stack.run("[[script:count n=4]]", config={"max_steps": 9, "max_tool_calls": 7})
     asked = await stack.asked(record["task_id"])
     notes = [one["body"]["messages"][-1]["content"][-1]["text"] for one in asked]
@@ -68,7 +68,7 @@ async def test_session_that_keeps_trying_what_is_denied_is_stopped(bounded: Stac
 
 
 @pytest.mark.proves("S1-B06")
-async def test_agent_sees_time_that_the_tree_allows_as_such(bounded: Stack) -> None:
+async def test_agent_sees_the_time_of_its_tree_as_that_of_the_tree(bounded: Stack) -> None:
     config: dict[str, object] = {"ttl": 3_000, "max_steps": 1_000, "tree": {"ttl": 3_000}}
     record = await bounded.run("[[script:forever]]", config=config)
     low = [one for one in of_type(await bounded.events(record["task_id"]), "budget_low") if one["budget"] == "ttl"]

@@ -14,7 +14,7 @@ def errors(body: dict[str, object]) -> list[tuple[str, str]]:
     return [(one["pointer"], one["code"]) for one in found]
 
 
-async def test_waiting_task_uses_what_it_is_given_and_ends_with_it(bounded: Stack) -> None:
+async def test_waiting_task_uses_its_raised_budget_and_ends_when_it_is_spent(bounded: Stack) -> None:
     """Each of these limits would have ended the task: steps, tool calls, time, and the steps of the tree."""
     config = {"max_steps": 1, "max_tool_calls": 1, "ttl": 5_000, "tree": {"max_steps": 1}}
     task_id = await bounded.submit(steps([ask("Which?")], [LOOK]), "curious", config=config)

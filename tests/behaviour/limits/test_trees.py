@@ -18,7 +18,7 @@ async def tree(stack: Stack, task_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.proves("S1-63", "S1-B06")
-async def test_subagents_side_by_side_never_spend_more_than_the_tree_has(bounded: Stack) -> None:
+async def test_concurrent_subagents_never_spend_more_than_the_tree_has(bounded: Stack) -> None:
     most = 25_000
     four = [async_task("[[script:count n=20]]", "small")] * 4
     talk = await Talk.done(bounded, chain(four), "thrifty", config={"tree": {"max_tokens": most}})
@@ -39,7 +39,7 @@ async def test_subagents_side_by_side_never_spend_more_than_the_tree_has(bounded
 
 
 @pytest.mark.proves("S1-63")
-async def test_calls_under_way_hold_their_part(bounded: Stack) -> None:
+async def test_running_calls_keep_their_reservation(bounded: Stack) -> None:
     four = [async_task(slow(1.0), "small")] * 4  # all of them ask while none has been counted
     talk = await Talk.done(bounded, chain(four), "thrifty", config={"tree": {"max_steps": 4}})
     await talk.rest()
@@ -115,7 +115,7 @@ async def test_tree_shares_its_time(bounded: Stack) -> None:
 
 
 @pytest.mark.proves("S1-63")
-async def test_a_spent_conversation_takes_no_more_until_it_gets_more(bounded: Stack) -> None:
+async def test_conversation_with_a_spent_budget_refuses_turns_until_it_is_raised(bounded: Stack) -> None:
     talk = await Talk.done(bounded, say("One."), "thrifty", config={"tree": {"max_steps": 1}})
     body = {"input": say("Two."), "if_busy": "reject"}
     path = f"/conversations/{talk.id}/messages"

@@ -64,7 +64,7 @@ async def sessions_of(stack: Stack, conversation_id: str) -> list[str]:
     return [row["id"] for row in rows]
 
 
-async def test_a_spent_mission_is_woken_by_nobody_and_its_next_run_reads_what_came(agents: Stack) -> None:
+async def test_nothing_wakes_a_mission_with_a_spent_budget_and_its_next_run_reads_the_messages(agents: Stack) -> None:
     mark = new_id()
     listen = chain([("subscribe_events", {"pattern": f"b:{mark}"})], [async_task(say("Part."))], last="Off.")
     made = await create(agents, per_day={"runs": 1, "tokens": 100_000}, task={"agent": "mate", "input": listen})
@@ -185,7 +185,7 @@ async def test_background_agents_are_listed_running_queued_and_idle_and_wait_whi
     assert [row["output"] for row in rows][:2] == ["Begun.", "It was read."]
 
 
-async def test_runs_of_their_own_keep_to_the_pause_and_the_end_of_their_mission(agents: Stack) -> None:
+async def test_isolated_runs_respect_the_pause_and_the_end_of_their_mission(agents: Stack) -> None:
     mark = new_id()
     listen = calls(("subscribe_events", {"pattern": f"b:{mark}"}))
     made = await create(agents, context="isolated", task={"agent": "mate", "input": listen})

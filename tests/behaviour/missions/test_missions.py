@@ -120,7 +120,7 @@ async def test_a_cancel_that_died_half_way_is_finished_by_a_repeat_or_by_the_swe
     gate.open()
 
 
-async def test_days_and_totals_bound_what_a_mission_uses(stack: Stack) -> None:
+async def test_daily_and_total_budgets_limit_a_mission(stack: Stack) -> None:
     made = await create(stack, per_day={"runs": 1}, total={"runs": 2})
     await finished(stack, made)
     skipped = await run(stack, made)
@@ -140,7 +140,7 @@ async def test_days_and_totals_bound_what_a_mission_uses(stack: Stack) -> None:
     assert late.status_code == 409  # nothing runs in it any more
 
 
-async def test_a_run_ends_within_what_is_left(stack: Stack) -> None:
+async def test_run_ends_within_the_remaining_budget(stack: Stack) -> None:
     made = await create(stack, "[[script:forever]]", total={"tokens": 3_000})
     row = await run(stack, made)
     record = await stack.wait(row["session_id"])
@@ -223,7 +223,7 @@ async def test_a_run_in_the_queue_waits_while_a_risk_pauses_the_mission(stack: S
     assert (await stack.http.post(f"/missions/{made['id']}/cancel")).is_success
 
 
-async def test_an_approval_does_not_resume_what_a_person_paused(stack: Stack) -> None:
+async def test_approval_does_not_resume_a_mission_that_a_person_paused(stack: Stack) -> None:
     push = ("bash", {"command": "echo push"})
     made = await create(stack, steps([push], [push]), risks=[{"tool": "bash", "argument": "*push*"}])
     row = await run(stack, made)
@@ -308,7 +308,7 @@ async def test_events_keep_to_the_pauses_budgets_and_end_of_their_mission(stack:
     assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:mission-ended")
 
 
-async def test_a_cancelled_mission_stops_what_events_began(stack: Stack) -> None:
+async def test_cancelled_mission_stops_runs_that_events_started(stack: Stack) -> None:
     made = await create(stack)
     task = {"agent": "tester", "input": "[[script:say words=600 delay=0.1]]"}
     sender = await Sender.new(stack, conversation_id=made["conversation_id"], task=task)

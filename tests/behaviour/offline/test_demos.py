@@ -85,7 +85,7 @@ async def test_researcher_quotes_real_lines(tmp_path: Path) -> None:
     assert run.replans == 0
 
 
-async def test_researcher_reports_on_the_files_there_are(tmp_path: Path) -> None:
+async def test_researcher_reports_on_the_existing_files(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("The lighthouse is a ruin.\n")
     run = await work("researcher", "When was the lighthouse built?", tmp_path)
     assert "is a ruin" in run.final and "1871" not in run.final
@@ -273,7 +273,7 @@ async def test_mender_finds_the_cause_and_hands_in_a_patch(tmp_path: Path) -> No
     assert (await work("mender", MEND, tmp_path)).final == "The tests pass here; there is nothing to mend."
 
 
-async def test_mender_takes_back_what_does_not_help(tmp_path: Path) -> None:
+async def test_mender_reverts_changes_that_do_not_help(tmp_path: Path) -> None:
     broken = SHOP.replace("return sum", "return 7 - 1 + 1")
     (tmp_path / "shop.py").write_text(broken)
     (tmp_path / "test_shop.py").write_text(SHOP_TEST)

@@ -42,7 +42,7 @@ async def test_effects_are_listed_with_their_keys(recorded: Stack) -> None:
 
 
 @pytest.mark.proves("S1-73")
-async def test_a_cancelled_run_lists_what_it_did_and_what_nobody_knows(recorded: Stack, tmp_path: Path) -> None:
+async def test_cancelled_run_lists_its_effects_and_those_with_unknown_outcome(recorded: Stack, tmp_path: Path) -> None:
     slow = ("ledger_once", {"path": str(tmp_path / "ledger"), "seconds": 30})
     task_id = await recorded.submit(steps([WRITE], [slow]))
 

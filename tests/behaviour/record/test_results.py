@@ -35,7 +35,7 @@ async def test_an_answer_that_fits_is_json_in_the_result(recorded: Stack) -> Non
     assert "Your answer is not JSON" in str(asked[1]["body"]["messages"][-1])
 
 
-async def test_an_answer_that_never_fits_fails_with_what_was_said(recorded: Stack) -> None:
+async def test_answer_that_never_matches_its_schema_fails_with_the_last_answer(recorded: Stack) -> None:
     record = await recorded.run("Which?", await answering(recorded, "misfitting", '{"port": "five"}'))
     assert (record["status"], record["reason"], record["partial"]) == ("failed", "error", True)
     assert record["error"]["type"] == "output_schema" and "at port" in record["error"]["message"]
@@ -50,7 +50,7 @@ async def test_a_schema_that_cannot_be_used_is_refused(recorded: Stack) -> None:
 
 
 @pytest.mark.proves("S1-70")
-async def test_a_result_says_what_it_was_based_on_and_when(recorded: Stack) -> None:
+async def test_result_lists_its_sources_with_their_times(recorded: Stack) -> None:
     content = b"The parser reads one line at a time.\n"
     uploaded = (await recorded.http.post("/files", params={"name": "notes.md"}, content=content)).json()
     script = steps([READ], [("write_file", {"path": "notes.md", "content": "changed"})], [READ])
@@ -82,7 +82,7 @@ async def test_continuation_names_the_session_it_continues(recorded: Stack) -> N
 
 
 @pytest.mark.proves("S1-81", "S1-82", "S1-83")
-async def test_the_trace_says_why_what_was_thought_and_what_it_cost(recorded: Stack) -> None:
+async def test_trace_has_reasons_thinking_and_cost(recorded: Stack) -> None:
     thinker = agent("thinker", thinking_tokens=2048, prompt='[[script:think thought="Weigh it." text="Because."]]')
     assert (await recorded.http.put("/agents/thinker", json=thinker)).is_success
     record = await recorded.run("Why?", "thinker")

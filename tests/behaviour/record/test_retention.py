@@ -118,7 +118,7 @@ async def test_conversation_continues_without_its_removed_past(recorded: Stack) 
 
 
 @pytest.mark.parametrize("retention_ms", [0, 999, -1, 10**18, "1d"])
-async def test_a_retention_that_makes_no_sense_is_refused(recorded: Stack, retention_ms: Any) -> None:
+async def test_invalid_retention_is_refused(recorded: Stack, retention_ms: Any) -> None:
     body = {"agent": "tester", "input": "Hello.", "config": {"retention": retention_ms}}
     said = await recorded.http.post("/tasks", json=body)
     assert said.status_code == 422 and said.json()["errors"][0]["pointer"] == "/config/retention"

@@ -46,12 +46,12 @@ async def test_every_back_end_of_this_host_passes_its_probe(sandbox: Sandbox, wo
         ("cd /nowhere 2>/dev/null; written() { :; }; exec 2>/dev/null; readonly PATH; cd /;", "the workspace"),
     ],
 )
-async def test_probe_reports_what_gets_through(prefix: str, reason: str, workspace: Path) -> None:
+async def test_probe_reports_what_the_sandbox_does_not_stop(prefix: str, reason: str, workspace: Path) -> None:
     reported = await probe(Bare(prefix), workspace)
     assert reported is not None and reason in reported
 
 
-async def test_a_program_that_is_not_there_is_a_reason(workspace: Path) -> None:
+async def test_missing_program_is_given_as_the_reason(workspace: Path) -> None:
     @dataclass(frozen=True)
     class Missing(Bare):
         async def run(self, command: str, **_: object) -> SandboxResult:

@@ -164,7 +164,7 @@ async def test_very_many_files_are_stopped(workspace: Path) -> None:
         assert result.stopped == "its workspace grew beyond 2,000 files", result
 
 
-async def test_memory_that_no_process_holds_cannot_be_had(workspace: Path) -> None:
+async def test_memory_that_belongs_to_no_process_is_not_available(workspace: Path) -> None:
     """Anonymous files, large System V segments and sets of semaphores live in memory without belonging to a process."""
     shmget, semget = (f"ctypes.CDLL(None).{call}(0, {{}}, 0o1666)" for call in ("shmget", "semget"))
     held = ("os.memfd_create('x')", "os.posix_fallocate(1, 0, 1)", "ctypes.CDLL(None).msgget(0, 0o1666)")

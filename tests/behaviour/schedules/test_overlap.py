@@ -22,7 +22,7 @@ async def waiting(stack: Stack, gate: Gate, overlap: str, context: str = "contin
     return made, first["session_id"]
 
 
-async def test_skip_leaves_the_running_one_alone(team: Stack) -> None:
+async def test_skip_does_not_disturb_the_running_session(team: Stack) -> None:
     for context in ("continue", "isolated"):
         gate = Gate()
         made, first = await waiting(team, gate, "skip", context)
@@ -82,7 +82,7 @@ async def test_allow_runs_both(team: Stack) -> None:
 
 
 @pytest.mark.proves("S0-B32")
-async def test_isolation_is_kept_and_each_context_knows_what_it_should(team: Stack) -> None:
+async def test_each_context_has_exactly_the_history_it_should(team: Stack) -> None:
     """Isolation that is ignored: an isolated run must see nothing of the runs before."""
     busy = {"skip": "skipped", "queue": "fired", "steer": "steered"}
     for overlap, status in busy.items():

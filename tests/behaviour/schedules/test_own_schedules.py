@@ -27,7 +27,7 @@ async def _results(stack: Stack, task_id: str) -> list[str]:
     return [one["text"] for node in nodes if node["kind"] == "tool_results" for one in node["body"]["results"]]
 
 
-async def test_an_agent_has_schedules_of_its_own_within_its_definition(planners: Stack) -> None:
+async def test_agent_creates_schedules_up_to_the_number_in_its_definition(planners: Stack) -> None:
     once = {"prompt": "[[script:say text=woken]]", "cron": "0 0 1 1 *"}
     script = chain(
         [manage("create", name="a", **once)],
@@ -58,7 +58,7 @@ async def test_an_agent_has_schedules_of_its_own_within_its_definition(planners:
     assert await _results(planners, other["task_id"]) == ["You have no schedules.", "You have no schedule 'a'."]
 
 
-async def test_an_agent_without_the_right_has_none(planners: Stack) -> None:
+async def test_agent_without_the_right_creates_no_schedule(planners: Stack) -> None:
     task = await planners.run(
         chain([manage("create", name="a", every_s=60, prompt="x")], last="ok"), agent="no-planner"
     )

@@ -36,7 +36,7 @@ async def test_once_fires_once(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-B12")
-async def test_an_outage_is_made_up_for_as_each_schedule_says(stack: Stack) -> None:
+async def test_ticks_missed_in_an_outage_follow_the_setting_of_each_schedule(stack: Stack) -> None:
     """Temporal is killed and stays down until ticks are missed. Also: once, cron with a zone, overlap."""
     every: dict[str, Any] = {"every": 6_000, "overlap": "queue"}
     made = {one: await create(stack, missed=one, **every) for one in ("each", "once", "skip")}

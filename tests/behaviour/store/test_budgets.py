@@ -28,7 +28,7 @@ async def held(pool: Pool, ref: SessionRef) -> tuple[int, int]:
 
 
 @pytest.mark.proves("S1-63")
-async def test_calls_side_by_side_share_what_there_is(pool: Pool, accept: Accept) -> None:
+async def test_concurrent_calls_share_the_budget(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     await budgeted(pool, ref, max_tokens=10_000)
     grants = await asyncio.gather(*(budgets.reserve(pool, ref, f"line {number}", ESTIMATE) for number in range(20)))

@@ -129,7 +129,7 @@ async def test_nothing_begins_in_a_session_that_has_ended(pool: Pool, accept: Ac
     assert isinstance(again, endings.WrittenEnding) and again.reason is Reason.GOAL_REACHED
 
 
-async def test_a_run_that_takes_over_learns_what_was_committed(pool: Pool, accept: Accept) -> None:
+async def test_run_that_takes_over_reads_what_was_committed(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     await messages.begin_step(pool, beginning(ref, "first"))
     written = await messages.commit_step(pool, commit(ref, "first"))

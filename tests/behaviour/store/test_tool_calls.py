@@ -68,9 +68,7 @@ async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Ac
     assert (other.go, other.spent, other.text) == (False, True, "no more")
 
 
-async def test_a_read_that_another_attempt_claims_in_this_moment_is_known_to_be_emitted(
-    pool: Pool, accept: Accept
-) -> None:
+async def test_read_claimed_by_another_attempt_at_the_same_time_counts_as_emitted(pool: Pool, accept: Accept) -> None:
     """One that got stuck is given up and begun anew while its first claim still waits in the database."""
     ref, node = await accept(), new_id()
     await budgeted(pool, ref, max_tool_calls=1)
@@ -98,7 +96,7 @@ async def test_a_read_that_another_attempt_claims_in_this_moment_is_known_to_be_
     assert emitted == 1
 
 
-async def test_repeatable_call_is_claimed_anew_and_its_old_attempt_is_fenced(pool: Pool, accept: Accept) -> None:
+async def test_repeatable_call_is_claimed_again_and_its_old_attempt_is_fenced(pool: Pool, accept: Accept) -> None:
     effect = Effect.IDEMPOTENT
     ref, node = await accept(), new_id()
     assert (await tool_calls.claim(pool, claim(ref, node, 1, effect))).go

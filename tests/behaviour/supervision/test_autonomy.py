@@ -15,7 +15,7 @@ LOOK: tuple[str, dict[str, Any]] = ("list_files", {})
 
 
 @pytest.mark.proves("S1-30")
-async def test_a_task_on_its_own_asks_nobody_is_bounded_and_is_collected_by_polling(people: Stack) -> None:
+async def test_unattended_task_asks_nobody_has_limits_and_is_fetched_by_polling(people: Stack) -> None:
     held = ("bash", {"command": "until [ -e go ]; do sleep 0.1; done"})
     task_id = await people.submit(steps([held], [LOOK]), "tester", config={"ttl": 60_000})
     await people.seen(task_id, "tool_called")

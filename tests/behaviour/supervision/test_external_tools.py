@@ -183,7 +183,7 @@ async def test_a_tool_that_cannot_be_used_is_refused(people: Stack, tool: dict[s
 
 @pytest.mark.proves("S0-B13")
 @pytest.mark.exactly_once
-async def test_repeated_answer_beside_the_first_continues_with_it_and_takes_nothing_back(people: Stack) -> None:
+async def test_repeated_answer_during_the_first_continues_with_it_and_undoes_nothing(people: Stack) -> None:
     run = {"agent": "asker", "input": calls(look_up(1)), "transport": "stream", "config": CONFIG}
     task_id = (await people.http.post("/conversations/run", json=run)).json()["session_id"]
     [request] = await waiting(people, task_id, 1)

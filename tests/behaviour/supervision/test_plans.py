@@ -91,7 +91,7 @@ async def test_an_approval_that_contradicts_itself_is_refused(
     assert (said.status_code, said.json()["errors"][0]["pointer"]) == (422, pointer), said.text
 
 
-async def test_a_plan_that_nobody_looks_at_is_denied(people: Stack) -> None:
+async def test_plan_without_an_answer_is_denied_after_its_timeout(people: Stack) -> None:
     config = APPROVAL | {"input_timeout": 1_000, "on_input_timeout": "deny"}
     record = await people.run(steps([plan("touch")], [bash("touch late")]), config=config)
     assert record["reason"] == "goal_reached" and not await exists(people, record["task_id"], "late")

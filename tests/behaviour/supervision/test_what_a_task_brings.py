@@ -13,7 +13,7 @@ MODEL = "claude-haiku-4-5"
 
 
 @pytest.mark.proves("S3-19")
-async def test_task_brings_files_notes_model_tools_and_rules_and_its_tools_act_for_it(people: Stack) -> None:
+async def test_task_sets_files_notes_model_tools_and_rules_and_its_tools_act_for_it(people: Stack) -> None:
     stack = people
     traveller = agent("traveller", tools=[*TESTER["tools"], "whoami"])
     assert (await stack.http.put("/agents/traveller", json=traveller)).is_success

@@ -166,7 +166,7 @@ async def test_a_trigger_that_cannot_work_is_refused(stack: Stack, body: dict[st
     assert (await stack.http.get("/triggers/wrong")).status_code == 404
 
 
-async def test_no_trigger_has_the_name_of_what_agents_emit(stack: Stack) -> None:
+async def test_trigger_cannot_have_the_reserved_name_of_agent_events(stack: Stack) -> None:
     """Else any agent of the tenant could answer `wait_for_event` in the trigger's name."""
     body = {"signature": "standard_webhooks", "task": {"agent": "tester", "input": "x"}}
     refused = await stack.http.put("/triggers/emit", json=body)

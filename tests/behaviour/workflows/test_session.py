@@ -66,7 +66,7 @@ async def test_events_describe_the_session_in_order(stack: Stack) -> None:
     ],
 )
 @pytest.mark.proves("S1-07", "S1-17")
-async def test_errors_that_cannot_heal_fail_the_session(stack: Stack, fault: str, error: str) -> None:
+async def test_permanent_errors_fail_the_session(stack: Stack, fault: str, error: str) -> None:
     record = await stack.run(fault)
     assert (record["status"], record["reason"]) == ("failed", "error")
     assert record["error"]["type"] == error and record["error"]["message"]

@@ -37,7 +37,7 @@ def test_prompts_beside_the_file_are_in_its_text(tmp_path: Path) -> None:
         "---\nname: pair\nprompts: null\nside_a: {prompt: null}\n---\n",
     ],
 )
-def test_text_that_names_no_such_prompt_stays_as_it_is(tmp_path: Path, text: str) -> None:
+def test_text_that_names_no_prompt_is_unchanged(tmp_path: Path, text: str) -> None:
     (tmp_path / "secret.md").write_text("---\n{}\n---\n\nNot a prompt.\n")
     (tmp_path / "prompts").mkdir()
     (tmp_path / "pair.md").write_text(text)

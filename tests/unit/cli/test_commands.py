@@ -232,7 +232,7 @@ def test_response_of_an_unknown_form_is_an_error_and_its_json_is_passed_on(serve
     assert json.loads(cli("tasks", "--json").stdout) == server.answers["/tasks"]
 
 
-def test_cancel_agents_and_help_say_what_is_meant(server: StandIn, cli: Cli) -> None:
+def test_cancel_agents_and_help_print_clear_messages(server: StandIn, cli: Cli) -> None:
     done = cli("cancel", TASK)
     assert done.stdout == "cancel requested; the task is still working\n"
     server.task["status"] = "completed"

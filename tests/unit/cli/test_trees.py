@@ -33,14 +33,14 @@ def packed(folder: Path) -> set[str]:
         return set(archive.getnames())
 
 
-def test_the_repository_around_a_folder_says_what_is_ignored_in_it(repository: Path) -> None:
+def test_repository_around_a_folder_decides_what_is_ignored_in_it(repository: Path) -> None:
     assert packed(repository / "part") == {"code.py", "deep/.gitignore", "deep/kept.log"}
 
 
-def test_a_folder_that_is_ignored_as_a_whole_goes_along_when_it_is_named(repository: Path) -> None:
+def test_ignored_folder_is_sent_when_it_is_named_explicitly(repository: Path) -> None:
     assert packed(repository / "out") == {"result.txt"}
 
 
-def test_a_repository_inside_another_has_rules_of_its_own(repository: Path) -> None:
+def test_nested_repository_has_its_own_ignore_rules(repository: Path) -> None:
     (repository / "part" / ".git").mkdir()
     assert "top.txt" in packed(repository / "part")

@@ -72,7 +72,7 @@ def test_the_data_folder_is_that_of_the_command_line(monkeypatch: pytest.MonkeyP
     assert local_stack.data_folders() == [locate_data_dir(Settings(data_dir=tmp_path))]
 
 
-def test_no_stack_and_no_address_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_client_without_stack_and_address_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("ERRAND_URL", "ERRAND_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ERRAND_DATA_DIR", str(tmp_path))

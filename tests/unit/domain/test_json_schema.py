@@ -46,7 +46,7 @@ def test_references_that_double_at_every_level_are_stopped(monkeypatch: pytest.M
     assert time.process_time() - begun < 1
 
 
-def test_too_much_work_is_an_error_of_its_own() -> None:
+def test_schema_check_that_takes_too_much_work_has_its_own_error() -> None:
     schema = {"items": {"pattern": "b$"}}
     assert [error.validator for error in errors(schema, ["b" * 100_000] * 10)] == [COMPLEXITY]
 

@@ -21,7 +21,7 @@ ONE, TWO, NEW = TextBlock(text="One."), TextBlock(text="Two."), TextBlock(text="
         ([ONE, NEW], [NEW]),
     ],
 )
-def test_new_text_takes_the_place_of_the_old(before: list[ReplyBlock], after: list[ReplyBlock]) -> None:
+def test_new_text_replaces_the_old(before: list[ReplyBlock], after: list[ReplyBlock]) -> None:
     turn = ModelResponse(content=before)
     turn.replace_text("New.")
     assert turn.content == after

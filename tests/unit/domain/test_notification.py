@@ -18,7 +18,7 @@ def test_the_signature_is_the_conventions() -> None:
     assert first != SIGNED == second
 
 
-def test_a_secret_that_is_none_is_noticed() -> None:
+def test_malformed_secret_is_noticed() -> None:
     with pytest.raises(ValueError, match="not a webhook secret"):
         signature(["whsec_***"], "a", 1, b"")
 

@@ -131,7 +131,7 @@ def test_message_added_while_tools_ran_does_not_restart_the_script() -> None:
 
 @pytest.mark.parametrize("agent", [None, "assistant", "somebody-new"])
 @pytest.mark.parametrize("asked", ["Who wrote Faust?", "List three prime ministers.", "🙂", "x"])
-def test_request_that_no_script_knows_gets_an_honest_answer(agent: str | None, asked: str) -> None:
+def test_request_without_a_script_is_answered_as_such(agent: str | None, asked: str) -> None:
     system = f'You are the agent "{agent}".\nBe good.' if agent else ""
     reply = answer(conversation(asked, system=system))
     assert not reply.calls

@@ -150,7 +150,7 @@ def test_foreign_text_is_found(sql: str, wrong: bool) -> None:
     assert any(not any(value in set(enum) for enum in enums) for _, enums, value in found) is wrong
 
 
-def test_sql_knows_the_scopes_only_that_exist() -> None:
+def test_sql_uses_only_existing_scopes() -> None:
     found = {value for file in FILES for value in SCOPED.findall(file.read_text())}
     assert found == {Scope.TREE}
 
@@ -160,7 +160,7 @@ def test_sql_sends_no_reply_that_says_there_is_no_message() -> None:
     assert re.findall(r"NOT IN \('', '(\w+)'\)", text) == [NO_MESSAGE]
 
 
-def test_sql_knows_event_types_only_that_exist() -> None:
+def test_sql_uses_only_existing_event_types() -> None:
     known = {event.type for event in ev.EVENTS}
     for file in FILES:
         for values in re.findall(EVENT_TYPES, file.read_text()):

@@ -70,7 +70,7 @@ async def test_invalid_definitions_are_refused(api: httpx2.AsyncClient, text: st
     assert pointer in [entry["pointer"] for entry in problem(answer, 422, "invalid-spec")["errors"]]
 
 
-async def test_pattern_of_an_agent_does_not_hold_up_the_api(api: httpx2.AsyncClient) -> None:
+async def test_pattern_of_an_agent_does_not_block_the_api(api: httpx2.AsyncClient) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string", "pattern": "^(a+)+$"}}}
     definition = {"name": "patterned", "description": "x", "prompt": "x", "input_schema": schema}
     assert (await api.put("/agents/patterned", json=definition)).status_code == 201

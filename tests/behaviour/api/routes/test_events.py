@@ -56,7 +56,7 @@ async def test_stream_replays_then_follows_then_ends(api: httpx2.AsyncClient, po
     assert last["message"] == "live" and last["at"]
 
 
-async def test_a_live_event_arrives_at_once(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_live_event_arrives_without_delay(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     async with asyncio.timeout(4), api.stream("GET", f"/tasks/{task_id}/events") as answer:  # less than a re-read
         reader = frames(answer)

@@ -18,7 +18,7 @@ from tests.behaviour.api.conftest import end, key_for, problem, record, submitte
 
 
 @pytest.mark.proves("S1-40", "S1-02")
-async def test_submit_answers_a_handle_that_works_at_once(api: httpx2.AsyncClient) -> None:
+async def test_submit_returns_a_handle_that_can_be_read_immediately(api: httpx2.AsyncClient) -> None:
     answer = await api.post("/tasks", json={"agent": "assistant", "input": "Say hi.", "config": {"ttl": 60_000}})
     assert answer.status_code == 202
     handle = answer.json()
@@ -90,7 +90,7 @@ async def test_task_result_shows_output_usage_and_log(api: httpx2.AsyncClient, p
     assert result["usage"]["tokens_consumed"] == 120 and result["audit_log_complete"]
 
 
-async def test_short_audit_log_is_the_newest_of_what_was_done(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_short_audit_log_has_the_newest_actions(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     calls = [ToolCalled(tool="bash", args=str(number)) for number in range(250)]
     await record(pool, task_id, *calls, Thinking(step=1, text="Hm."))

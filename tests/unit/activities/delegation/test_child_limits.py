@@ -28,14 +28,14 @@ def child(**limits: Any) -> AgentDefinition:
 
 
 @pytest.mark.parametrize("name", HAS)
-def test_own_limits_are_cut_to_what_the_parent_has_left(name: str) -> None:
+def test_limits_of_a_child_are_cut_to_the_rest_of_its_parents(name: str) -> None:
     for own, allowed in ((LEFT[name] * 2, LEFT[name]), (LEFT[name] / 2, LEFT[name] / 2), (None, LEFT[name])):
         given = {name: type(LEFT[name])(own)} if own is not None else {}
         assert getattr(limits_of(parent(HAS), child(**given)), name) == type(LEFT[name])(allowed)
 
 
 @pytest.mark.parametrize("name", HAS)
-def test_without_a_limit_of_the_parent_the_childs_own_holds(name: str) -> None:
+def test_childs_own_limit_applies_if_its_parent_has_none(name: str) -> None:
     others = {one: value for one, value in HAS.items() if one != name}
     assert getattr(limits_of(parent(others), child(**{name: HAS[name]})), name) == HAS[name]
     assert getattr(limits_of(parent(others), child()), name) is None

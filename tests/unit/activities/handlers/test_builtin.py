@@ -36,7 +36,7 @@ def addressed(reply: HandlerReply) -> str:
     return str(call.input.get("target") or call.input["name"])
 
 
-async def test_everybody_speaks_in_turn_and_learns_what_was_said() -> None:
+async def test_participants_speak_in_turn_and_get_the_messages_of_the_others() -> None:
     first = await round_table(turn())
     assert addressed(first) == "ann" and "Tea or coffee?" in first.calls[0].input["message"]
     second = await round_table(turn(spoke("ann", "Tea.")))
@@ -46,21 +46,21 @@ async def test_everybody_speaks_in_turn_and_learns_what_was_said() -> None:
     assert again.calls[0].input["message"] == "ben: Coffee.\n\ncat: Water."  # its own thread has the rest
 
 
-async def test_the_one_who_is_addressed_speaks_next() -> None:
+async def test_addressed_participant_speaks_next() -> None:
     assert addressed(await round_table(turn(spoke("ann", "What do you say, @cat?")))) == "cat"
     assert addressed(await round_table(turn(spoke("ann", "I, @ann, say tea.")))) == "ben"
     assert addressed(await round_table(turn(spoke("ann", "Write to @catherine.")))) == "ben"
 
 
 @pytest.mark.parametrize(("rounds", "most"), [("1", 3), ("", 6), ("many", 6), ("0", 6)])
-async def test_the_table_rises_when_all_rounds_are_over(rounds: str, most: int) -> None:
+async def test_round_table_ends_after_all_rounds(rounds: str, most: int) -> None:
     said = [spoke(SEATS[number % 3], f"Word {number}.", create=number < 3) for number in range(most)]
     assert (await round_table(turn(*said[:-1], rounds=rounds))).calls
     last = await round_table(turn(*said, rounds=rounds))
     assert not last.calls and last.ends is None and f"Word {most - 1}." in last.text
 
 
-async def test_the_table_fails_without_enough_seats_or_if_one_cannot_speak() -> None:
+async def test_round_table_fails_with_too_few_participants_or_one_that_fails() -> None:
     assert (await round_table(turn(seats=["ann"]))).ends == "fail"
     failed = await round_table(turn(spoke("ann", "no", failed=True)))
     assert failed.ends == "fail" and failed.text.startswith("ann could not speak")

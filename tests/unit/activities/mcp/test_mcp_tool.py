@@ -108,7 +108,7 @@ async def test_changed_tool_is_an_error_with_an_event_and_is_not_called(
     assert not (await call(make_context, server, definition, "mcp__pages__set_page", path="/")).failed
 
 
-async def test_error_of_a_tool_is_passed_on_and_a_lost_once_call_is_said_to_be_unknown(
+async def test_error_of_a_tool_is_passed_on_and_a_lost_once_call_is_reported_as_unknown(
     server: TestServer, make_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     definition = await pinned(server)
@@ -165,7 +165,7 @@ async def test_hostile_server_is_refused_clearly_and_soon(server: TestServer, ho
     assert time.monotonic() - began < 5
 
 
-async def test_slow_server_holds_up_nobody_else(server: TestServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_server_delays_no_other_call(server: TestServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.mcp.tool_list.LIST_SECONDS", 0.5)
     server.app = _answering(StreamingResponse(_silent(), media_type="text/event-stream"))
     async with mcp_server() as other:

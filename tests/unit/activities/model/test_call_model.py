@@ -26,7 +26,7 @@ async def _never(*_: object) -> None:
     raise AssertionError("a hook ran without its state")
 
 
-async def test_hooks_of_the_system_prompt_wait_for_a_database_that_is_away() -> None:
+async def test_hooks_of_the_system_prompt_wait_for_an_unavailable_database() -> None:
     hook = SessionHook(name="instructs", point=HookPoint.AFTER_SYSTEM_MESSAGE, run=_never)
     pool = await database.connect("postgresql://errand@127.0.0.1:1/errand")  # nobody listens
     try:

@@ -52,7 +52,7 @@ def test_exit_of_the_process_is_an_ordinary_error(code: Code) -> None:
     asyncio.run(run())
 
 
-def test_code_that_does_not_let_itself_be_cancelled_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_that_ignores_its_cancellation_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_code, "GRACE_SECONDS", 0.01)
 
     async def run() -> None:
@@ -99,7 +99,7 @@ def test_code_in_a_thread_cannot_end_the_process(code: Code) -> None:
     asyncio.run(run())
 
 
-def test_code_whose_own_task_ends_the_thread_is_an_error() -> None:
+def test_code_that_ends_its_thread_is_an_error() -> None:
     async def code() -> None:
         other = asyncio.create_task(leaves())
         await asyncio.sleep(60)
@@ -162,7 +162,7 @@ def test_code_has_the_context_of_its_caller_and_reaches_its_loop() -> None:
     asyncio.run(run())
 
 
-def test_end_that_comes_with_the_cancellation_counts() -> None:
+def test_result_that_arrives_with_the_cancellation_counts() -> None:
     """A tool whose effect is there was not interrupted."""
 
     async def run() -> None:

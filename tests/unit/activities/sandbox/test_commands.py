@@ -22,7 +22,7 @@ def agent(network: bool, hosts: list[str] | None = None) -> AgentDefinition:
 @pytest.mark.parametrize("operator", [False, True])
 @pytest.mark.parametrize("definition", [False, True])
 @pytest.mark.parametrize("mode", [None, *SandboxMode])
-def test_operator_and_definition_give_a_network_and_a_task_only_takes_it_away(
+def test_operator_and_definition_enable_a_network_and_a_task_can_only_disable_it(
     operator: bool, definition: bool, mode: SandboxMode | None
 ) -> None:
     commands = Commands(SANDBOX, guard=Guard() if operator else None)

@@ -54,7 +54,7 @@ async def test_operation_is_retried_until_it_succeeds(waiting: RetryQueue) -> No
     assert (first.calls, second.calls) == (3, 1)
 
 
-async def test_failing_operations_do_not_hold_up_others(waiting: RetryQueue) -> None:
+async def test_failing_operations_do_not_delay_others(waiting: RetryQueue) -> None:
     for number in range(3 * retry_queue.AT_ONCE):
         waiting.add(f"failing {number}", Failing())
 

@@ -17,7 +17,7 @@ def test_a_dated_name_has_the_price_of_the_plain_one() -> None:
     assert TABLE.context_window("m-1-20260101") == 1000
 
 
-def test_any_other_likeness_is_unknown() -> None:
+def test_similar_model_names_have_no_price() -> None:
     for name in ("m", "m-1-5", "m-1-latest", "M-1", "m-1-202601", "", "x/m-1"):
         assert TABLE.cost(name, input=1, output=1) is None
         assert TABLE.context_window(name) is None

@@ -37,12 +37,12 @@ def test_a_value_is_found(text: str) -> None:
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_misfit_names_its_place(text: str, said: str) -> None:
+def test_mismatch_names_its_place(text: str, said: str) -> None:
     with pytest.raises(Misfit, match=said):
         typed(SCHEMA, text)
 
 
-def test_a_misfit_is_short() -> None:
+def test_mismatch_message_is_short() -> None:
     with pytest.raises(Misfit) as caught:
         typed({"type": "integer"}, '"' + "x" * 100_000 + '"')
     assert len(str(caught.value)) < 1_000

@@ -24,7 +24,7 @@ SOME = st.integers(0, 20_000)
 
 
 @given(st.integers(1, 50_000), SOME, SOME, st.integers(0, 5), st.integers(1, 8_192), st.integers(0, 20_000))
-def test_calls_side_by_side_never_promise_themselves_more_than_there_is(
+def test_concurrent_calls_never_reserve_more_than_the_budget(
     most: int, used: int, held: int, calls: int, output: int, entered: int
 ) -> None:
     others = Reserved(calls=calls, tokens=held if calls else 0)
@@ -69,7 +69,7 @@ def test_another_session_needs_something_left(used: dict[str, int], lacking: str
     assert budget.spent(NOW) == lacking
 
 
-def test_rest_of_a_budget_is_described_and_low_is_noticed() -> None:
+def test_rest_of_a_budget_is_described_and_a_low_one_is_noticed() -> None:
     limits = Limits(steps=10, tokens=1_000, cost_usd=0.5, tool_calls=5, ttl_ms=60_000)
     used = Usage(input_tokens=900, tool_invocations=1, cost_usd=0.1)
     own = shares(limits, 9, used, Share(kind="ttl", limit=60_000, used=30_000))
