@@ -45,3 +45,14 @@ def resident(pid: int) -> int:
 
 def lives(pid: int) -> bool:
     return (PROC / str(pid)).exists()
+
+
+def listening(pid: int) -> list[int]:
+    """The TCP ports of IPv4 on which this process listens."""
+    sockets = {os.readlink(path) for path in (PROC / str(pid) / "fd").iterdir() if path.is_symlink()}
+    ports = []
+    for line in (PROC / str(pid) / "net" / "tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:  # 0A: LISTEN
+            ports.append(int(fields[1].rpartition(":")[2], 16))
+    return ports
