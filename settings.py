@@ -127,6 +127,8 @@ class Settings:
     sandbox_disk_bytes: int = 4 * 1024**3
     allow_private_hosts: tuple[str, ...] = ()  # private hosts that may be reached
     allow_ports: tuple[str, ...] = ("80", "443")  # of public hosts, for fetch_url and commands
+    # Seconds between heartbeats of a running call. If the server does not push a cancel, it comes with the next one;
+    # a call of a dead worker is repeated 4 s after one is overdue. Temporal Cloud bills each.
     cancel_heartbeat_seconds: float = 1.0
 
     @classmethod
@@ -156,6 +158,8 @@ class Settings:
             raise SettingsError(f"ERRAND_SMTP_TLS: {settings.smtp_tls!r} is not one of {', '.join(SMTP_TLS)}")
         if not 1 <= settings.loop_warning < settings.loop_limit:
             raise SettingsError("ERRAND_LOOP_WARNING: must be at least 1 and below ERRAND_LOOP_LIMIT")
+        if not SHORTEST_BEAT <= settings.cancel_heartbeat_seconds <= LONGEST_BEAT:
+            raise SettingsError(f"ERRAND_CANCEL_HEARTBEAT_SECONDS: must be from {SHORTEST_BEAT:g} to {LONGEST_BEAT:g}")
         if settings.budget_low_percent > 100:
             raise SettingsError("ERRAND_BUDGET_LOW_PERCENT: must be from 0 to 100")
         return settings
@@ -163,6 +167,7 @@ class Settings:
 
 MOST_CHILDREN = 500  # with more, the history of a conversation grows too fast
 MOST_FILE_BYTES = 268_435_456  # a whole file is in memory while it is stored, and it is one value in the database
+SHORTEST_BEAT, LONGEST_BEAT = 0.5, 15.0  # the SDK sends one anyway before four fifths of the timeout have passed
 SMTP_TLS = ("starttls", "tls", "none")
 SWITCH = ("off", "on")
 SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "virtual", "none")

@@ -58,6 +58,7 @@ from workflows.client import connect as connect_temporal
 from workflows.registry import WORKFLOWS
 from workflows.runner import workflow_runner
 from workflows.schedules import ensure_swept
+from workflows.typed_activity import HEARTBEATS
 
 KEEP_SWEPT_S = 20
 
@@ -99,6 +100,7 @@ def build_services(
 
 
 def build_worker(settings: Settings, services: ActivityServices) -> Worker:
+    beat = HEARTBEATS.every = timedelta(seconds=settings.cancel_heartbeat_seconds)
     return Worker(
         services.temporal,
         task_queue=settings.task_queue,
@@ -109,10 +111,9 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
-        # a cancel arrives with a heartbeat's response: do not throttle, nor wait long for a dead worker's sticky queue
-        max_heartbeat_throttle_interval=timedelta(seconds=settings.cancel_heartbeat_seconds),
-        default_heartbeat_throttle_interval=timedelta(seconds=settings.cancel_heartbeat_seconds),
-        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+        max_heartbeat_throttle_interval=beat,
+        default_heartbeat_throttle_interval=beat,
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),  # do not wait long for the queue of a dead worker
     )
 
 
@@ -188,8 +189,7 @@ def _mail_server(settings: Settings) -> MailServer | None:
 async def run(settings: Settings) -> None:
     if not settings.database_url:
         raise SystemExit("ERRAND_DATABASE_URL is not set: give a PostgreSQL, or start everything with ./errand up")
-    url = settings.database_url
-    name = f"{socket.gethostname()}/{os.getpid()}"
+    url, name = settings.database_url, f"{socket.gethostname()}/{os.getpid()}"
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

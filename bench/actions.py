@@ -1,8 +1,8 @@
 """What Temporal Cloud would bill: `python -m bench.actions` counts the actions of a session, of a step and of a second
 in a model call, and what a session stores in both databases.
 
-Actions of a session are read from its history. Heartbeats are not in the history: the server's own counter, which meters
-as the Cloud does, has them.
+Actions of a session are read from its history. Heartbeats are not there: the server's own counter, which meters as the
+Cloud does, has them.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from store.scratch import stored_bytes
 
 STEPS = 10
 SESSIONS = 10
-WORDS = 3  # of a delta of the offline model
+PER_DELTA = 3  # of the offline model's text in one delta
 USD_PER_ACTION = 50 / 1_000_000  # the first five million of a month; more are cheaper
 USD_PER_ACTIVE_BYTE_HOUR = 0.042 / 1e9
 USD_PER_RETAINED_BYTE_HOUR = 0.00105 / 1e9
@@ -42,7 +42,7 @@ _BILLED = {
 
 
 @dataclass(frozen=True)
-class Figures:
+class CloudFigures:
     session: dict[str, int]  # actions of a session without any step but its answer
     step: dict[str, float]  # actions of a step with a queued tool, without heartbeats
     heartbeats: dict[int, float]  # of a model call of this many seconds
@@ -59,7 +59,7 @@ class Figures:
         return self.actions(seconds) * 1_000 * USD_PER_ACTION
 
 
-async def measure(lab: Lab, lengths: tuple[int, ...]) -> Figures:
+async def measure(lab: Lab, lengths: tuple[int, ...], sessions: int = SESSIONS) -> CloudFigures:
     nothing = await _billed(lab, await lab.ours.count(0))
     some = await _billed(lab, await lab.ours.count(STEPS))
     step = {name: (some[name] - nothing[name]) / STEPS for name in some if some[name] != nothing[name]}
@@ -67,18 +67,18 @@ async def measure(lab: Lab, lengths: tuple[int, ...]) -> Figures:
     await lab.ours.look(STEPS)
     database = lab.database_url.rpartition("/")[2]
     before = await stored_bytes(lab.pool, database)
-    tasks = [await lab.ours.look(STEPS) for _ in range(SESSIONS)]
+    tasks = [await lab.ours.look(STEPS) for _ in range(sessions)]
     middle = await stored_bytes(lab.pool, database)
-    for _ in range(SESSIONS):
+    for _ in range(sessions):
         await lab.ours.look(2 * STEPS)
     after = await stored_bytes(lab.pool, database)
-    return Figures(
+    return CloudFigures(
         session=dict(nothing),
         step=step,
         heartbeats=heartbeats,
         history=await size(lab.temporal, session_workflow_id(tasks[0])),
-        database=(middle - before) // SESSIONS,
-        database_step=(after - middle - (middle - before)) / SESSIONS / STEPS,
+        database=(middle - before) // sessions,
+        database_step=(after - middle - (middle - before)) / sessions / STEPS,
     )
 
 
@@ -98,7 +98,7 @@ async def _billed(lab: Lab, task_id: str) -> Counter[str]:
 async def _heartbeats(lab: Lab, seconds: int) -> float:
     """Of one model call that takes this long."""
     before = await _beats(lab)
-    task_id = await lab.ours.submit(f"[[script:say words={WORDS * seconds} delay=1]]", 2)
+    task_id = await lab.ours.submit(f"[[script:say words={PER_DELTA * seconds} delay=1]]", 2)
     await lab.ours.closed(task_id)
     return await _beats(lab) - before
 
@@ -115,7 +115,7 @@ async def _beats(lab: Lab) -> float:
     raise RuntimeError("Temporal's metrics were not found")
 
 
-def as_text(found: Figures) -> str:
+def as_text(found: CloudFigures) -> str:
     lines = [f"a session without steps: {_listed(found.session)}", f"a step with a queued tool: {_listed(found.step)}"]
     for seconds in found.heartbeats:
         lines.append(
@@ -137,19 +137,20 @@ def _listed(counts: dict[str, int] | dict[str, float]) -> str:
     return f"{sum(counts.values()):g} actions ({', '.join(f'{count:g} {name}' for name, count in counts.items())})"
 
 
-def as_json(found: Figures) -> str:
+def as_json(found: CloudFigures) -> str:
     usd = {seconds: found.usd(seconds) for seconds in found.heartbeats}
     return json.dumps({**asdict(found), "usd_per_1000_steps": usd})
 
 
 @click.command()
 @click.option("--seconds", "lengths", type=click.IntRange(min=1), multiple=True, default=(1, 60), show_default=True)
+@click.option("--beat", default=1.0, show_default=True, help="Seconds between heartbeats.")
 @click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the text.")
-def main(lengths: tuple[int, ...], json_wanted: bool) -> None:
+def main(lengths: tuple[int, ...], beat: float, json_wanted: bool) -> None:
     """Count actions and stored bytes, with model calls of so many seconds."""
 
-    async def run() -> Figures:
-        async with open_lab() as lab:
+    async def run() -> CloudFigures:
+        async with open_lab(cancel_heartbeat_seconds=beat) as lab:
             return await measure(lab, lengths)
 
     found = asyncio.run(run())

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from temporalio.client import Client
@@ -52,7 +53,8 @@ class Lab:
 
 
 @asynccontextmanager
-async def open_lab() -> AsyncIterator[Lab]:
+async def open_lab(**more: Any) -> AsyncIterator[Lab]:
+    """`more`: settings of the stack."""
     with tempfile.TemporaryDirectory(prefix="errand-bench-") as folder:
         os.chmod(folder, 0o711)  # PostgreSQL may run as another account, which has to pass
         settings = Settings(
@@ -61,6 +63,7 @@ async def open_lab() -> AsyncIterator[Lab]:
             port=0,
             max_children=200,
             tools_module="bench.look_tool",
+            **more,
         )
         async with _stack(settings, Path(folder)) as info, _bare_worker(settings, info, Path(folder)) as bare:
             client = await Client.connect(info.temporal_address, data_converter=pydantic_data_converter)

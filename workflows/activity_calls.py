@@ -30,7 +30,7 @@ from domain.sessions.step import (
     ToolRequest,
     preview,
 )
-from workflows.typed_activity import HEARTBEAT_TIMEOUT, NEVER_RETRIED, PERSISTENT, TypedActivity
+from workflows.typed_activity import HEARTBEATS, NEVER_RETRIED, PERSISTENT, TypedActivity
 
 CALL_MODEL = TypedActivity("call_model", ModelCall, ModelReply)
 CALL_HANDLER = TypedActivity("call_handler", ModelCall, ModelReply)
@@ -82,7 +82,7 @@ ALL: list[TypedActivity[Any, Any]] = [
 SUMMARY_SECONDS = 45
 # A retry cannot repeat a call that may happen only once; it can only report its outcome as unknown. So a worker that
 # lost Temporal for a moment gets longer to report the result than for other calls, whose retry does the work.
-ONCE_HEARTBEAT_TIMEOUT = timedelta(seconds=10)
+ONCE_PATIENCE = timedelta(seconds=5)
 # A failed model call sets its own retry delay; this first pause is for a worker that died.
 UNTIL_DEADLINE = RetryPolicy(
     initial_interval=timedelta(milliseconds=100),
@@ -118,7 +118,7 @@ def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[T
         request,
         name=call.activity,
         start_to_close_timeout=timedelta(seconds=call.timeout_s + 30),
-        heartbeat_timeout=ONCE_HEARTBEAT_TIMEOUT if call.effect is Effect.ONCE else HEARTBEAT_TIMEOUT,
+        heartbeat_timeout=HEARTBEATS.timeout + (ONCE_PATIENCE if call.effect is Effect.ONCE else timedelta()),
         retry_policy=PERSISTENT,
         summary=preview(call.preview, 200),
     )

@@ -8,7 +8,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 from domain import wire
-from workflows.typed_activity import HEARTBEAT_TIMEOUT
+from workflows.typed_activity import HEARTBEATS
 
 EVERY = timedelta(seconds=30)
 SWEEPS = 120
@@ -25,7 +25,7 @@ class Sweeper:
                 await workflow.execute_activity(
                     "sweep",
                     start_to_close_timeout=timedelta(minutes=5),
-                    heartbeat_timeout=HEARTBEAT_TIMEOUT,  # a dead worker delays the next sweep by this time
+                    heartbeat_timeout=HEARTBEATS.timeout,  # a dead worker delays the next sweep by this time
                     retry_policy=RetryPolicy(maximum_attempts=3),
                     summary="start waiting sessions, close lost ones",
                 )

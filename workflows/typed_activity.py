@@ -15,10 +15,8 @@ Out = TypeVar("Out", bound=BaseModel)
 
 NEVER_RETRIED = [wire.PAYLOADS_TOO_LARGE]  # an oversized result would otherwise be retried for ever
 
-# The time after which a retry takes over from a worker that died during an activity. Activities send a heartbeat every
-# second; five missed ones mean a dead worker rather than a busy one. If the server is unreachable for longer they are
-# retried as well.
-HEARTBEAT_TIMEOUT = timedelta(seconds=5)
+# How long a heartbeat may be overdue: a worker that pauses for less is busy rather than dead, and no call is repeated.
+LONGEST_PAUSE = timedelta(seconds=4)
 
 # If a workflow task waits longer for a local activity, additional events in the history keep it alive.
 LOCAL_TIMEOUT = timedelta(seconds=2)
@@ -31,6 +29,22 @@ PERSISTENT = RetryPolicy(
 )
 
 
+class Heartbeats:
+    """How often the activities of this worker send heartbeats."""
+
+    def __init__(self) -> None:
+        self.every = timedelta(seconds=1)
+
+    @property
+    def timeout(self) -> timedelta:
+        """The time after which a retry takes over from a worker that died during an activity, or lost the server."""
+        return self.every + LONGEST_PAUSE
+
+
+# One for the process: this module passes through the sandbox. Replay does not compare the timeouts of activities.
+HEARTBEATS = Heartbeats()
+
+
 @dataclass(frozen=True)
 class TypedActivity(Generic[In, Out]):
     """An activity with its types, as workflows call it."""
@@ -40,7 +54,7 @@ class TypedActivity(Generic[In, Out]):
     gives: type[Out]
 
     def start(self, argument: In, *, name: str | None = None, **options: Any) -> "workflow.ActivityHandle[Out]":
-        options.setdefault("heartbeat_timeout", HEARTBEAT_TIMEOUT)
+        options.setdefault("heartbeat_timeout", HEARTBEATS.timeout)
         return workflow.start_activity(
             name or self.name,
             # Defaults are left out to keep the history small; the activity fills them in again.

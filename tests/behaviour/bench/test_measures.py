@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench import fanout
+from bench import actions, fanout
 from bench.__main__ import Sizes, measure
 from bench.lab import Lab
 from bench.table import Spread
@@ -54,3 +54,12 @@ async def test_a_session_that_ended_early_is_no_measurement(lab: Lab) -> None:
     await lab.ours.check(task_id, 1)
     with pytest.raises(RuntimeError, match="after 2 steps"):
         await lab.ours.check(task_id, 5)
+
+
+async def test_actions_that_the_cloud_would_bill(lab: Lab) -> None:
+    found = await actions.measure(lab, (3,), sessions=1)
+    assert found.session == {"start": 1, "timer": 1, "activity": 2, "search attribute": 1}
+    assert found.step == {"activity": 2}
+    assert 1 <= found.heartbeats[3] <= 4  # one a second, but none at the end
+    assert found.usd(3) == pytest.approx((2 + found.heartbeats[3]) * 0.05)
+    assert found.history > 20_000 and found.database > 20_000

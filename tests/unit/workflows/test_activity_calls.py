@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -15,10 +16,10 @@ from activities.runtime.event_writer import EventWriter
 from activities.sandbox import Refusing
 from activities.tools.registry import TOOLS
 from domain.sessions.step import ToolOutcome, ToolRequest
-from settings import ROOT, Settings
+from settings import LONGEST_BEAT, ROOT, Settings
 from store.database import Pool
 from workflows import activity_calls as steps
-from workflows.typed_activity import TypedActivity
+from workflows.typed_activity import LONGEST_PAUSE, Heartbeats, TypedActivity
 
 CALLS = {"start_activity", "execute_activity"}
 
@@ -62,6 +63,14 @@ def test_all_names_every_step_of_the_module() -> None:
     defined = [value for value in vars(steps).values() if isinstance(value, TypedActivity)]
     assert defined == steps.ALL
     assert (steps.RUN_TOOL.takes, steps.RUN_TOOL.gives) == (ToolRequest, ToolOutcome)
+
+
+@pytest.mark.parametrize("every", [timedelta(seconds=1), timedelta(seconds=LONGEST_BEAT)])
+def test_rarer_heartbeats_repeat_no_call_of_a_worker_that_pauses(every: timedelta) -> None:
+    beats = Heartbeats()
+    beats.every = every
+    assert beats.timeout - every == LONGEST_PAUSE
+    assert every <= 0.8 * beats.timeout  # the SDK would send them more often
 
 
 def literal_calls() -> Iterator[tuple[str, str]]:
