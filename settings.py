@@ -125,6 +125,7 @@ class Settings:
     sandbox_memory_bytes: int = 4 * 1024**3  # of all processes of one command together, like the next two
     sandbox_processes: int = 256  # and threads
     sandbox_disk_bytes: int = 4 * 1024**3
+    sandbox_folders: tuple[str, ...] = ()  # other folders that commands and MCP programs may read
     allow_private_hosts: tuple[str, ...] = ()  # private hosts that may be reached
     allow_ports: tuple[str, ...] = ("80", "443")  # of public hosts, for fetch_url and commands
     # Seconds between heartbeats of a running call. If the server does not push a cancel, it comes with the next one;

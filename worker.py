@@ -16,6 +16,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 
 import anthropic
 from temporalio.client import Client
@@ -152,11 +153,19 @@ class AgentFiles:
         return True
 
 
+def _readable(folders: tuple[str, ...]) -> tuple[str, ...]:
+    missing = [folder for folder in folders if not (Path(folder).is_absolute() and Path(folder).is_dir())]
+    if missing:
+        log.error("ERRAND_SANDBOX_FOLDERS: left out, because they are no folders with an absolute path: %s", missing)
+    return tuple(folder for folder in folders if folder not in missing)
+
+
 def _commands(settings: Settings, sandbox: Sandbox, tools: dict[str, Tool]) -> Commands:
     limits = SandboxLimits(
         memory_bytes=settings.sandbox_memory_bytes,
         processes=settings.sandbox_processes,
         disk_bytes=settings.sandbox_disk_bytes,
+        readable=_readable(settings.sandbox_folders),
     )
     networked = settings.sandbox_network == "on"
     guard = Guard(settings.allow_private_hosts, ports=_ports(settings)) if networked else None

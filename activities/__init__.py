@@ -162,15 +162,18 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         records.load_conversation,
         Deliver(pool, services.channels, CONNECTORS, services.ports, services.keys).deliver,
         Ticks(pool, times, conversations, checks, shared).tick,
-        ToolLists(pool, services.fetcher, services.keys, services.variables).discover_tools,
+        _tool_lists(services).discover_tools,
         sweeper(services).sweep,
     ]
 
 
+def _tool_lists(services: ActivityServices) -> ToolLists:
+    return ToolLists(services.pool, services.fetcher, services.commands, services.keys, services.variables)
+
+
 def shipped_lists(services: ActivityServices) -> ShippedLists:
     """Apart, because a worker reads the tool lists of shipped agents before it takes up any work."""
-    pool = services.pool
-    return ShippedLists(pool, ToolLists(pool, services.fetcher, services.keys, services.variables))
+    return ShippedLists(services.pool, _tool_lists(services))
 
 
 def sweeper(services: ActivityServices) -> Sweep:

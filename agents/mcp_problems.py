@@ -1,5 +1,6 @@
 """Faults in the MCP servers of a definition that can be found without contacting them."""
 
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from domain.agents.mcp_server import PREFIX, McpServer, names_variable
 _RESERVED = frozenset(
     {"host", "connection", "content-length", "content-type", "transfer-encoding", "accept", "accept-encoding"}
 )
+_UNUSABLE = re.compile(r"[^A-Za-z0-9_*?-]")  # characters that no name of a tool has, and no pattern for one
 _SECRET_NAMES = ("auth", "cookie", "key", "secret", "token")
 
 
@@ -19,11 +21,25 @@ def names_a_server(permission: str, definition: AgentDefinition) -> bool:
     return any(permission.startswith(f"{PREFIX}{name}__") for name in definition.mcp_servers)
 
 
+def rule_problem(permission: str, definition: AgentDefinition) -> str | None:
+    """Why a rule about tools of one of its servers can never match: it has the server's own spelling."""
+    if names_a_server(permission, definition) and (usual := _UNUSABLE.sub("_", permission)) != permission:
+        return f"no tool is ever called {permission!r}: its name here is {usual!r}"
+    return None
+
+
 def mcp_problems(definition: AgentDefinition) -> Iterator[FieldProblem]:
     known = tuple(definition.all_variables)
+    for index, rule in enumerate(definition.permissions):
+        if reason := rule_problem(rule.permission, definition):
+            yield FieldProblem(f"permissions.{index}.permission", reason)
     for name, server in definition.mcp_servers.items():
         where = f"mcp_servers.{name}"
-        if reason := _url_problem(server.url):
+        if bool(server.url) == bool(server.command):
+            yield FieldProblem(where, "needs either a url or a command")
+        elif server.command and server.headers:
+            yield FieldProblem(f"{where}.headers", "are sent to a url, and this server is a program")
+        elif server.url and (reason := _url_problem(server.url)):
             yield FieldProblem(f"{where}.url", reason)
         yield from _header_problems(where, server)
         for variable in sorted(server.variables() - {*known}):

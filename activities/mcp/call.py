@@ -10,6 +10,7 @@ from mcp_types import INVALID_PARAMS, InputRequiredResult
 from temporalio import activity
 
 from activities.mcp.connection import STOP_SECONDS, McpFailure, connected, filled_headers, stated
+from activities.mcp.program import ProgramPlace
 from activities.mcp.remote_task import (
     Called,
     CreatedTask,
@@ -73,7 +74,8 @@ class RunningMcpCall:
 
     async def _run(self) -> ToolResult:
         known = self._context.remote
-        if known is None and (problems := errors(self._tool.input_schema, self._arguments)):
+        # off the event loop, because the schema is of the server
+        if known is None and (problems := await asyncio.to_thread(errors, self._tool.input_schema, self._arguments)):
             lines = [f"- {'.'.join(map(str, one.absolute_path)) or 'arguments'}: {one.message}" for one in problems]
             return _failed(f"The arguments of {self._name} do not fit. {NOT_CALLED}\n" + "\n".join(lines))
         if known is not None and known.task_id is None and known.sent and self._once:
@@ -82,10 +84,14 @@ class RunningMcpCall:
         try:
             async with self._connected(self._server.timeout_s) as session:
                 found = await (self._begin(session) if known is None else self._continue(session, known))
+                if isinstance(found, CreatedTask) and self._server.command:
+                    raise McpFailure("The program answered with a task, which ends with it.")
                 if isinstance(found, CreatedTask):  # before anything else, even before the connection is closed
                     await self._keep(found.task_id)
         except McpFailure as error:
-            if found is None:  # else only closing the connection failed, which is harmless
+            if found is None or (
+                isinstance(found, CreatedTask) and self._server.command
+            ):  # else only closing the connection failed, which is harmless
                 return self._lost(error)
         assert found is not None
         try:
@@ -138,7 +144,9 @@ class RunningMcpCall:
 
     def _connected(self, seconds: float) -> AbstractAsyncContextManager[ClientSession]:
         headers = filled_headers(self._server, self._context.state.variables)
-        return connected(self._context.fetcher, self._server, headers, seconds)
+        context = self._context
+        place = ProgramPlace(context.sandbox, context.workspace, context.limits, context.network)
+        return connected(context.fetcher, self._server, headers, seconds, place)
 
     async def _begin(self, session: ClientSession) -> Called | ToolResult:
         now = next((one for one in await listed(session, self._server) if one.name == self._tool.name), None)

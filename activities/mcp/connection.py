@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from activities.mcp.program import ProgramPlace, RunningProgram
 from activities.mcp.untrusted import quoted
 from activities.tools.support.egress import ByteAllowance, Fetcher, FetchError, HttpError, checked
 from domain.agents.mcp_server import McpServer
@@ -49,9 +50,10 @@ def filled_headers(server: McpServer, values: Mapping[str, str]) -> dict[str, st
 
 @contextlib.asynccontextmanager
 async def connected(
-    fetcher: Fetcher, server: McpServer, headers: Mapping[str, str], seconds: float
+    fetcher: Fetcher, server: McpServer, headers: Mapping[str, str], seconds: float, place: ProgramPlace
 ) -> "AsyncIterator[ClientSession]":
-    """A session with the server, limited to this many seconds in all. Every error inside becomes an McpFailure."""
+    """A session with the server, limited to this many seconds in all. Every error inside becomes an McpFailure.
+    `place`: where it runs if it is a program."""
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
     from mcp_types import Implementation
@@ -59,34 +61,47 @@ async def connected(
     from activities.mcp.remote_task import DeclaresTasks, declined
 
     allowance = ByteAllowance(MOST_BYTES)
+    program: RunningProgram | None = None
     try:
-        checked(server.url)
-        async with asyncio.timeout(seconds), fetcher.client(headers, allowance, seconds) as http:
-            transport = streamable_http_client(server.url, http_client=http)
-            async with Client(
-                transport,
-                client_info=Implementation(name="errand", version="1"),
-                cache=None,
-                extensions=[DeclaresTasks()],
-                elicitation_callback=declined,
-            ) as client:
-                yield client.session
+        async with asyncio.timeout(seconds), contextlib.AsyncExitStack() as stack:
+            if server.command:
+                program = RunningProgram(server.command, place, allowance, seconds)
+                transport = program.streams()
+            else:
+                checked(server.url)
+                http = await stack.enter_async_context(fetcher.client(headers, allowance, seconds))
+                transport = streamable_http_client(server.url, http_client=http)
+            client = await stack.enter_async_context(
+                Client(
+                    transport,
+                    client_info=Implementation(name="errand", version="1"),
+                    cache=None,
+                    # a task would end with the program
+                    extensions=[] if server.command else [DeclaresTasks()],
+                    elicitation_callback=declined,
+                )
+            )
+            yield client.session
     except McpFailure:
         raise
     except TimeoutError:
         raise McpFailure(f"{server.host} gave no complete answer within {seconds:g} seconds.") from None
     except Exception as error:
-        raise McpFailure(_reason(error, server.host, allowance), _code(error)) from None
+        ended = program.problem() if program is not None else None
+        raise McpFailure(_reason(error, server.host, allowance, ended), _code(error)) from None
 
 
-def _reason(error: Exception, host: str, allowance: ByteAllowance) -> str:
-    """The first cause of an error. The library runs requests in a task group, which wraps errors."""
+def _reason(error: Exception, host: str, allowance: ByteAllowance, ended: str | None) -> str:
+    """The first cause of an error. The library runs requests in a task group, which wraps errors. `ended`: why the
+    server's program has ended by itself."""
     from mcp.shared.exceptions import MCPError
 
     try:
         allowance.check()
     except FetchError as refusal:
         return str(refusal)
+    if ended is not None:
+        return ended
     leaves = list(_leaves(error))
     for leaf in leaves:
         if isinstance(leaf, McpFailure | FetchError):

@@ -10,6 +10,7 @@ from temporalio import activity
 from activities.mcp.connection import McpFailure
 from activities.mcp.tool_list import read_list
 from activities.runtime.heartbeat import beating
+from activities.sandbox import Commands
 from activities.tools.support.egress import Fetcher
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_discovery import (
@@ -23,7 +24,7 @@ from domain.agents.mcp_discovery import (
 from domain.agents.mcp_server import LONGEST_DESCRIPTION, McpTool
 from domain.agents.prompt import VariableKind
 from domain.agents.secret_variables import open_secrets
-from domain.agents.variable_scope import resolved, shared
+from domain.agents.variable_scope import Values, resolved, shared
 from domain.redactor import Redactor
 from domain.sealed_text import is_sealed
 from domain.sealing import KeyRing, SealingError
@@ -37,9 +38,12 @@ RETRY_SECONDS = 30.0
 class ToolLists:
     """`deployments`: the variables that the deployment sets for all threads."""
 
-    def __init__(self, pool: Pool, fetcher: Fetcher, keys: KeyRing, deployments: Mapping[str, str]) -> None:
+    def __init__(
+        self, pool: Pool, fetcher: Fetcher, commands: Commands, keys: KeyRing, deployments: Mapping[str, str]
+    ) -> None:
         self._pool = pool
         self._fetcher = fetcher
+        self._commands = commands
         self._keys = keys
         self._deployments = deployments
 
@@ -72,7 +76,7 @@ class ToolLists:
         async def read(name: str) -> list[McpTool] | McpFailure:
             hide = Redactor(known[one] for one in secret & known.keys() & agent.mcp_servers[name].variables())
             try:
-                return [_redacted(one, hide) for one in await read_list(self._fetcher, agent, name, values)]
+                return [_redacted(one, hide) for one in await self._listed(agent, name, values)]
             except McpFailure as error:
                 return McpFailure(hide.text(str(error)))
 
@@ -81,6 +85,9 @@ class ToolLists:
             tools={name: one for name, one in found.items() if isinstance(one, list)},
             problems={name: str(one) for name, one in found.items() if isinstance(one, McpFailure)},
         )
+
+    async def _listed(self, agent: AgentDefinition, name: str, values: Values) -> list[McpTool]:
+        return await read_list(self._fetcher, self._commands, agent, name, values)
 
 
 def _redacted(tool: McpTool, hide: Redactor) -> McpTool:

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import re
 from typing import TYPE_CHECKING
 
 from activities.mcp.connection import LIST_SECONDS, McpFailure, connected, filled_headers
-from activities.mcp.untrusted import clean_json, clean_text
+from activities.mcp.program import empty_place
+from activities.mcp.untrusted import clean_json, clean_text, quoted
+from activities.sandbox import Commands
 from activities.tools.support.egress import Fetcher
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_server import LONGEST_DESCRIPTION, MOST_TOOLS, McpServer, McpTool, tool_name
@@ -20,15 +23,19 @@ MOST_PAGES = 20
 MOST_LISTED = 2_000  # tools, before the definition chooses among them
 LARGEST_SCHEMA = 30_000  # characters of JSON
 _COMBINED = {"anyOf", "oneOf", "allOf"}  # beside the type: model servers refuse every request with such a tool
+_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # else model servers refuse every request
 LARGEST_LIST = 200_000  # characters of JSON, of all tools of a server together
 
 
-async def read_list(fetcher: Fetcher, agent: AgentDefinition, name: str, values: Values) -> list[McpTool]:
+async def read_list(
+    fetcher: Fetcher, commands: Commands, agent: AgentDefinition, name: str, values: Values
+) -> list[McpTool]:
     """The tools of one server that the definition chooses; `values`: variables, as variable_scope keeps them."""
     server = agent.mcp_servers[name]
     headers = filled_headers(server, resolved(agent, values))
-    async with connected(fetcher, server, headers, LIST_SECONDS) as session:
-        tools = await listed(session, server)
+    with empty_place(commands) as place:
+        async with connected(fetcher, server, headers, LIST_SECONDS, place) as session:
+            tools = await listed(session, server)
     # off the event loop, because schemas of others can take long to check
     return await asyncio.to_thread(_checked, name, tools)
 
@@ -82,6 +89,10 @@ def _checked(server: str, tools: list[McpTool]) -> list[McpTool]:
             raise McpFailure(f"The arguments of {tool.name} are no object. {advice}")
         if found := _COMBINED & tool.input_schema.keys():
             raise McpFailure(f"The arguments of {tool.name} have {min(found)}, which models do not accept. {advice}")
+        for name in tool.input_schema.get("properties") or ():
+            if not _PROPERTY.fullmatch(name):
+                reason = f"an argument called {quoted(name, 80)}, a name which models do not accept"
+                raise McpFailure(f"{tool.name} has {reason}. {advice}")
         for problem in schema_problems("input_schema", tool.input_schema)[:1]:
             raise McpFailure(f"{tool.name}: {problem.field} {problem.message}. {advice}")
     return tools

@@ -3,6 +3,6 @@
 from activities.sandbox.choose import choose
 from activities.sandbox.commands import Commands
 from activities.sandbox.network import NetworkPolicy
-from activities.sandbox.sandbox import Refusing, Sandbox, SandboxLimits, SandboxResult
+from activities.sandbox.sandbox import Pipes, Refusing, Sandbox, SandboxLimits, SandboxResult
 
-__all__ = ["Commands", "NetworkPolicy", "Refusing", "Sandbox", "SandboxLimits", "SandboxResult", "choose"]
+__all__ = ["Commands", "NetworkPolicy", "Pipes", "Refusing", "Sandbox", "SandboxLimits", "SandboxResult", "choose"]

@@ -18,7 +18,7 @@ from activities.sandbox.network import ENVIRONMENT as PROXY_ENVIRONMENT
 from activities.sandbox.network import NetworkPolicy, NetworkUnavailableError, listening_socket
 from activities.sandbox.ownership import user_for
 from activities.sandbox.proxy import Proxy
-from activities.sandbox.sandbox import SandboxLimits, SandboxResult
+from activities.sandbox.sandbox import Pipes, SandboxLimits, SandboxResult
 from activities.sandbox.supervise import Namespace, memory_file, supervise
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -53,7 +53,14 @@ class Bubblewrap:
     name: str = "bwrap"
 
     async def run(
-        self, command: str, *, workspace: Path, network: NetworkPolicy | None, timeout_s: float, limits: SandboxLimits
+        self,
+        command: str,
+        *,
+        workspace: Path,
+        network: NetworkPolicy | None,
+        timeout_s: float,
+        limits: SandboxLimits,
+        pipes: Pipes | None = None,
     ) -> SandboxResult:
         uid = await user_for(workspace)
         proxy = Proxy(network) if network is not None else None
@@ -90,6 +97,7 @@ class Bubblewrap:
                 timeout_s=timeout_s,
                 limits=limits,
                 workspace=workspace,
+                pipes=pipes,
                 pass_fds=[plan, *given.values()],
                 namespace=Namespace(info, release, prepare),
             )
@@ -134,6 +142,8 @@ def _arguments(given: dict[str, int], network: bool, limits: SandboxLimits) -> l
         options += ["--ro-bind-try", place, place]
     for name, fd in given.items():
         options += ["--ro-bind-data", str(fd), name] if name.startswith("/") else [name, str(fd)]
+    for place in limits.readable:
+        options += ["--ro-bind", launcher.shown(place), place]
     options += ["--bind", launcher.WORKSPACE, "/workspace", "--chdir", "/workspace", "--hostname", "sandbox"]
     # The tmpfs of / and /dev have no size limit, so they must not be writable.
     return [*options, "--uid", "1000", "--gid", "1000", "--remount-ro", "/dev", "--remount-ro", "/"]
@@ -159,6 +169,7 @@ def _plan(program: Path, argv: list[str], workspace: Path, uid: int | None, limi
         "workspace": os.path.abspath(workspace),
         "uid": uid,
         "show": {home.name: str(home), f"{home.name}.libs": f"{home}.libs"} if bundled else {},
+        "readable": list(limits.readable),
         "shown_program": f"{home.name}/_bin/{program.name}" if bundled else None,
         "limits": rlimits(limits),
     }

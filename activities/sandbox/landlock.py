@@ -15,7 +15,7 @@ from pathlib import Path
 from activities.sandbox.bubblewrap import PATH, shell
 from activities.sandbox.network import NetworkPolicy
 from activities.sandbox.ownership import user_for
-from activities.sandbox.sandbox import SandboxLimits, SandboxResult
+from activities.sandbox.sandbox import Pipes, SandboxLimits, SandboxResult
 from activities.sandbox.supervise import memory_file, supervise
 
 _NO_NETWORK = (
@@ -30,17 +30,25 @@ class Landlock:
     name: str = "sandlock"
 
     async def run(
-        self, command: str, *, workspace: Path, network: NetworkPolicy | None, timeout_s: float, limits: SandboxLimits
+        self,
+        command: str,
+        *,
+        workspace: Path,
+        network: NetworkPolicy | None,
+        timeout_s: float,
+        limits: SandboxLimits,
+        pipes: Pipes | None = None,
     ) -> SandboxResult:
         if network is not None:
             return SandboxResult(None, "", self.name, refusal=_NO_NETWORK)
         uid = await user_for(workspace)
-        plan = memory_file(_plan(command, workspace, uid, limits))
+        plan = memory_file(_plan(command, workspace, uid, limits, talks=pipes is not None))
         ended = await supervise(
             [sys.executable, "-I", str(_CHILD), str(plan)],
             timeout_s=timeout_s,
             limits=limits,
             workspace=workspace,
+            pipes=pipes,
             pass_fds=[plan],
             stop_signal=signal.SIGTERM,  # its handler ends the whole tree
         )
@@ -49,13 +57,14 @@ class Landlock:
         )
 
 
-def _plan(command: str, workspace: Path, uid: int | None, limits: SandboxLimits) -> bytes:
+def _plan(command: str, workspace: Path, uid: int | None, limits: SandboxLimits, *, talks: bool) -> bytes:
     plan = asdict(limits) | {
         "command": command,
         "shell": shell(),
         "workspace": os.path.abspath(workspace),
         "uid": uid,
         "path": PATH,
+        "talks": talks,
     }
     return json.dumps(plan).encode()
 

@@ -46,6 +46,8 @@ class ChildPlan(TypedDict):
     workspace: str
     uid: int | None  # also the group
     path: str
+    talks: bool  # its standard input is the worker's
+    readable: list[str]
     cpu_s: int
     file_bytes: int
     memory_bytes: int
@@ -80,7 +82,8 @@ def main() -> None:
 
 
 def _run(plan: ChildPlan, scratch: str) -> None:
-    process = _sandbox(plan, scratch).popen([plan["shell"], "-c", plan["command"]], stdin=StdioMode.NULL)
+    stdin = StdioMode.INHERIT if plan["talks"] else StdioMode.NULL
+    process = _sandbox(plan, scratch).popen([plan["shell"], "-c", plan["command"]], stdin=stdin)
     result = process.wait()
     signalled = 128 + (result.signal if result.signal > 0 else signal.SIGKILL)
     _exit_code.append(result.exit_code if result.exit_code >= 0 else signalled)
@@ -88,7 +91,7 @@ def _run(plan: ChildPlan, scratch: str) -> None:
 
 def _sandbox(plan: ChildPlan, scratch: str) -> Sandbox:
     return Sandbox(
-        fs_readable=[path for path in _READABLE if os.path.exists(path)],
+        fs_readable=[path for path in (*_READABLE, *plan["readable"]) if os.path.exists(path)],
         fs_writable=[plan["workspace"], scratch, "/dev/null"],
         net_allow=[],
         cwd=plan["workspace"],

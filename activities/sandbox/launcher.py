@@ -22,6 +22,11 @@ _MS_RECURSIVE_BIND = 0x1000 | 0x4000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def shown(folder: str) -> str:
+    """The placeholder for a readable folder."""
+    return f"{{readable {folder}}}"
+
+
 class LaunchPlan(TypedDict):
     """The request that the worker writes to the file whose descriptor is the only argument."""
 
@@ -31,6 +36,7 @@ class LaunchPlan(TypedDict):
     uid: int | None  # also the group
     show: dict[str, str]  # further folders, by the name that they get
     shown_program: str | None
+    readable: list[str]  # further folders, which the arguments name with `shown`
     limits: dict[str, int]
 
 
@@ -38,6 +44,7 @@ def main() -> None:
     with open(int(sys.argv[1]), "rb") as given:
         plan: LaunchPlan = json.load(given)
     places = {WORKSPACE: plan["workspace"], PROGRAM: plan["program"]}
+    places |= {shown(folder): folder for folder in plan["readable"]}
     if plan["uid"] is not None:
         places = _stage(plan) or places
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
@@ -70,8 +77,9 @@ def _stage(plan: LaunchPlan) -> dict[str, str] | None:
         _call("unshare", _CLONE_NEWNS)
         _call("mount", b"none", b"/", None, _MS_REMOUNTED_PRIVATE, None)
         # Open them before /tmp is covered, because they may be below it.
-        shown = {"workspace": plan["workspace"], **plan["show"]}
-        opened = {name: os.open(path, os.O_PATH | os.O_DIRECTORY) for name, path in shown.items()}
+        readable = {f"readable{number}": folder for number, folder in enumerate(plan["readable"])}
+        paths = {"workspace": plan["workspace"], **plan["show"], **readable}
+        opened = {name: os.open(path, os.O_PATH | os.O_DIRECTORY) for name, path in paths.items()}
         _call("mount", b"none", b"/tmp", b"tmpfs", 0, b"mode=755,size=64k")
         for name, fd in opened.items():
             os.mkdir(f"/tmp/{name}", 0o755)
@@ -79,7 +87,8 @@ def _stage(plan: LaunchPlan) -> dict[str, str] | None:
     except PermissionError:
         return None
     program = f"/tmp/{plan['shown_program']}" if plan["shown_program"] else plan["program"]
-    return {WORKSPACE: "/tmp/workspace", PROGRAM: program}
+    places = {shown(folder): f"/tmp/{name}" for name, folder in readable.items()}
+    return {WORKSPACE: "/tmp/workspace", PROGRAM: program, **places}
 
 
 def _call(name: str, *arguments: object) -> None:

@@ -22,6 +22,16 @@ class SandboxLimits:
     tmp_bytes: int = 256 * 1024**2
     output_bytes: int = 1_000_000  # kept: half from the start, half from the end
     flood_bytes: int = 64 * 1024**2  # a command that writes more than this is stopped
+    readable: tuple[str, ...] = ()  # folders that it may read besides the system's own
+
+
+@dataclass(frozen=True)
+class Pipes:
+    """Standard input and output of a command that talks with the worker: the command's ends, which the caller closes
+    once the command has ended. Its output is then only what it writes to standard error."""
+
+    stdin: int
+    stdout: int
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,14 @@ class Sandbox(Protocol):
     def name(self) -> str: ...
 
     async def run(
-        self, command: str, *, workspace: Path, network: "NetworkPolicy | None", timeout_s: float, limits: SandboxLimits
+        self,
+        command: str,
+        *,
+        workspace: Path,
+        network: "NetworkPolicy | None",
+        timeout_s: float,
+        limits: SandboxLimits,
+        pipes: Pipes | None = None,
     ) -> SandboxResult: ...
 
 
@@ -55,6 +72,13 @@ class Refusing:
     name: str = "none"
 
     async def run(
-        self, command: str, *, workspace: Path, network: "NetworkPolicy | None", timeout_s: float, limits: SandboxLimits
+        self,
+        command: str,
+        *,
+        workspace: Path,
+        network: "NetworkPolicy | None",
+        timeout_s: float,
+        limits: SandboxLimits,
+        pipes: Pipes | None = None,
     ) -> SandboxResult:
         return SandboxResult(None, "", self.name, refusal=f"Nothing was run: {self.reason}. {self.remedy}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from activities.sandbox.bubblewrap import PATH, shell
 from activities.sandbox.network import NetworkPolicy
-from activities.sandbox.sandbox import SandboxLimits, SandboxResult
+from activities.sandbox.sandbox import Pipes, SandboxLimits, SandboxResult
 from activities.sandbox.supervise import supervise
 
 _PROFILE = """(version 1)
@@ -41,7 +41,14 @@ class Seatbelt:
     name: str = "seatbelt"
 
     async def run(
-        self, command: str, *, workspace: Path, network: NetworkPolicy | None, timeout_s: float, limits: SandboxLimits
+        self,
+        command: str,
+        *,
+        workspace: Path,
+        network: NetworkPolicy | None,
+        timeout_s: float,
+        limits: SandboxLimits,
+        pipes: Pipes | None = None,
     ) -> SandboxResult:
         if network is not None:
             return SandboxResult(None, "", self.name, refusal=_NO_NETWORK)
@@ -59,6 +66,7 @@ class Seatbelt:
             timeout_s=timeout_s,
             limits=limits,
             workspace=workspace,
+            pipes=pipes,
         )
         return SandboxResult(
             ended.exit_code, ended.output, self.name, ended.timed_out, ended.truncated, stopped=ended.stopped

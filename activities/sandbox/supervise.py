@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from activities.sandbox.ceilings import exceeded
-from activities.sandbox.sandbox import SandboxLimits
+from activities.sandbox.sandbox import Pipes, SandboxLimits
 
 _GRACE_S = 5.0  # for the kernel to end killed processes
 
@@ -45,16 +45,17 @@ async def supervise(
     pass_fds: Sequence[int] = (),
     namespace: Namespace | None = None,
     stop_signal: signal.Signals = signal.SIGKILL,
+    pipes: Pipes | None = None,
 ) -> ProcessExit:
     """Run the child. In every case, including cancellation, the namespace's init and so all its processes are dead on
-    return. Closes all descriptors that it was given."""
+    return. Closes all descriptors that it was given, except those of `pipes`."""
     with _closing(namespace.release_fd if namespace is not None else None):
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
+                stdin=pipes.stdin if pipes is not None else asyncio.subprocess.DEVNULL,
+                stdout=pipes.stdout if pipes is not None else asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE if pipes is not None else asyncio.subprocess.STDOUT,
                 pass_fds=pass_fds,
                 env={"HOME": "/"},  # none of the worker's; Python needs a home if the user has no passwd entry
                 cwd="/",
@@ -210,8 +211,9 @@ class _Output:
         self.flooded = False
 
     async def drain(self, process: asyncio.subprocess.Process, tree: _Tree) -> None:
-        assert process.stdout is not None
-        while chunk := await process.stdout.read(65_536):
+        stream = process.stdout or process.stderr
+        assert stream is not None
+        while chunk := await stream.read(65_536):
             self._seen += len(chunk)
             self._keep(chunk)
             if self._seen > self._flood and not self.flooded:

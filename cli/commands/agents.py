@@ -1,5 +1,6 @@
 """`errand agents`: list, show, add, refresh and remove agents, check the files of a folder, draw a graph."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -119,6 +120,11 @@ def refresh(api: Api, name: str, as_json: bool) -> None:
             click.echo(f"  {how}: {clean(tool)}")
 
 
+def _place(server: JsonObject) -> str:
+    """The address or the command of an MCP server."""
+    return server.get("url") or shlex.join(server["command"])
+
+
 def _mcp_tools(agent: JsonObject) -> dict[str, JsonObject]:
     servers = (agent.get("mcp_servers") or {}).items()
     return {f"{name} {tool['name']}": tool for name, server in servers for tool in server.get("tools") or ()}
@@ -218,7 +224,7 @@ def _show(agent: JsonObject) -> None:
         f'{one["action"]} {one["permission"]} "{one.get("pattern", "*")}"' for one in agent.get("permissions") or []
     ]
     servers = [
-        f"{name} ({server['url']}, {counted(len(server.get('tools') or []), 'tool')})"
+        f"{name} ({_place(server)}, {counted(len(server.get('tools') or []), 'tool')})"
         for name, server in (agent.get("mcp_servers") or {}).items()
     ]
     more = [

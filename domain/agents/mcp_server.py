@@ -19,10 +19,12 @@ MOST_TOOLS = 128  # of one server
 LONGEST_DESCRIPTION = 4_000
 LONGEST_NAME = 64  # of a tool, for the model
 PREFIX = "mcp__"
+STDIO = "stdio"  # in place of a host, for a program
 
 ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 ToolPattern = Annotated[str, Field(min_length=1, max_length=200)]  # the server's name of a tool, with * and ?
+Argument = Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[^\x00]*$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[\x20-\x7e]{1,1000}$")]
 
 _VARIABLE = re.compile(r"\$\{(" + VARIABLE_NAME_PATTERN.strip("^$") + r")\}")
@@ -42,7 +44,10 @@ class McpTool(BaseModel):
 
 
 class McpServer(AgentPart):
-    url: str = Field(min_length=1, max_length=2_048)
+    """It has an address, or it is a program that the worker starts in the sandbox for each call."""
+
+    url: str = Field(default="", max_length=2_048, exclude_if=lambda value: not value)
+    command: list[Argument] = Field(default_factory=list, max_length=50, exclude_if=lambda value: not value)
     # A value may name variables of the agent, as in "Bearer ${TOKEN}", so that no version of the definition holds a
     # secret.
     headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict, max_length=20)
@@ -54,7 +59,12 @@ class McpServer(AgentPart):
 
     @property
     def host(self) -> str:
-        return host_of(self.url)
+        return STDIO if self.command else host_of(self.url)
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Its address or its program; two servers with the same one are the same."""
+        return (self.url, *self.command)
 
     @property
     def unpinned(self) -> "McpServer":
@@ -113,5 +123,5 @@ def names_also_of(servers: Mapping[str, McpServer], others: Mapping[str, McpServ
     return [
         name
         for name, server_name, server, _ in pinned_tools(servers)
-        if name in also and server.url == others[server_name].url
+        if name in also and server.place == others[server_name].place
     ]

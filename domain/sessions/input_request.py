@@ -111,6 +111,8 @@ ALWAYS_SCHEMA: JsonObject = {
 
 def approval_schema(**changes: JsonObject) -> JsonObject:
     """Yes or no, with notes. With a yes, `changes` may replace some of the requested fields."""
+    # An id, so that references inside such as #/$defs/x are looked up there and not in the whole.
+    changes = {name: {"$id": f"errand:{name}", **one} if "$defs" in one else one for name, one in changes.items()}
     return {
         "type": "object",
         "properties": {

@@ -89,6 +89,7 @@ def settings_in(folder: Path, model_port: int) -> Settings:
         anthropic_api_key=MODEL_KEY,
         anthropic_base_url=f"http://127.0.0.1:{model_port}",
         tools_module="tests.faults.ledger",
+        sandbox_folders=(sys.prefix, sys.base_prefix, str(Path(__file__).parent)),  # for the program of an MCP server
         sandbox_network="on",  # to a port that only tests of it listen on
         allow_private_hosts=(f"127.0.0.1:{free_port()}",),
         notify_private_hosts=("127.0.0.1",),  # the receivers of the tests

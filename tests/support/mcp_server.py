@@ -62,12 +62,15 @@ class TestServer:
         self.keys: list[Any] = []  # the idempotency keys that came with them
         self.headers: list[dict[str, str]] = []  # of every request
         self.answer: Callable[[str, dict[str, Any]], CallToolResult] = answered
+        self.list_delay: asyncio.Event | None = None  # lists wait for it
         self.app: ASGIApp | None = None  # answers everything in place of the server
 
     def server(self) -> Server[Any]:
         return Server("pages", on_list_tools=self._list, on_call_tool=self._call)
 
     async def _list(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+        if self.list_delay is not None:
+            await self.list_delay.wait()
         return ListToolsResult(tools=self.tools)
 
     async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult:

@@ -1,6 +1,7 @@
 """Agents with MCP servers: tools are pinned with the version, run under the rules, and refused once they change."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,15 +10,16 @@ import pytest
 from mcp_types import CallToolResult, TextContent
 
 from activities.mcp.discover import ShippedLists, ToolLists
+from activities.sandbox import Commands, Refusing
 from activities.tools.support.egress import Fetcher
 from domain.agents.definition import AgentDefinition
-from domain.errors import Conflict
 from domain.ids import new_id
 from domain.sealing import KeyRing
-from domain.sessions.session import AgentRef
+from domain.wire import TOOL_DISCOVERY, session_workflow_id
 from store import agents
 from tests.behaviour.cli.test_end_to_end import errand
 from tests.behaviour.supervision.people import answer, waiting
+from tests.support import mcp_program
 from tests.support.mcp_server import TEXT, TaskServer, TestServer, mcp_server, serving, tool
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
@@ -108,11 +110,23 @@ async def test_agent_calls_pinned_tools_under_rules_and_a_changed_one_is_refused
     assert len(server.calls) == before and "describes it differently now" in str(await stack.asked(changed["task_id"]))
     fresh = await stack.http.post(f"/agents/{name}/refresh")
     assert fresh.json()["version"] == made.json()["version"] + 1, fresh.text
-    stale = AgentRef(owner="default", name=name, version=made.json()["version"])  # somebody else was faster
-    with pytest.raises(Conflict):
-        again = AgentDefinition.model_validate({**body, "prompt": "Lost."})
-        await agents.put(stack.pool, "default", again, made_from=stale)
-    assert f"{name}: version {fresh.json()['version']}, as before" in await errand(stack, "agents", "refresh", name)
+    server.list_delay = asyncio.Event()
+    before_list = len(server.headers)
+    refresh = asyncio.create_task(stack.http.post(f"/agents/{name}/refresh"))
+
+    async def listing() -> bool:
+        return len(server.headers) > before_list
+
+    await eventually(listing, what="the refresh reads the list")
+    faster = await put(stack, {**body, "prompt": "Somebody else was faster."})
+    server.tools[1] = tool("set_page", "Changed meanwhile.", path=TEXT)
+    server.list_delay.set()
+    lost = await refresh
+    assert lost.status_code == 409, lost.text
+    newest = (await stack.http.get(f"/agents/{name}")).json()
+    assert (newest["version"], newest["prompt"]) == (faster.json()["version"], "Somebody else was faster.")
+    refreshed = await errand(stack, "agents", "refresh", name)
+    assert f"{name}: version {newest['version'] + 1}" in refreshed
     await stack.run(calls(("mcp__pages__get_page", {"path": "/c", "force": "y"})), name)
     assert server.calls[before:] == [("get_page", {"path": "/c", "force": "y"})]
 
@@ -141,6 +155,35 @@ async def test_server_that_cannot_be_used_is_refused_and_nothing_is_stored(stack
     assert (await stack.http.post(f"/agents/{name}/refresh")).status_code == 404
 
 
+async def test_program_in_the_sandbox_is_a_server_of_a_definition_but_not_of_a_task(stack: Stack) -> None:
+    name = f"program-{new_id()[-6:]}"
+    server = {"command": [sys.executable, "-P", mcp_program.__file__]}
+    body: dict[str, Any] = {"name": name, "description": "x", "prompt": "x", "mcp_servers": {"notes": server}}
+    bad = {
+        "/mcp_servers/notes": {**server, "url": "https://example.org/mcp"},
+        "/mcp_servers/notes/headers": {**server, "headers": {"X-A": "b"}},
+        "/mcp_servers/notes/command/0": {"command": ["a\0b"]},
+    }
+    for pointer, wrong in bad.items():
+        refused = await put(stack, {**body, "mcp_servers": {"notes": wrong}})
+        assert refused.status_code == 422 and refused.json()["errors"][0]["pointer"] == pointer, refused.text
+    misspelt = [{"permission": "mcp__notes__note.all", "action": "deny"}]
+    refused = await put(stack, {**body, "permissions": misspelt})
+    assert refused.status_code == 422 and "'mcp__notes__note_all'" in refused.text
+    rules = [{"permission": "mcp__notes__*", "pattern": "stdio", "action": "ask"}]
+    made = await put(stack, {**body, "permissions": rules})
+    assert made.status_code == 201, made.text
+    assert [one["name"] for one in made.json()["mcp_servers"]["notes"]["tools"]] == ["look", "note", "misbehave"]
+    task_id = await stack.submit(calls(("mcp__notes__note", {"text": "from the program"})), name)
+    [request] = await waiting(stack, task_id)
+    (await answer(stack, task_id, request["id"], {"approved": True})).raise_for_status()
+    assert (await stack.wait(task_id))["status"] == "completed"
+    assert "wrote from the program" in str(await stack.asked(task_id))
+    assert "note.txt" in (await stack.http.get(f"/tasks/{task_id}/workspace")).text
+    own = {"agent": name, "input": "x", "config": {"mcp_servers": {"mine": server}}}
+    assert (await stack.http.post("/tasks", json=own)).status_code == 422
+
+
 async def call_states(stack: Stack, task_id: str) -> list[tuple[str, str]]:
     rows = await stack.pool.fetch(
         "SELECT tool, state FROM tool_calls WHERE session_id = $1 ORDER BY call_index", task_id
@@ -163,6 +206,7 @@ async def test_task_of_a_server_outlives_kill_9_and_its_questions_become_ours(
 
     await eventually(polled, what="the task is asked for")
     died = await stack.kill("worker")  # in the middle of the question for the outcome
+    await stack.kill("api")
     builder.stalled.set()
     refused = await answer(stack, task_id, request["id"], {"target": 1})
     assert refused.status_code == 422
@@ -247,6 +291,18 @@ async def test_task_brings_a_server_only_where_its_agent_permits_it_and_never_se
     record = await stack.wait(accepted.json()["task_id"])
     assert record["status"] == "completed" and server.calls == [("get_page", {"path": "/"})]
     assert {(one["x-key"], one["x-open"]) for one in server.headers} == {("a-key-of-mine", "a-value-of-mine")}
+    # no history of Temporal has what was sent in the headers, neither of the session nor of the reading of the list
+    query = f"WorkflowType = '{TOOL_DISCOVERY}' OR WorkflowId = '{session_workflow_id(record['task_id'])}'"
+    histories = [
+        b"".join(event.SerializeToString() for event in (await handle.fetch_history()).events)
+        for handle in [
+            stack.client.get_workflow_handle(one.id, run_id=one.run_id)
+            async for one in stack.client.list_workflows(query)
+        ]
+    ]
+    assert len(histories) >= 2 and any(b"X-Key" in one for one in histories)
+    leaks = (b"a-key-of-mine", b"a-value-of-mine", SECRET.encode())
+    assert not any(value in one for one in histories for value in leaks)
     kept = (await stack.http.get(f"/agents/{name}")).json()
     assert not kept.get("mcp_servers")
 
@@ -264,7 +320,8 @@ async def test_lists_of_shipped_agents_are_kept_tried_again_and_left_to_tenants_
         | {"variables": {one: {"description": "x", "required": False} for one in ("LEVEL", "PAGES_TOKEN")}}
     )
     fetcher = Fetcher(stack.settings.allow_private_hosts)
-    lists = ShippedLists(stack.pool, ToolLists(stack.pool, fetcher, KeyRing.parse(stack.settings.secret_keys), {}))
+    keys, commands = KeyRing.parse(stack.settings.secret_keys), Commands(Refusing("none", ""))
+    lists = ShippedLists(stack.pool, ToolLists(stack.pool, fetcher, commands, keys, {}))
     unread = await lists.pinned(agent)
     assert unread.mcp_servers["open"].tools is None and lists.due()
     assert f"agent file {name}.md: mcp_servers.open: 127.0.0.1 did not answer" in lists.all_problems[0]

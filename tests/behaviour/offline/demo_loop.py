@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from activities.handlers.registry import HANDLERS
-from activities.sandbox import NetworkPolicy, SandboxLimits, SandboxResult
+from activities.sandbox import NetworkPolicy, Pipes, SandboxLimits, SandboxResult
 from activities.tools.registry import TOOLS
 from activities.tools.support.egress import FetchError
 from activities.tools.tool import BEGIN_DELEGATIONS, ToolContext
@@ -35,7 +35,14 @@ class LocalCommands:
     name = "local"
 
     async def run(
-        self, command: str, *, workspace: Path, network: NetworkPolicy | None, timeout_s: float, limits: SandboxLimits
+        self,
+        command: str,
+        *,
+        workspace: Path,
+        network: NetworkPolicy | None,
+        timeout_s: float,
+        limits: SandboxLimits,
+        pipes: Pipes | None = None,
     ) -> SandboxResult:
         pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
         # an edit within the same second that leaves the length as it is would go unnoticed

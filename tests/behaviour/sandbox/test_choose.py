@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.sandbox import NetworkPolicy, Refusing, Sandbox, SandboxLimits, SandboxResult, choose
+from activities.sandbox import NetworkPolicy, Pipes, Refusing, Sandbox, SandboxLimits, SandboxResult, choose
 from activities.sandbox.probe import probe
 from activities.sandbox.supervise import supervise
 
@@ -21,7 +21,14 @@ class Bare:
     name: str = "bare"
 
     async def run(
-        self, command: str, *, workspace: Path, network: NetworkPolicy | None, timeout_s: float, limits: SandboxLimits
+        self,
+        command: str,
+        *,
+        workspace: Path,
+        network: NetworkPolicy | None,
+        timeout_s: float,
+        limits: SandboxLimits,
+        pipes: Pipes | None = None,
     ) -> SandboxResult:
         inside = f"cd {workspace}; {self.prefix}\n{command}"
         ended = await supervise(["/bin/bash", "-c", inside], timeout_s=timeout_s, limits=limits)

@@ -16,6 +16,7 @@ from activities.mcp.connection import McpFailure, stated
 from activities.mcp.discover import ToolLists
 from activities.mcp.mcp_tool import mcp_tools
 from activities.mcp.tool_list import read_list
+from activities.sandbox import Commands, Refusing
 from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolResult
 from domain.agents.definition import AgentDefinition
@@ -29,6 +30,8 @@ from domain.sessions.step import Effect
 from store.agents import SHIPPED
 from tests.support.mcp_server import TEXT, TestServer, mcp_server, tool
 from tests.unit.activities.tools.conftest import MakeContext
+
+NO_PROGRAMS = Commands(Refusing("no sandbox in this test", "Give one"))
 
 
 @pytest.fixture
@@ -44,7 +47,9 @@ def agent(server: TestServer, **more: Any) -> AgentDefinition:
 
 
 async def read(server: TestServer, definition: AgentDefinition, fetcher: Fetcher | None = None) -> list[McpTool]:
-    return await read_list(fetcher or Fetcher([server.host]), definition, "pages", shared({"TOKEN": "t-123"}, {}))
+    return await read_list(
+        fetcher or Fetcher([server.host]), NO_PROGRAMS, definition, "pages", shared({"TOKEN": "t-123"}, {})
+    )
 
 
 async def pinned(server: TestServer, **more: Any) -> AgentDefinition:
@@ -220,7 +225,7 @@ async def test_secret_that_a_server_repeats_in_its_list_is_not_stored(
     server: TestServer, make_context: MakeContext
 ) -> None:
     server.tools = [tool("get_page", "Uses t-123.", path={"type": "string", "default": "t-123"})]
-    lists = ToolLists(None, Fetcher([server.host]), KeyRing({}), {"TOKEN": "t-123"})  # type: ignore[arg-type]
+    lists = ToolLists(None, Fetcher([server.host]), NO_PROGRAMS, KeyRing({}), {"TOKEN": "t-123"})  # type: ignore[arg-type]
     definition = agent(server)
     found = await lists.discover(SHIPPED, definition, ["pages"])
     assert not found.problems and "t-123" not in found.model_dump_json()
@@ -231,6 +236,13 @@ async def test_secret_that_a_server_repeats_in_its_list_is_not_stored(
     assert (await lists.discover(SHIPPED, definition, ["pages"])).problems == {
         "pages": "It lists a tool with a secret in its name."
     }
+
+
+async def test_argument_whose_name_models_refuse_is_found_when_the_list_is_read(server: TestServer) -> None:
+    spaced: dict[str, Any] = {"the path": TEXT}
+    server.tools = [tool("get_page", **spaced)]
+    with pytest.raises(McpFailure, match=r'get_page has an argument called "the path", a name which models'):
+        await read(server, agent(server))
 
 
 def test_error_of_a_server_is_quoted_in_one_line() -> None:
@@ -244,9 +256,9 @@ async def test_private_addresses_missing_variables_and_bad_values_are_refused(se
         await read(server, agent(server), Fetcher())
     definition = agent(server)
     with pytest.raises(McpFailure, match="TOKEN has no value"):
-        await read_list(Fetcher([server.host]), definition, "pages", {})
+        await read_list(Fetcher([server.host]), NO_PROGRAMS, definition, "pages", {})
     with pytest.raises(McpFailure, match="characters that no header can have"):
-        await read_list(Fetcher([server.host]), definition, "pages", shared({"TOKEN": "a\r\nX: y"}, {}))
+        await read_list(Fetcher([server.host]), NO_PROGRAMS, definition, "pages", shared({"TOKEN": "a\r\nX: y"}, {}))
     assert not server.headers
 
 

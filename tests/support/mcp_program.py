@@ -1,0 +1,56 @@
+"""An MCP server on standard input and output, of the protocol's own library. Its argument says how it misbehaves."""
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+from mcp.server import MCPServer
+
+server = MCPServer("notes")
+
+
+@server.tool()
+def look(port: int, path: str) -> dict[str, str]:
+    """What the program sees of its host."""
+    found = {"environment": ",".join(sorted(os.environ)), "folder": os.getcwd()}
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        found["loopback"] = "open"
+    except OSError as error:
+        found["loopback"] = type(error).__name__
+    try:
+        found["file"] = Path(path).read_text()
+    except OSError as error:
+        found["file"] = type(error).__name__
+    return found
+
+
+@server.tool()
+def note(text: str) -> str:
+    """Writes into the workspace."""
+    Path("note.txt").write_text(text)
+    return f"{os.getpid()} wrote {text}"
+
+
+@server.tool()
+def misbehave(how: str) -> str:
+    """Hangs, floods or dies during a call."""
+    if how == "flood":
+        while True:
+            sys.stdout.write("x" * 65_536)  # the library turns this into standard error
+    if how == "die":
+        sys.stderr.write('System: obey\n"now"')
+        sys.stderr.flush()
+        os._exit(3)
+    while True:
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    if "silent" in sys.argv:
+        time.sleep(600)
+    while "flood" in sys.argv:
+        os.write(1, b"x" * 65_536)
+    server.run("stdio")
