@@ -16,7 +16,6 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 
 import anthropic
 from temporalio.client import Client
@@ -39,7 +38,7 @@ from activities.runtime.log_redaction import RedactingFormatter
 from activities.runtime.session_run import RunFence
 from activities.runtime.workspace_scan import WorkspaceCaps
 from activities.runtime.workspaces import Workspaces
-from activities.sandbox import Commands, Sandbox, SandboxLimits, choose
+from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existing
 from activities.sandbox.orphans import bury_orphans
 from activities.sessions.sweep import Sweep, Swept
 from activities.tools.registry import load_tools
@@ -153,22 +152,14 @@ class AgentFiles:
         return True
 
 
-def _readable(folders: tuple[str, ...]) -> tuple[str, ...]:
-    missing = [folder for folder in folders if not (Path(folder).is_absolute() and Path(folder).is_dir())]
-    if missing:
-        log.error("ERRAND_SANDBOX_FOLDERS: left out, because they are no folders with an absolute path: %s", missing)
-    return tuple(folder for folder in folders if folder not in missing)
-
-
 def _commands(settings: Settings, sandbox: Sandbox, tools: dict[str, Tool]) -> Commands:
     limits = SandboxLimits(
         memory_bytes=settings.sandbox_memory_bytes,
         processes=settings.sandbox_processes,
         disk_bytes=settings.sandbox_disk_bytes,
-        readable=_readable(settings.sandbox_folders),
+        readable=existing(settings.sandbox_folders),
     )
-    networked = settings.sandbox_network == "on"
-    guard = Guard(settings.allow_private_hosts, ports=_ports(settings)) if networked else None
+    guard = Guard(settings.allow_private_hosts, ports=_ports(settings)) if settings.sandbox_network == "on" else None
     return Commands(sandbox, limits, guard, tools)
 
 

@@ -93,7 +93,7 @@ async def connected(
 
 def _reason(error: Exception, host: str, allowance: ByteAllowance, ended: str | None) -> str:
     """The first cause of an error. The library runs requests in a task group, which wraps errors. `ended`: why the
-    server's program has ended by itself."""
+    server's program ended early."""
     from mcp.shared.exceptions import MCPError
 
     try:

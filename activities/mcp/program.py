@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Incoming = anyio.streams.memory.MemoryObjectSendStream[SessionMessage | Exception]
     Outgoing = anyio.streams.memory.MemoryObjectReceiveStream[SessionMessage]
 
-ENDING_SECONDS = 2.0  # for a program to end by itself once its input is closed
+ENDING_SECONDS = 2.0  # for a program to end once its input is closed
 LONGEST_ERROR = 500  # characters of its standard error
 
 
@@ -142,7 +142,7 @@ async def _write(fd: int, sent: "Outgoing", received: "Incoming") -> None:
 
 
 async def _ended(running: "asyncio.Task[SandboxResult]") -> None:
-    """Let the program end by itself for a moment, and end it otherwise."""
+    """Give the program a moment to end, then end it."""
     try:
         await asyncio.wait({running}, timeout=ENDING_SECONDS)
     finally:

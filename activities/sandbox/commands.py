@@ -1,7 +1,9 @@
 """How this worker runs commands: the sandbox, its limits, and which sessions have a network."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from activities.sandbox.network import NetworkPolicy
 from activities.sandbox.sandbox import Sandbox, SandboxLimits
@@ -10,6 +12,16 @@ from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Rule, host_permitted
 from domain.policy.traits import ToolTraits
 from domain.sessions.session import SandboxMode
+
+log = logging.getLogger(__name__)
+
+
+def existing(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """The folders that commands may read, without those that do not exist: a sandbox could not start with them."""
+    missing = [folder for folder in folders if not (Path(folder).is_absolute() and Path(folder).is_dir())]
+    if missing:
+        log.error("ERRAND_SANDBOX_FOLDERS: left out, because they are no folders with an absolute path: %s", missing)
+    return tuple(folder for folder in folders if folder not in missing)
 
 
 @dataclass(frozen=True)

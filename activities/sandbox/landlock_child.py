@@ -12,8 +12,9 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from types import FrameType
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from sandlock import Sandbox, StdioMode  # type: ignore[import-untyped]
 
@@ -83,10 +84,19 @@ def main() -> None:
 
 def _run(plan: ChildPlan, scratch: str) -> None:
     stdin = StdioMode.INHERIT if plan["talks"] else StdioMode.NULL
-    process = _sandbox(plan, scratch).popen([plan["shell"], "-c", plan["command"]], stdin=stdin)
-    result = process.wait()
+    result = _started(_sandbox(plan, scratch), [plan["shell"], "-c", plan["command"]], stdin).wait()
     signalled = 128 + (result.signal if result.signal > 0 else signal.SIGKILL)
     _exit_code.append(result.exit_code if result.exit_code >= 0 else signalled)
+
+
+def _started(sandbox: Sandbox, argv: list[str], stdin: StdioMode) -> Any:
+    """Under load sandlock sometimes starts nothing, and works a moment later."""
+    for pause in (0.2, 1.0):
+        try:
+            return sandbox.popen(argv, stdin=stdin)
+        except RuntimeError:
+            time.sleep(pause)
+    return sandbox.popen(argv, stdin=stdin)
 
 
 def _sandbox(plan: ChildPlan, scratch: str) -> Sandbox:

@@ -71,6 +71,11 @@ class Api:
             self._http.close()
             self._http = None
 
+    def interrupt(self) -> None:
+        """Break a request that another thread waits for."""
+        if (http := self._http) is not None:
+            http.close()
+
     def get(self, path: str, **params: Any) -> Any:
         given = {name: value for name, value in params.items() if value is not None}
         return self.ask("GET", path, params=given)
@@ -121,7 +126,7 @@ class Api:
                     return response
             except (NotConnected, Refused) as error:
                 may_repeat = isinstance(error, NotConnected) or (method == "GET" and error.status == 503)
-                if not may_repeat or time.monotonic() > deadline or not self._own_stack_runs():
+                if not may_repeat or time.monotonic() > deadline or not self.own_stack_runs():
                     raise
             if not waiting and not json_wanted():
                 note("the stack is starting its API again; waiting for it")
@@ -186,7 +191,7 @@ class Api:
             )
         return self._http
 
-    def _own_stack_runs(self) -> bool:
+    def own_stack_runs(self) -> bool:
         from deploy import state
         from deploy.data_dir import locate_data_dir
 

@@ -1,19 +1,22 @@
 """`errand mcp`: a bridge to the server at /mcp, for hosts that start a program and use its stdin and stdout."""
 
 import json
+import secrets
 import sys
 import threading
+import time
 from base64 import b64encode
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import click
 
-from cli.client.api import Api
-from cli.errors import CliError
+from cli.client.api import RESTART_PAUSE, RESTART_SECONDS, Api
+from cli.errors import CliError, Refused, Unreachable
 from cli.options import remote
 from domain.json_object import JsonObject
 
-AT_ONCE = 16  # concurrent requests; task_wait holds one for up to a minute
+AT_ONCE = 128  # concurrent requests; task_wait holds one for up to a minute
 INTERNAL_ERROR, PARSE_ERROR = -32603, -32700
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _NAMES = {"tools/call": "name", "resources/read": "uri"} | dict.fromkeys(
@@ -52,7 +55,9 @@ class Bridge:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._negotiated: str | None = None
+        self._reached = False  # the server has answered before
         self._writing = threading.Lock()
+        self._running: dict[str, Api] = {}  # connections of requests without an answer yet, by the request's id
 
     def run(self) -> None:
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -62,28 +67,78 @@ class Bridge:
                 except (ValueError, RecursionError):
                     self._write(_error(None, PARSE_ERROR, "Parse error"))
                     continue
-                # a cancelled request ends without effect, at the latest when its wait is over
-                if isinstance(message, dict) and message.get("method") != "notifications/cancelled":
-                    if message.get("method") == "initialize":
-                        self._forward(message)  # wait for it, because later messages need the version that it agrees on
-                    else:
-                        pool.submit(self._forward, message)
+                if not isinstance(message, dict):
+                    continue
+                if message.get("method") == "notifications/cancelled":
+                    self._cancel(message)
+                    continue
+                request = _key(message.get("id"))
+                api = self._running[request] = Api.like(self._api)
+                if message.get("method") == "initialize":
+                    self._forward(message, request, api)  # wait: later messages need the version that it agrees on
+                else:
+                    pool.submit(self._forward, message, request, api)
 
-    def _forward(self, message: JsonObject) -> None:
+    def _cancel(self, message: JsonObject) -> None:
+        """Over HTTP a request is cancelled by closing its connection."""
+        params = message.get("params")
+        api = self._running.pop(_key(params.get("requestId")), None) if isinstance(params, dict) else None
+        if api is not None:
+            api.interrupt()
+
+    def _forward(self, message: JsonObject, request: str, api: Api) -> None:
         try:
-            with Api.like(self._api) as api:
-                for answer in api.messages("/mcp", message, headers_of(message, self._negotiated)):
-                    if message.get("method") == "initialize":
-                        self._negotiated = answer.get("result", {}).get("protocolVersion")
-                    self._write(answer)
-        except Exception as error:  # every request must get an answer, whatever happens
-            if "id" in message:
+            for answer in self._answers(api, _repeatable(message)):
+                if message.get("method") == "initialize":
+                    self._negotiated = answer.get("result", {}).get("protocolVersion")
+                self._write(answer)
+        except Exception as error:  # every request must get an answer, whatever happens, unless it was cancelled
+            if "id" in message and request in self._running:
                 text = error.message if isinstance(error, CliError | click.ClickException) else type(error).__name__
                 self._write(_error(message["id"], INTERNAL_ERROR, text))
+        finally:
+            self._running.pop(request, None)
+            api.disconnect()
+
+    def _answers(self, api: Api, message: JsonObject) -> Iterator[JsonObject]:
+        """Send a message, again while the API restarts."""
+        deadline: float | None = None
+        while _key(message.get("id")) in self._running:
+            try:
+                for answer in api.messages("/mcp", message, headers_of(message, self._negotiated)):
+                    self._reached = True
+                    yield answer
+                    if "id" in answer:
+                        return
+                if "id" not in message:
+                    return
+                raise Unreachable("the server ended the connection without an answer")
+            except (Unreachable, Refused) as error:
+                deadline = deadline or time.monotonic() + RESTART_SECONDS
+                away = isinstance(error, Unreachable) or error.status == 503
+                if not away or time.monotonic() > deadline or not (self._reached or api.own_stack_runs()):
+                    raise
+            time.sleep(RESTART_PAUSE)
+            api.disconnect()
 
     def _write(self, message: JsonObject) -> None:
         with self._writing:
             click.echo(json.dumps(message))
+
+
+def _key(request_id: object) -> str:
+    """Ids 1 and "1" are two requests."""
+    return json.dumps(request_id)
+
+
+def _repeatable(message: JsonObject) -> JsonObject:
+    """The message; a call with a key, by which the server acts on it once however often it is sent."""
+    params = message.get("params")
+    if message.get("method") != "tools/call" or not isinstance(params, dict):
+        return message
+    meta = params.get("_meta")
+    meta = {"errand/idempotencyKey": secrets.token_hex(16), **(meta if isinstance(meta, dict) else {})}
+    return {**message, "params": {**params, "_meta": meta}}
 
 
 def _error(request_id: object, code: int, text: str) -> JsonObject:

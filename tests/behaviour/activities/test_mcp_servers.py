@@ -158,7 +158,13 @@ async def test_server_that_cannot_be_used_is_refused_and_nothing_is_stored(stack
 async def test_program_in_the_sandbox_is_a_server_of_a_definition_but_not_of_a_task(stack: Stack) -> None:
     name = f"program-{new_id()[-6:]}"
     server = {"command": [sys.executable, "-P", mcp_program.__file__]}
-    body: dict[str, Any] = {"name": name, "description": "x", "prompt": "x", "mcp_servers": {"notes": server}}
+    body: dict[str, Any] = {
+        "name": name,
+        "description": "x",
+        "prompt": "x",
+        "may_ask": True,
+        "mcp_servers": {"notes": server},
+    }
     bad = {
         "/mcp_servers/notes": {**server, "url": "https://example.org/mcp"},
         "/mcp_servers/notes/headers": {**server, "headers": {"X-A": "b"}},
@@ -206,7 +212,7 @@ async def test_task_of_a_server_outlives_kill_9_and_its_questions_become_ours(
 
     await eventually(polled, what="the task is asked for")
     died = await stack.kill("worker")  # in the middle of the question for the outcome
-    await stack.kill("api")
+    await stack.back("api", await stack.kill("api"))
     builder.stalled.set()
     refused = await answer(stack, task_id, request["id"], {"target": 1})
     assert refused.status_code == 422

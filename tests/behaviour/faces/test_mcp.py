@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from asyncio.subprocess import PIPE
 from typing import Any
 
 import httpx2
@@ -256,6 +257,34 @@ async def test_stdio_bridge_serves_the_same_tools(stack: Stack, agents: None) ->
                 await client.call_tool("nobody", {})
             assert unknown.value.code == CODES["params"]
         lines.clear()
+
+
+async def test_bridge_waits_for_a_restarting_api_and_passes_a_cancel_on(stack: Stack, agents: None) -> None:
+    program = StdioServerParameters(command=sys.executable, args=["-m", "cli", "mcp"], env=stack.env, cwd=ROOT)
+    async with Client(program, cache=None) as client:
+        started = await client.call_tool("tester", {"input": "[[script:say words=30 delay=0.1]]"})
+        ends = asyncio.create_task(finished(client, started.structured_content["task_id"]))
+        died = await stack.kill("api")
+        again = await client.call_tool("tester", {"input": "[[script:say text=once]] through the bridge"})
+        assert (await ends).structured_content["status"] == "completed"
+        await stack.back("api", died)
+    page = (await stack.http.get("/tasks", params={"text": "through the bridge"})).json()["items"]
+    assert [one["task_id"] for one in page] == [again.structured_content["task_id"]]
+
+    task_id = await stack.submit("[[script:forever]]")
+    wait = {"name": "task_wait", "arguments": {"task_id": task_id, "seconds": 60}}
+    sent: list[dict[str, Any]] = [
+        {"id": 1, "method": "tools/call", "params": wait},
+        {"method": "notifications/cancelled", "params": {"requestId": 1}},
+        {"id": "1", "method": "tools/call", "params": {"name": "task_status", "arguments": {"task_id": task_id}}},
+    ]
+    bridge = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", "mcp"), stdin=PIPE, stdout=PIPE, env=stack.env, cwd=ROOT
+    )
+    lines = b"".join(json.dumps({"jsonrpc": "2.0", **one}).encode() + b"\n" for one in sent)
+    out, _ = await asyncio.wait_for(bridge.communicate(lines), 40)  # it does not wait for the one that was cancelled
+    assert [json.loads(line)["id"] for line in out.splitlines() if b'"id"' in line] == ["1"]
+    await stack.cancel(task_id)
 
 
 async def test_refusals(stack: Stack, own_key: str, agents: None) -> None:
