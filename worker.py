@@ -34,6 +34,7 @@ from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
 from activities.runtime.event_writer import EventWriter
+from activities.runtime.failure_texts import OwnFailureTexts
 from activities.runtime.log_redaction import RedactingFormatter
 from activities.runtime.session_run import RunFence
 from activities.runtime.workspace_scan import WorkspaceCaps
@@ -107,7 +108,7 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
         workflows=WORKFLOWS,
         activities=activities.build(services),
         workflow_runner=workflow_runner(),
-        interceptors=[ArgumentGuard(), RunFence(services.pool, services.temporal)],
+        interceptors=[ArgumentGuard(), OwnFailureTexts(), RunFence(services.pool, services.temporal)],
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
@@ -137,9 +138,8 @@ class AgentFiles:
         if (loaded := self._unpublished) is None:
             return False
         if self._names is None:  # the first worker also removes earlier files; others may have files that we lack
-            self._names = (
-                frozenset() if await workers.fresh(self._pool) else frozenset(await agents.shipped(self._pool))
-            )
+            earlier = set() if await workers.fresh(self._pool) else await agents.shipped(self._pool)
+            self._names = frozenset(earlier)
         for definition in loaded.agents.values():
             await agents.put(self._pool, agents.SHIPPED, await self._lists.pinned(definition))
         for name in self._names - loaded.names if loaded.names else ():  # an empty folder may just not be mounted

@@ -2,6 +2,7 @@
 unless it was removed."""
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,15 +33,27 @@ def _parsed(text: str) -> AgentDefinition:
     return AgentDefinition.model_validate_json(text)
 
 
+Check = Callable[[Mapping[str, AgentDefinition]], object]  # is given all current agents of an owner; may refuse
+
+
 async def put(
-    pool: Pool, owner: str, definition: AgentDefinition, created_by: str = "", *, made_from: AgentRef | None = None
+    pool: Pool,
+    owner: str,
+    definition: AgentDefinition,
+    created_by: str = "",
+    *,
+    made_from: AgentRef | None = None,
+    check: Check | None = None,
 ) -> AgentRef:
     """Store a definition as a new version, unless it equals the owner's newest version and was not removed.
-    `made_from`: the version that must still be the current one."""
+    `made_from`: the version that must still be the current one. `check`: no other agent of the owner changes between it
+    and the write, so that two changes that contradict each other cannot both pass it."""
     text = definition.model_dump_json()
     digest = hashlib.sha256(text.encode()).hexdigest()
     async with pool.acquire() as connection, connection.transaction():
-        await _lock(connection, owner, definition.name)
+        await _lock(connection, owner)
+        if check is not None:
+            check(await _known(connection, owner))
         if made_from is not None:
             now = await current(connection, owner, definition.name)
             if now is None or now[0] != made_from:
@@ -68,10 +81,13 @@ async def put(
         return AgentRef(owner=owner, name=definition.name, version=version)
 
 
-async def remove(pool: Pool, owner: str, name: str, removed_by: str = "") -> bool:
-    """Remove an agent, so that nobody can start it. Its versions stay for the sessions that use them."""
+async def remove(pool: Pool, owner: str, name: str, removed_by: str = "", *, check: Check | None = None) -> bool:
+    """Remove an agent, so that nobody can start it. Its versions stay for the sessions that use them. `check`: as for
+    `put`."""
     async with pool.acquire() as connection, connection.transaction():
-        await _lock(connection, owner, name)
+        await _lock(connection, owner)
+        if check is not None:
+            check(await _known(connection, owner))
         newest = await _newest(connection, owner, name)
         if newest is None or newest["removed"]:
             return False
@@ -88,8 +104,13 @@ async def remove(pool: Pool, owner: str, name: str, removed_by: str = "") -> boo
         return True
 
 
-async def _lock(connection: Connection, owner: str, name: str) -> None:
-    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 2))", f"agent/{owner}/{name}")
+async def _lock(connection: Connection, owner: str) -> None:
+    """One for all agents of an owner, because they refer to each other."""
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 2))", f"agents/{owner}")
+
+
+async def _known(connection: Connection, owner: str) -> dict[str, AgentDefinition]:
+    return {ref.name: definition for ref, definition in await all_current(connection, owner)}
 
 
 async def _newest(connection: Connection, owner: str, name: str) -> asyncpg.Record | None:
@@ -141,7 +162,7 @@ def _read(row: asyncpg.Record) -> tuple[AgentRef, AgentDefinition]:
     return AgentRef(owner=row["owner"], name=row["name"], version=row["version"]), _parsed(row["definition"])
 
 
-async def all_current(pool: Pool, tenant: str) -> list[tuple[AgentRef, AgentDefinition]]:
+async def all_current(pool: "Pool | Connection", tenant: str) -> list[tuple[AgentRef, AgentDefinition]]:
     rows = await pool.fetch(_CURRENT.format(where=""), tenant)
     return [_read(row) for row in rows]
 

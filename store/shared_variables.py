@@ -1,5 +1,6 @@
 """Values of variables that a tenant or the deployment sets for all threads, at the time when a session begins."""
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import TypeVar
@@ -39,7 +40,7 @@ class SharedVariables:
         definition = await agents.load(pool, session.agent_ref)
         graph = await agent_graph.reachable(pool, tenant, definition)
         values = {**own, **self._kept_as(tenant, graph, tenants)}
-        missing = missing_of(definition, values, graph)
+        missing = await asyncio.to_thread(missing_of, definition, values, graph)  # takes long for a large graph
         if missing and not session.may_ask:
             raise Invalid(f"The agent lacks values for {', '.join(missing)}.", type="missing-variables")
         return session.model_copy(update={"variables": values, "missing": missing})

@@ -1,5 +1,6 @@
 """Plan a child for a subagent tool of a prompt, or a message to a child that exists."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,7 +125,7 @@ class SubagentPlanner:
             within="arguments" if nested else None,
             instance=instance,
             attachments=files,
-            needs=needed(child, values, graph),
+            needs=await asyncio.to_thread(needed, child, values, graph),  # takes long for a large graph
         )
 
     async def _attachments(

@@ -18,7 +18,7 @@ from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.fresh_calls import FreshCalls
-from activities.runtime.heartbeat import cancel_requested, heartbeating
+from activities.runtime.heartbeat import cancel_requested, completed, heartbeating
 from activities.runtime.spans import model_called
 from activities.tools.offered import Offered, Toolbox
 from activities.tools.risks import with_risks
@@ -127,28 +127,36 @@ class CallModel:
                 turn_record.interrupt(turn)
             except Exception as error:
                 await self._bounds.release(call, facts)
-                raise await self.failure(call, info.attempt, error) from error
+                raise await self.failure(call, info.attempt, error) from None
             await self._before_reply(call, agent, turn, facts)
-            nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
-            calls = []
-            if call.purpose is Purpose.TURN:
-                calls = tool_calls(self.toolbox.tools, tools, turn.calls, layers, facts.may_ask)
-            if any(one.ask for one in calls):
-                standing = await patiently(
-                    lambda: input_requests.standing_rules(self._pool, call.ref.tenant, call.ref.conversation_id),
-                    seconds=COMMIT_PATIENCE,
-                )
-                calls = without_standing(calls, tools, turn.calls, layers, standing)
-            asked, given = calls, [one.arguments for one in turn.calls]
-            calls = await patiently(
-                lambda: with_risks(self._pool, call.ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE
+
+            async def settled() -> ModelReply:
+                nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
+                judged = await self._judged(call, tools, layers, turn, facts) if call.purpose is Purpose.TURN else []
+                once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
+                misfit = turn_record.misfit(agent, call, turn)
+                rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
+                # Hooks run between the reply and its calls, and may change what a call reads.
+                hooked = any(one.hooks for one in agents)
+                return await self._commit(call, idem, context, nodes, judged, once, turn, rare, fresh=not hooked)
+
+            return await completed(settled())  # it was paid for: a stop that arrives from here on does not lose it
+
+    async def _judged(
+        self, call: ModelCall, tools: Offered, layers: list[list[Rule]], turn: ModelResponse, facts: StepFacts
+    ) -> list[ToolCall]:
+        """The calls of a reply, with what the rules say about each."""
+        calls = tool_calls(self.toolbox.tools, tools, turn.calls, layers, facts.may_ask)
+        if any(one.ask for one in calls):
+            standing = await patiently(
+                lambda: input_requests.standing_rules(self._pool, call.ref.tenant, call.ref.conversation_id),
+                seconds=COMMIT_PATIENCE,
             )
-            once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
-            misfit = turn_record.misfit(agent, call, turn)
-            rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
-            # Hooks run between the reply and its calls, and may change what a call reads.
-            hooked = any(one.hooks for one in agents)
-            return await self._commit(call, idem, context, nodes, calls, once, turn, rare, fresh=not hooked)
+            calls = without_standing(calls, tools, turn.calls, layers, standing)
+        asked, given = calls, [one.arguments for one in turn.calls]
+        return await patiently(
+            lambda: with_risks(self._pool, call.ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE
+        )
 
     async def _before_reply(
         self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts

@@ -7,7 +7,9 @@ import anthropic
 import httpx2
 
 from domain import wire
+from domain.redaction import shortened
 
+MOST_SAID = 500  # characters of the endpoint's own message, which may quote the request
 LONGEST_WAIT = 300.0  # seconds; with a longer retry-after we try earlier instead of sleeping for days
 
 
@@ -67,7 +69,7 @@ def _failed(kind: str, said: str, error: anthropic.APIError | httpx2.TransportEr
 
 def _message(kind: str, said: str, status: str, error: anthropic.APIError | httpx2.TransportError, model: str) -> str:
     """The endpoint's message, then status, model and endpoint, then advice."""
-    text = f"{said.rstrip('.')} ({status}model {model} at {endpoint(str(error.request.url))})"
+    text = f"{shortened(said, MOST_SAID).rstrip('.')} ({status}model {model} at {endpoint(str(error.request.url))})"
     return f"{text}. {_ADVICE[kind]}" if kind in _ADVICE else text
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
 
@@ -67,3 +67,16 @@ async def workflow_is_gone() -> bool:
     except RPCError as error:
         return error.status is RPCStatusCode.NOT_FOUND
     return description.status is not WorkflowExecutionStatus.RUNNING
+
+
+async def completed(work: Awaitable[T]) -> T:
+    """What the work returns, although a stop of the session arrives meanwhile: it records what has already happened. A
+    worker that shuts down cancels it; the activity is then retried."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not cancel_requested():
+            task.cancel()
+            raise
+        return await task  # a second cancellation reaches it

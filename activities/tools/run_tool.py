@@ -19,7 +19,7 @@ from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.fresh_calls import FreshCalls
-from activities.runtime.heartbeat import cancel_requested, heartbeating, workflow_is_gone
+from activities.runtime.heartbeat import cancel_requested, completed, heartbeating, workflow_is_gone
 from activities.runtime.session_run import run_of
 from activities.runtime.spans import tool_called
 from activities.runtime.thread_state import ThreadStates
@@ -160,7 +160,7 @@ class RunTool:
                 state, result = CallState.UNKNOWN, ToolResult(f"{INTERRUPTED} {UNKNOWN}", failed=True)
         if not_emitted and info.is_local:  # a local activity emits it with its end, so once, however often it began
             result = replace(result, events=[called, *result.events])
-        outcome = await self._commit(request, attempt, state, result, done)
+        outcome = await completed(self._commit(request, attempt, state, result, done))
         return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
 
     async def _do(
@@ -211,8 +211,22 @@ class RunTool:
         result = await guarded(tool, arguments, context, call_turn(self._pool, request, tool, folder))
         if result.remote is not None:
             return result
+        # It has happened: a stop that arrives from here on does not call it interrupted.
+        return await completed(self._finished(request, tool, agent, given, context, result))
+
+    async def _finished(
+        self,
+        request: ToolRequest,
+        tool: Tool,
+        agent: AgentDefinition,
+        given: JsonObject,
+        context: ToolContext,
+        result: ToolResult,
+    ) -> ToolResult:
+        """The result to record: as hooks and the binding of the side leave it, cut to its length."""
+        folder = context.workspace
         if not tool.bookkeeping:
-            result = await self._hooks.stored(request, agent, given, result, state)
+            result = await self._hooks.stored(request, agent, given, result, context.state)
         if not request.above:
             result = await with_binding(agent.side(request.agent.side), request.name, given, context, result)
         if tool.bookkeeping:

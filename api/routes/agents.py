@@ -1,12 +1,14 @@
 """/agents: definitions, as JSON or as Markdown files."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.catalogue import Catalogue
-from agents.loader import AgentFileError, load_agent, to_markdown
+from agents.loader import AgentFileError, complete, load_agent, to_markdown
 from agents.problems import FieldProblem
 from agents.validation import validated
 from api.auth import Admin, Call, Viewer
@@ -135,15 +137,21 @@ async def put_agent(
         hooks=await agents.known_hooks(call.pool),
     )
     file = f"{name}.md"
-    try:
+    with _refused():
         definition = load_agent(*sent, file, catalogue, known)
-    except AgentFileError as error:
-        raise _refusal(error.problems) from None
     response.status_code = 200 if name in known else 201
-    return await _put(call, with_known_lists(definition, known.get(name)))
+
+    def check(others: Mapping[str, AgentDefinition]) -> None:
+        """Again, when nobody can change the other agents: since the first time somebody may have."""
+        with _refused():
+            complete(definition, others, catalogue, file)
+
+    return await _put(call, with_known_lists(definition, known.get(name)), check=check)
 
 
-async def _put(call: Call, definition: AgentDefinition, made_from: AgentRef | None = None) -> AgentRecord:
+async def _put(
+    call: Call, definition: AgentDefinition, made_from: AgentRef | None = None, check: agents.Check | None = None
+) -> AgentRecord:
     """Store a definition, and read the tool lists of MCP servers that were not read yet."""
     if wanted := unread(definition):
         found = await call.services.discovery.discover(DiscoverTools.of(call.tenant, definition, wanted))
@@ -152,7 +160,7 @@ async def _put(call: Call, definition: AgentDefinition, made_from: AgentRef | No
         definition = with_lists(definition, found)
         if problem := lists_problem(definition):
             raise _refusal([FieldProblem("mcp_servers", problem)])
-    ref = await agents.put(call.pool, call.tenant, definition, call.caller.created_by, made_from=made_from)
+    ref = await agents.put(call.pool, call.tenant, definition, call.caller.created_by, made_from=made_from, check=check)
     return AgentRecord.of(ref, definition)
 
 
@@ -183,13 +191,25 @@ async def remove_agent(call: Admin, name: str) -> Response:
         raise NotFound()
     if found[name][0].owner == agents.SHIPPED:
         raise Conflict(f"The agent {name} comes from the file {name}.md of the workers: remove it there.")
-    if name not in await agents.shipped(call.pool):
-        users = [f"the agent {ref.name}" for ref, one in found.values() if name in one.references and ref.name != name]
-        users += [f"the connector {one}" for one in await agents.connectors_with(call.pool, call.tenant, name)]
+    replaced = name in await agents.shipped(call.pool)
+    connectors = [] if replaced else await agents.connectors_with(call.pool, call.tenant, name)
+
+    def check(known: Mapping[str, AgentDefinition]) -> None:
+        others = [] if replaced else [one.name for one in known.values() if name in one.references and one.name != name]
+        users = [f"the agent {one}" for one in others] + [f"the connector {one}" for one in connectors]
         if users:
             raise Conflict(f"The agent {name} is needed by {', '.join(users[:20])}: change or remove these first.")
-    await agents.remove(call.pool, call.tenant, name, call.caller.created_by)
+
+    await agents.remove(call.pool, call.tenant, name, call.caller.created_by, check=check)
     return Response(status_code=204)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except AgentFileError as error:
+        raise _refusal(error.problems) from None
 
 
 def _refusal(found: list[FieldProblem]) -> Invalid:

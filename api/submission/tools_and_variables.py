@@ -1,6 +1,8 @@
 """Additions of a task: tools that its caller answers, variables of its agent, and a form of its answer."""
 
+import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 from api.auth import Call
 from api.http.problems import finding
@@ -38,7 +40,9 @@ async def supervision(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict
     graph = await agent_graph.reachable(call.pool, call.tenant, definition) if wide else {definition.name: definition}
     common = await call.services.shared_variables.of_graph(call.pool, call.tenant, graph) if has_shared else {}
     before = {**without_shared(before), **common}
-    values, missing = variables(spec, definition, graph, before, rules.may_ask)
+    looked_up = partial(variables, spec, definition, graph, before, rules.may_ask)
+    # a large graph takes long to look through, and other requests do not wait for that
+    values, missing = await asyncio.to_thread(looked_up) if len(graph) > 1 else looked_up()
     tools = _tools(spec, definition, own_tools(definition, may_ask=rules.may_ask, plans=rules.approval_required))
     return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
 

@@ -6,7 +6,8 @@ holds a value that no agent of the graph names, for the tools of its own thread;
 a tenant or the deployment sets for all threads.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -131,27 +132,57 @@ def graph_variables(graph: Graph) -> dict[str, Variable]:
 
 def kept(values: Values, graph: Graph) -> dict[str, str]:
     """The values that some agent of the graph can use."""
+    return _usable(values, _usable_names(graph), {*graph, NOBODY})
+
+
+def _usable_names(graph: Graph) -> set[str]:
     names = {name for agent in graph.values() for name in agent.settable_variables}
-    usable = {name for mark in (TENANT, DEPLOYMENT) for name in (held_for(mark, one) for one in names)} | names
-    return {name: value for name, value in values.items() if name in usable or _owner(name) in (*graph, NOBODY)}
+    return names | {held_for(mark, name) for mark in (TENANT, DEPLOYMENT) for name in names}
+
+
+def _usable(values: Values, names: set[str], owners: set[str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if name in names or _owner(name) in owners}
 
 
 def inherited(
     values: Values,
-    above: Collection[AgentDefinition],
+    above: Sequence[AgentDefinition],
     child: AgentDefinition,
     graph: Graph,
     tool: SubagentTool | None = None,
 ) -> dict[str, str]:
     """The values of a child's thread. It gets scoped ones only if the tool hands them over or if they were given for
     this very agent. `above`: the agents of the session that starts it; the last one makes the call."""
-    scoped = {name for agent in (*above, child) for name, one in agent.all_variables.items() if one.scoped}
-    found = {name: value for name, value in _named(kept(values, graph)).items() if name not in scoped}
-    own = [*above][-1]
-    known = resolved(own, values)
-    found |= {name: known[name] for name in (tool.handed_over if tool else ()) if name in known}
-    for name in child.all_variables:
-        if (held := found.pop(held_for(child.name, name), None)) is not None:
+    usable, starters = _named(kept(values, graph)), [_Facts.of(agent) for agent in above]
+    return _passed_down(usable, values, starters, _Facts.of(child), tool)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the inheritance of values needs of an agent. To derive it from the definition takes long."""
+
+    agent: AgentDefinition
+    variables: Mapping[str, Variable]
+    scoped: frozenset[str]
+    tools: Sequence[SubagentTool]
+
+    @classmethod
+    def of(cls, agent: AgentDefinition) -> "_Facts":
+        variables = agent.all_variables
+        scoped = frozenset(name for name, one in variables.items() if one.scoped)
+        return cls(agent, variables, scoped, [tool for view in agent.views for tool in view.subagent_tools])
+
+
+def _passed_down(
+    usable: Values, values: Values, above: Sequence[_Facts], child: _Facts, tool: SubagentTool | None
+) -> dict[str, str]:
+    scoped = child.scoped.union(*(one.scoped for one in above))
+    found = {name: value for name, value in usable.items() if name not in scoped}
+    if tool is not None and tool.handed_over:
+        known = resolved(above[-1].agent, values)
+        found |= {name: known[name] for name in tool.handed_over if name in known}
+    for name in child.variables:
+        if (held := found.pop(held_for(child.agent.name, name), None)) is not None:
             found[name] = held
     return found
 
@@ -180,36 +211,40 @@ def needed(child: AgentDefinition, values: Values, graph: Graph) -> list[NeededV
     """The variables without which the child, or a subagent that its tools can start, cannot begin. A value is
     missing if it is missing on any way through the graph."""
     found: dict[tuple[str, str], NeededVariable] = {}
+    facts = {name: _Facts.of(agent) for name, agent in {**graph, child.name: child}.items()}
+    names, owners = _usable_names(graph), {*graph, NOBODY}
     # Many ways may lead to one agent. It is visited once for each set of values, and not without limit, because the
     # sets can multiply too; what this overlooks is asked for when the subagent is created.
     visited: dict[str, set[frozenset[tuple[str, str]]]] = {}
-    ahead: list[tuple[AgentDefinition, Values, frozenset[str]]] = [(child, values, frozenset())]
+    ahead: list[tuple[_Facts, Values, frozenset[str]]] = [(facts[child.name], values, frozenset())]
     while ahead:
         agent, given, above = ahead.pop()
-        before, own = visited.setdefault(agent.name, set()), frozenset(given.items())
+        name = agent.agent.name
+        before, own = visited.setdefault(name, set()), frozenset(given.items())
         if own in before or len(before) == MOST_VISITS:
             continue
         before.add(own)
-        known = resolved(agent, given)
+        known = resolved(agent.agent, given)
         for one in _required(agent, known):
             if one.missing or (one.agent, one.name) not in found:
                 found[one.agent, one.name] = one
-        path = above | {agent.name}
-        tools = [tool for view in agent.views for tool in view.subagent_tools if is_enabled(tool, known)]
+        path = above | {name}
+        usable = _named(_usable(given, names, owners))
         ahead += [
-            (graph[tool.name], inherited(given, [agent], graph[tool.name], graph, tool), path)
-            for tool in reversed(tools)
-            if tool.name in graph and tool.name not in path
+            (facts[tool.name], _passed_down(usable, given, [agent], facts[tool.name], tool), path)
+            for tool in reversed(agent.tools)
+            if tool.name in graph and tool.name not in path and is_enabled(tool, known)
+            if len(visited.get(tool.name, ())) < MOST_VISITS
         ]
     return list(found.values())
 
 
-def _required(agent: AgentDefinition, known: Values) -> Iterator[NeededVariable]:
-    for name, one in agent.all_variables.items():
+def _required(agent: _Facts, known: Values) -> Iterator[NeededVariable]:
+    for name, one in agent.variables.items():
         if one.required:
             yield NeededVariable(
                 name=name,
-                agent=agent.name,
+                agent=agent.agent.name,
                 description=one.description,
                 kind=one.kind,
                 scoped=one.scoped,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.locks import tool_calls_locked, waiting_for_tool_calls
+from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, calls, eventually, of_type
 
 pytestmark = pytest.mark.asyncio
@@ -42,9 +42,9 @@ async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dic
     await eventually(lambda: lines(ledgers["again"]))
     await eventually(lambda: lines(stack.workspace(tasks["command"]) / "begun.txt"))
     # last, and at once: a local activity does not have long
-    async with tool_calls_locked(stack.pool):
+    async with locked(stack.pool, "tool_calls"):
         tasks["bookkeeping"] = await stack.submit(calls(("report_progress", {"message": "half"})))
-        await eventually(lambda: waiting_for_tool_calls(stack.pool))
+        await eventually(lambda: waiting_for(stack.pool, "tool_calls"))
         killed = await stack.kill("worker")
     await stack.back("worker", killed)
     yield tasks

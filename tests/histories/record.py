@@ -22,7 +22,7 @@ from tests.behaviour.supervision.people import answer, waiting
 from tests.histories.mcp_scenarios import MCP_SCENARIOS, followed
 from tests.histories.tree_scenarios import TREE_SCENARIOS, renewed
 from tests.support.launch import TESTER, embedded
-from tests.support.locks import tool_calls_locked
+from tests.support.locks import locked
 from tests.support.own_worker import platform
 from tests.support.stack import Stack, calls, eventually, steps
 
@@ -161,7 +161,7 @@ async def _event(stack: Stack) -> str:
 
 async def _slow(stack: Stack) -> str:
     """Bookkeeping that is too slow for a local activity."""
-    async with tool_calls_locked(stack.pool):
+    async with locked(stack.pool, "tool_calls"):
         task_id = await stack.submit(calls(("report_progress", {"message": "x"})))
         handle = stack.session(task_id)
 

@@ -126,8 +126,8 @@ BUGS = [
     Bug(
         "a scoped variable is inherited",
         "domain/agents/variable_scope.py",
-        "    found = {name: value for name, value in _named(kept(values, graph)).items() if name not in scoped}",
-        "    found = {name: value for name, value in _named(kept(values, graph)).items() if name or scoped}",
+        "    found = {name: value for name, value in usable.items() if name not in scoped}",
+        "    found = {name: value for name, value in usable.items() if name or scoped}",
         (*_SCOPE, *_VARIABLES),
     ),
     Bug(

@@ -7,14 +7,14 @@ from store.database import Pool
 
 
 @asynccontextmanager
-async def tool_calls_locked(pool: Pool) -> AsyncIterator[None]:
-    """Hold a lock so that no tool call can be recorded; existing ones can still be read."""
+async def locked(pool: Pool, table: str) -> AsyncIterator[None]:
+    """Hold a lock so that nothing can be written to the table; it can still be read."""
     async with pool.acquire() as connection, connection.transaction():
-        await connection.execute("LOCK TABLE tool_calls IN EXCLUSIVE MODE")
+        await connection.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
         yield
 
 
-async def waiting_for_tool_calls(pool: Pool) -> bool:
+async def waiting_for(pool: Pool, table: str) -> bool:
     """Whether another connection waits for the lock."""
-    query = "SELECT count(*) FROM pg_locks WHERE relation = 'tool_calls'::regclass AND NOT granted"
-    return bool(await pool.fetchval(query))
+    query = "SELECT count(*) FROM pg_locks WHERE relation = $1::text::regclass AND NOT granted"
+    return bool(await pool.fetchval(query, table))

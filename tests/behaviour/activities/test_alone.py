@@ -1,5 +1,6 @@
 """Activities alone: built without a worker and run in the SDK's ActivityEnvironment, on the real database."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from temporalio.activity import _Definition
+from temporalio.activity import ActivityCancellationDetails, _Definition
 from temporalio.testing import ActivityEnvironment
 
 import activities
@@ -30,6 +31,7 @@ from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.store.conftest import NEW
+from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, calls, eventually, of_type
 
 pytestmark = pytest.mark.exactly_once
@@ -51,16 +53,7 @@ async def test_recorded_tool_call_is_not_run_again(stack: Stack, alone: Activiti
     session = await sessions.get(stack.pool, "default", record["task_id"])
     assert session is not None
     node = await stack.pool.fetchval("SELECT node FROM tool_calls WHERE session_id = $1", record["task_id"])
-    request = ToolRequest(
-        ref=session.ref,
-        agent=session.agent_ref,
-        step=1,
-        node=node,
-        index=0,
-        name="report_progress",
-        effect=Effect.IDEMPOTENT,
-        workspace_id=session.workspace_id,
-    )
+    request = Lone(stack, alone, session, "").tool_request(node, "report_progress", Effect.IDEMPOTENT)
     outcome = await ActivityEnvironment().run(alone["tool.report_progress"], request)
     assert (outcome.state, outcome.preview) == ("ok", "Reported.")
     assert len(of_type(await stack.events(record["task_id"]), "progress")) == 1
@@ -108,18 +101,30 @@ class Lone:
         assert session is not None
         return cls(stack, alone, session, message_id)
 
+    def environment(self, name: str, attempt: int = 1) -> ActivityEnvironment:
+        environment = ActivityEnvironment()
+        workflow_id = session_workflow_id(self.session.id)
+        environment.info = replace(environment.info, workflow_id=workflow_id, activity_id=name, attempt=attempt)
+        return environment
+
     async def twice(self, name: str, request: Any) -> Any:
-        outcomes = []
-        for attempt in (1, 2):
-            environment = ActivityEnvironment()
-            workflow_id = session_workflow_id(self.session.id)
-            environment.info = replace(environment.info, workflow_id=workflow_id, activity_id=name, attempt=attempt)
-            outcomes.append(await environment.run(self.alone[name], request))
+        outcomes = [await self.environment(name, attempt).run(self.alone[name], request) for attempt in (1, 2)]
         assert outcomes[0] == outcomes[1]
         return outcomes[0]
 
-    async def replied(self) -> ModelReply:
-        call = ModelCall(
+    async def stopped_while_it_writes(self, table: str, name: str, request: Any) -> Any:
+        """What the activity returns, if a stop arrives when its outcome waits to be written."""
+        environment = self.environment(name)
+        async with locked(self.stack.pool, table):
+            running = asyncio.create_task(environment.run(self.alone[name], request))
+            await eventually(lambda: waiting_for(self.stack.pool, table), pause=0.05, what="the outcome is written")
+            environment.cancel(cancellation_details=ActivityCancellationDetails(cancel_requested=True))
+            await asyncio.wait({running}, timeout=0.2)
+        return await running
+
+    @property
+    def model_call(self) -> ModelCall:
+        return ModelCall(
             ref=self.session.ref,
             agent=self.session.agent_ref,
             step=1,
@@ -131,8 +136,22 @@ class Lone:
             usage=Usage(),
             begins=True,
         )
-        reply: ModelReply = await self.twice("call_model", call)
+
+    async def replied(self) -> ModelReply:
+        reply: ModelReply = await self.twice("call_model", self.model_call)
         return reply
+
+    def tool_request(self, node: str, name: str, effect: Effect) -> ToolRequest:
+        return ToolRequest(
+            ref=self.session.ref,
+            agent=self.session.agent_ref,
+            step=1,
+            node=node,
+            index=0,
+            name=name,
+            effect=effect,
+            workspace_id=self.session.workspace_id,
+        )
 
     async def finished(self, head: str | None, reason: Reason = Reason.GOAL_REACHED) -> Any:
         finish = Finish(
@@ -159,6 +178,23 @@ async def test_model_is_asked_once_and_the_end_is_written_once(stack: Stack, alo
     assert (finished.status, finished.preview) == (Status.COMPLETED, "All is well.")
     assert (await stack.result(task_id))["output"] == "All is well."
     assert len(of_type(await stack.events(task_id), "task_completed")) == 1
+
+
+async def test_stop_loses_neither_a_reply_nor_a_result_that_is_being_stored(stack: Stack, alone: Activities) -> None:
+    lone = await Lone.accepted(stack, alone, calls(("list_files", {"path": "."})))
+    reply = await lone.stopped_while_it_writes("messages", "call_model", lone.model_call)
+    assert [call.name for call in reply.calls] == ["list_files"] and not reply.interrupted
+    assert [node["kind"] for node in await stack.nodes(lone.session.id)] == ["user", "assistant"]
+    assert (await stack.record(lone.session.id))["usage"]["llm_calls"] == 1
+    request = lone.tool_request(reply.head, "list_files", Effect.READ)
+    outcome = await lone.stopped_while_it_writes("tool_calls", "tool.list_files", request)
+    stored = await stack.pool.fetchrow("SELECT state, result FROM tool_calls WHERE node = $1", reply.head)
+    assert (
+        stored is not None
+        and (outcome.state, stored["state"]) == ("ok", "ok")
+        and "interrupted" not in stored["result"].lower()
+    )
+    assert (await lone.finished(reply.head, Reason.CALLER_CANCEL)).status is Status.CANCELLED
 
 
 async def test_request_is_opened_once(stack: Stack, alone: Activities) -> None:

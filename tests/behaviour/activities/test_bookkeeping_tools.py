@@ -4,7 +4,7 @@ from base64 import b64encode
 
 from temporalio.api.history.v1 import HistoryEvent
 
-from tests.support.locks import tool_calls_locked
+from tests.support.locks import locked
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 
@@ -45,7 +45,7 @@ async def test_only_bookkeeping_bypasses_the_queue(stack: Stack) -> None:
 
 
 async def test_bookkeeping_that_takes_long_goes_through_the_queue(stack: Stack) -> None:
-    async with tool_calls_locked(stack.pool):
+    async with locked(stack.pool, "tool_calls"):
         task_id = await stack.submit(calls(("report_progress", {"message": "half"})))
 
         async def queued() -> bool:

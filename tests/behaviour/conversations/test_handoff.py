@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from store import messages
 from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain, say
-from tests.support.locks import tool_calls_locked, waiting_for_tool_calls
+from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, eventually, of_type
 
 BILLING = "hand_billing"
@@ -123,9 +123,9 @@ async def test_support_desk_hands_over_to_the_agent_that_the_question_is_for(sta
 
 async def test_worker_killed_while_it_hands_over_hands_over_once(stack: Stack) -> None:
     worker = stack.pid("worker")
-    async with tool_calls_locked(stack.pool):
+    async with locked(stack.pool, "tool_calls"):
         talk = await Talk.begin(stack, chain([(BILLING, {})], last="Settled."), "hand_desk")
-        await eventually(lambda: waiting_for_tool_calls(stack.pool), what="the handoff waits for its claim")
+        await eventually(lambda: waiting_for(stack.pool, "tool_calls"), what="the handoff waits for its claim")
         await stack.kill("worker")
     await stack.back("worker", worker)
     assert await talk.output() == "Settled."

@@ -1,6 +1,8 @@
 """Graphs that cannot work are refused when they are loaded, with all problems at once, by the CLI and by the API."""
 
+import asyncio
 import json
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from cli.main import errand
 from domain.ids import new_id
 from tests.behaviour.conversations.talk import agent
 from tests.behaviour.graphs.duet import prompt
-from tests.support.stack import Stack
+from tests.support.stack import Stack, eventually
 
 A, B = prompt("bg_a", "x"), prompt("bg_b", "x")
 PROMPTS = {"bg_a": A, "bg_b": B}
@@ -145,6 +147,39 @@ async def test_put_refuses_a_bad_graph_with_every_pointer_and_changes_nothing(st
     assert body["type"] == "urn:errand:problem:invalid-spec"
     after = await stack.http.get(f"/agents/{name}/versions")
     assert (after.status_code, after.json().get("items")) == (known.status_code, known.json().get("items"))
+
+
+async def test_two_changes_at_once_cannot_close_a_circle_or_leave_a_reference_to_nobody(stack: Stack) -> None:
+    names = [f"bg-{new_id()[-8:]}-{place}" for place in range(3)]
+    for name in names:
+        assert (await stack.http.put(f"/agents/{name}", json=starts(name))).is_success
+
+    async def at_once(*requests: Coroutine[Any, Any, Any]) -> list[Any]:
+        """Both have been checked, and wait to be written."""
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        async with stack.pool.acquire() as connection, connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('agents/default', 2))")
+            sent = [asyncio.create_task(request) for request in requests]
+            await eventually(lambda: _reached(stack, waiting, len(sent)), pause=0.05, what="both wait")
+        return await asyncio.gather(*sent)
+
+    first, second, third = names
+    answers = await at_once(
+        stack.http.put(f"/agents/{first}", json=starts(first, second)),
+        stack.http.put(f"/agents/{second}", json=starts(second, first)),
+    )
+    refused, _ = sorted(answers, key=lambda one: one.is_success)
+    assert sorted(one.status_code for one in answers) == [200, 422]
+    assert "immediate subagents start each other" in refused.text
+    answers = await at_once(
+        stack.http.put(f"/agents/{first}", json=starts(first, third)), stack.http.delete(f"/agents/{third}")
+    )
+    codes = [one.status_code for one in answers]
+    assert codes in ([200, 409], [422, 204]), [one.text for one in answers]
+
+
+async def _reached(stack: Stack, query: str, count: int) -> bool:
+    return bool(await stack.pool.fetchval(query) >= count)
 
 
 async def test_hostile_definitions_are_refused_in_time(stack: Stack) -> None:

@@ -37,3 +37,11 @@ def test_failure_names_model_endpoint_and_advice(error: Exception, kind: str, be
     failure = classify(error, "m")
     assert failure.type == kind and failure.message.startswith(f"{begins} at http://gateway.example:8443). ")
     assert advice in failure.message and "secret" not in failure.message
+
+
+def test_message_of_the_endpoint_is_bounded_and_shows_no_key() -> None:
+    said = f"Invalid key sk-ant-api03-{'a' * 40}: " + "x" * 5_000
+    body = {"type": "error", "error": {"type": "authentication_error", "message": said}}
+    error = anthropic.AuthenticationError("no", response=httpx2.Response(401, request=REQUEST), body=body)
+    message = classify(error, "m").message
+    assert message.startswith("Invalid key [redacted]: xxx") and "aaaa" not in message and len(message) < 800

@@ -84,16 +84,17 @@ def test_given_values_wait_for_the_agent_that_needs_them() -> None:
 
 
 def test_many_ways_through_a_graph_are_not_all_walked() -> None:
-    names = [[f"a{layer}-{place}" for place in range(4)] for layer in range(12)]
+    names = [[f"a{layer}-{place}" for place in range(10)] for layer in range(20)]
     graph = {}
     for layer, below in zip(names, [*names[1:], []], strict=True):
         for place, name in enumerate(layer):
             own = {"TOWN": TOWN, f"V_{name[1:].replace('-', '_')}": {**NOTE, "required": False}}
             graph[name] = agent(name, *below, variables=own, env={"OTHER": str(place)})
-    given = {name: "x" for one in graph.values() for name in one.variables if name != "TOWN"}
+    known = [name for one in graph.values() for name in one.variables if name != "TOWN"]
+    given = dict.fromkeys(known[::2], "x")  # more than a task can bring
     began = time.process_time()
     assert {name for name, _ in missing(graph["a0-0"], given, graph)} == {"a0-0", *sum(names[1:], [])}
-    assert time.process_time() - began < 20  # each way on its own would take hours
+    assert time.process_time() - began < 3  # each way on its own would take longer than the universe has existed
 
 
 def test_value_is_missing_if_one_way_does_not_hand_it_over() -> None:
