@@ -21,16 +21,15 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain import wire
+from domain.conversations.answers import Fired, SpawnAnswers
 from domain.conversations.requests import (
     ClaimOutcomes,
     ConversationInput,
     EndedSession,
     Fire,
-    Fired,
     Nothing,
     Promote,
     Spawn,
-    SpawnAnswers,
     StartSession,
     Steer,
     Steered,

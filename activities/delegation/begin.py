@@ -18,6 +18,7 @@ from activities.requests.external_tools import Arguments
 from activities.runtime.heartbeat import heartbeating
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain import events as ev
+from domain.conversations.answers import SpawnAnswer
 from domain.conversations.attachments import listed, rewritten
 from domain.conversations.delegation import (
     Begun,
@@ -26,7 +27,7 @@ from domain.conversations.delegation import (
     DelegationTool,
     inline_path,
 )
-from domain.conversations.requests import Spawn, SpawnAnswer
+from domain.conversations.requests import Spawn
 from domain.conversations.subagent import SubagentTerms, first_message
 from domain.conversations.subagent_texts import (
     background,

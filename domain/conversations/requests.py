@@ -80,16 +80,6 @@ class Spawn(BaseModel):
     deferred: SpawnerThread | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
-class SpawnAnswer(BaseModel):
-    session_id: str
-    error: str | None = None
-    delivery: DeliveryMode = DeliveryMode.HOLD
-
-
-class SpawnAnswers(BaseModel):
-    answers: list[SpawnAnswer]
-
-
 class ClaimOutcomes(BaseModel):
     """A session reads outcomes and so consumes them; no other session receives them."""
 
@@ -106,10 +96,6 @@ class Fire(BaseModel):
     input: str | None = None  # the inbox message with the caller's own text
     queue: bool = False
     live_quota: int | None = None  # of the caller's key
-
-
-class Fired(BaseModel):
-    session_id: str
 
 
 class Steer(BaseModel):

@@ -1,9 +1,12 @@
 """The state of a Conversation: ids, counters, and a short preview of each waiting outcome."""
 
+import json
 from datetime import datetime, timedelta
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from domain.conversations.answers import Fired, RememberedAnswer, SpawnAnswers
 from domain.conversations.mailbox import DeliveryMode
 from domain.sessions.session import Status
 
@@ -67,14 +70,27 @@ class ConversationState(BaseModel):
     # consumed lately, and by which session, so that a late post of the same outcome changes nothing
     delivered: dict[str, str] = Field(default_factory=dict)
     queued_mail: dict[str, list[str]] = Field(default_factory=dict)  # what queued sessions were opened with
-    answers: dict[str, str] = Field(default_factory=dict)  # request id -> what was answered, as JSON
-    answered_at: dict[str, datetime] = Field(default_factory=dict)  # when it was given, for answers whose age matters
+    remembered: dict[str, RememberedAnswer] = Field(default_factory=dict)  # by request id
     terminated: bool = False  # no new session may start, and the workflow waits for none
     title: str = ""  # for the Web UI
 
-    def remember(self, request_id: str, answer: str, now: datetime) -> None:
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_version(cls, given: Any) -> Any:
+        """Read answers of a run that kept them as JSON texts."""
+        if isinstance(given, dict) and given.get("answers"):
+            at = given.get("answered_at", {})
+            known = {
+                request_id: {"answer": json.loads(text), "length": len(text), "at": at.get(request_id)}
+                for request_id, text in given["answers"].items()
+            }
+            return {**given, "remembered": known | given.get("remembered", {})}
+        return given
+
+    def remember(self, request_id: str, answer: SpawnAnswers | Fired, now: datetime) -> None:
         """Keep an answer for requests that are repeated soon; for later repeats the unique keys of the store answer."""
-        self.answers[request_id], self.answered_at[request_id] = answer, now
+        length = len(answer.model_dump_json())
+        self.remembered[request_id] = RememberedAnswer(answer=answer, length=length, at=now)
         self._forget(now)
 
     def carried(self, now: datetime) -> "ConversationState":
@@ -91,10 +107,10 @@ class ConversationState(BaseModel):
 
     def _forget(self, now: datetime) -> None:
         """Drop the oldest answers beyond the limits of number, age and length."""
-        length = sum(map(len, self.answers.values()))
-        for request_id in list(self.answers):
-            fresh = now - self.answered_at.get(request_id, now) < REMEMBERED_FOR
-            if fresh and len(self.answers) <= REMEMBERED and length <= REMEMBERED_LENGTH:
+        length = sum(known.length for known in self.remembered.values())
+        for request_id, known in list(self.remembered.items()):
+            fresh = known.at is None or now - known.at < REMEMBERED_FOR
+            if fresh and len(self.remembered) <= REMEMBERED and length <= REMEMBERED_LENGTH:
                 break
-            length -= len(self.answers.pop(request_id))
-            self.answered_at.pop(request_id, None)
+            length -= known.length
+            del self.remembered[request_id]

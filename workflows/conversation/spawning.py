@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from domain.conversations.answers import SpawnAnswer, SpawnAnswers
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
-from domain.conversations.requests import Opened, OpenSession, Spawn, SpawnAnswer, SpawnAnswers, SpawnChild
+from domain.conversations.requests import Opened, OpenSession, Spawn, SpawnChild
 from domain.conversations.state import ConversationState, Thread
 from domain.wire import SessionRefusal
 from workflows.conversation.router import StopChild

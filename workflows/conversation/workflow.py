@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from pydantic import BaseModel
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from domain import wire
+from domain.conversations.answers import Fired, SpawnAnswers
 from domain.conversations.requests import (
     ChildrenEnded,
     ClaimOutcomes,
@@ -26,12 +26,10 @@ from domain.conversations.requests import (
     Delivered,
     EndedSession,
     Fire,
-    Fired,
     InboxMessage,
     OpenSession,
     Promote,
     Spawn,
-    SpawnAnswers,
     StartSession,
     Steer,
     Steered,
@@ -54,7 +52,7 @@ from workflows.conversation.spawning import answer_spawn, plan_spawn
 from workflows.conversation.starter import SessionStarter
 from workflows.ui import conversation_details
 
-Answer = TypeVar("Answer", bound=BaseModel)
+Answer = TypeVar("Answer", SpawnAnswers, Fired)
 
 PARENT_ENDED = StopRequest(reason=Reason.INTERRUPTED, by="its parent has ended")
 
@@ -196,10 +194,11 @@ class Conversation:
     async def _once(self, request_id: str, kind: type[Answer], answer: Callable[[], Awaitable[Answer]]) -> Answer:
         """Answer a repeated request from memory, also in a later run of this conversation."""
         async with self._exclusive():
-            if (known := self.state.answers.get(request_id)) is not None:
-                return kind.model_validate_json(known)
+            known = self.state.remembered.get(request_id)
+            if known is not None and isinstance(known.answer, kind):
+                return known.answer
             made = await answer()
-            self.state.remember(request_id, made.model_dump_json(), workflow.now())
+            self.state.remember(request_id, made, workflow.now())
             return made
 
     # actions

@@ -1,7 +1,9 @@
 """The state that a conversation carries from run to run: live threads, and recent answers."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
+from domain.conversations.answers import Fired, SpawnAnswer, SpawnAnswers
 from domain.conversations.state import (
     REMEMBERED,
     REMEMBERED_FOR,
@@ -31,12 +33,28 @@ def test_idle_threads_are_left_behind() -> None:
 
 
 def test_answers_are_forgotten_by_number_age_and_length() -> None:
-    state = ConversationState()
+    state, fired = ConversationState(), Fired(session_id="s")
     for n in range(REMEMBERED + 10):
-        state.remember(str(n), "{}", NOW)
-    assert len(state.answers) == len(state.answered_at) == REMEMBERED and "9" not in state.answers
-    state.remember("long", "x" * REMEMBERED_LENGTH, NOW + timedelta(minutes=1))
-    assert list(state.answers) == ["long"]
-    state.remember("new", "{}", NOW + REMEMBERED_FOR)
-    assert list(state.carried(NOW + REMEMBERED_FOR).answers) == ["new"]
-    assert state.carried(NOW + REMEMBERED_FOR + timedelta(minutes=1)).answers == {"new": "{}"}
+        state.remember(str(n), fired, NOW)
+    assert len(state.remembered) == REMEMBERED and "9" not in state.remembered
+    state.remember("long", Fired(session_id="x" * REMEMBERED_LENGTH), NOW + timedelta(minutes=1))
+    assert list(state.remembered) == []
+    state.remember("old", fired, NOW)
+    state.remember("new", fired, NOW + REMEMBERED_FOR)
+    assert list(state.carried(NOW + REMEMBERED_FOR).remembered) == ["new"]
+    carried = state.carried(NOW + REMEMBERED_FOR + timedelta(minutes=1))
+    assert ConversationState.model_validate_json(carried.model_dump_json()).remembered["new"].answer == fired
+
+
+def test_answers_of_an_earlier_version_are_remembered() -> None:
+    """It kept them as JSON texts."""
+    spawned = SpawnAnswers(answers=[SpawnAnswer(session_id="c", error="no")])
+    earlier = {
+        "answers": {"a": spawned.model_dump_json(), "b": Fired(session_id="s").model_dump_json()},
+        "answered_at": {"b": NOW.isoformat()},
+    }
+    state = ConversationState.model_validate_json(json.dumps(earlier))
+    assert [(one.answer, one.at) for one in state.remembered.values()] == [
+        (spawned, None),
+        (Fired(session_id="s"), NOW),
+    ]
