@@ -24,6 +24,7 @@ class Accepted:
     ledger: Path | None = None
     children: int = 0  # outcomes that must reach its conversation, each once
     messages: list[str] = field(default_factory=list)  # said to it while it ran; each must be in its context once
+    sent: list[str] = field(default_factory=list)  # by it to its subagents; each must be in their contexts once
     results: list[str] = field(default_factory=list)  # each must be in exactly one of its tool results
     replies: list[str] = field(default_factory=list)  # what its agent must say, in this order, each once
     started: list[str] | None = None  # the agents of its subagents, each of which must have begun once

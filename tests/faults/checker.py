@@ -68,7 +68,7 @@ async def check(stack: Stack, caller: Caller, *, forgets: bool = False) -> Viola
             await _results(stack, task, found)
         if task.children or task.messages:
             await _deliveries(stack, task, found)
-        if task.replies or task.started is not None:
+        if task.replies or task.sent or task.started is not None:
             await _graph(stack, task, found)
         if task.ledger:
             await _effects(stack, task, task.ledger, found)
@@ -142,7 +142,7 @@ async def _results(stack: Stack, task: Accepted, found: Violations) -> None:
 
 
 async def _graph(stack: Stack, task: Accepted, found: Violations) -> None:
-    """Turns of two sides, handoffs, and subagents that the platform starts."""
+    """Turns of two sides, handoffs, subagents that the platform starts, and messages to subagents."""
     talk = Talk(stack, task.id)
     if task.started is not None:
         try:
@@ -154,6 +154,12 @@ async def _graph(stack: Stack, task: Accepted, found: Violations) -> None:
         found.add("outcomes", f"{task.kind} {task.id}: started {agents}", int(agents != task.started))
         bad = [row.id for row in await talk.children() if row.status != "completed"]
         found.add("wrong", f"{task.kind} {task.id}: subagents {bad}", len(bad))
+    if task.sent:
+        await talk.rest()
+    read = [prompt for row in await talk.children() for prompt in await talk.prompts(row.id)] if task.sent else []
+    for text in task.sent:
+        times = sum(prompt.count(text) for prompt in read)
+        found.add("messages", f"{task.kind} {task.id}: {text!r} {times} times", int(times != 1))
     said = [one["text"] for one in await stack.events(task.id) if one["type"] == "message"]
     found.add("messages", f"{task.kind} {task.id}: {said}", int(bool(task.replies) and said != task.replies))
 

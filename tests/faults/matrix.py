@@ -56,6 +56,7 @@ ROWS: dict[str, Plan] = {
     "immediate subagents": Plan(KILLS, (workload.immediates,) * 3),
     "raised budgets": Plan([*KILLS, FAULTS["API killed"], FAULTS["Temporal killed"]], (workload.raises,) * 3),
     "removed agents": Plan([*KILLS, FAULTS["API killed"]], (workload.removals,) * 2),
+    "messages to subagents": Plan([*KILLS, FAULTS["API killed"]], (workload.instances,) * 3),
     "variables of subagents": Plan([*KILLS, FAULTS["API killed"]], (workload.variables,) * 3),
 }
 
@@ -103,6 +104,8 @@ async def prepare(stack: Stack) -> None:
         agent("fm_heir", subagent_tools=immediate[:1], expose_as_tool=True),
         agent("fm_desk", handoffs=["fm_heir"]),
         agent("fm_lead", subagent_tools=immediate),
+        agent("fm_waiting", subagent_tools=[{"name": "fm_scout", "resumable": True}]),
+        agent("fm_sending", subagent_tools=[{"name": "fm_scout", "resumable": True, "blocking": False}]),
         agent("fm_giver", subagent_tools=[{"name": "fm_keyed"}]),
     ):
         assert (await stack.http.put(f"/agents/{fields['name']}", json=fields)).is_success

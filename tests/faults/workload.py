@@ -144,6 +144,16 @@ async def variables(caller: Caller, random: Random, folder: Path) -> None:
     task.started, task.reports = ["fm_keyed"], 1
 
 
+async def instances(caller: Caller, random: Random, folder: Path) -> None:
+    """Messages to an instance of a subagent, which works or rests when they arrive: each is read there once."""
+    texts = [f"news-{new_id()}" for _ in range(3)]
+    create = ("subagent_create", {"agent": "fm_scout", "name": "ann", "message": texts[0]})
+    sends = [("subagent_message", {"target": "ann", "message": text}) for text in texts[1:]]
+    work = chain([create], *[[one] for one in sends], last="Off.")
+    task = await caller.submit("instances", work, agent=random.choice(["fm_waiting", "fm_sending"]))
+    task.sent = texts
+
+
 async def raises(caller: Caller, random: Random, folder: Path) -> None:
     """More steps and more time, acknowledged while it runs: it uses them, whatever the signal met on its way."""
     work = '[[script:count n=12 tool=bash input={"command": "sleep 0.4"}]]'
@@ -168,7 +178,6 @@ async def removals(caller: Caller, random: Random, folder: Path) -> None:
     assert late.status_code == 422, late.text
 
 
-GRAPHS: tuple[Action, ...] = (duets, handoffs, immediates, variables)
 FLAT: tuple[Action, ...] = (messages, effects, model_faults, cancels, duplicates)  # one session each
 KINDS: tuple[Action, ...] = (*FLAT, subagents, storm, gathers)
 

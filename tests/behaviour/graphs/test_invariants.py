@@ -1,13 +1,12 @@
 """Invariants of every session with two sides: one step at a time, and results before the next one."""
 
 import json
-from typing import Any
 
 import pytest
 
-from tests.behaviour.conversations.talk import chain
+from tests.behaviour.conversations.talk import Talk, agent, chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
-from tests.support.stack import Stack, of_type
+from tests.support.stack import Stack, eventually, of_type
 
 APPROVE = declared_tool("approve", "summary")
 STOP = {"session_stop": {"name": "approve", "message_property": "summary"}}
@@ -62,22 +61,24 @@ async def test_a_queued_message_enters_before_the_next_step(stack: Stack) -> Non
 
 
 @pytest.mark.proves("S4-B08")
-async def test_a_parent_learns_that_the_turns_of_its_child_are_used_up(stack: Stack) -> None:
-    await define(stack, "rally", prompt("rally-a", "Ping."), prompt("rally-b", "Pong."), max_session_turns=2)
-    lead: dict[str, Any] = {
-        "name": "rally-lead",
-        "description": "Leads.",
-        "prompt": "You are tested.",
-        "tools": ["list_files"],
-    }
-    lead["subagents"] = [{"agent": "rally", "delivery": "wake"}]
-    (await stack.http.put("/agents/rally-lead", json=lead)).raise_for_status()
-    order = {"agent": "rally", "prompt": "Play.", "description": "a game"}
-    task_id = await stack.submit(chain([("async_task", order)]), agent="rally-lead")
-    assert (await stack.wait(task_id))["status"] == "completed"
-    [child] = await stack.pool.fetch("SELECT id, reason FROM sessions WHERE spawned_by = $1", task_id)
-    assert child["reason"] == "turn_limit"
-    delivered = [
-        node for node in await stack.nodes(task_id) if node["kind"] == "user" and child["id"] in str(node["body"])
-    ]
-    assert len(delivered) == 1
+@pytest.mark.parametrize("blocking", [True, False])
+async def test_a_parent_learns_that_the_turns_of_its_child_are_used_up(stack: Stack, blocking: bool) -> None:
+    sides = prompt("rally-a", "Ping."), prompt("rally-b", "Pong.")
+    await define(stack, "rally", *sides, max_session_turns=2, expose_as_tool=True)
+    name = f"rally-lead-{blocking}".lower()
+    lead = agent(name, subagent_tools=[{"name": "rally", "blocking": blocking}])
+    (await stack.http.put(f"/agents/{name}", json=lead)).raise_for_status()
+    talk = await Talk.done(stack, chain([("rally", {"message": "Play."})], last="" if blocking else "Off."), name)
+    await talk.rest()
+    [child] = await talk.children()
+    assert child.reason == "turn_limit"
+    head = f"Subagent (reference: {child.thread_id}) has "
+
+    async def received() -> list[str]:
+        own = [row.id for row in await talk.sessions() if row.thread_id == talk.id]
+        return [one for id in own for one in await talk.prompts(id) if one.startswith(head)]
+
+    [text] = await talk.results() if blocking else await eventually(received, what="the parent received it")
+    await talk.rest()
+    assert len(await received()) == (not blocking)
+    assert text.startswith(head) and "turn" in text and "Pong." in text, text

@@ -101,6 +101,44 @@ async def test_status_of_a_child_is_in_its_parents_registry_while_it_works(stack
     assert entry["status"] == "completed"
 
 
+@pytest.mark.proves("S4-14")
+async def test_child_has_messages_files_a_queue_and_a_life_of_its_own(stack: Stack) -> None:
+    gate = Gate()
+    approve = declared_tool("approve", "summary")
+    writes = {"calls": [call("write_file", path="theirs.txt", content="x"), call("list_files", path=".")]}
+    waits = {"calls": [call("wait_for", path=str(gate.path))]}
+    worker = prompt("mo_apart", waits, writes, "A draft.", tools=("wait_for", "write_file", "list_files"))
+    reviewer = prompt("mo_apart_b", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))
+    await define(stack, "mo_own", worker, reviewer, side_b={"session_stop": STOP}, expose_as_tool=True)
+    tools = ["write_file", "list_files", "wait_for"]
+    lead = agent("mo_owner", subagent_tools=[{"name": "mo_own", "blocking": False, "resumable": True}])
+    assert (await stack.http.put("/agents/mo_owner", json={**lead, "tools": tools})).is_success
+    steps: list[Any] = [
+        ("write_file", {"path": "mine.txt", "content": "x"}),
+        ("subagent_create", {"agent": "mo_own", "name": "ann", "message": "Draft it."}),
+        ("subagent_message", {"target": "ann", "message": "Queued for ann."}),
+    ]
+    talk = await Talk.done(stack, chain(*[[one] for one in steps], last="Off."), "mo_owner")
+    child = await talk.child()
+    # its parent has ended and takes another turn, while it works and its queue waits
+    second = await talk.say(chain([("list_files", {"path": "."})]))
+    listed = (await talk.results(second))[0]
+    assert "mine.txt" in listed and not (await talk.session(child.id)).status.terminal
+    gate.open()
+    await talk.rest()
+    parent = await talk.session(talk.id)
+    assert child.thread_id != parent.thread_id
+    assert await talk.prompts(child.id) == ["Draft it.", "Queued for ann."]
+    own = [one for row in await talk.sessions() if row.thread_id == talk.id for one in await talk.prompts(row.id)]
+    assert not [one for one in own if one in ("Draft it.", "Queued for ann.")]
+    seen = [str(node["body"]) for node in await stack.nodes(child.id) if node["kind"] == "tool_results"]
+    assert any("theirs.txt" in one for one in seen) and not any("mine.txt" in one for one in seen)
+    third = await talk.say(chain([("list_files", {"path": "."})]))
+    assert "theirs.txt" not in (await talk.results(third))[0]
+    [entry] = (await talk.shown())["children"]
+    assert (entry["reference"], entry["name"], entry["status"]) == (child.thread_id, "ann", "completed")
+
+
 @pytest.mark.proves("S4-B06")
 @pytest.mark.parametrize(("side", "role"), [("side_a", "user"), ("side_b", "assistant")])
 async def test_parents_message_arrives_for_the_side_that_receives_it(stack: Stack, side: str, role: str) -> None:
