@@ -69,12 +69,16 @@ async def put_trigger(
         raise _invalid("/trigger", "string_pattern_mismatch", f"a name is {TRIGGER_NAME}", path=True)
     if trigger == EMITTED:  # an agent that waits for a trigger's events must not get those that agents emit
         raise _invalid("/trigger", "reserved", f"{EMITTED} is the name of what agents emit", path=True)
-    known = await triggers.find(call.pool, call.tenant, trigger, call.services.keys)
+    keys = call.services.keys
+    known = await triggers.find(call.pool, call.tenant, trigger, keys)
     if known is None and len(await triggers.listing(call.pool, call.tenant)) >= MOST:
         raise Conflict(f"There may be at most {MOST} triggers.")
+    # each of them is tried when an event arrives, so that the last of too many would never get one
+    if known is None and len(await triggers.of_any_tenant(call.pool, trigger, keys, SAME_NAME)) == SAME_NAME:
+        raise Conflict(f"{SAME_NAME} tenants have a trigger of this name; choose another one.", type="name-taken")
     secret, shown = _secret(body, known)
     session, prompt = await _session(call, trigger, body)
-    by, keys = call.caller.created_by, call.services.keys
+    by = call.caller.created_by
     made = await triggers.put(call.pool, call.tenant, trigger, body.rules(), session, prompt, secret, by, keys)
     return CreatedTrigger(**trigger_fields(made), secret=shown)
 

@@ -3,12 +3,15 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleState
 
 from domain.ids import new_id
 from domain.schedules.schedule import Timing
+from tests.behaviour.schedules.clock import create, until
 from tests.support.stack import Stack
 from workflows.schedule_client import spec_of
 
@@ -48,6 +51,43 @@ async def test_a_time_that_exists_twice_has_one_tick(stack: Stack) -> None:
     times = await due(stack, Timing(cron="30 2 * * *", timezone="Europe/Berlin"), BACK - timedelta(days=1))
     [on_the_day] = [time for time in times if time.astimezone(BERLIN).day == 31]
     assert on_the_day.hour == 1  # in UTC: the second one, after the change
+
+
+@pytest.mark.exactly_once
+@pytest.mark.parametrize(
+    ("change", "days", "hours"),
+    [
+        (datetime(2026, 3, 29, tzinfo=UTC), [28, 30], 23),  # 02:30 does not exist
+        (datetime(2025, 10, 26, tzinfo=UTC), [25, 26, 27], 24),  # 02:30 exists twice
+    ],
+    ids=["forward", "back"],
+)
+async def test_each_tick_over_a_change_of_the_clock_is_one_message(
+    stack: Stack, change: datetime, days: list[int], hours: int
+) -> None:
+    """Three days are run by a backfill: a message at half past two, and a check at each hour of the day."""
+    berlin: dict[str, Any] = {"timezone": "Europe/Berlin", "overlap": "queue"}
+    nightly = await create(stack, cron="30 2 * * *", **berlin)
+    hourly = await create(stack, cron="0 * * * *", check={"run": "exit 3"}, **berlin)
+    midnight = change.replace(tzinfo=BERLIN)
+    for made, start, end in (
+        (nightly, midnight - timedelta(days=1), midnight + timedelta(days=2)),
+        (hourly, midnight - timedelta(minutes=1), midnight + timedelta(days=1) - timedelta(minutes=1)),
+    ):
+        span = {"start": start.isoformat(), "end": end.isoformat()}
+        for _ in range(2):  # the second finds every time taken
+            assert (await stack.http.post(f"/schedules/{made['id']}/backfill", json=span)).status_code == 202
+    found = await until(stack, nightly["id"], lambda listed: len(listed) >= len(days))
+    at = [datetime.fromisoformat(run["scheduled_at"]).astimezone(BERLIN) for run in found]
+    assert [(one.day, f"{one:%H:%M}") for one in at] == [(day, "02:30") for day in days]
+    for run in found:
+        assert (await stack.wait(run["session_id"]))["status"] == "completed"
+    count = "SELECT count(*) FROM sessions WHERE conversation_id = $1"
+    assert await stack.pool.fetchval(count, nightly["conversation_id"]) == len(days)
+    rows = await until(stack, hourly["id"], lambda listed: len(listed) >= hours)
+    assert len({run["scheduled_at"] for run in rows}) == len(rows) == hours
+    for made in (nightly, hourly):
+        await stack.http.delete(f"/schedules/{made['id']}")
 
 
 async def test_an_interval_and_utc_do_not_move(stack: Stack) -> None:

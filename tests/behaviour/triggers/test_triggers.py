@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from api.routes.triggers import SAME_NAME
 from domain.ids import new_id
 from store import external_events
 from tests.behaviour.schedules.clock import create, fired, trigger
@@ -199,8 +200,8 @@ async def test_slack_checks_the_address(stack: Stack) -> None:
 async def test_events_of_the_same_name_reach_the_tenant_whose_secret_signed_them(stack: Stack) -> None:
     sender = await Sender.new(stack, "github")
     await stack.pool.execute(
-        """INSERT INTO triggers (tenant, id, name, rules, session, prompt, secret)
-           SELECT 'other', $2, name, rules, session, prompt, 'another-secret-of-the-tests'
+        """INSERT INTO triggers (tenant, id, name, rules, session, prompt, secret, created_by)
+           SELECT 'other', $2, name, rules, session, prompt, 'another-secret-of-the-tests', created_by
              FROM triggers WHERE name = $1""",
         sender.name,
         new_id(),
@@ -209,6 +210,23 @@ async def test_events_of_the_same_name_reach_the_tenant_whose_secret_signed_them
     assert len(await sender.events()) == 1
     foreign = await stack.pool.fetchval("SELECT count(*) FROM external_events WHERE tenant = 'other'")
     assert foreign == 0
+
+
+async def test_a_name_that_too_many_tenants_have_is_refused_before_an_event_is_lost(stack: Stack) -> None:
+    sender, name = await Sender.new(stack, "github"), f"t-{new_id()}"
+    await stack.pool.execute(
+        """INSERT INTO triggers (tenant, id, name, rules, session, prompt, secret, created_by)
+           SELECT 'many' || n, $2 || n, $2, rules, session, prompt, 'another-secret-of-the-tests', created_by
+             FROM triggers, generate_series(1, $3) n WHERE name = $1""",
+        sender.name,
+        name,
+        SAME_NAME,
+    )
+    changed = {"signature": "github", "task": {"agent": "tester", "input": "x"}}
+    refused = await stack.http.put(f"/triggers/{name}", json=changed)
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:name-taken"), refused.text
+    assert (await stack.http.get(f"/triggers/{name}")).status_code == 404
+    assert (await stack.http.put(f"/triggers/{sender.name}", json=changed)).status_code == 200
 
 
 async def test_an_event_is_one_message_though_api_and_worker_are_killed(stack: Stack) -> None:
