@@ -41,6 +41,9 @@ async def test_request_of_the_time_before_the_feed_is_connected_is_shown(stack: 
     soon = 8_000  # sooner than Home's own clock
     await expect(pages[""].locator(f'.task-row a[href="#/tasks/{task_id}"]')).to_be_visible(timeout=soon)
     await expect(pages["inbox"].locator(f'[data-id="{request["id"]}"]')).to_be_visible(timeout=soon)
+    waits = str((await stack.http.get("/summary")).json()["open_requests"])
+    figure = pages[""].locator(".figures div", has_text="waiting for people")
+    await expect(figure.locator("dd")).to_have_text(waits, timeout=soon)
     await stack.cancel(task_id)
 
 
@@ -48,7 +51,9 @@ async def test_view_whose_first_read_fails_is_shown_when_the_server_is_back(stac
     await define(stack)
     task_id = await stack.submit(calls(bash("touch later")), "careful")
     await waiting(stack, task_id)
-    page = await opened(stack.url)
+    page = await opened("about:blank")
+    await page.clock.install()
+    await page.goto(stack.url)
     views = {
         "inbox": ".request",
         "operations": "main:has(table) :text('Agents')",
@@ -62,6 +67,7 @@ async def test_view_whose_first_read_fails_is_shown_when_the_server_is_back(stac
         await page.goto(f"{stack.url}/#/{view}")
         await expect(page.get_by_text("The server does not answer. The console keeps trying.").first).to_be_visible()
         await page.unroute_all()
+        await page.clock.run_for(5_000)  # of the page's time
         await expect(page.locator(ready).first).to_be_visible()
         await expect(page.get_by_text("The server does not answer")).to_have_count(0)
     await stack.cancel(task_id)

@@ -4,7 +4,7 @@ from playwright.async_api import Page, expect
 
 from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.behaviour.conversations.talk import AGENTS as TEAM
-from tests.behaviour.conversations.talk import Gate, Talk, agent, async_delegate, chain, say, task
+from tests.behaviour.conversations.talk import Gate, Talk, agent, async_delegate, chain, say, slow, task
 from tests.behaviour.supervision.people import answer, ask, waiting
 from tests.support.launch import TESTER
 from tests.support.many_rows import copy_task
@@ -14,6 +14,13 @@ pytestmark = needs_browser
 
 LANES = ["model", "tools", "subagents", "retries", "waits"]
 EDIT = ("edit_file", {"path": "a.txt", "old": "one\ntwo\n", "new": "one\n2\n"})
+# the length of what was being written, each time that it changed
+NOTE_WRITING = """() => {
+    window.lengths = [];
+    const place = document.querySelector(".writing");
+    const note = () => place.hidden || window.lengths.push(place.textContent.length);
+    new MutationObserver(note).observe(place, { childList: true });
+}"""
 WRITE = ("write_file", {"path": "a.txt", "content": "one\ntwo\n"})
 
 
@@ -66,6 +73,30 @@ async def test_timeline_has_every_turn_in_lanes_as_it_happens(stack: Stack, open
 
 async def said(page: Page) -> str:
     return await page.get_by_role("log", name="What was said").inner_text()
+
+
+async def test_answer_appears_as_it_is_written_and_can_be_interrupted(stack: Stack, opened: Opener) -> None:
+    for definition in TEAM:
+        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    talk = await Talk.begin(stack, slow(120, pieces=60))
+    await talk.speaking(talk.id)
+    page = await opened(f"{stack.url}/#/conversations/{talk.id}")
+    markdown = "**Bold**, `code` and [a link](https://example.org/)\n\n- one\n- two"
+    await page.get_by_label("Message").fill(say(markdown, delay=0.1))
+    await page.get_by_role("button", name="Send").click()  # as the next turn
+    queued = page.locator("li.row", has=page.locator(".status", has_text="submitted"))
+    await expect(queued).to_have_count(1)
+    await page.evaluate(NOTE_WRITING)
+    await page.get_by_role("button", name="Interrupt").click()
+    await expect(page.get_by_text("1 session asked to stop.")).to_be_visible()
+    drawn = page.locator(".turn .message.assistant .markdown").last
+    await expect(drawn.locator("strong")).to_have_text("Bold")
+    await expect(drawn.locator("code")).to_have_text("code")
+    await expect(drawn.locator("li")).to_have_text(["one", "two"])
+    await expect(drawn.locator("a")).to_have_attribute("href", "https://example.org/")
+    await expect(page.locator(".writing")).to_be_hidden()
+    lengths = await page.evaluate("window.lengths")
+    assert len(set(lengths)) > 2 and lengths == sorted(lengths), lengths  # piece after piece
 
 
 async def test_promote_fire_when_idle_steer_and_terminate(stack: Stack, opened: Opener) -> None:

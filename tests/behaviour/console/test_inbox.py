@@ -10,6 +10,7 @@ from store import keys
 from store.keys import Right
 from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.behaviour.console.test_views import define
+from tests.behaviour.conversations.talk import chain
 from tests.behaviour.supervision.people import answer, ask, bash, plan, waiting
 from tests.support.many_rows import copy_request
 from tests.support.stack import Stack, calls, eventually, steps
@@ -42,6 +43,31 @@ async def test_approval_by_keyboard_runs_the_call(stack: Stack, opened: Opener) 
     record = await stack.wait(task_id)
     assert record["status"] == "completed"
     await expect(item).to_have_count(0)
+
+
+async def test_denial_with_a_reason_after_seeing_all_that_it_is_about(stack: Stack, opened: Opener) -> None:
+    written = ("write_file", {"path": "notes.md", "content": "Bring bread.\n"})
+    rules = [{"permission": "write_file", "action": "ask"}]
+    script = chain([written], text="I am going to write the notes.", last="Then not.")
+    task_id = await stack.submit(script, permissions=rules)
+    [request] = await waiting(stack, task_id)
+    page = await opened(f"{stack.url}/#/inbox")
+    item = page.locator(f'[data-id="{request["id"]}"]')
+    await expect(item.locator(".countdown")).to_have_text(re.compile(r"^\d+ (min|s|h).* left$"))
+    before = await item.locator(".countdown").inner_text()
+    await expect(item.locator(".diff .added").last).to_have_text("+Bring bread.\n")
+    await expect(item.locator(".detail", has_text="so far")).to_contain_text("1 step")
+    await chosen(page, request["id"])
+    await expect(item.locator(".before")).to_have_text("I am going to write the notes.")
+    await expect(item.locator(".countdown")).not_to_have_text(before)  # it counts
+    await page.keyboard.press("d")
+    await page.get_by_label("Why? The agent reads it").fill("No bread, please.")
+    await page.get_by_role("dialog").get_by_role("button", name="Deny").click()
+    await expect(item).to_have_count(0)
+    await stack.wait(task_id)
+    assert any("No bread, please." in json.dumps(node["body"]) for node in await stack.nodes(task_id))
+    decided = page.locator("h2:has-text('Decided lately') + ul li", has=page.locator(f'a[href="#/tasks/{task_id}"]'))
+    await expect(decided).to_contain_text("denied by")
 
 
 async def chosen(page: Page, request_id: str) -> None:

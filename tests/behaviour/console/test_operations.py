@@ -2,6 +2,7 @@
 
 from playwright.async_api import expect
 
+from api.routes.operations import Readiness
 from domain.ids import new_id
 from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.support.launch import free_port
@@ -34,6 +35,9 @@ async def test_operations_show_queues_failing_deliveries_and_what_changed_in_an_
     sendable = page.locator("li", has=page.get_by_role("button", name="Send again"))
     failing = sendable.filter(has_text="task_completed")  # other tests' deliveries may have failed, too
     await expect(failing.first).to_contain_text("task_completed")
+    async with page.expect_response(lambda found: found.url.endswith("/resend")) as resent:
+        await failing.first.get_by_role("button", name="Send again").click()
+    assert (await resent.value).ok
     agent = page.locator("li", has=page.get_by_text(name, exact=True))
     await agent.get_by_role("button", name="What changed").click()
     await expect(page.locator("h3", has_text=f"What changed in {name}")).to_be_visible()
@@ -47,3 +51,10 @@ async def test_operations_show_queues_failing_deliveries_and_what_changed_in_an_
     await expect(added).to_have_text(["+ Be thorough.\n"])
     assert (await stack.http.delete(f"/subscriptions/{subscription['id']}")).is_success
     await stack.wait(task_id)
+
+    lacking = Readiness(ready=False, postgres=True, temporal=True, worker=False, workers={}, missing=["an attribute"])
+    answer = lacking.model_dump_json()
+    await page.route("**/readyz", lambda route: route.fulfill(status=503, body=answer, content_type="application/json"))
+    await expect(page.locator(".banner.failed")).to_have_text("Not ready. an attribute")
+    await expect(page.locator(".figures .failed")).to_have_count(1)
+    await expect(page.locator("h2").first).to_have_text("0 workers")

@@ -1,0 +1,115 @@
+"""A task in the console: started by a form, shown step by step, measured, run again with changes, and replayed."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+from playwright.async_api import FilePayload, expect
+from temporalio import workflow
+from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttributes
+from temporalio.worker import Worker
+
+from tests.behaviour.console.conftest import Opener, needs_browser
+from tests.support.stack import Stack, steps
+from workflows.ui import CONVERSATION
+
+pytestmark = needs_browser
+
+
+async def test_task_is_started_by_a_form_of_the_input_schema(stack: Stack, opened: Opener) -> None:
+    properties = {"city": {"type": "string", "maxLength": 50}, "days": {"type": "integer", "minimum": 1}}
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "required": ["city"]}
+    definition = {"name": "traveller", "description": "Plans a journey.", "prompt": "Plan.", "input_schema": schema}
+    assert (await stack.http.put("/agents/traveller", json=definition)).is_success
+    page = await opened(f"{stack.url}/#/start/traveller")
+    await expect(page.locator("main")).to_contain_text("Plans a journey.")
+    await page.get_by_role("button", name="Start").click()
+    await expect(page.get_by_role("alert")).to_have_text("city is required.")
+    await page.get_by_label("city").fill("Bremen")
+    await page.get_by_label("days (optional)").fill("0")
+    await page.get_by_label("Limit of its cost").fill("0.5")
+    notes: FilePayload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"by train"}
+    await page.get_by_label("Files for its workspace").set_input_files(notes)
+    await page.get_by_role("button", name="Start").click()
+    await expect(page.get_by_role("alert")).to_contain_text("days")  # as the server says it
+    await page.get_by_label("days (optional)").fill("3")
+    await page.get_by_role("button", name="Start").click()
+    await expect(page.locator("[data-chain]")).to_be_visible()
+    task_id = page.url.rsplit("/", 1)[1]
+    record = await stack.wait(task_id)
+    assert (record["title"], record["limits"]["cost_usd"]) == ('{"city": "Bremen", "days": 3}', 0.5)
+    assert "notes.txt" in json.dumps((await stack.nodes(task_id))[0]["body"])  # a file of its workspace
+
+
+async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack: Stack, opened: Opener) -> None:
+    definition = {"name": "thinks", "description": "Thinks.", "prompt": "Think.", "thinking_tokens": 1024}
+    assert (await stack.http.put("/agents/thinks", json={**definition, "tools": ["write_file"]})).is_success
+    task_id = (await stack.run('[[script:think thought="weighing it" text=answer]]', "thinks"))["task_id"]
+    page = await opened(f"{stack.url}/#/tasks/{task_id}")
+    link = page.get_by_role("link", name="Temporal Web UI")
+    address = f"{stack.temporal_ui_url}/namespaces/default/workflows/session%2F{task_id}"
+    await expect(link).to_have_attribute("href", address)
+    await page.locator(".step-row").click()
+    await page.get_by_text("Thinking", exact=True).click()
+    await expect(page.locator("details pre")).to_have_text("weighing it")
+
+    written = ("write_file", {"path": "plan.md", "content": "Rest."})
+    task_id = (await stack.run(steps([written])))["task_id"]
+    await page.goto(f"{stack.url}/#/tasks/{task_id}")
+    await expect(page.locator("h2:has-text('Effects') + table")).to_contain_text("write plan.md")
+    await page.locator(".bar.tool").click()  # a bar leads to its step
+    await expect(page.locator("h3")).to_have_text("Step 1")
+    call = page.locator("details.call")
+    await expect(call).to_contain_text('"path": "plan.md"')
+    await expect(call).to_contain_text("Created plan.md")
+    for measure, text in (("tokens", "tokens"), ("cost", "$")):
+        await page.get_by_label("by", exact=True).select_option(measure)
+        await expect(page.locator(".size").first).to_contain_text(text)
+        assert await page.locator(".size").count() == 2  # calls of the model
+
+    await page.locator("[data-rerun]").click()
+    box = page.get_by_role("dialog", name="Rerun")
+    await box.get_by_label("Model", exact=True).fill("claude-haiku-4-5")
+    await box.get_by_label("Instructions").fill("Write nothing.")
+    rules = [{"permission": "write_file", "action": "deny"}]
+    await box.get_by_label("Rules added").fill(json.dumps(rules))
+    async with page.expect_request(lambda asked: asked.url.endswith("/rerun")) as posted:
+        await box.get_by_role("button", name="Rerun").click()
+    sent = json.loads((await posted.value).post_data or "")
+    assert sent["permissions"] == rules and sent["prompt"] == "Write nothing."
+    await page.wait_for_url(lambda url: task_id not in url)
+    again = await stack.wait(page.url.rsplit("/", 1)[1])
+    assert again["models"][0] == "claude-haiku-4-5" and again["rerun_of"]["session_id"] == task_id
+    await expect(page.locator("h2:has-text('Effects') + p")).to_have_text("It changed nothing.")  # it was denied
+
+
+@workflow.defn(name="Session", sandboxed=False)
+class FormerSession:
+    """A session as code of another time may have run it: it ends where the present code begins its work."""
+
+    @workflow.run
+    async def run(self, _: RawValue) -> None:
+        return
+
+
+async def test_replay_says_whether_the_code_decides_the_same_or_where_it_does_not(stack: Stack, opened: Opener) -> None:
+    task_id = (await stack.run("replay me"))["task_id"]
+    page = await opened(f"{stack.url}/#/tasks/{task_id}")
+    replay = page.get_by_role("button", name="Replay on today's code")
+    await replay.click()
+    await expect(page.get_by_text("The same decisions")).to_be_visible(timeout=60_000)
+
+    history = await stack.session(task_id).fetch_history()
+    [given] = history.events[0].workflow_execution_started_event_attributes.input.payloads
+    async with Worker(stack.client, task_queue="former", workflows=[FormerSession]):
+        await stack.client.execute_workflow(
+            "Session",
+            RawValue(given),
+            id=f"session/{task_id}",
+            task_queue="former",
+            run_timeout=timedelta(seconds=20),
+            search_attributes=TypedSearchAttributes([SearchAttributePair(CONVERSATION, task_id)]),
+        )
+    await replay.click()
+    note = page.get_by_text("Today's code decides otherwise at event 5 (workflow_execution_completed)")
+    await expect(note).to_be_visible(timeout=60_000)
