@@ -59,7 +59,7 @@ class DelegationRecord:
                 events=rows,
                 denied=rule is not None,
                 rule=str(rule) if rule else None,
-                handed_to=handed_to.model_dump_json() if handed_to else None,
+                handed_to=handed_to,
             ),
         )
         return _outcome(index, tool, state, text).model_copy(

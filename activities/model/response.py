@@ -189,9 +189,8 @@ def commit(
 ) -> StepCommit:
     """The events of a call's last write, without the deltas before it."""
     total = call.usage.plus(turn.usage)
-    answer = reply.model_dump_json()
     written = [NewNode(**dict(node), idem=f"{idem}/{place}") for place, node in enumerate(nodes[:-1])]
-    written += [NewNode(**dict(node), idem=idem, reply=answer) for node in nodes[-1:]]
+    written += [NewNode(**dict(node), idem=idem, reply=reply) for node in nodes[-1:]]
     return StepCommit(
         tenant=call.ref.tenant,
         session_id=call.ref.session_id,
@@ -205,7 +204,7 @@ def commit(
         used=BudgetUse(tokens=turn.usage.tokens, cost_usd=turn.usage.cost_usd, steps=int(call.purpose is Purpose.TURN)),
         progress=turn.status or preview(turn.answer(), 200) or None,
         status_text=turn.status,
-        reply=answer,
+        reply=reply,
         nodes=written,
         once=once,
         events=[EventRow.of(call.ref, event) for event in _events(call, turn, total, len(reply.calls))],

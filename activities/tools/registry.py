@@ -82,7 +82,7 @@ TOOLS: dict[str, Tool] = {
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 # Fields for the platform's own tools only. A user's tool must be visible as an activity of its own.
-_RESERVED = ("bookkeeping", "asks", "plans", "delegates", "starts", "activity")
+_RESERVED = ("bookkeeping", "asks", "plans", "delegates", "starts", "addresses", "activity")
 
 
 Part = TypeVar("Part")

@@ -1,7 +1,6 @@
 """run_tool: one tool call, claimed before its effect and fenced by attempt. The next model call reads its result."""
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
@@ -282,9 +281,9 @@ class RunTool:
             started_at=activity.info().started_time,
             progress=clean(result.progress) if result.progress else None,
             status_text=result.status_text,
-            plan=result.plan.model_dump_json() if result.plan else None,
+            plan=result.plan,
             files=saved,
-            sources=json.dumps([one.model_dump(mode="json") for one in result.sources]),
+            sources=result.sources,
             description=done,
         )
         held = await patiently(lambda: tool_calls.commit(self._pool, commit), seconds=COMMIT_PATIENCE)

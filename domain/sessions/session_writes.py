@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
+from pydantic_core import to_json
 
 from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode
@@ -19,6 +20,9 @@ from domain.sessions.session import Reason, SessionRef, Status, Usage
 
 ENDED_FIRST = "The session ended first."
 LOW_PERCENT = 20  # of a budget left when an event says so; the default of the setting too
+
+# A document in a column of type text. PostgreSQL's jsonb would refuse what texts of models may contain (\u0000).
+AsText = PlainSerializer(lambda value: None if value is None else to_json(value).decode())
 
 
 class Write(BaseModel):

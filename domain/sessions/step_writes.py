@@ -1,13 +1,15 @@
 """Writes of the store about a model call: its beginning, its retries and its reply. The SQL functions `begin_step`,
 `note_retry` and `commit_step` read exactly these fields; only the store dumps these models."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from domain.events import EventRow, ModelRetry
 from domain.messages import Node
 from domain.sessions.session import Usage
-from domain.sessions.session_writes import Write
-from domain.sessions.step import Purpose
+from domain.sessions.session_writes import AsText, Write
+from domain.sessions.step import ModelReply, Purpose
 
 
 class StepBegin(Write):
@@ -36,7 +38,7 @@ class NewNode(Node):
     """A message with the key of the call that wrote it. The last message of a call also holds the call's reply."""
 
     idem: str
-    reply: str | None = None  # JSON
+    reply: Annotated[ModelReply | None, AsText] = None
 
 
 class BudgetUse(Write):
@@ -68,7 +70,7 @@ class StepCommit(Write):
     used: BudgetUse = BudgetUse()
     progress: str | None = None
     status_text: str | None = None  # the status that the session publishes
-    reply: str  # JSON
+    reply: Annotated[ModelReply, AsText]
     nodes: list[NewNode]
     once: list[OnceEvent] = Field(default_factory=list)
     events: list[EventRow] = Field(default_factory=list)

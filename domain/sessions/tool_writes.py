@@ -3,14 +3,17 @@
 models."""
 
 from datetime import UTC, datetime
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 
+from domain.conversations.handoff import Successor
 from domain.events import EventRow, ToolCalled, ToolReturned
-from domain.sessions.effects import EffectKind, withheld
+from domain.plan import Plan
+from domain.sessions.effects import EffectKind, Source, withheld
 from domain.sessions.remote_call import RemoteCall
 from domain.sessions.session import SessionRef
-from domain.sessions.session_writes import Write
+from domain.sessions.session_writes import AsText, Write
 from domain.sessions.step import CallState, Effect, ToolRequest, preview
 
 UNKNOWN = (
@@ -99,11 +102,11 @@ class ToolHold(Write):
     effect: Effect
     holder: str
     attempt: int
-    remote: str  # JSON
+    remote: Annotated[RemoteCall, PlainSerializer(lambda remote: remote.model_dump_json(exclude_defaults=True))]
 
     @classmethod
     def by(cls, attempt: ToolAttempt, remote: RemoteCall) -> "ToolHold":
-        return cls(**attempt.model_dump(exclude={"actor"}), remote=remote.model_dump_json(exclude_defaults=True))
+        return cls(**attempt.model_dump(exclude={"actor"}), remote=remote)
 
 
 class NewFile(Write):
@@ -126,12 +129,12 @@ class ToolCommit(ToolAttempt):
     description: str = ""  # empty: the one given with the claim
     progress: str | None = None
     status_text: str | None = None  # the status that the session publishes
-    plan: str | None = None  # JSON
+    plan: Annotated[Plan | None, AsText] = None
     files: list[NewFile] = Field(default_factory=list)
-    sources: str = "[]"  # JSON
+    sources: Annotated[list[Source], AsText] = Field(default_factory=list)
     denied: bool = False
     rule: str | None = None  # the rule that denied it
-    handed_to: str | None = None  # JSON: the agent that has the session from here on
+    handed_to: Annotated[Successor | None, AsText] = None  # the agent that has the session from here on
     events: list[EventRow] = Field(default_factory=list)
 
 

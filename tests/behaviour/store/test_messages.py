@@ -19,7 +19,6 @@ from tests.behaviour.store.conftest import Accept
 def step(ref: SessionRef, idem: str, version: int, text: str, *, parent: str | None = None, **more: Any) -> StepCommit:
     node = new_id()
     reply = ModelReply(head=node, stop_reason=StopReason.ANSWERED, usage=Usage(llm_calls=1), preview=text)
-    answer = reply.model_dump_json()
     written = Node(
         id=node, parent=parent, session_id=ref.session_id, kind=ASSISTANT, step=1, body=ReplyBody(content=[])
     )
@@ -31,8 +30,8 @@ def step(ref: SessionRef, idem: str, version: int, text: str, *, parent: str | N
         head=node,
         usage=reply.usage,
         progress=text,
-        reply=answer,
-        nodes=[NewNode(**dict(written), idem=idem, reply=answer)],
+        reply=reply,
+        nodes=[NewNode(**dict(written), idem=idem, reply=reply)],
         events=[EventRow.of(ref, Progress(message=text))],
         **more,
     )

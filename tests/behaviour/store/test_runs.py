@@ -38,7 +38,7 @@ def beginning(ref: SessionRef, run: str, version: int = 1) -> StepBegin:
 
 def commit(ref: SessionRef, run: str, version: int = 2) -> StepCommit:
     reply = ModelReply(head=new_id(), stop_reason=StopReason.ANSWERED, usage=Usage())
-    key, written = f"{run}/{version}", reply.model_dump_json()
+    key = f"{run}/{version}"
     node = NewNode(
         id=reply.head,
         parent=None,
@@ -47,7 +47,7 @@ def commit(ref: SessionRef, run: str, version: int = 2) -> StepCommit:
         step=1,
         body=ReplyBody(content=[]),
         idem=key,
-        reply=written,
+        reply=reply,
     )
     return StepCommit(
         tenant=ref.tenant,
@@ -60,7 +60,7 @@ def commit(ref: SessionRef, run: str, version: int = 2) -> StepCommit:
         take=[],
         usage=Usage(llm_calls=1),
         used=BudgetUse(tokens=0, cost_usd=0, steps=1),
-        reply=written,
+        reply=reply,
         nodes=[node],
     )
 

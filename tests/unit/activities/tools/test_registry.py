@@ -56,7 +56,7 @@ def test_own_tools_join_the_built_in_ones(module: str) -> None:
         ("TOOLS = [print]", "not an activities.tools.tool.Tool"),
         ("TOOLS = [tool('No Name')]", "not a tool name"),
         ("TOOLS = [tool('note', bookkeeping=True)]", "'note' sets bookkeeping, which only built-in tools may"),
-        ("TOOLS = [tool('note', asks=True, plans=True)]", "'note' sets asks, plans, which only"),
+        ("TOOLS = [tool('note', asks=True, addresses=True)]", "'note' sets asks, addresses, which only"),
         ("", "needs an attribute TOOLS"),
         ("import no_such_thing", "cannot be imported"),
     ],
