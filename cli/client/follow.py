@@ -11,7 +11,7 @@ from cli.client.models import EventData
 from cli.errors import Refused, Unreachable
 from cli.render.output import PROGRAM, duration
 from domain.events import ENDED
-from domain.sessions.session import TERMINAL
+from domain.sessions.session import TERMINAL, Status
 
 TERMINAL_EVENTS = frozenset(event.type for event in ENDED.values())
 TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})  # statuses of a server that is restarting or busy
@@ -68,15 +68,20 @@ def follow_conversation(
 
 
 def wait_for_result(api: Api, task_id: str, *, patience: float, notify: Callable[[str], None]) -> Any:
-    """The result of a task, as soon as it has ended."""
+    """The result of a task, as soon as it has ended. A notice says if it waits for a person."""
     reader = _StreamReader(0, f"{PROGRAM} result {task_id} --wait", patience, notify)
+    seconds, asked = 0, False
     while True:
         with reader.reconnecting():
             try:
-                return api.get(f"/tasks/{segment(task_id)}/result", wait=WAIT_SECONDS)
+                return api.get(f"/tasks/{segment(task_id)}/result", wait=seconds)
             except Refused as refused:
                 if refused.kind != "not-terminal":
                     raise
+                seconds, before = WAIT_SECONDS, asked
+                asked = refused.body.get("task_status") == Status.INPUT_REQUIRED
+                if asked and not before:
+                    notify(f"the task is waiting for an answer; `{PROGRAM} inbox` shows the question")
             reader.connected()
             continue
         api.disconnect()

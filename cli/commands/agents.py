@@ -13,7 +13,7 @@ from cli.client.api import Api, segment
 from cli.client.response import decoded
 from cli.errors import CliError, Exit, NotFoundError
 from cli.options import json_option, remote, settings
-from cli.render.output import clean, emit, facts, one_line, table
+from cli.render.output import clean, duration, emit, facts, one_line, table
 from domain.agents.definition import AgentDefinition
 from domain.amounts import counted
 from domain.json_object import JsonObject
@@ -219,7 +219,7 @@ def _show(agent: JsonObject) -> None:
     subagents = [str(one.get("agent", "")) for one in agent.get("subagents") or []]
     subagents += [str(one.get("name", "")) for one in agent.get("subagent_tools") or []]
     limits = {name: value for name, value in (agent.get("limits") or {}).items() if value is not None}
-    shown = ", ".join(f"{name} {value}" for name, value in limits.items())
+    shown = ", ".join(_limit(name, value) for name, value in limits.items())
     rules = [
         f'{one["action"]} {one["permission"]} "{one.get("pattern", "*")}"' for one in agent.get("permissions") or []
     ]
@@ -230,10 +230,16 @@ def _show(agent: JsonObject) -> None:
     more = [
         ("mcp servers", one_line(", ".join(servers), 2_000)),
         ("limits", one_line(shown, 1_000)),
-        ("permissions", one_line("; ".join(rules), 2_000)),
+        ("permissions", one_line("; ".join(rules), 2_000) or "no rules: its tools run without asking"),
     ]
     facts([*plain, *lists, ("subagents", ", ".join(subagents)), *more])
     for prompt in (agent.get("prompts") or {}).values():
         click.echo(f"\n# {clean(str(prompt['name']))}\n\n{clean(str(prompt['text']))}")
     if agent.get("prompt"):
         click.echo("\n" + clean(str(agent["prompt"])))
+
+
+def _limit(name: str, value: object) -> str:
+    if name.endswith("_ms") and isinstance(value, int):
+        return f"{name.removesuffix('_ms')} {duration(value / 1_000)}"
+    return f"{name} {value}"

@@ -142,7 +142,7 @@ def figure(kind: str, value: float) -> str:
     if kind == "cost_usd":
         return f"${value:.4f}"
     if kind == TTL:
-        return f"{value / 60_000:.1f} minutes" if value >= 60_000 else f"{value / 1_000:.0f} seconds"
+        return f"{value / 60_000:.1f} minutes" if value >= 60_000 else counted(round(value / 1_000), "second")
     return f"{value:,.0f}"
 
 

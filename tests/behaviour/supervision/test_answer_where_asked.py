@@ -250,6 +250,10 @@ async def test_no_input_leaves_it_waiting_and_answer_finds_the_only_question(
             shown.expect("./errand answer")
             shown.interrupt()
             assert shown.exit_code() == 130
+        with Terminal("result", "last", "--wait", env=environment) as shown:
+            shown.expect("the task is waiting for an answer; `./errand inbox` shows the question")
+            shown.interrupt()
+            assert shown.exit_code() == 130
 
     await asyncio.to_thread(detach)
     task_id = await newest(people)

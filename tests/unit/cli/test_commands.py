@@ -238,11 +238,13 @@ def test_cancel_agents_and_help_print_clear_messages(server: StandIn, cli: Cli) 
     server.task["status"] = "completed"
     assert cli("cancel", TASK).stdout == "the task has ended already: completed\n"
     server.answers["/agents/scout"] = {
-        **{"name": "scout", "limits": {"steps": 7, "tokens": None}},
+        **{"name": "scout", "limits": {"steps": 7, "tokens": None, "ttl_ms": 3_600_000}},
         "permissions": [{"permission": "bash", "pattern": "rm *", "action": "deny"}],
     }
     shown = cli("agents", "scout").stdout
-    assert "steps 7" in shown and 'deny bash "rm *"' in shown and "None" not in shown
+    assert "steps 7, ttl 1 h\n" in shown and 'deny bash "rm *"' in shown and "None" not in shown
+    server.answers["/agents/scout"] = {"name": "scout"}
+    assert "permissions: no rules: its tools run without asking" in cli("agents", "scout").stdout
     groups = cli("--help").stdout
     assert "Questions and approvals:" in groups and groups.index("The stack:") < groups.index("Setting up:")
 

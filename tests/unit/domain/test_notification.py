@@ -48,6 +48,7 @@ def test_every_notice_has_a_text(type: str) -> None:
         ("tokens", 1_234_567, 8_000_000, "tokens of the tree: 1,234,567 left of 8,000,000"),
         ("cost_usd", 0.00012, 0.5, "cost_usd of the tree: $0.0001 left of $0.5000"),
         ("ttl", 90_000, 600_000, "ttl of the tree: 1.5 minutes left of 10.0 minutes"),
+        ("ttl", 1_000, 5_000, "ttl of the tree: 1 second left of 5 seconds"),
     ],
 )
 def test_low_budget_is_shown_in_figures_that_people_read(budget: str, left: float, limit: float, expected: str) -> None:
