@@ -28,6 +28,7 @@ class Accepted:
     results: list[str] = field(default_factory=list)  # each must be in exactly one of its tool results
     replies: list[str] = field(default_factory=list)  # what its agent must say, in this order, each once
     started: list[str] | None = None  # the agents of its subagents, each of which must have begun once
+    targets: list[str] = field(default_factory=list)  # of calls of an MCP server, by index; none may be called twice
     reports: int = 0  # results of subagents that must reach its thread as messages, each once
 
 

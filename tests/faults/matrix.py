@@ -16,7 +16,7 @@ from store import keys
 from store.keys import Right
 from tests.behaviour.conversations.talk import AGENTS, agent
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
-from tests.faults import temporal_faults, workload
+from tests.faults import remote_tasks, temporal_faults, workload
 from tests.faults.caller import Caller
 from tests.faults.checker import Violations, check
 from tests.faults.daemons import DAEMONS
@@ -37,6 +37,7 @@ class Plan:
     forgets: bool = False  # Temporal loses workflows, so the sweeper is asked to look often
     tenants: bool = False  # another tenant works beside
     workers: bool = False  # a second worker, which shares no directory with the first
+    builds: bool = False  # an MCP server answers calls with tasks
 
 
 KILLS = [FAULTS[name] for name in ("worker killed", "worker paused")]
@@ -57,6 +58,7 @@ ROWS: dict[str, Plan] = {
     "raised budgets": Plan([*KILLS, FAULTS["API killed"], FAULTS["Temporal killed"]], (workload.raises,) * 3),
     "removed agents": Plan([*KILLS, FAULTS["API killed"]], (workload.removals,) * 2),
     "messages to subagents": Plan([*KILLS, FAULTS["API killed"]], (workload.instances,) * 3),
+    "tasks of MCP servers": Plan([*KILLS, FAULTS["API killed"]], (remote_tasks.remote_tasks,) * 3, builds=True),
     "variables of subagents": Plan([*KILLS, FAULTS["API killed"]], (workload.variables,) * 3),
 }
 
@@ -113,7 +115,8 @@ async def prepare(stack: Stack) -> None:
 
 async def run(stack: Stack, name: str, seed: int, size: Size, folder: Path, plan: Plan | None = None) -> Row:
     plan, random = plan or ROWS[name], Random(f"{seed}/{name}")
-    async with Caller(stack.url) as caller, _others(stack, plan, folder) as others:
+    async with Caller(stack.url) as caller, _others(stack, plan, folder) as others, AsyncExitStack() as entered:
+        server = await entered.enter_async_context(remote_tasks.builds(stack)) if plan.builds else None
         nemesis = Nemesis(stack, caller, Random(random.random()), plan.faults)
         done = asyncio.Event()
         sweeping = asyncio.create_task(temporal_faults.sweep_often(stack)) if plan.forgets else None
@@ -127,6 +130,8 @@ async def run(stack: Stack, name: str, seed: int, size: Size, folder: Path, plan
                         work.create_task(workload.run(one, seeded, folder, size.rounds, size.at_once, plan.kinds))
                 done.set()
             found = await check(stack, caller, forgets=plan.forgets)
+            if server is not None:
+                await remote_tasks.check_builds(stack, caller, server, found)
             for other in others:
                 found.merge(await check(stack, other))
                 await _apart(caller, other, found)
