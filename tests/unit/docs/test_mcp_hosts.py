@@ -19,7 +19,7 @@ def code(host: str) -> str:
     return found[-1]
 
 
-def test_claude_code_and_codex_are_told_by_their_own_commands() -> None:
+def test_claude_code_and_codex_get_the_commands_that_they_accept() -> None:
     """Both lines were run with the hosts themselves, see the table below them."""
     claude = shlex.split(code("Claude Code"))
     assert claude[:6] == ["claude", "mcp", "add", "--transport", "http", "errand"]
