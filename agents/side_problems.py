@@ -25,7 +25,8 @@ def side_problems(
         found.append(FieldProblem("prompt", "missing: write it below the front matter"))
     if definition.prompt and not uses_own_text:
         found.append(FieldProblem("prompt", "no side uses the text below the front matter"))
-    sides = [name for name in SIDES if not any(one.field.startswith(f"side_{name}") for one in found)]
+    unclear = {one.field for one in found}  # whose turns these are, and so which tools there are
+    sides = [name for name in SIDES if not unclear & {f"side_{name}", f"side_{name}.prompt"}]
     found += [problem for name in sides for problem in _rule_problems(definition, name, known)]
     return [*found, *_declared_tool_problems(definition, known)]
 

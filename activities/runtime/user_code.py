@@ -91,7 +91,13 @@ async def apart(function: Callable[..., Awaitable[T]], *args: Any) -> T:
             log.error("a task of a user's code raised %s", type(error).__name__)
 
     code.add_done_callback(report)
-    threading.Thread(target=run, name="user code", daemon=True).start()  # a stuck one does not keep the worker alive
+    try:
+        threading.Thread(
+            target=run, name="user code", daemon=True
+        ).start()  # a stuck one does not keep the worker alive
+    except RuntimeError:  # there are too many
+        loop.close()
+        raise
     try:
         return await asyncio.shield(ended)
     except asyncio.CancelledError:

@@ -249,4 +249,38 @@ BUGS = [
         "        turn.ends, turn.status = None,",
         _HANDLERS,
     ),
+    Bug(
+        "a hook that blocks stalls its worker",
+        "activities/hooks/hook_runner.py",
+        "await apart(_answer, hook, moment, at_home(state))",
+        "await _answer(hook, moment, state)",
+        (f"{_GRAPHS}/test_hooks.py::test_hook_that_blocks_does_not_stall_other_sessions",),
+    ),
+    Bug(
+        "a stop loses a reply that is being stored",
+        "activities/runtime/heartbeat.py",
+        "        return await task  # a second cancellation reaches it",
+        "        task.cancel()\n        raise",
+        (
+            "tests/behaviour/activities/test_alone.py"
+            "::test_stop_loses_neither_a_reply_nor_a_result_that_is_being_stored",
+        ),
+    ),
+    Bug(
+        "two agents that are changed at once close a circle",
+        "store/agents.py",
+        "            check(await _known(connection, owner))\n        if made_from",
+        "            pass\n        if made_from",
+        (
+            f"{_GRAPHS}/test_bad_graphs.py"
+            "::test_two_changes_at_once_cannot_close_a_circle_or_leave_a_reference_to_nobody",
+        ),
+    ),
+    Bug(
+        "a side with an unknown handler is not checked further",
+        "agents/side_problems.py",
+        'if not unclear & {f"side_{name}", f"side_{name}.prompt"}]',
+        'if not any(one.startswith(f"side_{name}") for one in unclear)]',
+        (f"{_GRAPHS}/test_bad_graphs.py",),
+    ),
 ]

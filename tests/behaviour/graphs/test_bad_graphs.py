@@ -54,6 +54,10 @@ TABLE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"name": "bg_people", "description": "x", "side_a": "human", "side_b": "human", "handoffs": ["nobody"]},
         {"side_a": "both sides are human: nobody would do the work", "handoffs": "no agent 'nobody'"},
     ),
+    "an unknown handler, and a binding to an unknown tool beside it": (
+        {**agent("bg_handled"), "side_b": {"handler": "nobody", "session_stop": "go"}},
+        {"side_b.handler": "no handler 'nobody'", "side_b.session_stop": "no tool 'go' on this side"},
+    ),
     "bindings to unknown tools": (
         dual(
             "bg_bound",
