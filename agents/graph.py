@@ -13,7 +13,7 @@ from domain.agents.subagent_tool import SubagentTool
 
 Listing = TypeVar("Listing", bound=Equipment)
 
-# the arguments of an exposed agent without an input_schema of its own
+# the arguments of an exposed agent without its own input_schema
 DEFAULT_ARGUMENTS = ("message", "attachments", "name")
 
 

@@ -121,7 +121,7 @@ def complete(
 def load_agent(
     text: str, before: Sequence[FieldProblem], file: str, known: Catalogue, others: Mapping[str, AgentDefinition]
 ) -> AgentDefinition:
-    """One definition with prompts of its own, checked against the other agents. All of its problems are raised,
+    """One definition with its own prompts, checked against the other agents. All of its problems are raised,
     together with those found before."""
     definition, problems = _read_agent(text, file, known, {})
     return complete(definition, others, known, file, [*before, *problems])

@@ -12,7 +12,7 @@ from domain.external_tool import tool_problems
 def side_problems(
     definition: AgentDefinition, known: Catalogue, prompts: Sequence[str], broken: Sequence[str] = ()
 ) -> list[FieldProblem]:
-    """`prompts`: the existing ones; `broken`: those with problems of their own."""
+    """`prompts`: the existing ones; `broken`: those with problems."""
     found: list[FieldProblem] = []
     for name in SIDES:
         side = definition.side_a if name == "a" else definition.side_b
@@ -47,7 +47,7 @@ def _kind_problems(
         yield FieldProblem(field, f"{reason}: exactly one is needed", tuple(SideKind))
     if side.prompt and side.prompt not in definition.prompts and not (own_text and side.prompt == definition.name):
         if side.prompt in broken:
-            yield FieldProblem(f"{field}.prompt", f"prompts/{side.prompt}.md has problems of its own")
+            yield FieldProblem(f"{field}.prompt", f"prompts/{side.prompt}.md has problems")
         else:
             yield FieldProblem(f"{field}.prompt", f"no prompt {side.prompt!r} in agents/prompts", tuple(prompts))
     if side.handler and side.handler not in known.handlers:

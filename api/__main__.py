@@ -20,7 +20,7 @@ def main() -> None:
     except SettingsError as error:
         logging.getLogger("errand.api").error("%s", error)
         sys.exit(MISCONFIGURED)
-    gc.disable()  # imports make no garbage, and their objects stay for ever, so that no collection has to visit them
+    gc.disable()  # imports make no garbage, and no collection needs to visit their objects
     from api.app import app
 
     gc.freeze()

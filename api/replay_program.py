@@ -1,6 +1,6 @@
 """`python -m api.replay_program ID`: replays a task's histories on this code and prints the results as JSON.
 
-It is a process of its own, because a replay uses a processor for seconds and the SDK's threads outlive it.
+It is a separate process, because a replay uses a processor for seconds and the SDK's threads outlive it.
 """
 
 import asyncio

@@ -55,7 +55,7 @@ class Postgres:
         return url_of(port, self._password_file.read_text())
 
     def role_url(self, port: int, role: str) -> str:
-        """The address for a process with a role of its own; the migrations let it log in."""
+        """The address for a process with its own role; the migrations let it log in."""
         return url_of(port, secret_in(self._home / f"{role}.password"), role)
 
     async def create(self, supervisor: Supervisor) -> None:

@@ -77,7 +77,7 @@ class Supervisor:
                 raise self._error(supervised.part, f"did not become ready in {READY_WITHIN:.0f} s") from None
 
     async def until(self, work: Coroutine[None, None, None]) -> None:
-        """Run `work`. If a part fails for good in the meantime, cancel the work and raise that error."""
+        """Run `work`. If a part fails permanently in the meantime, cancel the work and raise that error."""
         task = asyncio.create_task(work)
         try:
             await asyncio.wait({task, self._failure}, return_when=asyncio.FIRST_COMPLETED)

@@ -2,7 +2,7 @@
 
 With --token-file it sends that token to Temporal, so that a browser needs none.
 
-Without it any web page could act through its visitor's browser: with a cross-site POST, or with a name of its own that
+Without it any web page could act through its visitor's browser: with a cross-site POST, or with a host name that
 resolves to this machine. The UI listens on a loopback address that no page can guess; this guard is the only way to it.
 """
 

@@ -99,7 +99,7 @@ class Verifier:
         elif entry.hash != link(entry):
             problem = "it was changed"
         elif self._vouched.pop((entry.chain, entry.seq), entry.hash) != entry.hash:
-            problem = "it is not the entry that was sealed: the chain was written anew"
+            problem = "it is not the entry that was sealed: the chain was rewritten"
         return Break(chain=entry.chain, seq=seq, problem=problem) if problem else None
 
     def end(self, heads: Iterable[Head]) -> Break | None:

@@ -10,7 +10,7 @@ NOTHING = "(nothing noted)"
 
 REQUEST = f"""\
 The conversation no longer fits and will be replaced by your next reply. Write a checkpoint from which you can \
-continue without it, under these headings, each on a line of its own as `## Heading`: {"; ".join(HEADINGS)}. Open is \
+continue without it, under these headings, each on its own line as `## Heading`: {"; ".join(HEADINGS)}. Open is \
 what is in progress or blocked. Keep exact names, paths, ids, figures and quotations that are still needed."""
 
 

@@ -1,4 +1,4 @@
-"""The record of a request that came through a face, which is another protocol over the same tasks. All else is in the
+"""The record of a request that came through a face, which is another protocol over the same tasks. The rest is in the
 session."""
 
 from datetime import datetime

@@ -64,7 +64,7 @@ CONVERSATION_BUSY = "conversation_busy"
 MAILBOX_EMPTY = "mailbox_empty"
 NOT_RUNNING = "not_running"
 MALFORMED = "malformed"
-REFUSED = "refused"  # for a reason that has no name of its own
+REFUSED = "refused"  # for any other reason
 
 
 class SessionRefusal(StrEnum):

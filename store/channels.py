@@ -136,7 +136,7 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
 
 
 async def debounce_left(pool: Pool, ref: SessionRef, debounce_s: float) -> float:
-    """The seconds until a debounced session begins: each message that joins it begins the time anew, up to the most
+    """The seconds until a debounced session begins: each message that joins it restarts the time, up to the most
     that any may wait."""
     left: float | None = await pool.fetchval(
         """SELECT extract(epoch FROM least(updated_at + make_interval(secs => $3),
@@ -199,7 +199,7 @@ async def key_reused(connection: Connection, tenant: str, message: ArrivingMessa
 
 async def thread_of_work(pool: Pool, tenant: str, thread_id: str, message_ids: list[str]) -> WorkThread | None:
     """Where the agent `thread_id` was asked for the work that these messages of its subagents report; None if no
-    subagent of its own sent one."""
+    subagent of it sent one."""
     row = await pool.fetchrow(
         """SELECT (task.channel).thread AS thread
              FROM inbox i

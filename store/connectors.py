@@ -75,7 +75,7 @@ async def of_id(pool: Pool, connector_id: str, keys: KeyRing) -> Hook | None:
 
 
 async def remove(pool: Pool, tenant: str, name: str, by: str) -> bool:
-    """Remove a connector and give up its pending replies; its conversations stay."""
+    """Remove a connector and fail its pending replies; its conversations stay."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(
             "DELETE FROM connectors WHERE tenant = $1 AND name = $2 RETURNING id", tenant, name

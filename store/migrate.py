@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS migrations (
     name text PRIMARY KEY, digest text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())
 """
 
-# A migration is known by what follows its number: two of one number were numbered anew, in the order of their names.
+# A migration is known by what follows its number: two of one number were renumbered, in the order of their names.
 _RENAME = r"""
 UPDATE migrations SET name = $1 WHERE name ~ '^\d{4}_' AND name <> $1 AND substr(name, 5) = substr($1, 5)
 """
@@ -82,7 +82,7 @@ async def migrate(url: str, logins: Sequence[str] = ()) -> list[str]:
 
 
 async def _check_ended(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """Refuse a database from before the redesign while workflows of that version run: they would hang for ever."""
+    """Refuse a database from before the redesign while workflows of that version run: they would never end."""
     tasks = await connection.fetchval(
         "SELECT count(*) FROM sessions WHERE status NOT IN ('completed', 'failed', 'cancelled')"
     )

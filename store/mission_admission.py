@@ -15,7 +15,7 @@ Session = TypeVar("Session", bound=NewSession)
 
 
 async def admit(pool: "Pool | Connection", mission: Mission, conversation_id: str | None) -> Hold | NewBudget:
-    """Why no run may begin now, or the limits of the next one. None: the run gets a conversation of its own."""
+    """Why no run may begin now, or the limits of the next one. None: the run gets a new conversation."""
     now = datetime.now(UTC)
     today = await missions.spent(pool, mission, mission.day_start(now))
     total = await missions.spent(pool, mission)

@@ -12,7 +12,7 @@ Model = TypeVar("Model")
 
 
 def readable(rows: Iterable[asyncpg.Record], read: Callable[[asyncpg.Record], Model], what: str) -> list[Model]:
-    """The readable rows. Rows that another version wrote or a person changed must not hold up the others."""
+    """The readable rows. Rows that another version wrote or a person changed must not block the others."""
     found: list[Model] = []
     for row in rows:
         try:

@@ -92,7 +92,7 @@ async def recorded_reply(
 
 
 async def lines_within(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> set[int]:
-    """The calls of a step that had a line of their own."""
+    """The calls of a step that had their own line."""
     rows = await pool.fetch(
         """SELECT DISTINCT split_part(line, $3, 2) AS place FROM messages
             WHERE tenant = $1 AND session_id = $2 AND starts_with(line, $3)""",

@@ -39,7 +39,7 @@ class EncryptingCodec(PayloadCodec):
         """Decrypt. A payload from before encryption, or a forged one, is passed on unchanged.
 
         Raising here fails the workflow task. That is right for a missing key, since the task is repeated until the
-        worker has the key. It would be wrong for a forged signal, which would block its workflow for ever: no converter
+        worker has the key. It would be wrong for a forged signal, which would block its workflow forever: no converter
         reads such a payload, and the signal is dropped.
         """
         if payload.metadata.get(ENCODING) != ENCRYPTED or KEY_ID not in payload.metadata:

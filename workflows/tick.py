@@ -1,4 +1,4 @@
-"""Tick: one due time of one schedule. It is a workflow of its own, so that no tick waits for another."""
+"""Tick: one due time of one schedule. It is a separate workflow, so that no tick waits for another."""
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey

@@ -13,7 +13,7 @@ from domain import wire
 In = TypeVar("In", bound=BaseModel)
 Out = TypeVar("Out", bound=BaseModel)
 
-NEVER_RETRIED = [wire.PAYLOADS_TOO_LARGE]  # an oversized result would otherwise be retried for ever
+NEVER_RETRIED = [wire.PAYLOADS_TOO_LARGE]  # an oversized result would otherwise be retried without end
 
 # How long a heartbeat may be overdue: a worker that pauses for less is busy rather than dead, and no call is repeated.
 LONGEST_PAUSE = timedelta(seconds=4)

@@ -18,7 +18,7 @@ from store.sessions import SessionRow
 from workflows.client import WorkflowClient
 
 MAX_DATA_CHARS = 20_000
-PER_HOUR = 200  # per conversation, so that agents cannot answer each other's events for ever
+PER_HOUR = 200  # per conversation, so that agents cannot answer each other's events without end
 
 
 class AgentEvents:

@@ -48,7 +48,7 @@ class Planned:
     description: str
     thread: str | None
     delivery: DeliveryMode
-    session: NewSession | None  # None: an inline delegate has no session of its own
+    session: NewSession | None  # None: an inline delegate has no separate session
     field: str | None = "prompt"  # the argument with its first message
     within: str | None = None  # the argument that holds the others
     instance: Child | None = None  # the existing one that the message is for
@@ -104,7 +104,7 @@ class ChildPlanner:
         )
         sides, models = await self.chosen_models(call, child)
         if sides is not None and not sides.inline and kind is DelegationTool.DELEGATE:
-            raise ChildRefused(f"'{child.name}' has sides and works in a session of its own: use task instead.")
+            raise ChildRefused(f"'{child.name}' has sides and needs a separate session: use task instead.")
         if kind is not DelegationTool.DELEGATE:
             await self.check_budget(call)
         thread = await self._continued(call, parent.thread_id, kind, arguments, wanted)

@@ -1,4 +1,4 @@
-"""Settle delegation calls that cannot be begun, so that an unforeseen error is not retried for ever."""
+"""Settle delegation calls that cannot start, so that an unexpected error is not retried without end."""
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError

@@ -293,5 +293,5 @@ class CallModel:
         try:
             await messages.note_retry(self._pool, note)
         except TRANSIENT_ERRORS:
-            activity.logger.warning("the retry could not be shown: the database is away")
+            activity.logger.warning("the retry could not be shown: the database is unavailable")
         return ApplicationError(failure.message, type=failure.type, next_retry_delay=wait)

@@ -18,7 +18,7 @@ class Contexts:
 
     async def load(self, ref: SessionRef, line: str, head: str | None) -> list[Node]:
         """The nodes up to `head`. For a line that this worker knows, only new nodes are read. If the nodes are lost,
-        the result is empty and the conversation begins anew."""
+        the result is empty and the conversation starts again."""
         if head is None:
             return []
         known = self._known.get((ref, line), [])

@@ -26,7 +26,7 @@ class IncompleteStream(Exception):
     """The stream ended without a stop reason, so the reply is incomplete."""
 
 
-# By the API's own error type, because an error inside a running stream has status 200 and no class of its own.
+# By the API's own error type, because an error inside a running stream has status 200 and no specific class.
 _RETRYABLE = {"rate_limit_error", "overloaded_error", "api_error", "timeout_error", "conflict_error"}
 _BY_STATUS = {400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
               404: "not_found_error", 408: "timeout_error", 409: "conflict_error", 413: "request_too_large",

@@ -30,7 +30,7 @@ class Dispatcher:
         self._waiting = asyncio.Event()
 
     async def run(self, url: str) -> None:
-        """Run for ever. A NOTIFY of the database is only a hint: the sweeper finds deliveries that were missed."""
+        """Run until cancelled. A NOTIFY of the database is only a hint: the sweeper finds missed deliveries."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen(url))
             group.create_task(self._work())

@@ -65,7 +65,7 @@ class ApprovalQuestions:
 
 
 def _changeable(tool: Tool) -> JsonObject:
-    """The schema of an answer. A person may not change to whom work is delegated, nor its prompt."""
+    """The schema of an answer. A person may change neither the agent nor the prompt of a delegation."""
     if tool.delegates or tool.activity in (BEGIN_DELEGATIONS, HAND_OVER):
         return approval_schema(always=ALWAYS_SCHEMA)
     return approval_schema(arguments=tool.definition.input_schema, always=ALWAYS_SCHEMA)

@@ -16,4 +16,6 @@ def retried_if_away() -> Iterator[None]:
         yield
     except TRANSIENT_ERRORS as error:
         pause = timedelta(seconds=1)
-        raise ApplicationError("The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=pause) from error
+        raise ApplicationError(
+            "The database is unavailable.", type=wire.DATABASE_AWAY, next_retry_delay=pause
+        ) from error

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @contextlib.asynccontextmanager
 async def heartbeating() -> AsyncIterator[None]:
-    if activity.info().is_local:  # a local activity has no heartbeats of its own; the SDK would log a warning
+    if activity.info().is_local:  # a local activity has no heartbeats; the SDK would log a warning
         yield
         return
 

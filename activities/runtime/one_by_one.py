@@ -1,4 +1,4 @@
-"""Background work on many items: a failure of one must not hold up the others."""
+"""Background work on many items: a failure of one must not delay the others."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable

@@ -1,6 +1,6 @@
 """The runs of a session's workflow: only the current one may write.
 
-A session gets another run after a reset, or if it is started anew because its workflow was deleted or Temporal lost its
+A session gets another run after a reset, or if it is restarted because its workflow was deleted or Temporal lost its
 data. The database refuses writes of a run that it does not know (`check_run`); Temporal knows which run is current.
 """
 

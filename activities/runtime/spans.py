@@ -7,7 +7,7 @@ from domain.sessions.step import ModelCall, ToolOutcome, ToolRequest
 
 
 def model_called(call: ModelCall, usage: Usage) -> None:
-    """Set attributes on the activity's span; the model's client has a span of its own inside it."""
+    """Set attributes on the activity's span; the model's client has its own span inside it."""
     trace.get_current_span().set_attributes(
         {
             "gen_ai.operation.name": "invoke_agent",

@@ -56,7 +56,7 @@ async def within(seconds: float, code: Awaitable[T], *, grace: float | None = No
 
 
 async def apart(function: Callable[..., Awaitable[T]], *args: Any) -> T:
-    """What the function returns. It runs in a thread with an event loop of its own, so that code that blocks stalls
+    """What the function returns. It runs in a thread with its own event loop, so that code that blocks stalls
     neither the worker nor other code. It has the caller's context variables."""
     if sum(time.monotonic() - since > STUCK_SECONDS for since in _cancelled.values()) >= MOST_STUCK:
         raise UserCodeError(f"It was not run: {MOST_STUCK} earlier calls on this worker never ended. Restart it.")

@@ -37,7 +37,7 @@ class Workspaces:
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._indexes = IndexFiles()
         self._used: dict[str, tuple[float, int]] = {}  # by tenant: time of the sum, and bytes
-        # its own threads, so that slow disks do not hold up other work
+        # its own threads, so that slow disks do not delay other work
         self._threads = ThreadPoolExecutor(AT_ONCE, "workspaces")
         self._batches = asyncio.Semaphore(AT_ONCE)
 

@@ -1,6 +1,6 @@
 """The bubblewrap back end: separate files, processes, users and network by Linux namespaces, and a system call filter.
 
-A command always has a network namespace of its own with only a loopback interface. If it may use the network, a proxy
+A command always has its own network namespace with only a loopback interface. If it may use the network, a proxy
 of the worker listens on that loopback, see proxy.py.
 """
 
@@ -150,7 +150,7 @@ def _arguments(given: dict[str, int], network: bool, limits: SandboxLimits) -> l
 
 
 def _top_level() -> list[str]:
-    """/bin, /lib and the like as on this host: links into /usr, or directories of their own."""
+    """/bin, /lib and the like as on this host: links into /usr, or real directories."""
     options: list[str] = []
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
         if Path(name).is_symlink():

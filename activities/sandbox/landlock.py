@@ -19,7 +19,7 @@ from activities.sandbox.sandbox import Pipes, SandboxLimits, SandboxResult
 from activities.sandbox.supervise import memory_file, supervise
 
 _NO_NETWORK = (
-    "Nothing was run: this worker's sandbox is sandlock, which has no network of its own and so no guarded way out. "
+    "Nothing was run: this worker's sandbox is sandlock, which has no network namespace and so no guarded way out. "
     "Run the task with the sandbox isolated, or on a worker with user namespaces (bwrap)."
 )
 _CHILD = Path(__file__).with_name("landlock_child.py")

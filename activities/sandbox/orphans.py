@@ -1,4 +1,4 @@
-"""Kills what bubblewrap leaves behind if it is killed while it starts: an init that would wait for ever."""
+"""Kills the init process that bubblewrap leaves if it is killed while it starts, and that would wait without end."""
 
 import contextlib
 import os

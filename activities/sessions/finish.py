@@ -1,5 +1,5 @@
 """finish_session: the one ending. Outcome, repaired tail and last event are one transaction. Afterwards the activity
-posts the end to the conversation, which saves the session a workflow task of its own."""
+posts the end to the conversation, which saves a workflow task of the session."""
 
 import json
 from datetime import UTC, datetime, timedelta

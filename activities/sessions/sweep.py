@@ -44,7 +44,7 @@ from workflows.client import WorkflowClient
 
 log = logging.getLogger("errand.worker")
 
-AT_ONCE = 10  # sessions checked at the same time, so that one that does not answer cannot hold up the others
+AT_ONCE = 10  # sessions checked at the same time, so that one that does not answer cannot delay the others
 FORGOTTEN_AT_ONCE = 100  # sessions whose content is removed in one sweep
 DESCRIBE_WITHIN = timedelta(seconds=5)
 TIDY_SECONDS = 600.0
@@ -117,7 +117,7 @@ class Sweep:
         failed: Exception | None = None
         try:
             await self.look(swept)
-        except Exception as error:  # a failed check must not hold up the rest
+        except Exception as error:  # a failed check must not stop the rest
             failed = error
         await self._tidy(swept)
         if failed is not None:
@@ -213,7 +213,7 @@ class Sweep:
                 version=session.version + 1,
                 usage=session.usage,
                 error_type="lost",
-                error="The session's workflow ended without an ending of its own; it was stopped from outside.",
+                error="The session's workflow ended without recording an ending; it was stopped from outside.",
                 spawned_by=session.spawned_by,
                 taken=await conversations.taken_by(self._pool, session.tenant, session.id),
             )

@@ -67,7 +67,7 @@ async def call_turn(pool: Pool, request: ToolRequest, tool: Tool, folder: Path) 
 async def guarded(
     tool: Tool, arguments: Any, context: ToolContext, turn: AbstractAsyncContextManager[ToolResult | None]
 ) -> ToolResult:
-    """Run a tool in its turn. An error in the tool is a result for the model, never a failed activity."""
+    """Run a tool when its turn comes. An error in the tool is a result for the model, never a failed activity."""
     redactor = context.state.redactor
     with hidden_in_logs(redactor):
         try:

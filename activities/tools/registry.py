@@ -81,7 +81,7 @@ TOOLS: dict[str, Tool] = {
 }
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-# Fields for the platform's own tools only. A user's tool must be visible as an activity of its own.
+# Fields for the platform's own tools only. A user's tool must be visible as a separate activity.
 _RESERVED = ("bookkeeping", "asks", "plans", "delegates", "starts", "addresses", "activity")
 
 

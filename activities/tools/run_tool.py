@@ -177,13 +177,13 @@ class RunTool:
         if claim.dry:
             return ToolResult(would_have(tool.summary(arguments) or tool.name))
         folder = self._workspaces.folder(request.ref.tenant, request.workspace_id)
-        if not tool.bookkeeping:  # a restored workspace would hold up the workflow task that bookkeeping runs in
+        if not tool.bookkeeping:  # restoring a workspace would delay the workflow task in which bookkeeping runs
             await self._workspaces.ready(request.ref.tenant, request.workspace_id, claim.workspace_version or 0)
         key, agents = f"{request.node}:{request.index}", [*request.above, request.agent]
         try:
             state = await self._states.load(request.ref, agents, claim.variables, request.workspace_id, folder, key)
         except SealingError as error:
-            if claim.remote is not None and not request.cancel:  # it continues elsewhere: its handle is not given up
+            if claim.remote is not None and not request.cancel:  # it continues on its server: keep its handle
                 return ToolResult("", remote=claim.remote, wait_ms=UNREADABLE_MS)
             text = f"The secrets of this session cannot be read: {error}."
             return ToolResult(text, failed=True, unknown=claim.remote is not None)

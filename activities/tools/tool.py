@@ -132,7 +132,7 @@ class ToolContext:
     answers: Mapping[str, JsonObject | None] = field(default_factory=dict)
 
     def for_users(self) -> "ToolContext":
-        """The context for a user's tool, which runs in an event loop of its own."""
+        """The context for a user's tool, which runs in its own event loop."""
         return replace(
             self,
             sandbox=at_home(self.sandbox),

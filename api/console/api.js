@@ -76,7 +76,7 @@ function randomKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-// A key of its own for each press of a button: a request that is repeated after a lost answer happens once.
+// A separate key for each press of a button: a request that is repeated after a lost answer happens once.
 export async function post(path, body, { once = false } = {}) {
   const options = { body, key: once ? randomKey() : undefined };
   try {

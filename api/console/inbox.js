@@ -119,7 +119,7 @@ export function inbox(main) {
     further.hidden = !cursor;
     if (open.has(chosen)) chosenAt = cards.indexOf(open.get(chosen).card);
     else if (chosen !== null) choose(inOrder()[Math.min(chosenAt, open.size - 1)]?.request.id, { reveal: Boolean(chosen) });
-    atEnd.unobserve(further); // observed anew it says whether the end is visible still
+    atEnd.unobserve(further); // observing it again reports whether the end is still visible
     if (cursor) atEnd.observe(further);
   }
 
@@ -237,7 +237,7 @@ export function inbox(main) {
       introduce().catch(() => {});
       await decided();
     } catch (error) {
-      found.forEach((one) => changed.add(one)); // the server is away for a moment: the clock asks again
+      found.forEach((one) => changed.add(one)); // the server is unavailable for a moment: the timer tries again
       throw error;
     }
   });

@@ -70,7 +70,7 @@ export function soon(run, ms = 150) {
         await run();
         pause = Math.min(5000, Math.max(ms, 2 * (performance.now() - began))); // a slow view asks less often
       } catch {
-        // the server is away for a moment: the next notice, or the view's own clock, asks again
+        // the server is unavailable for a moment: the next notice, or the view's own timer, trys again
       } finally {
         running = false;
         if (again) {

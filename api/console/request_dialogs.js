@@ -21,7 +21,7 @@ export function denyDialog(request, answer) {
   });
 }
 
-// A standing rule is a decision of its own: it is sent only if its box was ticked.
+// A standing rule is a separate decision: it is sent only if its box was ticked.
 export function editDialog(request, answer) {
   const { approved, notes: noted, always, ...changes } = request.answer_schema?.properties ?? {};
   if (!always && !Object.keys(changes).length) throw new Error("This cannot be changed, only approved or denied.");

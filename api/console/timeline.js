@@ -70,7 +70,7 @@ export function timeline(earlier) {
         read(turn.session_id);
       });
       more.hidden = !hasEarlier;
-      seen.unobserve(more); // observed anew it says whether it is visible still
+      seen.unobserve(more); // observing it again reports whether it is still visible
       if (hasEarlier) seen.observe(more);
     },
     close: () => seen.disconnect(),

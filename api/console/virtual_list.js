@@ -45,7 +45,7 @@ export function virtualList({ label, height, row, more = null, key = (item) => i
     if (more && !loading && last >= items.length - MARGIN) {
       loading = true;
       more()
-        .catch(() => {}) // the server is away for a moment: scrolling asks again
+        .catch(() => {}) // the server is unavailable for a moment: scrolling tries again
         .finally(() => {
           loading = false;
         });

@@ -17,7 +17,7 @@ log = logging.getLogger("errand.api")
 Operation = Callable[[], Awaitable[bool]]  # True: it succeeded, or is no longer needed
 
 PAUSE_SECONDS = 1.0
-AT_ONCE = 8  # several, so that slow ones do not hold up the rest; few, to spare a server that has just returned
+AT_ONCE = 8  # several, so that slow ones do not delay the rest; few, to spare a server that has just returned
 MOST = 10_000  # kept in memory; the sweeper handles further ones
 
 

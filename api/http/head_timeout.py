@@ -1,6 +1,6 @@
 """The server's HTTP protocol, with a time limit for the head of a request.
 
-uvicorn waits for ever for a head that is incomplete or never sent; a few thousand such connections would exhaust its
+uvicorn waits forever for a head that is incomplete or never sent; a few thousand such connections would exhaust its
 file descriptors.
 """
 

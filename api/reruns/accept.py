@@ -28,7 +28,7 @@ ANSWERED_ALREADY = ("input", "prompt", "model", "tool_results")  # fields that c
 
 
 async def rerun(call: Call, source: SessionRow, body: RerunBody, key: IdempotencyKey) -> AcceptedResponse:
-    """Accept a new task in a conversation of its own. The original stays untouched."""
+    """Accept a new task in a new conversation. The original does not change."""
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
     _check(source, body)

@@ -104,7 +104,7 @@ async def show_address(call: Reader, connector: str, channel_id: str, user_id: s
     "/channels/{connector}/{channel_id}/{user_id}/reset",
     dependencies=_json,
     responses=problems(403, 404, 409, 422),
-    summary="Let the conversation of an address begin anew",
+    summary="Reset the conversation of an address",
 )
 async def reset_address(call: Stopper, connector: str, channel_id: str, user_id: str) -> ResetDone:
     """For a connector's own reset command. The text of a message is never treated as a command here."""

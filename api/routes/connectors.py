@@ -73,7 +73,7 @@ async def show_connector(call: Reader, connector: str) -> ConnectorRecord:
 
 @router.delete("/connectors/{connector}", status_code=204, responses=problems(403, 404), summary="Remove a connector")
 async def remove_connector(call: Supervisor, connector: str) -> Response:
-    """Its conversations stay; undelivered answers are given up."""
+    """Its conversations stay; undelivered answers end as failed."""
     await connector_of(call, connector)
     await connectors.remove(call.pool, call.tenant, connector, call.caller.created_by)
     return Response(status_code=204)
@@ -98,7 +98,7 @@ def _check(call: Call, body: ConnectorBody) -> None:
     if body.target:
         check_target(ChannelName.WEBHOOK, body.target, call.settings)
     if body.kind is not ConnectorKind.SLACK and (body.signing_secret or body.token):
-        raise _invalid("/signing_secret", "excluded", "only Slack brings secrets of its own")
+        raise _invalid("/signing_secret", "excluded", "only Slack has its own secrets")
 
 
 def _secrets(body: ConnectorBody, known: Hook | None) -> tuple[ConnectorSecrets, str | None]:

@@ -272,7 +272,7 @@ async def interrupt_conversation(call: Stopper, conversation_id: str) -> Interru
     "/conversations/{conversation_id}/reset",
     dependencies=_json,
     responses=problems(403, 404, 409),
-    summary="Let a conversation begin anew",
+    summary="Reset a conversation",
 )
 async def reset_conversation(call: Stopper, conversation_id: str) -> ResetDone:
     """The id and the history stay, but the next message is answered without the earlier messages. Waiting messages are
@@ -285,7 +285,7 @@ async def reset_conversation(call: Stopper, conversation_id: str) -> ResetDone:
     status_code=202,
     dependencies=_json,
     responses=problems(403, 404),
-    summary="End a conversation for good",
+    summary="End a conversation permanently",
 )
 async def terminate_conversation(call: Stopper, conversation_id: str) -> Terminated:
     """It accepts nothing new, and all running and queued sessions are stopped. It can still be read."""

@@ -216,8 +216,8 @@ async def checked(call: Call, body: NewSchedule) -> Checked:
             errors=[finding(pointer, "excluded", "not for a schedule of this conversation")],
         )
     if body.task.config.tree is not None:
-        problem = finding("/task/config/tree", "excluded", "runs have limits of their own")
-        raise Invalid("A schedule's runs have limits of their own.", errors=[problem])
+        problem = finding("/task/config/tree", "excluded", "runs have their own limits")
+        raise Invalid("A schedule's runs have their own limits.", errors=[problem])
     if body.conversation_id is not None:
         await lookup.open_conversation(call, body.conversation_id)
     return await submit.check(call, body.task)

@@ -99,7 +99,7 @@ async def show_subscription(call: Reader, subscription_id: str) -> SubscriptionR
     "/subscriptions/{subscription_id}", status_code=204, responses=problems(403, 404), summary="End a subscription"
 )
 async def delete_subscription(call: Supervisor, subscription_id: str) -> Response:
-    """Its pending deliveries are given up."""
+    """Its pending deliveries end as failed."""
     await _found(call, subscription_id)
     await subscriptions.remove(call.pool, call.tenant, subscription_id, call.caller.created_by)
     return Response(status_code=204)
@@ -128,7 +128,7 @@ async def rotate_secret(call: Supervisor, subscription_id: str) -> CreatedSubscr
     summary="Enable a subscription again",
 )
 async def enable_subscription(call: Supervisor, subscription_id: str) -> SubscriptionRecord:
-    """A subscription is disabled after its deliveries have failed for a long time. Those given up can be sent again."""
+    """A subscription is disabled after its deliveries have failed for a long time. Failed deliveries can be resent."""
     await _found(call, subscription_id)
     made = await subscriptions.enable(call.pool, call.tenant, subscription_id, call.caller.created_by)
     if made is None:

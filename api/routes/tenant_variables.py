@@ -74,7 +74,7 @@ async def list_tenant_variables(call: Reader) -> TenantVariablePage:
 async def set_tenant_variables(
     call: Supervisor, body: Annotated[TenantVariablesBody, json_body(TenantVariablesBody)]
 ) -> TenantVariablePage:
-    """They apply to tasks and turns that begin from now on, unless their thread has a value of its own."""
+    """They apply to tasks and turns that begin from now on, unless their thread has its own value."""
     kinds = dict.fromkeys(body.variables, UNKNOWN) if body.kind == "secret" else {}
     sealed = seal_secrets(call.services.keys, call.tenant, body.variables, kinds)
     await tenant_variables.put(call.pool, call.tenant, sealed, call.caller.created_by)

@@ -29,7 +29,7 @@ class TerminatedThread(BaseModel):
     "/threads/{thread_id}/terminate",
     status_code=202,
     responses=problems(403, 404, 409),
-    summary="End the thread of a subagent for good",
+    summary="End the thread of a subagent permanently",
 )
 async def terminate_thread(call: Stopper, thread_id: str) -> TerminatedThread:
     """The thread and those below it accept neither sessions nor messages any more. Their running sessions are stopped.

@@ -21,7 +21,7 @@ class NewMission(NewSchedule, MissionRules):
         if self.overlap not in (Overlap.SKIP, Overlap.QUEUE) or self.context is ContextMode.FORK:
             raise PydanticCustomError("excluded", "a mission has one run at a time: overlap skip or queue, no fork")
         if self.conversation_id is not None:
-            raise PydanticCustomError("excluded", "a mission has a conversation of its own")
+            raise PydanticCustomError("excluded", "a mission has its own conversation")
         if self.expires_at is not None and self.expires_at <= datetime.now(UTC):
             raise PydanticCustomError("past", "a mission expires in the future")
         return self

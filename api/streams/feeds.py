@@ -1,6 +1,6 @@
 """Event feeds of a session, a conversation or a tenant: first the stored events, then new ones as they happen.
 
-Each reader reads the log at its own pace, so a slow one does not hold up the others.
+Each reader reads the log at its own pace, so a slow one does not delay the others.
 """
 
 import asyncio

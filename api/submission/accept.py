@@ -46,7 +46,7 @@ class AcceptedResponse:
 
 @dataclass(frozen=True)
 class SessionPlace:
-    """The place of a session: a conversation of its own, or an existing one."""
+    """The place of a session: a new conversation, or an existing one."""
 
     conversation_id: str | None = None  # None: its own
     workspace_id: str | None = None

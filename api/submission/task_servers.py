@@ -23,7 +23,7 @@ WHERE = "/config/mcp_servers"
 
 
 def refuse(spec: TaskSpec) -> None:
-    """Refuse servers in a request that is not a task of its own, because its next turn would not have them."""
+    """Refuse servers in a request that starts no task, because its next turn would not have them."""
     if spec.config.mcp_servers:
         problem = finding(WHERE, "unavailable", "only a task that is submitted on its own can bring MCP servers")
         raise Invalid("This request cannot bring MCP servers.", errors=[problem])

@@ -32,7 +32,7 @@ class PromptInterrupted(Exception):
 
 
 class TerminalInput:
-    """Reads in a thread of its own. It waits until each line was handled, because that may put text into the next one.
+    """Reads in a separate thread. It waits until each line was handled, because that may put text into the next one.
 
     One event loop serves all prompts. With a loop for each, other threads would meet a closed one whenever a line was
     just entered: a changed prompt would end the chat, and output would be lost.
@@ -108,7 +108,7 @@ class TerminalInput:
                     self._loop.call_soon_threadsafe(self._leave, session)
                     with suppress(TimeoutError):
                         reading.result(LEAVE_SECONDS)
-            # in a task of its own: output that was scheduled before is written before
+            # in a separate task: output that was scheduled before is written before
             asyncio.run_coroutine_threadsafe(self._stop_loop(), self._loop)
             thread.join(LEAVE_SECONDS)
 

@@ -50,7 +50,7 @@ def _encoded(value: str) -> str:
 
 
 class Bridge:
-    """Forwards each line as a request of its own, and writes the server's answers, one message per line."""
+    """Forwards each line as a separate request, and writes the server's answers, one message per line."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

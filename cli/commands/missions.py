@@ -25,7 +25,7 @@ def missions() -> None:
 
     \b
     Examples:
-      ./errand missions add tests assistant "Mend the tests" --every 15m --check "./run-tests" --total-usd 20
+      ./errand missions add tests assistant "Repair the tests" --every 15m --check "./run-tests" --total-usd 20
       ./errand missions show tests
       ./errand missions cancel tests
     """

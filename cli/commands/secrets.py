@@ -19,7 +19,7 @@ def secrets() -> None:
 @secrets.command()
 @json_option
 def rotate(as_json: bool) -> None:
-    """Encrypt all stored secrets anew with the first key of ERRAND_SECRET_KEYS.
+    """Encrypt all stored secrets again, with the first key of ERRAND_SECRET_KEYS.
 
     First put the new key before the old one and restart the API and the workers. Afterwards the old key is needed only
     for encrypted payloads that Temporal still stores. The command may be interrupted and repeated.
@@ -42,7 +42,7 @@ def rotate(as_json: bool) -> None:
     if as_json:
         emit({"key": keys.current, "changed": dict(done.changed), "unreadable": dict(done.unreadable)})
     else:
-        click.echo(f"encrypted {done.changed.total()} stored values anew with the key {keys.current}")
+        click.echo(f"encrypted {done.changed.total()} stored values with the key {keys.current}")
         for column, count in done.changed.items():
             note(f"{column}: {count}")
     if done.unreadable:

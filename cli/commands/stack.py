@@ -178,7 +178,7 @@ def _show_problems(info: "StackInfo") -> None:
     for problem in info.problems:
         click.echo(click.style(clean(problem), fg="yellow"))
     if info.problems:
-        click.echo(dim(f"All else can be used. `{PROGRAM} status` shows what is still wrong."))
+        click.echo(dim(f"Everything else can be used. `{PROGRAM} status` shows what is still wrong."))
 
 
 def _health(healthy: bool) -> str:

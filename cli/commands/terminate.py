@@ -24,7 +24,7 @@ def terminate(api: Api, thread_id: str, yes: bool, as_json: bool) -> None:
       ./errand terminate ID --yes --json
     """
     if not yes and not as_json:
-        click.confirm(f"End {thread_id} for good?", abort=True, err=True)
+        click.confirm(f"End {thread_id} permanently?", abort=True, err=True)
     try:
         answer = api.post(f"/conversations/{segment(thread_id)}/terminate", {})
     except NotFoundError:  # a conversation's id is that of its main thread; any other thread belongs to a subagent

@@ -97,7 +97,7 @@ def set_values(api: Api, thread_id: str, values: tuple[str, ...], as_json: bool)
 @click.option("--remove", "removed", multiple=True, metavar="NAME", help="Remove this one.")
 @remote
 def shared(api: Api, values: tuple[str, ...], text: bool, removed: tuple[str, ...], as_json: bool) -> None:
-    """List, set or remove values for all threads that have none of their own. NAME=- reads the standard input."""
+    """List, set or remove values for all threads without their own values. NAME=- reads the standard input."""
     for name in removed:
         api.send("DELETE", f"/variables/{segment(name)}")
     if values:

@@ -61,7 +61,7 @@ class AsyncErrand:
                 return
 
     async def wait(self, task: TaskRef, *, audit_log: AuditLog = "short") -> Result:
-        """It has no timeout of its own: use asyncio.timeout."""
+        """Wait without a timeout; use asyncio.timeout for one."""
         while True:
             if found := await self._run(requests.result(task, audit_log, requests.WAIT_SECONDS)):
                 return found

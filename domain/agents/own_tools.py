@@ -21,7 +21,7 @@ DELEGATING = frozenset(
     }
 )
 ADDRESSING = frozenset({"subagent_create", "subagent_message", "subagent_terminate"})
-HAVE_OWN_EVENT = frozenset({"update_plan", "report_progress"})  # their calls are shown by events of their own
+HAVE_OWN_EVENT = frozenset({"update_plan", "report_progress"})  # their calls are shown by their own events
 
 
 def own_tools(agent: AgentDefinition, *, may_ask: bool, plans: bool) -> set[str]:

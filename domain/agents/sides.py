@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class Sides(BaseModel):
     """Who takes the turns, which rules end them, and how many turns there may be. A plain agent, with a model on side
-    A, people on side B and no rules of its own, has no `Sides`."""
+    A, people on side B and no rules, has no `Sides`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -38,7 +38,7 @@ class Sides(BaseModel):
 
     @property
     def plain(self) -> bool:
-        """Whether the side has no stop rules of its own, so that it works like an agent without sides."""
+        """Whether the side has no stop rules, so that it works like an agent without sides."""
         return self.b.human and self.a.model_copy(update={"prompt": None, "label": None}) == Side()
 
     @property

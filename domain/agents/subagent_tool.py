@@ -24,7 +24,7 @@ class ReceivingSide(StrEnum):
 
 class WorkspaceSharing(StrEnum):
     INHERIT = "inherit"  # the parent's workspace
-    ISOLATED = "isolated"  # one of its own; files cross only as attachments
+    ISOLATED = "isolated"  # a separate one; files cross only as attachments
 
 
 class Resumable(AgentPart):

@@ -13,7 +13,7 @@ class DelegationTool(StrEnum):
     """The tools through which a model hands work on, or waits for it."""
 
     DELEGATE = "delegate"  # inline: a line of the parent's own session
-    TASK = "task"  # a session of its own; the parent waits
+    TASK = "task"  # a separate session; the parent waits
     ASYNC_DELEGATE = "async_delegate"  # resumed by name; the outcome is held for a fire
     ASYNC_TASK = "async_task"  # pulled with async_task_result or gather, else held
     SUBAGENT = "subagent"  # a tool named after its agent; waited for or not, as its configuration says

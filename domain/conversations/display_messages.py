@@ -75,7 +75,7 @@ def _said(author: str, block: ReplyBlock) -> DisplayMessage | None:
 
 def said_before_the_end(nodes: list[Node], output: str | None, *, typed: bool = False) -> list[str]:
     """The agent's replies in the course of a session, without the last one where that is the session's output. The
-    message of a stop tool is an output beside the replies; a typed output is the last reply, written anew."""
+    message of a stop tool is an output beside the replies; a typed output is the last reply in another form."""
     spoken = [node for node in nodes if isinstance(node.body, ReplyBody) and text_of(node)]
     if spoken and (typed or _letters(text_of(spoken[-1])) == _letters(output or "")):
         spoken.pop()

@@ -149,7 +149,7 @@ def subagent_message(outcome: Outcome, reference: str) -> str:
 
 
 def caller_block(text: str) -> str:
-    """The caller's own message. It is a content block of its own after the outcomes, so that no outcome can imitate
+    """The caller's own message. It is a separate content block after the outcomes, so that no outcome can imitate
     it."""
     return f"---\nUser message:\n{text}"
 

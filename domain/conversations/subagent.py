@@ -9,7 +9,7 @@ from domain.agents.subagent_tool import ParentCommunication, ReceivingSide, Suba
 from domain.conversations.quoting import quoted_line
 from domain.json_object import JsonObject
 
-TERMINATED = "terminated"  # the status of a child that was ended for good
+TERMINATED = "terminated"  # the status of a child that was ended permanently
 ENABLED = frozenset({"true", "1", "yes"})
 DEFAULT_SCHEMA: JsonObject = {
     "type": "object",

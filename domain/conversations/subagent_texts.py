@@ -87,7 +87,7 @@ def from_subagent(reference: str, content: str, *, needs_answer: bool) -> str:
 
 
 def no_address(name: str) -> str:
-    return f"Subagent '{name}' ended with its result and cannot be sent messages; start it anew instead."
+    return f"Subagent '{name}' ended with its result and accepts no messages; start a new one instead."
 
 
 def was_terminated(name: str, reference: str) -> str:

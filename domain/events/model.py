@@ -80,9 +80,9 @@ class ContextCompacted(Event):
 
 
 class ContextLost(Event):
-    """Earlier messages can no longer be read: the context begins anew, and people are notified."""
+    """Earlier messages can no longer be read: the context starts empty, and people are notified."""
 
     type = "context_lost"
     decisive = True
     head: str  # the last message that should have been read
-    text: str = "What was said here before could not be restored. The conversation begins anew with your message."
+    text: str = "Earlier messages could not be restored. The conversation starts again with your message."

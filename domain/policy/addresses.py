@@ -29,7 +29,7 @@ _DENIED_4 = [
         "240.0.0.0/4",  # reserved, broadcast
     )
 ]
-_PUBLIC_6 = IPv6Network("2000::/3")  # all else is local, mapped, multicast or unassigned
+_PUBLIC_6 = IPv6Network("2000::/3")  # everything else is local, mapped, multicast or unassigned
 _DENIED_6 = [
     IPv6Network(text)
     for text in (

@@ -32,7 +32,7 @@ class ToolTraits:
     talks: bool = False  # only speaks to people or keeps the session's own notes, and touches nothing
     asks: bool = False  # puts a question to people
     plans: bool = False  # submits the session's plan
-    has_own_event: bool = False  # its call is shown by an event of its own
+    has_own_event: bool = False  # its call is shown by its own event
     polls: bool = False  # repeating it with the same result does not count as a loop
     delegates: bool = False  # works with subagents: only an agent that has some is offered it
     starts: bool = False  # starts a subagent

@@ -51,7 +51,7 @@ class Overlap(StrEnum):
     SKIP = "skip"
     QUEUE = "queue"  # it waits for its turn in the conversation
     STEER = "steer"  # the running session reads it before its next step
-    ALLOW = "allow"  # both run, each in a conversation of its own
+    ALLOW = "allow"  # both run, each in a separate conversation
     CANCEL_PREVIOUS = "cancel_previous"
 
 

@@ -22,7 +22,7 @@ class CommandCriterion(BaseModel):
 
 
 class TextCriterion(BaseModel):
-    """A statement that the model must find to hold, in a call of its own. A bare text means the same."""
+    """A statement that the model must confirm, in a separate call. A bare text means the same."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

@@ -159,7 +159,7 @@ class NewSession(Supervision):
         tags: Sequence[str] = (),
         workspace_id: str | None = None,
     ) -> Self:
-        """A subagent. It works in its parent's workspace; on terms of its own, in the given workspace or a new one."""
+        """A subagent. It works in its parent's workspace; with its own terms, in the given workspace or a new one."""
         thread = parent.task.channel.thread if parent.task.channel else None
         return cls(
             **dict(supervision),

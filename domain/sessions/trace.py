@@ -33,7 +33,7 @@ class ToolSpan(BaseModel):
     started_at: datetime
     ended_at: datetime | None
     steps: list["StepTrace"] = Field(default_factory=list, description="of a subagent that ran inside this session")
-    sessions: list["Trace"] = Field(default_factory=list, description="of subagents with a session of their own")
+    sessions: list["Trace"] = Field(default_factory=list, description="of subagents with separate sessions")
 
 
 class StepTrace(BaseModel):
@@ -84,13 +84,13 @@ class Trace(BaseModel):
 
     @property
     def child_sessions(self) -> list["Trace"]:
-        """The traces of subagents with a session of their own that this session started."""
+        """The traces of subagents with separate sessions that this session started."""
         inside = [child for step in every_step(self.steps) for call in step.tools for child in call.sessions]
         return [*inside, *self.sessions]
 
     @property
     def session_ids_below(self) -> list[str]:
-        """The ids of all subagents with a session of their own, at any depth."""
+        """The ids of all subagents with separate sessions, at any depth."""
         return [found for child in self.child_sessions for found in (child.session_id, *child.session_ids_below)]
 
 

@@ -18,7 +18,7 @@ BEGIN
         VALUES (n.tenant, n.node, n.call_index, n.session_id, n.tool, n.effect, n.holder, n.attempt)
         ON CONFLICT DO NOTHING RETURNING * INTO c;
         IF FOUND THEN
-            -- A question to people has no effect and a limit of its own.
+            -- A question to people has no effect and a separate limit.
             go := n.asks OR take_tool_call(n.tenant, n.session_id);
             spent := NOT go;
             IF spent THEN

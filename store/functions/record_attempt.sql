@@ -1,5 +1,5 @@
 -- Records the result of one attempt of a delivery; a repetition is ignored. `p` is an AttemptRecord. A subscription is
--- disabled when its address is gone, or when a delivery failed for good and none succeeded since it began.
+-- disabled when its address is gone, or when a delivery failed permanently and none succeeded since it began.
 CREATE OR REPLACE FUNCTION record_attempt(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     n   attempt_record := jsonb_populate_record(NULL::attempt_record, p);

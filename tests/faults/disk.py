@@ -1,4 +1,4 @@
-"""A stack on a small disk of its own, and the fault that fills it. Mounting one needs root."""
+"""A stack on a separate small disk, and the fault that fills it. Mounting one needs root."""
 
 import asyncio
 import os

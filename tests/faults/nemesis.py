@@ -28,7 +28,7 @@ def kill(name: str) -> Fault:
 def pause(name: str, *, longest: float = 4.0) -> Fault:
     async def act(stack: Stack, random: Random) -> None:
         pids = [stack.pid(name)]
-        for pid in pids:  # the list grows while it is walked: PostgreSQL works in children of its own
+        for pid in pids:  # the list grows while it is walked: PostgreSQL has children
             pids += _children(pid)
         _signal(pids, signal.SIGSTOP)
         try:

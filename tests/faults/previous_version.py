@@ -1,5 +1,5 @@
 """A data directory of a version before the redesign, taken over by this one (by hand: `python -m
-tests.faults.previous_version COMMIT`). The earlier version runs from a checkout of its commit and is killed amid its
+tests.faults.previous_version COMMIT`). The earlier version runs from a checkout of its commit and is killed during its
 tasks; this one refuses to start; the earlier one ends its tasks; this one starts."""
 
 import asyncio

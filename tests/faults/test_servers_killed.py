@@ -59,7 +59,7 @@ async def test_tasks_survive_a_killed_temporal_server(stack: Stack, tmp_path: Pa
     before = stack.pid("temporal")
     with stack.frozen_supervisor():
         stack.signal("temporal", signal.SIGKILL)
-        waiting = await stack.submit("[[script:say text=patient]]")  # accepted while Temporal is away
+        waiting = await stack.submit("[[script:say text=patient]]")  # accepted while Temporal is unavailable
         assert (await stack.record(waiting))["status"] == "submitted"
     await stack.back("temporal", before)
     assert (await stack.wait(waiting))["status"] == "completed"

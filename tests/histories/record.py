@@ -296,7 +296,7 @@ async def _continued(stack: Stack, names: list[str]) -> None:
 
 
 async def _save_chain(name: str, client: Client, workflow_id: str) -> None:
-    """Each run of the chain is a history of its own."""
+    """Each run of the chain is a separate history."""
     described = await client.get_workflow_handle(workflow_id).describe()
     run_id, number = described.raw_description.workflow_execution_info.first_run_id, 0
     while run_id:

@@ -110,7 +110,7 @@ async def _deferred(stack: Stack) -> str:
 
 
 async def _terminated(stack: Stack) -> str:
-    """The thread of a resumable subagent ends for good while its session works."""
+    """The thread of a resumable subagent is terminated while its session runs."""
     sides = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
     for definition in (
         agent("stayer", **sides),

@@ -1,6 +1,6 @@
 """Which product files run for one task: `python -m tests.support.files_run` beside a stack prints them in order.
 
-API and worker run in this process, on a task queue of their own.
+API and worker run in this process, on a separate task queue.
 """
 
 import asyncio

@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # one module per service has both directions: the API receives with it, an activity sends
     "connectors": ("domain",),
     "store": ("domain",),
-    "store.migrate": ("domain", "settings"),  # runs as a program of its own
+    "store.migrate": ("domain", "settings"),  # runs as its own program
     "workflows": ("domain",),
     # schedule_client is the part of the client that is about Temporal's schedules
     "activities": ("domain", "connectors", "store", "workflows.client", "workflows.schedule_client"),
@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("workflows.client", "workflows.codec", "workflows.queue_client", "workflows.schedule_client"),
         *("workflows.discovery_client", "workflows.telemetry"),
     ),
-    "api.replay_program": ("domain", "settings", "workflows"),  # runs as a program of its own
+    "api.replay_program": ("domain", "settings", "workflows"),  # runs as its own program
     # `errand agents check` must know the tools and handlers that a worker would have
     "cli": (
         *("domain", "agents", "store", "workflows.client", "workflows.codec", "workflows.replay", "settings", "deploy"),

@@ -1,4 +1,4 @@
-"""Holds up the database where a test wants something to take long."""
+"""Delays the database where a test needs something to take long."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

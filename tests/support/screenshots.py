@@ -1,6 +1,6 @@
-"""The pictures of the docs, made anew (`python -m tests.support.screenshots`), so that they show the product as it is.
+"""Takes the pictures of the docs again (`python -m tests.support.screenshots`), so that they show the product as it is.
 
-With names it makes only those. It starts a stack of its own, runs a few tasks in it and visits each view.
+With names it makes only those. It starts a separate stack, runs a few tasks in it and visits each view.
 """
 
 import asyncio

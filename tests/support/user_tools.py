@@ -56,7 +56,7 @@ class Nothing(BaseModel):
 
 
 async def whoami(input: Nothing, context: ToolContext) -> ToolResult:
-    """Return for whom it acts, and leave a file in its directory."""
+    """Return the session that it acts for, and leave a file in its directory."""
     (context.workspace / "whoami").touch()
     return ToolResult(f"I act for {context.agent} in {context.ref.session_id} of {context.ref.conversation_id}.")
 

@@ -35,10 +35,15 @@ TEST_WITHOUT_SUBJECT = re.compile(r"test_(?:it|its|nobody|that|they|this|what|wh
 _EXEMPT = frozenset(("tests/support/vocabulary.py", "tests/unit/test_vocabulary.py"))
 # in docstrings, comments and texts
 RETIRED_PHRASES = re.compile(
-    r"\b(?:a word of|at work|by (?:itself|themselves)|comes? to|doors?|giv(?:es|en) back|(?:go(?:es|ing|ne)?|went) on"
-    r"|heard|hears?|how-manieth|on the spot|speaks? against|stands?(?!-)|stood|what be(?:comes|came) of|whoever"
-    r"|wish(?:es)?)\b|(?:[a-z]['’]s|\b(?:first|its|last|own|their)) words\b",
-    re.IGNORECASE,
+    r"\b(?:a word of|all else|amid|anew|as ever|at work|by (?:itself|themselves)|comes? to|doors?|for (?:ever|good)"
+    r"|giv(?:es|en) back|(?:go(?:es|ing|ne)?|went) on|heard|hears?|h[eo]lds? up|how-manieth|in its turn"
+    r"|(?:is|are|was|were) (?:away|given up)|likewise|on the spot|(?:sends?|sent) off|speaks? against|stands?(?!-)"
+    r"|stood|tak(?:es?|en) back|what be(?:comes|came) of|whoever|wish(?:es)?|without a word)\b"
+    r"|(?:[a-z]['’]s|\b(?:first|its|last|own|their)) words\b"
+    # `a session of its own`: its own session, or a separate one
+    r"|\b(?:activit(?:y|ies)|(?:block|conversation|database|network|process|session|stack|thread|workflow)(?:e?s)?)"
+    r" of (?:its|our|their) own(?=[^\w\s]|\s*$|\s+(?:and|as|because|in|instead|so|that|to|which|with)\b)",
+    re.IGNORECASE | re.MULTILINE,
 )
 # in docstrings and comments only: a text may speak to its reader
 RETIRED_PROSE = re.compile(r"\b(?:deeds?|tells?|told)\b", re.IGNORECASE)

@@ -62,6 +62,8 @@ def test_retired_names_are_found_where_they_are_defined(tmp_path: Path, source: 
         ('raise ValueError(f"the task {x} goes on")', ["goes on"]),
         ("x = 1  # it went on; what stood there has gone on", ["went on", "stood", "gone on"]),
         ("x = 1  # the user's words; search words of a standard", ["r's words"]),
+        ("x = 1  # begun anew while the server is away; held up for good", ["anew", "is away", "held up", "for good"]),
+        ("x = 1  # it has a session of its own, in the folder of its own stack", ["session of its own"]),
         ('x = "let me tell you: I told you"', []),
         ('"""Continues the running session; the stand-in understands it."""', []),
     ],

@@ -55,7 +55,7 @@ class SessionContext:
         if start.approval_required and self.state.step == 0:
             self.state.line.note = PLAN_FIRST
         self.stopping: StopRequest | None = None
-        self.outdated = False  # this run does not know what was committed: it was reset, or started anew
+        self.outdated = False  # this run does not know what was committed: it was reset, or started again
         self.promoted: set[str] = set()  # children that no longer block a call
         self.waiting = 0  # open input requests
         self.waiting_for: dict[str, str] = {}  # their subjects by id, for the Web UI

@@ -92,7 +92,7 @@ async def _follow(
 
 
 async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle: Settle, run_line: RunLine) -> Settle:
-    """Run the loop over a line of its own: its calls are activities of this session and count against its limits."""
+    """Run the loop over a separate line: its calls are activities of this session and count against its limits."""
     assert begun.agent is not None
     inner = Line(
         path=inline_path(line.path, line.step, begun.index),

@@ -69,7 +69,7 @@ class Session:
             if ending.reason in LIMIT_REASONS and not self.context.cancelled:
                 await self._summarise(ending.reason)
             await hooks.at_end(self.context, ending, self.context.state.line)
-            # The activity also posts the end to the conversation, which saves the session a workflow task of its own.
+            # The activity also posts the end to the conversation, which saves a workflow task.
             return self._result(await self._finish(self._ending(ending)))
         except (Stopped, ActivityError) as error:
             if not self.context.is_outdated(error):
@@ -86,7 +86,7 @@ class Session:
         return await activity_calls.finish_session(finish)
 
     async def _restore(self, start: SessionInput) -> NoReturn:
-        """Continue from what was committed, in a new run: this run was reset, or started anew after Temporal lost the
+        """Continue from what was committed, in a new run: this run was reset, or started again after Temporal lost the
         previous one, so that its own state is not what was committed."""
         received = self.context.state = start.first_state()
         received.inbox = []

@@ -63,7 +63,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
 
 
 async def _search(input: Input, workspace: Workspace) -> Hits:
-    """Read files here and match in a child process: a regular expression can run for ever, and only a process can be
+    """Read files here and match in a child process: a regular expression can run without end, and only a process can be
     stopped."""
     async with child(_MATCHER, json.dumps(input.pattern), str(_MOST_HITS)) as matcher:
         assert matcher.stdout is not None

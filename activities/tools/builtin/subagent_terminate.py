@@ -1,4 +1,4 @@
-"""The tool subagent_terminate: end an instance of a subagent for good."""
+"""The tool subagent_terminate: end an instance of a subagent permanently."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,7 +21,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
 
 TOOL = Tool(
     name="subagent_terminate",
-    description="End an instance of a subagent for good: what it does is stopped, and it can be sent nothing more.",
+    description="End an instance of a subagent permanently: its work is stopped, and it accepts no more messages.",
     input=Input,
     run=run,
     effect=Effect.IDEMPOTENT,

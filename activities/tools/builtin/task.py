@@ -1,4 +1,4 @@
-"""The tool task: a subagent with a session of its own; the parent waits for it."""
+"""The tool task: a subagent with its own session; the parent waits for it."""
 
 from pydantic import Field
 

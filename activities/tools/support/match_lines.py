@@ -1,4 +1,4 @@
-"""Matches the lines of files given on standard input. It is a script of its own so that search_files can stop it."""
+"""Matches the lines of files given on standard input. It is a separate script so that search_files can stop it."""
 
 import json
 import re

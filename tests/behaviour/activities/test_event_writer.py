@@ -1,4 +1,4 @@
-"""The event writer: a quick call's events wait for its commit instead of taking a transaction of their own."""
+"""The event writer: a quick call's events wait for its commit instead of a separate transaction."""
 
 import asyncio
 

@@ -246,7 +246,7 @@ async def test_stop_of_a_session_is_passed_on_to_the_server(stack: Stack, builde
     assert builder.cancelled == ["build-1"] and len(builder.calls) == 1
     assert await call_states(stack, task_id) == [("mcp__builds__build", "cancelled")]
 
-    # a stop during the very request that makes the call: nobody knows whether the server did it
+    # a stop during the request that makes the call: its outcome is unknown
     builder.start_delay = asyncio.Event()
     unsure = await stack.submit(calls(("mcp__builds__build", {"target": "y"})), "builder")
 

@@ -88,7 +88,7 @@ def unsignalled_message(task_id: str, message_id: str) -> ThreadMessage:
 
 @pytest.mark.proves("S0-B09")
 async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack) -> None:
-    """The API wrote a steering message down while Temporal was away; the session still waits."""
+    """The API stored a steering message while Temporal was unavailable; the session still waits."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
     task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
     [call] = (await eventually(lambda: _deferred(stack, task_id), what="it waits"))["calls"]

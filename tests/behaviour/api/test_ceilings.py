@@ -36,7 +36,7 @@ async def test_a_conversation_never_has_more_than_the_platform_allows(
         dear = {"agent": "assistant", "input": "x", "config": {"model": "nobody-knows-the-price"}}
         refused = await bounded.post("/tasks", json=dear)
         assert refused.json()["type"] == "urn:errand:problem:unpriced-model"
-        # a later turn that brings no budget of its own leaves the one there is
+        # a later turn without a budget leaves the existing one
         ceilings = NewBudget(max_tokens=1_000_000, default=True).model_dump_json()
         await pool.fetchval("SELECT enter_budget('default', $1, $2::jsonb)", less, ceilings)
         assert await limits(bounded, less) == most | {"tokens": 50_000.0, "steps": 9.0}

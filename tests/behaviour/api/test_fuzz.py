@@ -20,7 +20,7 @@ from tests.support.rights_table import routes_of
 CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
 # a stream does not end without an event, and without Temporal these are rightly unavailable
 ALONE = "(/events|/notifications|/conversations/run|/readyz|/mailbox|/steer|/trigger|/backfill|/replay|/queues)$"
-# no task of this test ends, so that the result of one would be waited for until the generator gives up
+# no task of this test ends, so a request with `wait` would last until the generator's timeout
 CONFIG = """
 [[operations]]
 include-name = "GET /tasks/{task_id}/result"
@@ -74,7 +74,7 @@ async def test_generated_requests_meet_the_openapi_document(
 ) -> None:
     search = pytestconfig.getoption("--hypothesis-profile") == "search"
     fewer = "" if search else "".join(FEWER.replace("{name}", name) for name in TASK_AGAIN)
-    key = (await key_for(pool, "fuzz"))["Authorization"]  # a tenant of its own, which it may litter
+    key = (await key_for(pool, "fuzz"))["Authorization"]  # a separate tenant, which it can fill with anything
     (tmp_path / "schemathesis.toml").write_text(CONFIG + fewer)
     paths = document()["paths"]
     (tmp_path / "openapi.json").write_text(json.dumps(document()))

@@ -1,4 +1,4 @@
-"""`errand secrets rotate`: every stored secret is encrypted anew, however often it is interrupted."""
+"""`errand secrets rotate`: every stored secret is encrypted again, however often the command is interrupted."""
 
 import asyncio
 from collections.abc import Iterator

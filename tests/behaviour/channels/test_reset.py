@@ -105,7 +105,7 @@ async def test_lost_history_resets_the_conversation_and_the_person_is_notified(s
     assert {row.generation for row in rows} == {1}
     assert rows[1].parent_session_id == rows[0].id  # the new context grows
     replies = [reply.json["data"] for reply in await service.replies(4)]
-    notice = "What was said here before could not be restored. The conversation begins anew with your message."
+    notice = "Earlier messages could not be restored. The conversation starts again with your message."
     assert [one["text"] for one in replies] == ["one", notice, "two", "three"]
     assert replies[1]["task_id"] == running["session_id"]
     state = (await http.get(f"/conversations/{conversation_id}")).json()["state"]

@@ -13,7 +13,7 @@ from tests.support.terminal import Terminal
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout of its own, so that the files of this one do not matter."""
+    """A separate checkout, so that the files of this one do not matter."""
     folder = tmp_path / "checkout"
     folder.mkdir()
     for path in ROOT.iterdir():

@@ -28,7 +28,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture
 async def opened(browser: Browser) -> AsyncIterator[Opener]:
-    """Opens an address in a context of its own; at the end, no page may have written an error to its console."""
+    """Opens an address in a new context; at the end, no page may have written an error to its console."""
     problems: list[str] = []
     contexts = []
 

@@ -1,4 +1,4 @@
-"""What the pages do while the server is away, late or refuses, and what a person who reads keeps in view."""
+"""What the pages do while the server is unavailable, slow or refuses, and what stays in view for a reader."""
 
 import asyncio
 import re

@@ -130,7 +130,7 @@ async def test_promote_fire_when_idle_steer_and_terminate(stack: Stack, opened: 
     queued = page.locator("li.row", has=page.locator(".status", has_text="submitted"))
     await queued.get_by_role("button", name="Cancel").click()
     await page.get_by_role("button", name="Cancel it").click()
-    await expect(count).to_have_text("2")  # taken back
+    await expect(count).to_have_text("2")  # undone
     await when_idle.click()
     await expect(count).to_have_text("0")
 

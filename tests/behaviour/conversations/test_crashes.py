@@ -231,7 +231,7 @@ async def second_api(stack: Stack, log: Path) -> AsyncIterator[str]:
 
 
 async def test_messages_that_are_repeated_while_no_worker_answers_are_read_once(team: Stack, tmp_path: Path) -> None:
-    """Callers give up and ask again with the same key, the same API process or another one, while their first
+    """Callers time out and ask again with the same key, the same API process or another one, while their first
     requests are still handled. Every repeat is answered soon."""
     texts = {new_id(): f"word {new_id()}" for _ in range(4)}
 

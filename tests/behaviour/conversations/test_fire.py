@@ -164,7 +164,7 @@ async def test_a_repeated_fire_is_answered_and_not_repeated(team: Stack) -> None
 
 @pytest.mark.proves("S0-B50", "S0-27")
 async def test_repeats_of_a_fire_that_overtake_its_answer_mean_the_same_session(team: Stack) -> None:
-    """A client that gives up early asks again while the first request drains the mailbox."""
+    """A client that times out early asks again while the first request drains the mailbox."""
     talk = await with_outcomes(team, 1)
     keyed = {"Idempotency-Key": f"fire-{talk.id}"}
 

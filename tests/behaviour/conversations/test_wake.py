@@ -88,7 +88,7 @@ async def test_no_wake_up_is_lost(team: Stack, moment: object) -> None:
     root = [row for row in rows if row.spawned_by is None]
     assert all(row.status is Status.COMPLETED for row in rows)
     if moment is inside_a_tool:
-        assert len(root) == 1  # at its next step, not in a session of its own
+        assert len(root) == 1  # at its next step, not in a separate session
     if moment is idle:
         assert len(root) > 1
 
@@ -183,7 +183,7 @@ async def test_recipient_is_the_spawner_of_this_session_even_after_a_resume(team
             assert received[source.id] == 1
     depths = {row.agent: row.depth for row in rows}
     assert depths == {"first": 0, "second": 1, "third": 2, "helper": 3}
-    assert len({row.thread_id for row in rows}) == 4  # resumed, not begun anew
+    assert len({row.thread_id for row in rows}) == 4  # resumed, not started again
     assert max(row.depth for row in rows if row.spawned_by and by_id[row.spawned_by].parent_session_id) == 3
 
 

@@ -18,7 +18,7 @@ PROMPT = b"(Pdb) "
 
 
 class Terminal:
-    """The command at a terminal of its own: what is typed there, and what it shows until its next prompt."""
+    """The command at a new terminal: what is typed there, and what it shows until its next prompt."""
 
     def __init__(self, *arguments: str) -> None:
         self.screen, theirs = pty.openpty()

@@ -117,7 +117,7 @@ async def test_rule_and_limit_are_applied_inside_inline_subagents(team: Stack, t
     report = json.loads(reported.stdout)
     stops = [(stop["tool"], json.loads(stop["arguments"])) for one in report["tasks"] for stop in one["stopped"]]
     assert stops == [("bash", {"command": "rm kept.txt"})] * 2 + [("bash", {"command": "rm -f below.txt"})]
-    assert (report["tried"], report["affected"]) == (2, 2)  # the task, and the subagent with a session of its own
+    assert (report["tried"], report["affected"]) == (2, 2)  # the task, and the subagent with a separate session
 
 
 async def test_messages_after_an_answer_are_read_again(team: Stack) -> None:

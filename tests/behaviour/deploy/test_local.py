@@ -39,7 +39,7 @@ def eventually(condition: Callable[[], object], within: float = 30.0) -> None:
 
 
 class RunningStack:
-    """A stack in a process of its own."""
+    """A stack in a separate process."""
 
     def __init__(self, home: Path) -> None:
         self.settings = Settings(data_dir=home)

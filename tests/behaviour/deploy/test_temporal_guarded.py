@@ -46,7 +46,7 @@ async def test_web_pages_reach_neither_the_web_ui_nor_the_http_api(stack: Stack)
 
 
 async def test_guard_leaves_the_pages_of_the_web_ui_as_they_are(stack: Stack) -> None:
-    """The details of a workflow are Markdown in a frame, with a policy of its own against what they may contain."""
+    """The details of a workflow are Markdown in a frame, which has a separate content policy."""
     async with httpx2.AsyncClient(base_url=stack.part("temporal-ui").address) as http:
         rendered = await http.get("/render", params={"content": "hello", "theme": "light"})
         policy = rendered.headers["content-security-policy"]

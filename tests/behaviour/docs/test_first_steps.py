@@ -101,7 +101,7 @@ async def test_up_reports_problems_and_still_starts() -> None:
             code, output = await typed(f"./errand result {task_id} --wait", env)
             assert code == 0 and "The workspace has" in output, output
 
-            # files are taken up, and problems mended, without a restart
+            # files are read again, and problems disappear, without a restart
             (folder / "agents" / "bad.md").write_text("---\nname: bad\ndescription: Is good now.\n---\nx\n")
             await typed_until("./errand agents", "Is good now.", env)
             assert "bad.md" not in (await typed("./errand status", env))[1]

@@ -1,4 +1,4 @@
-"""A program with an agent of openai-agents, in a process of its own because that package is called `agents` too.
+"""A program with an agent of openai-agents, in a separate process because that package is called `agents` too.
 
 Arguments: a text for the model, `history` or `stream`, and a file. It writes a line for each call of its tool, answers
 once the file exists, and at last writes the final output.

@@ -33,7 +33,7 @@ async def test_side_whose_context_is_full_writes_a_checkpoint_of_its_own_view(
     record = await stack.wait(task_id)
     assert (record["status"], record["reason"]) == ("completed", "goal_reached"), record
     compacted = of_type(await stack.events(task_id), "context_compacted")
-    assert compacted[0]["step"] == step  # the script of the small window begins anew, and fills it again
+    assert compacted[0]["step"] == step  # the script of the small window starts again, and fills it again
     rows = await stack.pool.fetch(
         "SELECT kind, side, body FROM messages WHERE session_id = $1 ORDER BY created_at, id", task_id
     )

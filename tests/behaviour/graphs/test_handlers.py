@@ -136,7 +136,7 @@ async def test_panel_of_three_whose_chair_picks_the_next_speaker(stack: Stack) -
 
 
 async def test_two_agents_converse_over_many_turns_addressed_by_key(stack: Stack) -> None:
-    """Each has a thread of its own, which its name is the key of, and is sent what the other said since."""
+    """Each has its own thread, addressed by its name, and gets the new messages of the other."""
     hand_in: dict[str, Any] = {"side_b": {"handler": "hand_in"}, "expose_as_tool": True}
     for name in ("ada", "ben"):
         said = prompt(f"cv_{name}", *(f"{name} says {number}." for number in range(1, 6)))

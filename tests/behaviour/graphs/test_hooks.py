@@ -146,7 +146,7 @@ async def test_reply_interrupted_by_a_stop_is_stored_unchanged_without_hooks(sta
     # what it had said is kept, and the hook, which would have taken a minute, was not asked
     assert cut.output and "Pondered." not in cut.output
     assert of_type(await stack.events(talk.id), "progress", "hook_failed") == []
-    # the whole reply was paid for, and is neither lost nor held up
+    # the whole reply was paid for, and is neither lost nor delayed
     assert whole.output == "Done." and (await stack.record(later.id))["usage"]["llm_calls"] == 1
 
 
@@ -184,7 +184,7 @@ async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: St
     assert {(one["hook"], one["point"]) for one in of_type(passed, "hook_failed")} == every
     assert (await talk.session(talk.id)).status == "completed" and await talk.output() == "Off."
     assert [one["state"] for one in of_type(passed, "tool_returned")] == ["ok", "ok"]
-    # those that take too long are given up in their time, also if they block
+    # those that take too long are abandoned in time, even if they block
     slow = [one for one in of_type(events, "hook_failed") if one["hook"] in ("sleeps", "dozes")]
     assert {one["error"] for one in slow} == {"It did not finish within 0.3 seconds."}
     # what may be there to guard does not let the call pass
@@ -205,7 +205,7 @@ async def test_hook_that_blocks_does_not_stall_other_sessions(stack: Stack) -> N
     gate = Gate()
     task_id = await stack.submit(f"Wait for {gate.path}", "hk_blocked")
     await stack.seen(task_id, "progress", message="blocked")
-    other = await stack.run(steps([LOOK]), "hk_watched")  # with hooks of its own
+    other = await stack.run(steps([LOOK]), "hk_watched")  # with its own hooks
     assert other["status"] == "completed" and (await stack.record(task_id))["status"] == "submitted"
     gate.open()
     assert (await stack.wait(task_id))["status"] == "completed"
@@ -218,7 +218,7 @@ async def test_hook_that_blocks_does_not_stall_other_sessions(stack: Stack) -> N
 async def test_hooks_of_a_prompt_replace_those_of_the_agent(stack: Stack) -> None:
     talk = await Talk.done(stack, "Go.", "hk_both")
     seen = await noted(stack, await talk.session(talk.id))
-    # side A has its own, and side B has none of its own: there the agent's run
+    # side A has hooks; side B has none, so the agent's hooks run there
     assert [(one["at"], one["step"]) for one in seen] == [("AfterModel", 1), ("BeforeModel", 2)]
 
 

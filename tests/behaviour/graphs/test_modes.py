@@ -41,7 +41,7 @@ async def test_each_mode_waits_or_not_and_persists_or_not(stack: Stack, blocking
     talk = await Talk.done(stack, chain([tool], last=last), f"mo_{blocking}_{resumable}")
     await talk.rest()
     [child] = await talk.children()
-    # a thread, a workspace and a registry entry of its own
+    # its own thread, workspace and registry entry
     parent = await talk.session(talk.id)
     assert child.thread_id != parent.thread_id and child.workspace_id != parent.workspace_id
     [entry] = (await talk.shown())["children"]
@@ -55,7 +55,7 @@ async def test_each_mode_waits_or_not_and_persists_or_not(stack: Stack, blocking
     else:
 
         async def delivered() -> bool:
-            """In a turn of its own, or at the next step of one that was still running."""
+            """In a separate turn, or at the next step of one that was still running."""
             own = [row.id for row in await talk.sessions() if row.thread_id == talk.id]
             nodes = [node for id in own for node in await stack.nodes(id)]
             return any("has returned the following result" in str(node["body"]) for node in nodes)

@@ -1,4 +1,4 @@
-"""Termination of one subagent: soft, for good, and seen by its parent; and the queue of a thread."""
+"""Termination of one subagent: soft, permanent, and seen by its parent; and the queue of a thread."""
 
 import asyncio
 import contextlib

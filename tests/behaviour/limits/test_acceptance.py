@@ -27,7 +27,7 @@ async def test_met_criterion_is_in_the_result(stack: Stack) -> None:
     assert [(one["kind"], one["passed"]) for one in verdicts] == [("command", True), ("text", True), ("text", True)]
     [event] = of_type(await stack.events(record["task_id"]), "acceptance_checked")
     assert (event["round"], event["passed"]) == (1, True)
-    assert record["usage"]["llm_calls"] == 3  # two turns, and the judge's call of its own
+    assert record["usage"]["llm_calls"] == 3  # two turns, and the call of the judge
     asked = await stack.asked(record["task_id"])
     assert [tool["name"] for tool in asked[-1]["body"]["tools"]] == ["give_verdict"]
     assert "done.txt" in str(asked[0]["body"]["messages"][0])  # the agent knows them from the start

@@ -108,7 +108,7 @@ async def test_nothing_wakes_a_mission_with_a_spent_budget_and_its_next_run_read
 
 
 async def test_reports_of_its_own_background_agents_do_not_wake_a_mission_that_may_not_run(agents: Stack) -> None:
-    """Else an agent that starts one after each report would run for ever, beyond the budget and through a pause."""
+    """Otherwise an agent that starts one after each report would run on, beyond the budget and during a pause."""
     gate = Gate()
     sent = [("send_agent_message", {"message": "The part is done."})]
     working = f"{chain([gate.call], sent)} [[fault:400 at=3 times=always]]"  # it reports, and then fails
@@ -142,7 +142,7 @@ async def test_reports_of_its_own_background_agents_do_not_wake_a_mission_that_m
 async def test_background_agents_are_listed_running_queued_and_idle_and_wait_while_their_mission_is_paused(
     agents: Stack,
 ) -> None:
-    """The digger is woken by an agent of its own, which reports while the mission is paused."""
+    """The digger is woken by its background agent, which reports while the mission is paused."""
     gate = Gate()
 
     def background(prompt: str, **more: str) -> tuple[str, dict[str, str]]:

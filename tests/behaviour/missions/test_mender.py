@@ -1,4 +1,4 @@
-"""The sample mission: it watches the tests of a folder, mends a copy, hands in a patch, and notifies."""
+"""The sample mission: it watches the tests of a folder, repairs a copy, saves a patch, and notifies."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ async def test_a_mission_mends_a_copy_of_a_folder_and_hands_in_a_patch(stack: St
         assert (folder / "shop.py").read_text() == SHOP  # only the copy was changed
         delivery = await watcher.delivery(subscription, status="delivered")
         assert delivery["task_id"] == first["session_id"]
-        assert (await run(stack, name))["status"] == "skipped"  # the copy is mended
+        assert (await run(stack, name))["status"] == "skipped"  # the copy is repaired
         await errand(stack, "push", name, "--dir", str(folder))
         assert (await run(stack, name))["task_status"] == "completed"  # the folder is not
         applied = await asyncio.create_subprocess_exec("patch", "-p1", "-i", str(patch), cwd=folder)

@@ -36,7 +36,7 @@ class Request:
 
 @dataclass
 class Receiver:
-    """`answers`: what a path says, one after the other, the last one for ever; a path without any says 204."""
+    """`answers`: the statuses that a path returns, in order; the last one is repeated. Other paths return 204."""
 
     url: str = ""
     requests: list[Request] = field(default_factory=list)

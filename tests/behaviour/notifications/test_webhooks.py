@@ -1,4 +1,4 @@
-"""Webhooks: signed, only what was subscribed to, tried for days, given up at last, and sent again on demand."""
+"""Webhooks: signed, only for subscribed events, retried for days, failed in the end, and resent on demand."""
 
 import asyncio
 from pathlib import Path

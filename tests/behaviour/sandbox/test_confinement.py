@@ -73,7 +73,7 @@ async def test_exit_codes_and_order_of_output_are_kept(sandbox: Sandbox, workspa
 
 
 async def all_fail(sandbox: Sandbox, workspace: Path, commands: list[str]) -> str:
-    """Each in a shell of its own; the output of all of them."""
+    """Run each in a separate shell; returns the output of all."""
     script = "\n".join(f"mkdir {at}; ( cd {at}; {command} ) && echo WORKED {at}" for at, command in enumerate(commands))
     result = await run(sandbox, workspace, f"{script}\necho FINISHED")
     assert "FINISHED" in result.output, result.output
@@ -202,7 +202,7 @@ asyncio.run(main())
 
 
 async def test_the_environment_of_the_worker_is_not_seen(workspace: Path) -> None:
-    """A worker of its own, started with a secret, as a real one is with its API key."""
+    """A separate worker, started with a secret, as a real one with its API key."""
     secret = secrets.token_hex()
     worker = await asyncio.to_thread(
         subprocess.run,

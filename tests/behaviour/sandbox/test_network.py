@@ -1,4 +1,4 @@
-"""The network of a command: a loopback of its own, and one guarded way out."""
+"""The network of a command: its own loopback, and one guarded way out."""
 
 import asyncio
 import os

@@ -33,7 +33,7 @@ def lives(pid: int) -> bool:
 
 @pytest.mark.proves("S1-25")
 def test_only_orphaned_sandboxes_are_ended() -> None:
-    blocked, keep = os.pipe()  # holds both in the very moment in which a kill leaves something behind
+    blocked, keep = os.pipe()  # stops both at the point where a kill leaves something behind
     flags = "--unshare-user --unshare-pid --unshare-uts --hostname sandbox --die-with-parent --ro-bind / /"
     pipes = ["--info-fd", "1", "--userns-block-fd", str(blocked)]
     argv = [str(candidates()[-1].program), *flags.split(), *pipes, "sleep", "60"]

@@ -80,7 +80,7 @@ async def test_mail_that_another_session_claimed_is_refused_and_nothing_is_writt
 
 
 async def test_nothing_begins_below_a_terminated_thread(pool: Pool, accept: Accept) -> None:
-    """Not even a subagent whose start waited for values and which has a thread of its own."""
+    """Not even a subagent with its own thread whose start waited for values."""
     root = await accept()
     child = new_session(root.conversation_id)
     child = child.model_copy(update={"thread_id": child.id})

@@ -69,7 +69,7 @@ async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Ac
 
 
 async def test_read_claimed_by_another_attempt_at_the_same_time_counts_as_emitted(pool: Pool, accept: Accept) -> None:
-    """One that got stuck is given up and begun anew while its first claim still waits in the database."""
+    """A stuck call is abandoned and started again while its first claim still waits in the database."""
     ref, node = await accept(), new_id()
     await budgeted(pool, ref, max_tool_calls=1)
     asked = claim(ref, node, 1, Effect.READ, called=[EventRow.of(ref, ToolCalled(tool="bash", args=""))])

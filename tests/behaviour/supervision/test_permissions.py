@@ -189,7 +189,7 @@ async def test_an_agent_that_may_not_ask_ends_at_its_gate(people: Stack) -> None
 
 @pytest.mark.proves("S1-61")
 async def test_rules_apply_to_agents_that_work_is_delegated_to(people: Stack) -> None:
-    """Inline and in sessions of their own; what an inline one needs approved is asked on the session."""
+    """Inline and in separate sessions; approvals of an inline one are requests of the session."""
     denied = steps([bash("rm x"), bash("danger")])
     inline = ("delegate", {"agent": "mute-helper", "prompt": denied})
     child = ("task", {"agent": "asking-helper", "prompt": denied, "description": "the same"})

@@ -215,7 +215,7 @@ async def test_a_subagents_question_shows_on_the_conversation(people: Stack) -> 
 
 @pytest.mark.proves("S1-B07", "S1-13")
 async def test_question_of_a_subagent_that_may_not_ask_reaches_its_parent_who_asks_people(people: Stack) -> None:
-    """Child, parent, human: each in its turn, and the answer goes back the same way."""
+    """The child asks its parent, the parent asks people, and the answer returns the same way."""
     mute = {"agent": "mute-helper", "description": "find the port"}
     asks = [[{"name": "ask_user", "input": {"question": "Which port?"}}]]
     replies = [

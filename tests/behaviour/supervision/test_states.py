@@ -38,4 +38,4 @@ async def test_each_state_has_its_actions(people: Stack) -> None:
 
     failed = await people.run(calls(ask("Go on?")))  # nobody to ask
     assert (failed["status"], failed["reason"]) == ("failed", "needs_input")
-    assert (await people.result(failed["task_id"]))["error"]  # inspect; a retry is a submission of its own
+    assert (await people.result(failed["task_id"]))["error"]  # inspect; a retry is a new submission

@@ -258,7 +258,7 @@ async def test_an_event_is_one_message_though_api_and_worker_are_killed(stack: S
 
 
 async def test_an_old_event_of_github_is_not_accepted_again(stack: Stack) -> None:
-    """It has no signed time, so a thief of one could send it for ever."""
+    """It has no signed time, so an attacker could send a stolen one at any time."""
     sender = await Sender.new(stack, "github")
     first = await sender.accepted({"n": 1})
     timed = await Sender.new(stack)

@@ -148,7 +148,7 @@ async def test_many_sessions_run_side_by_side(stack: Stack, tmp_path: Any) -> No
 
 @pytest.mark.proves("S1-04")
 async def test_the_same_request_takes_another_course_where_the_tools_return_something_else(stack: Stack) -> None:
-    """Plan, act, observe, plan anew: one agent may run Python, the other is denied it and finds another way."""
+    """Plan, act, observe, replan: one agent may run Python, the other is denied it and finds another way."""
     denied = {"permission": "bash", "pattern": "python3*", "action": "deny"}
     courses = {}
     for name, rules in (("free", []), ("hindered", [denied])):

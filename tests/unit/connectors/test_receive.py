@@ -1,4 +1,4 @@
-"""Connectors refuse requests that no service sends, and never raise an error of their own."""
+"""Connectors refuse requests that no service sends, and never fail with another error."""
 
 import base64
 import hashlib

@@ -71,7 +71,7 @@ def sealing(heads: list[Head]) -> list[AuditEntry]:
 
 @given(CHAINS, CHAINS, st.data())
 def test_a_seal_outlives_the_head(entries: list[AuditEntry], others: list[AuditEntry], data: st.DataObject) -> None:
-    """A writer of the heads too still cannot cut a chain, drop it or write it anew: the tenant's chain knows."""
+    """Even with write access to the heads nobody can cut, drop or rewrite a chain: the tenant's chain shows it."""
     seal = sealing([head_of(entries)])
     heads = [head_of(seal)]
     assert broken(seal + entries, [*heads, head_of(entries)]) is None

@@ -1,4 +1,4 @@
-"""Schemas that others write cannot hold up the process that checks a value against them."""
+"""Foreign schemas cannot block the process that checks a value against them."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""Migrations have numbers of their own, and names by which a database that has them knows them."""
+"""Migrations have unique numbers and names; a database records the names of those that it has."""
 
 from store.migrate import FOLDER
 

@@ -64,7 +64,7 @@ async def test_conversation_feed_can_be_followed_and_resumed(api: httpx2.AsyncCl
 
 @pytest.mark.parametrize("limit", [1, 7, 100])
 async def test_pages_over_two_sessions_repeat_nothing(api: httpx2.AsyncClient, pool: Pool, limit: int) -> None:
-    """Numbers within a session begin anew with each; the pages follow those of the conversation."""
+    """Each session numbers its events from 1; the pages follow the numbers of the conversation."""
     root = (await run(api))["session_id"]
     await record(pool, root, *(Progress(message=f"first {number}") for number in range(12)))
     await end(pool, root, head="node-1")

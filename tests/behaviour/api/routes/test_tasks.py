@@ -1,4 +1,4 @@
-"""/tasks end to end against the database; Temporal is away, and that changes nothing here."""
+"""/tasks end to end against the database; Temporal is unavailable, which changes nothing here."""
 
 import asyncio
 import json

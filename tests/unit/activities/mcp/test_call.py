@@ -28,7 +28,7 @@ async def tasks() -> AsyncIterator[TaskServer]:
 
 
 class AskingServer(TestServer):
-    """Asks in place of a result, with a state of its own, and keeps nothing."""
+    """Asks in place of a result, with its own state, and keeps nothing."""
 
     async def _call(self, context: Context, params: CallToolRequestParams) -> Any:
         self.calls.append((params.name, params.arguments or {}))

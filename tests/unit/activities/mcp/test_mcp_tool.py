@@ -263,7 +263,7 @@ async def test_private_addresses_missing_variables_and_bad_values_are_refused(se
 
 
 async def test_output_schema_of_a_server_is_never_run(server: TestServer, make_context: MakeContext) -> None:
-    """A pattern in it could hold up the worker for hours."""
+    """A pattern in it could block the worker for hours."""
     server.tools[0] = server.tools[0].model_copy(
         update={"output_schema": {"type": "object", "properties": {"x": {"pattern": "^(a+)+$"}}}}
     )

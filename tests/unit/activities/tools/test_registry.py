@@ -84,6 +84,6 @@ def test_bookkeeping_may_be_repeated() -> None:
 
 
 def test_only_bookkeeping_stays_off_the_queue() -> None:
-    """A tool that touches or reads the world is an activity of its own that the timeline shows."""
+    """A tool that touches or reads the world is a separate activity that the timeline shows."""
     local = {name for name, tool in TOOLS.items() if tool.bookkeeping}
     assert local == {"update_plan", "report_progress", "list_subagents", "set_status"}

@@ -57,7 +57,7 @@ def test_headers_of_proxies_need_a_key(header: str) -> None:
 
 
 def test_http_1_0_needs_a_key() -> None:
-    """A proxy that adds no header of its own, as nginx as it is installed, can be known by it."""
+    """It identifies a proxy that adds no header, such as nginx with its default configuration."""
     scope = {"server": LOCAL, "client": ("127.0.0.1", 1), "http_version": "1.0"}
     with pytest.raises(Unauthenticated, match="proxy"):
         check_local(scope, {"host": ["127.0.0.1:8700"]}, token=True)

@@ -1,4 +1,4 @@
-"""Messages, states and references to files are models of their own, which take nothing else."""
+"""Messages, states and references to files are separate models, which accept nothing else."""
 
 from typing import Any
 
