@@ -39,6 +39,7 @@ class Lab:
     pids: dict[str, int]
     database_url: str
     model_url: str
+    settings: Settings
 
     async def bare(self, steps: int, model: str = MODEL) -> str:
         """Run one whole bare loop; returns its workflow id."""
@@ -70,7 +71,7 @@ async def open_lab(**more: Any) -> AsyncIterator[Lab]:
             api = httpx2.AsyncClient(base_url=info.api_url, timeout=PATIENCE)
             async with api, await connect(url := local.database_url(settings)) as pool:
                 pids = {part.name: part.pid for part in info.parts if part.pid} | {"bare": bare.pid}
-                lab = Lab(Ours(api, client), api, client, pool, pids, url, _model(info))
+                lab = Lab(Ours(api, client), api, client, pool, pids, url, _model(info), settings)
                 await _warm_up(lab)
                 yield lab
 
@@ -78,7 +79,7 @@ async def open_lab(**more: Any) -> AsyncIterator[Lab]:
 @asynccontextmanager
 async def _stack(settings: Settings, folder: Path) -> AsyncIterator[StackInfo]:
     """`errand up` in a separate process, so that the CPU of its supervisor is not counted."""
-    async with _process("stack", "deploy.local", variables(settings), folder) as stack:
+    async with process("stack", "deploy.local", variables(settings), folder) as stack:
         for _ in range(1_800):
             info = await asyncio.to_thread(local.status, settings)
             if info and info.ready:
@@ -95,7 +96,7 @@ async def _bare_worker(settings: Settings, info: StackInfo, folder: Path) -> Asy
     settings = replace(
         settings, temporal_address=info.temporal_address, anthropic_base_url=_model(info), anthropic_api_key=OFFLINE_KEY
     )
-    async with _process("bare", "bench.bare_worker", variables(settings), folder) as bare:
+    async with process("bare", "bench.bare_worker", variables(settings), folder) as bare:
         yield bare
 
 
@@ -104,7 +105,7 @@ def _model(info: StackInfo) -> str:
 
 
 @asynccontextmanager
-async def _process(name: str, module: str, env: dict[str, str], folder: Path) -> AsyncIterator[Process]:
+async def process(name: str, module: str, env: dict[str, str], folder: Path) -> AsyncIterator[Process]:
     """Start a process that ends when we end, even by a kill, without our environment: no key, no other Temporal."""
     env = CONNECTION | {"PATH": os.defpath, "PYTHONPATH": str(ROOT)} | env
     part = Part(name=name, argv=[sys.executable, "-m", module], env=env, inherit=False, death_signal=signal.SIGTERM)

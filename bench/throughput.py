@@ -16,16 +16,16 @@ async def measure(lab: Lab, rounds: int, sessions: int, at_once: int) -> list[Ro
     bare: list[float] = []
     calling: list[float] = []
     for _ in range(rounds):
-        bare.append((await _rate(lambda: lab.bare(STEPS), sessions, at_once))[0])
-        rate, tasks = await _rate(lambda: lab.ours.count(STEPS), sessions, at_once)
-        ours.append(rate)
-        calling.append((await _rate(lambda: lab.bare(STEPS, MODEL_CALL), sessions, at_once))[0])
+        bare.append((await rate(lambda: lab.bare(STEPS), sessions, at_once))[0])
+        per_second, tasks = await rate(lambda: lab.ours.count(STEPS), sessions, at_once)
+        ours.append(per_second)
+        calling.append((await rate(lambda: lab.bare(STEPS, MODEL_CALL), sessions, at_once))[0])
         for task_id in tasks:
             await lab.ours.check(task_id, STEPS)
     return [Row(f"sessions of {STEPS} steps, {at_once} at once", "1/s", ours, bare, calling, Aim(low=1 / 1.5))]
 
 
-async def _rate(session: Callable[[], Awaitable[str]], sessions: int, at_once: int) -> tuple[float, list[str]]:
+async def rate(session: Callable[[], Awaitable[str]], sessions: int, at_once: int) -> tuple[float, list[str]]:
     gate, done = asyncio.Semaphore(at_once), []
 
     async def one() -> None:

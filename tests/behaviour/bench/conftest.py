@@ -22,4 +22,4 @@ async def lab(stack: Stack, tmp_path: Path) -> AsyncIterator[Lab]:
         pids = {name: stack.pid(name) for name in ("worker", "temporal", "postgres")} | {"bare": bare.pid}
         ours = Ours(stack.http, stack.client)
         await ours.define_looker()
-        yield Lab(ours, stack.http, stack.client, stack.pool, pids, url, stack.model_url)
+        yield Lab(ours, stack.http, stack.client, stack.pool, pids, url, stack.model_url, stack.settings)

@@ -1,0 +1,91 @@
+"""What a session stores by table, with the pieces of a text beside the whole text; and what a large file costs in
+PostgreSQL, beside the same bytes in a file: `python -m bench.storage`."""
+
+import asyncio
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from bench import cpu
+from bench.lab import Lab, open_lab
+from store import files, scratch
+
+TENANT = "default"
+STREAMED = "[[script:say words=600 delay=0.05]]"  # 200 deltas in ten seconds
+LARGE = 20_000_000  # bytes, the largest file of a workspace that is stored unless a setting says otherwise
+
+
+@dataclass(frozen=True)
+class StorageFigures:
+    tables: dict[str, int]  # bytes of the rows of one streamed session, without indexes
+    delta_rows: int
+    delta_bytes: int
+    whole_bytes: int  # the messages whose text the deltas repeat
+    write_ms: float
+    read_ms: float
+    write_cpu_ms: float  # of PostgreSQL
+    read_cpu_ms: float
+    file_write_ms: float  # the same bytes written to a file and flushed to the disk
+
+
+async def measure(lab: Lab) -> StorageFigures:
+    task_id = await lab.ours.submit(STREAMED, 2)
+    await lab.ours.closed(task_id)
+    tables = await scratch.session_bytes(lab.pool, TENANT, task_id)
+    rows, deltas = await scratch.event_bytes(lab.pool, TENANT, task_id, "message_delta")
+    _, whole = await scratch.event_bytes(lab.pool, TENANT, task_id, "message")
+    content = os.urandom(LARGE)
+
+    def busy() -> float:
+        return cpu.seconds([lab.pids["postgres"]])
+
+    spent, began = busy(), time.perf_counter()
+    [digest] = await files.put_blobs(lab.pool, TENANT, [content])
+    written, write_cpu = time.perf_counter() - began, busy() - spent
+    spent, began = busy(), time.perf_counter()
+    await files.get_blobs(lab.pool, TENANT, [digest])
+    read, read_cpu = time.perf_counter() - began, busy() - spent
+    began = time.perf_counter()
+    await asyncio.to_thread(_write, lab.settings.workspaces_dir.parent / "large", content)
+    beside = time.perf_counter() - began
+    millis = [taken * 1_000 for taken in (written, read, write_cpu, read_cpu, beside)]
+    return StorageFigures(tables, rows, deltas, whole, *millis)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def as_text(found: StorageFigures) -> str:
+    tables = ", ".join(f"{name} {size:,}" for name, size in found.tables.items() if size)
+    return (
+        f"rows of a session with one streamed answer, bytes: {tables}\n"
+        f"{found.delta_rows} deltas with {found.delta_bytes:,} bytes beside messages with {found.whole_bytes:,}\n"
+        f"a file of {LARGE // 10**6} MB in PostgreSQL: written in {found.write_ms:.0f} ms "
+        f"({found.write_cpu_ms:.0f} ms of its CPU), read in {found.read_ms:.0f} ms ({found.read_cpu_ms:.0f}); "
+        f"as a file written in {found.file_write_ms:.0f} ms"
+    )
+
+
+@click.command()
+@click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the text.")
+def main(json_wanted: bool) -> None:
+    """Measure on a stack of its own."""
+
+    async def run() -> StorageFigures:
+        async with open_lab() as lab:
+            return await measure(lab)
+
+    found = asyncio.run(run())
+    click.echo(json.dumps(asdict(found)) if json_wanted else as_text(found))
+
+
+if __name__ == "__main__":
+    main()
