@@ -16,6 +16,7 @@ import httpx2
 from temporalio.api.enums.v1 import EventType
 
 from bench import cpu
+from bench.fanout import PER_DELTA
 from bench.history import size
 from bench.lab import Lab, open_lab
 from domain.wire import session_workflow_id
@@ -23,7 +24,7 @@ from store.scratch import stored_bytes
 
 STEPS = 10
 SESSIONS = 10
-PER_DELTA = 3  # of the offline model's text in one delta
+
 USD_PER_ACTION = 50 / 1_000_000  # the first five million of a month; more are cheaper
 USD_PER_ACTIVE_BYTE_HOUR = 0.042 / 1e9
 USD_PER_RETAINED_BYTE_HOUR = 0.00105 / 1e9
