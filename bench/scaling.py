@@ -55,7 +55,8 @@ async def measure(lab: Lab, folder: Path, workers: int, apis: int, sessions: int
             started, client = await opened.enter_async_context(_api(lab, folder, number))
             pids["api"].append(started.pid)
             ours.append(Ours(client, lab.temporal))
-        await asyncio.sleep(4)  # their pollers reach Temporal
+        if more_workers:
+            await asyncio.sleep(4)  # their pollers reach Temporal
         turn = iter(range(10**6))
 
         async def session() -> str:

@@ -15,7 +15,7 @@ from bench.lab import Lab, open_lab
 from store import files, scratch
 
 TENANT = "default"
-STREAMED = "[[script:say words=600 delay=0.05]]"  # 200 deltas in ten seconds
+LENGTH = 600  # of the streamed answer, three to a delta
 LARGE = 20_000_000  # bytes, the largest file of a workspace that is stored unless a setting says otherwise
 
 
@@ -32,13 +32,13 @@ class StorageFigures:
     file_write_ms: float  # the same bytes written to a file and flushed to the disk
 
 
-async def measure(lab: Lab) -> StorageFigures:
-    task_id = await lab.ours.submit(STREAMED, 2)
+async def measure(lab: Lab, length: int = LENGTH, large: int = LARGE) -> StorageFigures:
+    task_id = await lab.ours.submit(f"[[script:say words={length} delay=0.05]]", 2)
     await lab.ours.closed(task_id)
     tables = await scratch.session_bytes(lab.pool, TENANT, task_id)
     rows, deltas = await scratch.event_bytes(lab.pool, TENANT, task_id, "message_delta")
     _, whole = await scratch.event_bytes(lab.pool, TENANT, task_id, "message")
-    content = os.urandom(LARGE)
+    content = os.urandom(large)
 
     def busy() -> float:
         return cpu.seconds([lab.pids["postgres"]])

@@ -19,7 +19,7 @@ async def lab(stack: Stack, tmp_path: Path) -> AsyncIterator[Lab]:
     env = stack.env | CONNECTION | {"TEMPORAL_ADDRESS": stack.temporal_address}
     url = local.database_url(stack.settings)
     with process([sys.executable, "-m", "bench.bare_worker"], tmp_path / "bare.log", env) as bare:
-        pids = {name: stack.pid(name) for name in ("worker", "temporal", "postgres")} | {"bare": bare.pid}
+        pids = {name: stack.pid(name) for name in ("worker", "api", "temporal", "postgres")} | {"bare": bare.pid}
         ours = Ours(stack.http, stack.client)
         await ours.define_looker()
         yield Lab(ours, stack.http, stack.client, stack.pool, pids, url, stack.model_url, stack.settings)

@@ -1,11 +1,16 @@
 """Every measurement runs against the real stack and comes back with figures."""
 
+from pathlib import Path
+
 import pytest
 
-from bench import actions, fanout
+from bench import actions, event_log, fanout, scaling, storage
 from bench.__main__ import Sizes, measure
 from bench.lab import Lab
 from bench.table import Spread
+from store import scratch
+from store.database import connect
+from store.migrate import migrate
 
 SMALL = Sizes(
     steps=2,
@@ -62,4 +67,17 @@ async def test_actions_that_the_cloud_would_bill(lab: Lab) -> None:
     assert found.step == {"activity": 2}
     assert 1 <= found.heartbeats[3] <= 4  # one a second, but none at the end
     assert found.usd(3) == pytest.approx((2 + found.heartbeats[3]) * 0.05)
-    assert found.history > 20_000 and found.database > 20_000
+    assert found.history > 20_000
+
+
+async def test_growth_is_measured(lab: Lab, tmp_path: Path) -> None:
+    scale = await scaling.measure(lab, tmp_path, workers=1, apis=1, sessions=2, at_once=2)
+    assert scale.sessions_per_second > 0 and scale.fullest in scaling.PARTS
+    stored = await storage.measure(lab, length=60, large=1_000)
+    assert stored.delta_rows > 5 and stored.delta_bytes > stored.whole_bytes
+    assert stored.tables["events"] > stored.delta_bytes
+    async with scratch.scratch_database(lab.pool) as name:
+        await migrate(url := f"{lab.database_url.rpartition('/')[0]}/{name}")
+        async with await connect(url) as pool:
+            log = await event_log.measure(pool, 1_400)
+    assert log.table_bytes > 1_400 * 200 and set(log.index_bytes) >= {"events_pkey", "events_by_conversation"}
