@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,8 +105,13 @@ async def test_commands_in_docs_work_and_print_what_is_shown(stack: Stack, tmp_p
         env={**os.environ, **stack.env},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        start_new_session=True,
     )
-    stdout, stderr = await asyncio.wait_for(command.communicate(), 180)
+    try:
+        stdout, stderr = await asyncio.wait_for(command.communicate(), 180)
+    finally:
+        if command.returncode is None:  # a page may wait in a loop, which would outlive its shell
+            os.killpg(command.pid, signal.SIGKILL)
     assert command.returncode == 0, stdout.decode()[-2_000:] + stderr.decode()[-2_000:]
     answered = outputs(stdout.decode())
     for number, sample in shown(page):
