@@ -45,6 +45,8 @@ async def response_event(pool: Pool, tenant: str, delivery_id: str, job: Job) ->
             if event.type == "input_required" and was_open:
                 asked[fold.part.number] = event.seq
         after = page[-1].seq
+    if not fold.parts:
+        raise NotDueError("The content of the task was removed.")
     number = len(fold.parts)
     if job.event == NotificationSubject.INPUT_REQUIRED:
         # A response that asks for several results waits once; the last of its requests notifies.

@@ -37,7 +37,7 @@ BEGIN
                -- a scheduled run that found nothing to do
                WHEN e.type = 'task_completed'
                     AND btrim(d.data ->> 'output') = (task.schedule).silent_reply THEN false
-               WHEN e.type = 'input_escalated' THEN sub.name = d.data ->> 'to'
+               WHEN e.type = 'input_escalated' THEN sub.name = d.data ->> 'to' AND sub.channel <> 'openai'
                -- OpenAI's events are about background responses: how they ended, or that they wait for their caller
                WHEN sub.channel = 'openai' THEN
                    e.type = ANY (sub.events) AND s.spawned_by IS NULL

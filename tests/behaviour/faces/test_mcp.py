@@ -259,12 +259,15 @@ async def test_stdio_bridge_serves_the_same_tools(stack: Stack, agents: None) ->
         lines.clear()
 
 
-async def test_bridge_waits_for_a_restarting_api_and_passes_a_cancel_on(stack: Stack, agents: None) -> None:
+async def test_plain_client_of_the_bridge_outlives_kills_of_api_and_worker_and_its_cancel_is_passed_on(
+    stack: Stack, agents: None
+) -> None:
     program = StdioServerParameters(command=sys.executable, args=["-m", "cli", "mcp"], env=stack.env, cwd=ROOT)
     async with Client(program, cache=None) as client:
         started = await client.call_tool("tester", {"input": "[[script:say words=30 delay=0.1]]"})
         ends = asyncio.create_task(finished(client, started.structured_content["task_id"]))
         died = await stack.kill("api")
+        await stack.kill("worker")
         again = await client.call_tool("tester", {"input": "[[script:say text=once]] through the bridge"})
         assert (await ends).structured_content["status"] == "completed"
         await stack.back("api", died)
