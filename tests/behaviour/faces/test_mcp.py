@@ -259,7 +259,7 @@ async def test_stdio_bridge_serves_the_same_tools(stack: Stack, agents: None) ->
         lines.clear()
 
 
-async def test_plain_client_of_the_bridge_outlives_kills_of_api_and_worker_and_its_cancel_is_passed_on(
+async def test_plain_client_of_the_bridge_outlives_kills_and_its_cancel_is_passed_on(
     stack: Stack, agents: None
 ) -> None:
     program = StdioServerParameters(command=sys.executable, args=["-m", "cli", "mcp"], env=stack.env, cwd=ROOT)
