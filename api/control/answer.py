@@ -23,6 +23,7 @@ from store.sessions import SessionRow
 
 def check(caller: Caller, request: InputRequest, value: Any) -> None:
     """Refuse an answer that the caller may not give, or that does not fit the request."""
+    # the right first: a key without it must not find out whether the request is still open
     right = Right.APPROVE if request.kind in APPROVALS else Right.ANSWER
     if not caller.may(right, Right.SUPERVISE):
         raise NotAllowed(f"This is a {request.kind}, which needs a key with the right {right}.", needed=[right])

@@ -45,8 +45,11 @@ async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> Non
     if session.status.terminal:
         return
     request = StopRequest(reason=how.reason, by=call.caller.name, note=how.note, grace_ms=how.grace_ms)
+    # The row first: if this process dies after this line, the next step or the sweeper finds the request there.
     await sessions.request_cancel(call.pool, session.ref, how.recorded(call, key))
     ending = endings.of_unbegun(session, how.reason)
+    # The row may be outdated: the session can have started since it was read. `end_queued` checks again under a lock
+    # and returns False then, so that the workflow is signalled.
     if not session.live and await endings.end_queued(call.pool, ending):
         return
     try:

@@ -58,6 +58,7 @@ async def _fire(call: Call, conversation_id: str, body: FireBody, key: Idempoten
     try:
         await _twice(call, body, session, answer)
     except Refusal:
+        # A refusal created nothing, so the key is free for another request.
         if key.value is not None and await sessions.get(call.pool, call.tenant, answer.session_id) is None:
             await idempotency.forget(call.pool, call.tenant, key.value)
         raise
@@ -90,6 +91,7 @@ async def _twice(call: Call, body: FireBody, session: NewSession, answer: Handle
             author=call.caller.name,
             taken_by=session_id,
         )
+        # before the update, which carries only the id of the message: the workflow finds the text in the store
         await conversations.add_message(pool, tenant, message)
     try:
         try:
@@ -98,6 +100,7 @@ async def _twice(call: Call, body: FireBody, session: NewSession, answer: Handle
             if refusal.type not in AGAIN:
                 raise
             await asyncio.sleep(PAUSE_SECONDS)
+            # another attempt number makes another update id; with the same one Temporal would repeat the refusal
             await _ask(call, body, session, answer, message_id, attempt=2)
     except Refusal as refusal:
         if message_id is not None:

@@ -35,6 +35,7 @@ class NewTurn:
 
 
 async def run(call: Call, body: RunBody, key: IdempotencyKey, face: NewFaceRequest | None = None) -> NewTurn:
+    # before all checks: a repetition gets the first response even if the same request would be refused now
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return NewTurn(Handle.model_validate_json(known), replayed=True)
     if body.context.history_session and (body.conversation_id or body.fork_from):

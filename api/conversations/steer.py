@@ -46,6 +46,8 @@ async def deliver(
     try:
         steered = await call.services.workflows.steer(call.tenant, conversation_id, steer, ANSWER_WITHIN)
     except Unavailable:
+        # The update may have arrived although its response was lost, so the message must not be deleted. Its id is the
+        # same at every attempt: the conversation reads it once.
         call.services.retry_queue.add(
             f"the message {message_id}", lambda: _deliver_later(call, conversation_id, message_id)
         )

@@ -1,4 +1,4 @@
-"""Work that nobody waits for, while things break: messages of channels, ticks, signed events, runs of missions."""
+"""Background work under faults: messages of channels, ticks, signed events, runs of missions."""
 
 import asyncio
 import hashlib

@@ -114,7 +114,7 @@ async def metronome(turn: HandlerTurn) -> HandlerReply:
 
 
 async def caller(turn: HandlerTurn) -> HandlerReply:
-    """Calls a tool, then reports its result; the task says which and with what."""
+    """Calls a tool, then reports its result; the task names the tool and its arguments."""
     made = [call for message in turn.messages for call in message.calls]
     if not made:
         return HandlerReply(text="Looking.", calls=[HandlerCall(name="list_files", input={"path": "."})])

@@ -1,4 +1,4 @@
-"""Readers of event streams who lose their connection again and again: what they saw must be whole all the same."""
+"""Readers of event streams that lose their connection repeatedly and must still receive every event."""
 
 import asyncio
 import json

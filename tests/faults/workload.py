@@ -39,7 +39,7 @@ async def model_faults(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def subagents(caller: Caller, random: Random, folder: Path) -> None:
-    """Three go their own ways; then several fires at once, of which one gets all that is there."""
+    """Three background subagents; then several concurrent fires, one of which gets all outcomes."""
     key, count = new_id(), 3
     calls = [async_task(say(f"Found {n}.", delay=round(random.uniform(0, 0.3), 2))) for n in range(count)]
     body = {"agent": "lead", "input": f"{chain(calls, last='Off.')}\nref {new_id()}", "transport": "stream"}
@@ -76,7 +76,7 @@ async def storm(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def cancels(caller: Caller, random: Random, folder: Path) -> None:
-    """At any moment, and twice: what was accepted holds."""
+    """Cancel at any time, and twice: an accepted cancel is final."""
     task = await caller.submit("cancels", "[[script:say words=20 delay=0.05]]")
     await asyncio.sleep(random.uniform(0, 2))
     answers = [caller.ask("POST", f"/tasks/{task.id}/cancel", {"reason": "enough"}, new_id()) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The `proves` marker: a test names the contract items it proves, and each run records what it really proved."""
+"""The `proves` marker: a test names the contract items it proves, and each run records which it proved."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Hooks of a user's module, as the tests need them: each writes what it was given into a file of the workspace."""
+"""Hooks of a user's module, as the tests need them: each writes its arguments into a file of the workspace."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""No text says "1 steps": what is counted goes through `domain.amounts.counted`."""
+"""No text says "1 steps": texts with numbers use `domain.amounts.counted`."""
 
 import ast
 import re

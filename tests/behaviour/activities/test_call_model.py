@@ -39,7 +39,7 @@ REFUSED = {
 
 @pytest_asyncio.fixture(scope="module")
 async def under_way(stack: Stack) -> dict[str, str]:
-    """All cases at once: their waits overlap."""
+    """Run all cases concurrently, so that their waits overlap."""
     faults = [*RETRIED.values(), *REFUSED]
     ids = await asyncio.gather(*(stack.submit(f"{SAY} {fault}") for fault in faults))
     return dict(zip(faults, ids, strict=True))

@@ -1,4 +1,4 @@
-"""File diffs: what patch(1) would make of the old text is the new text, and what is shown has bounds."""
+"""File diffs: applying them to the old text with patch(1) gives the new text, and their size is limited."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Keeping a workspace: within memory and time, over no cap, and never at the cost of what was kept before."""
+"""Storing a workspace stays within memory, time and limits, and never loses what was stored before."""
 
 import asyncio
 import os

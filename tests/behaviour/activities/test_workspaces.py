@@ -1,4 +1,4 @@
-"""Workspaces: what one worker wrote, another one finds; what is lost locally is restored."""
+"""Workspaces: another worker finds the files that one wrote, and lost local files are restored."""
 
 import asyncio
 import shutil

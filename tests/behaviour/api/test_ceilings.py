@@ -1,4 +1,4 @@
-"""The platform's ceilings of a whole conversation: nobody may ask for more, and who asks for nothing has them."""
+"""The platform's ceilings of a whole conversation: a larger budget is refused, and a task without one gets them."""
 
 from dataclasses import replace
 from typing import Any
@@ -44,7 +44,7 @@ async def test_a_conversation_never_has_more_than_the_platform_allows(
 
 
 async def test_a_task_that_costs_money_has_a_cost_limit(settings: Settings, api: httpx2.AsyncClient) -> None:
-    """The platform's, unless the task has another; none where nobody knows the price."""
+    """The platform's default applies unless the task has a limit, and not to models without a price."""
 
     async def cost(client: httpx2.AsyncClient, **config: Any) -> float | None:
         shown = (await client.get(f"/tasks/{await submitted(client, config=config)}")).json()

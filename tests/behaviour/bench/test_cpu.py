@@ -1,4 +1,4 @@
-"""CPU time is that of a whole tree of processes, also of those that ended."""
+"""CPU time is that of a whole tree of processes, including those that have ended."""
 
 import os
 import subprocess

@@ -194,7 +194,7 @@ async def test_without_a_target_a_message_goes_to_the_most_recent_foreground_age
     assert (await front.stack.http.delete(f"/connectors/{gone}")).status_code == 204
 
     async def answers_to(text: str) -> str:
-        """Whose agent answers."""
+        """A conversation whose agent answers."""
 
         async def answered() -> list[str]:
             found = [one.json["data"] for one in front.receiver.at("/in")]

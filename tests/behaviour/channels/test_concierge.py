@@ -1,4 +1,4 @@
-"""The sample chat agent: it answers at once, and once more when its background agent has reported."""
+"""The sample chat agent: it answers immediately, and again when its background agent has reported."""
 
 from tests.behaviour.channels.people import Service
 from tests.support.stack import eventually

@@ -19,7 +19,7 @@ def ask(question: str, **more: Any) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.exactly_once
 async def test_the_next_message_of_the_asked_person_answers_the_question(service: Service) -> None:
-    """Once, in the same thread; its files come along, and what others write is no answer."""
+    """The answer arrives once, in the same thread, with its files; messages of others are no answers."""
     await service.asking()
     stack = service.stack
     question = ask("Which colour?", options=["red", "blue"])

@@ -1,4 +1,4 @@
-"""A reset keeps the id and the history, drops what waits and reports it; nothing of before enters the new context."""
+"""A reset keeps the id and the history, drops and lists waiting messages; none of before enters the new context."""
 
 import asyncio
 import json

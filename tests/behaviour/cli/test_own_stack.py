@@ -19,7 +19,7 @@ END = TaskCompleted(status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial
 
 @pytest.fixture
 def stranger() -> Iterator[StandIn]:
-    """Somebody else's API, on what this command line takes for the default port."""
+    """Another API, on the port that this command line uses by default."""
     other = StandIn()
     other.start()
     yield other

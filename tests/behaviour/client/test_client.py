@@ -21,7 +21,7 @@ TOOL = {"name": "look_up", "description": "Looks an order up.", "input_schema": 
 
 
 def local(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client like that of a program beside the stack: it is given no address and no key."""
+    """A client as in a program on the machine of the stack: without address and key."""
     for name in ("ERRAND_URL", "ERRAND_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ERRAND_DATA_DIR", str(stack.root))

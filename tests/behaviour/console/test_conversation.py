@@ -1,4 +1,4 @@
-"""A conversation in the console: every turn on its timeline and in what was said, and what people do to it."""
+"""A conversation in the console: its timeline and messages, and the actions of people."""
 
 from playwright.async_api import Page, expect
 

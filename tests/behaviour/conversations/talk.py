@@ -168,7 +168,7 @@ class Talk:
 
     @classmethod
     async def done(cls, stack: Stack, input: str, agent: str = "lead", **more: Any) -> "Talk":
-        """Begun, and its first session has ended."""
+        """A new conversation whose first session has ended."""
         talk = await cls.begin(stack, input, agent, **more)
         await talk.ended(talk.id)
         return talk

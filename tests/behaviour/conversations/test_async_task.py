@@ -1,4 +1,4 @@
-"""async_task, async_task_result and gather: launched at once, collected in their fixed form, or refused whole."""
+"""async_task, async_task_result and gather: immediate launches, fixed results, and refusals that start nothing."""
 
 import time
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Reading outcomes: one claim for all that are gathered, and everybody learns what still waits."""
+"""Reading outcomes: one claim for all that are gathered, and watchers are informed of those that still wait."""
 
 import pytest
 

@@ -184,7 +184,7 @@ async def test_a_lost_subagent_still_has_an_outcome(team: Stack) -> None:
 
 @pytest.mark.proves("D5", "F-05")
 async def test_next_worker_soon_writes_what_a_dead_one_was_writing(team: Stack) -> None:
-    """It dies in the short activity that opens a session, whose whole patience nobody wants to sit out."""
+    """It dies in the short activity that opens a session; waiting for its full timeout would take too long."""
     talk = await Talk.done(team, chain([async_task(say("Part."))], last="Off."))
     await talk.posted(1)
     worker = team.pid("worker")

@@ -41,7 +41,7 @@ async def with_outcomes(stack: Stack, count: int) -> Talk:
 
 @scene
 async def stormed(stack: Stack) -> tuple[Talk, list[int], float]:
-    """Ten fires at once for twenty outcomes, half of them willing to wait for their turn."""
+    """Ten concurrent fires for twenty outcomes; half of the fires may be queued."""
     talk = await with_outcomes(stack, 20)
     began = time.monotonic()
     fires = [talk.try_fire(f"Caller {n}.", if_busy="queue" if n % 2 else "reject") for n in range(10)]

@@ -54,7 +54,7 @@ class Walk:
             await self.choice.choice(actions)()
 
     async def settle(self) -> None:
-        """Let go of what hangs, then deliver what is left."""
+        """Release hanging calls, then deliver the remaining outcomes."""
 
         async def still() -> bool:
             await self.talk.stack.http.post(f"/conversations/{self.talk.id}/interrupt")

@@ -1,4 +1,4 @@
-"""The mailbox: what is posted when, what a message is, and that it refers to its source instead of copying it."""
+"""The mailbox: when messages are posted, their fields, and that they refer to their source instead of copying it."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ class Posted:
 
 @scene
 async def posted(stack: Stack) -> Posted:
-    """One subagent answers, one fails, one says nothing; a fire takes all three at once."""
+    """One subagent answers, one fails, one says nothing; one fire takes all three."""
     calls = [async_delegate("one", say("Found it."), agent="helper")]
     talk = await Talk.done(stack, chain(calls, last="Off."))
     await talk.posted(1)
@@ -153,7 +153,7 @@ async def test_subagent_interrupted_without_output_has_failed(team: Stack) -> No
 
 @scene
 async def interrupted_between_tools(stack: Stack) -> tuple[Talk, SessionRow, str]:
-    """It has called a tool and not said anything yet."""
+    """It has called a tool but written no text yet."""
     talk = await Talk.done(stack, chain([async_task(Gate().then())], last="Off."))
     child = await talk.child()
     await stack.seen(child.id, "tool_called")

@@ -1,4 +1,4 @@
-"""A conversation that continues as new, or is reset, loses nothing, doubles nothing, and knows what it answered."""
+"""A conversation that continues as new, or is reset, loses nothing, repeats nothing, and keeps its answers."""
 
 import asyncio
 import contextlib

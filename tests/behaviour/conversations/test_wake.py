@@ -105,7 +105,7 @@ async def test_a_late_outcome_is_a_new_session_and_changes_no_ended_one(team: St
 
 @scene
 async def overtaken(stack: Stack) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Somebody says something further before the outcome that was sent for earlier comes."""
+    """Another message arrives before the outcome of an earlier subagent."""
     gate = Gate()
     talk = await Talk.done(stack, chain([async_task(gate.then("The part."))], last="Off."), "waker")
     await talk.ended(await talk.say(say("Second.")))
@@ -208,7 +208,7 @@ async def test_outcome_that_was_read_wakes_nobody(team: Stack) -> None:
 
 @scene
 async def woken_in_vain(stack: Stack) -> tuple[Talk, SessionRow, SessionRow]:
-    """The woken session cannot speak: its outcome waits in the mailbox, and nobody tries again by himself."""
+    """The woken session fails: the outcome waits in the mailbox, and nothing is retried automatically."""
     gate = Gate()
     talk = await Talk.done(stack, chain([async_task(gate.then("The words. [[fault:400]]"))], last="Off."), "waker")
     gate.open()

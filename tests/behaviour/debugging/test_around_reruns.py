@@ -1,4 +1,4 @@
-"""Reruns beside the other parts: what was only tried notifies nobody, and what was removed is not run again."""
+"""Reruns and other features: a recorded rerun sends no notifications, and removed content cannot be rerun."""
 
 from tests.behaviour.debugging.test_rerun import reran, rerun
 from tests.behaviour.notifications.conftest import receiver, subscribers

@@ -1,4 +1,4 @@
-"""A task once more from one of its steps: what is kept, what is changed, and that the original stays as it is."""
+"""A rerun from one of a task's steps: what it keeps and changes; the original does not change."""
 
 import asyncio
 import json

@@ -88,7 +88,7 @@ def test_script_installs_again_when_the_lock_file_changed(checkout: Checkout) ->
 
 
 def test_script_never_installs_into_the_system(checkout: Checkout) -> None:
-    """Without its pyvenv.cfg the python in it is the system's own, which nobody asked to be changed."""
+    """Without pyvenv.cfg its python is that of the system, which must not be changed."""
     checkout.run()
     (checkout.root / ".venv" / "pyvenv.cfg").unlink()
     with checkout.start() as process:

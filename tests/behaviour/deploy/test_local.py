@@ -174,7 +174,7 @@ def test_killed_stack_starts_clean_and_down_leaves_nothing(stack: RunningStack, 
 
 
 def test_leftovers_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
-    """A pid of PostgreSQL that now belongs to a bystander, and a Temporal file whose first start was cut short."""
+    """A pid of PostgreSQL that now is another process, and a Temporal file whose first start was interrupted."""
     if not (home / "postgres").exists():
         with running(home):
             pass

@@ -161,7 +161,7 @@ async def test_failed_subagent_is_an_error_with_its_output_so_far(stack: Stack) 
 
 @pytest.mark.parametrize("parent", ["st_stopped", "st_stopped_later"])
 async def test_cancelled_subagent_is_an_error_with_its_output_so_far(stack: Stack, parent: str) -> None:
-    """Waited for or not: what it had said when it was stopped is not its result."""
+    """Blocking or not, its output before the stop is not its result."""
     talk = await Talk.begin(stack, chain([("st_wordy", {"message": "Draft it."})]), parent)
     child = await talk.child()
     await talk.speaking(child.id)

@@ -1,4 +1,4 @@
-"""The command `errand budget` shows what is left."""
+"""The command `errand budget` shows the remaining budget."""
 
 import json
 

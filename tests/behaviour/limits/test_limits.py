@@ -1,4 +1,4 @@
-"""Limits of one session: tool calls are counted before they run, what is left is known to the agent and to watchers."""
+"""Limits of one session: tool calls are counted before they run, and agent and watchers see the remaining budget."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Whose task it is: other keys need the right to supervise, and what they do bears their name."""
+"""Ownership of tasks: other keys need the right to supervise, and their actions are recorded under their name."""
 
 import pytest
 

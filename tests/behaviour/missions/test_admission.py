@@ -1,4 +1,4 @@
-"""A mission that may not run now is woken by nobody, whatever the way in; what callers begin in it are its runs."""
+"""Nothing wakes a mission that may not run now, and turns of callers in its conversation are runs of it."""
 
 from typing import Any
 

@@ -32,7 +32,7 @@ async def errand(stack: Stack, *argv: str, group: str = "missions") -> Any:
 
 
 async def run(stack: Stack, name: str) -> dict[str, Any]:
-    """One run, begun by hand, when it is over."""
+    """Start one run by hand and wait for its end."""
     known = len((await errand(stack, "runs", name))["items"])
     await errand(stack, "run", name)
 

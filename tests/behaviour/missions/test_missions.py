@@ -46,7 +46,7 @@ async def runs(stack: Stack, made: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def run(stack: Stack, made: dict[str, Any]) -> dict[str, Any]:
-    """One run, begun by hand; its row."""
+    """Start one run by hand; returns its row."""
     at = (await stack.http.post(f"/missions/{made['id']}/run")).json()["scheduled_at"]
 
     async def ticked() -> dict[str, Any] | None:

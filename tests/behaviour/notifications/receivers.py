@@ -80,7 +80,7 @@ async def http_receiver() -> AsyncIterator[Receiver]:
 
 @dataclass
 class Mail:
-    """The part of RFC 5321 that a client needs: the order of the commands is checked, and what is unknown refused."""
+    """The part of RFC 5321 that a client needs: it checks the order of the commands and refuses unknown ones."""
 
     messages: list[EmailMessage] = field(default_factory=list)
     recipients: list[str] = field(default_factory=list)  # of the envelopes

@@ -1,4 +1,4 @@
-"""The audit log: who did what is chained in the transaction that did it, and nothing can be taken out unseen."""
+"""The audit log: each action is recorded in its own transaction, and no entry can be removed unnoticed."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""The ledger: every call with an effect is listed with how it ended, also where the run itself failed."""
+"""The ledger: every call with an effect is listed with its end, even if the run itself failed."""
 
 import asyncio
 from pathlib import Path

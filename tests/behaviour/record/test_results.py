@@ -1,4 +1,4 @@
-"""Results: typed where the agent has a schema, and saying what they were based on."""
+"""Results: typed if the agent has a schema, with a list of their sources."""
 
 import hashlib
 import json

@@ -29,7 +29,7 @@ def networked(request: pytest.FixtureRequest) -> Sandbox:
 
 
 class Upstream(Recording):
-    """Notes where connections would go and what they would say; opens none."""
+    """Records the targets and data of connections, but opens none."""
 
     def __init__(self, answer: bytes = PAGE) -> None:
         super().__init__()

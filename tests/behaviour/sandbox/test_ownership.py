@@ -1,4 +1,4 @@
-"""A worker that is root hands the workspace over, and nothing else."""
+"""A worker that runs as root gives the sandbox account the workspace, and nothing else."""
 
 import os
 from pathlib import Path

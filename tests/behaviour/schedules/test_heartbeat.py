@@ -1,4 +1,4 @@
-"""Checks and heartbeats: what has nothing to do costs no model call, and what people reported of other systems."""
+"""Checks and heartbeats: a check without findings costs no model call; and defects reported of other systems."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

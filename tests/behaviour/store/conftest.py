@@ -1,4 +1,4 @@
-"""A database with our schema, and sessions that nobody runs."""
+"""A database with our schema, and sessions without workflows."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""The people of these tests: what waits for them, and their answers."""
+"""The people of these tests: their open requests and answers."""
 
 from typing import Any
 

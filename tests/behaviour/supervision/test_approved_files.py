@@ -1,4 +1,4 @@
-"""An approval holds for what people saw: the command, and the files that it runs."""
+"""An approval applies only to what people saw: the command, and the files that it runs."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""A session that continues after a wait says so, whatever it waited for and however the wait ended."""
+"""A session emits an event when it continues after a wait, whatever it waited for and however the wait ended."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Approvals of tools that an agent has beside the platform's: declared ones, its subagents and its handoffs."""
+"""Approvals of tools that an agent has besides the platform's: declared ones, its subagents and its handoffs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Permissions: rules that only tighten, approvals for one call only, boundaries, and whose key may say yes."""
+"""Permissions: rules that only tighten, approvals for one call only, boundaries, and which keys may approve."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Plan approval: the workflow holds back everything with an effect until a person has said yes."""
+"""Plan approval: the workflow runs nothing with an effect until a person has approved the plan."""
 
 import asyncio
 from typing import Any

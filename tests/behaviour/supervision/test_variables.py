@@ -1,4 +1,4 @@
-"""Variables that an agent declares: given, asked for all at once before the first step, kept, and refused."""
+"""Variables that an agent declares: set, requested together before the first step, stored, and refused."""
 
 from typing import Any
 

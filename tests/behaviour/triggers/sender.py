@@ -16,7 +16,7 @@ SECRET = "a-secret-of-the-tests-0123456789"
 
 
 class Sender:
-    """One trigger and what is sent to it."""
+    """One trigger, and the events sent to it."""
 
     def __init__(self, stack: Stack, name: str, made: dict[str, Any]) -> None:
         self.stack, self.name, self.made = stack, name, made

@@ -168,7 +168,7 @@ async def test_a_trigger_that_cannot_work_is_refused(stack: Stack, body: dict[st
 
 
 async def test_trigger_cannot_have_the_reserved_name_of_agent_events(stack: Stack) -> None:
-    """Else any agent of the tenant could answer `wait_for_event` in the trigger's name."""
+    """Otherwise any agent of the tenant could answer `wait_for_event` in the trigger's name."""
     body = {"signature": "standard_webhooks", "task": {"agent": "tester", "input": "x"}}
     refused = await stack.http.put("/triggers/emit", json=body)
     assert (refused.status_code, refused.json()["errors"][0]["code"]) == (422, "reserved"), refused.text

@@ -1,4 +1,4 @@
-"""Cancelling: it reaches what runs, keeps what there is, and once accepted the only end is `cancelled`."""
+"""A cancel stops running calls and keeps results; once it is accepted, the only end is `cancelled`."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""A session that is stopped ends in the workflow task that stops it, and also when that cannot be written yet."""
+"""A session that is stopped ends in the workflow task that stops it, even if the end cannot be stored yet."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Which files of a folder go along: what `.gitignore` says, also that of the repository around it."""
+"""Which files of a folder are sent: `.gitignore` files decide, including those of the repository around it."""
 
 import io
 import tarfile

@@ -1,4 +1,4 @@
-"""Certificates and tokens for Temporal: each is good for what it is for, and nothing is made twice unasked."""
+"""Certificates and tokens for Temporal: each has its purpose only, and existing ones are kept."""
 
 import base64
 import json

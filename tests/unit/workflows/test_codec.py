@@ -1,4 +1,4 @@
-"""The payload codec alone: rotation, what is passed on as it is, and what must not be."""
+"""The payload codec: rotation, payloads that pass unchanged, and those that must not."""
 
 import base64
 

@@ -18,7 +18,7 @@ FIELDS = {
 
 @pytest_asyncio.fixture
 async def conversation(api: httpx2.AsyncClient, pool: Pool) -> AsyncIterator[str]:
-    """One whose root has ended, with three outcomes in its mailbox."""
+    """A conversation whose root has ended, with three outcomes in its mailbox."""
     root = (await run(api))["session_id"]
     children = [await spawned(pool, root, name=name) for name in ("one", "two", "three")]
     await end(pool, root, head="node-1")

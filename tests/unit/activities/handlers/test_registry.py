@@ -1,4 +1,4 @@
-"""The handlers of a user's module: which are taken, and what is refused."""
+"""The handlers of a user's module: which are loaded, and which are refused."""
 
 import sys
 from types import ModuleType

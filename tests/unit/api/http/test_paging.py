@@ -1,4 +1,4 @@
-"""Cursors: what they contain, and what somebody else made of them."""
+"""Cursors: their content, and cursors that somebody changed."""
 
 import base64
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Commands under rules: a rule that forbids knows every spelling, a rule that allows only what is written."""
+"""Commands under rules: a rule that denies covers every spelling, a rule that allows only the literal text."""
 
 import time
 

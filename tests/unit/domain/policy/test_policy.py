@@ -1,4 +1,4 @@
-"""Permissions: the last rule that matches decides; a child has what it declares, is allowed, and its parent has."""
+"""Permissions: the last rule that matches decides; a child has no tool that its parent lacks."""
 
 import pytest
 

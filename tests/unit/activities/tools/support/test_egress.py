@@ -1,4 +1,4 @@
-"""The guarded way out: what it refuses before any socket is opened, and what it fetches from a real server."""
+"""Guarded outbound requests: refusals before any socket is opened, and fetches from a real server."""
 
 import asyncio
 import gzip
@@ -210,7 +210,7 @@ async def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.Monkey
 
 
 class Server:
-    """A real web server on loopback that says what a test wants."""
+    """A real web server on loopback with the answers of a test."""
 
     def __init__(self, port: int) -> None:
         self.port = port
