@@ -77,7 +77,7 @@ def as_text(found: StorageFigures) -> str:
 @click.command()
 @click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the text.")
 def main(json_wanted: bool) -> None:
-    """Measure on a stack of its own."""
+    """Measure on a separate stack."""
 
     async def run() -> StorageFigures:
         async with open_lab() as lab:
