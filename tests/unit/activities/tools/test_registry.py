@@ -87,3 +87,9 @@ def test_only_bookkeeping_stays_off_the_queue() -> None:
     """A tool that touches or reads the world is a separate activity that the timeline shows."""
     local = {name for name, tool in TOOLS.items() if tool.bookkeeping}
     assert local == {"update_plan", "report_progress", "list_subagents", "set_status"}
+
+
+@pytest.mark.parametrize("module", ["TOOLS = [tool('greet')]"], indirect=True)
+def test_own_tool_is_run_apart(module: str) -> None:
+    loaded = load_tools(module).found["greet"]
+    assert loaded.run is not sys.modules[module].run  # see runtime/test_where_users_code_runs.py
