@@ -197,18 +197,21 @@ async def key_reused(connection: Connection, tenant: str, message: ArrivingMessa
     return (await idempotency.reserve(connection, tenant, record.key, given)).digest != record.digest
 
 
-async def thread_of_work(pool: Pool, tenant: str, thread_id: str, message_ids: list[str]) -> WorkThread | None:
-    """Where the agent `thread_id` was asked for the work that these messages of its subagents report; None if no
-    subagent of it sent one."""
-    row = await pool.fetchrow(
-        """SELECT (task.channel).thread AS thread
-             FROM inbox i
+# for each message of a subagent: the session that was running when the subagent's work was asked for
+_BEGAN = """FROM inbox i
             CROSS JOIN LATERAL (
                 SELECT spawned_by FROM sessions s
                  WHERE s.tenant = i.tenant AND s.conversation_id = i.conversation_id
                    AND (s.id = i.source OR (i.kind = 'system' AND s.thread_id = i.author))
                  ORDER BY id DESC LIMIT 1) child
-             JOIN sessions began ON began.tenant = i.tenant AND began.id = child.spawned_by AND began.thread_id = $2
+             JOIN sessions began ON began.tenant = i.tenant AND began.id = child.spawned_by"""
+
+
+async def thread_of_work(pool: Pool, tenant: str, thread_id: str, message_ids: list[str]) -> WorkThread | None:
+    """Where the agent `thread_id` was asked for the work that these messages of its subagents report; None if no
+    subagent of it sent one."""
+    row = await pool.fetchrow(
+        f"""SELECT (task.channel).thread AS thread {_BEGAN} AND began.thread_id = $2
             CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, began.spec::jsonb) task
             WHERE i.tenant = $1 AND i.id = ANY($3::text[]) ORDER BY i.number LIMIT 1""",
         tenant,
@@ -216,6 +219,23 @@ async def thread_of_work(pool: Pool, tenant: str, thread_id: str, message_ids: l
         message_ids,
     )
     return WorkThread(**row) if row else None
+
+
+async def apart(pool: "Pool | Connection", tenant: str, message_ids: list[str]) -> set[str]:
+    """Those of the messages to a main thread that report work of another thread of the channel than that of a session
+    which has not ended: it would answer them in the wrong place."""
+    rows = await pool.fetch(
+        f"""SELECT i.id {_BEGAN} AND began.thread_id = i.thread_id
+             CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, began.spec::jsonb) work
+             JOIN sessions s ON s.tenant = i.tenant AND s.thread_id = i.thread_id
+                            AND s.status IN ('submitted', 'working', 'input_required')
+             CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
+            WHERE i.tenant = $1 AND i.id = ANY($2::text[]) AND i.thread_id = i.conversation_id
+              AND (task.channel).thread IS DISTINCT FROM (work.channel).thread""",
+        tenant,
+        message_ids,
+    )
+    return {row["id"] for row in rows}
 
 
 async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> ChannelRef | None:

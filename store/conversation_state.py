@@ -3,7 +3,7 @@
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.state import ConversationState, Live, Thread, WaitingMessage
 from domain.sessions.step import preview
-from store import missions
+from store import channels, missions
 from store.database import Pool
 from store.mailbox import held_outcomes
 
@@ -47,6 +47,7 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
             tenant,
             conversation_id,
         )
+        apart = await channels.apart(connection, tenant, [row["id"] for row in inbox]) if inbox else set()
         mission = await missions.of_conversation(connection, tenant, conversation_id)
         title = await connection.fetchval(
             "SELECT title FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
@@ -75,7 +76,7 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
     for row in ended:
         state.threads[row["thread_id"]].ended.append(row["id"])
     for row in inbox:
-        waiting = WaitingMessage(id=row["id"], outcome=row["source"] is not None)
+        waiting = WaitingMessage(id=row["id"], outcome=row["source"] is not None, apart=row["id"] in apart)
         state.threads[row["thread_id"]].inbox.append(waiting)
     return state
 

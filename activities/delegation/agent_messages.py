@@ -10,7 +10,7 @@ from domain.errors import Unavailable
 from domain.ids import derive_id, is_id
 from domain.sessions.session import SessionRef, Status
 from domain.sessions.session_writes import ThreadMessage
-from store import agent_messages, conversations, mission_admission, outcomes, sessions
+from store import agent_messages, channels, conversations, mission_admission, outcomes, sessions
 from store.agent_messages import AgentAddress
 from store.database import Pool
 from workflows.client import WorkflowClient
@@ -73,7 +73,8 @@ class AgentMessages:
             unsignalled=True,
         )
         await conversations.add_message(self._pool, ref.tenant, message)
-        steer = Steer(request_id=message_id, thread=target.thread_id, message=message_id, wake=True)
+        apart = bool(await channels.apart(self._pool, ref.tenant, [message_id]))
+        steer = Steer(request_id=message_id, thread=target.thread_id, message=message_id, wake=True, apart=apart)
         try:
             await self._conversations.steer(ref.tenant, target.conversation_id, steer)
         except Unavailable:  # it is stored, so the sweeper will deliver it

@@ -26,7 +26,7 @@ from domain.sessions.session import BUDGET_REASONS, Reason, Status
 from domain.sessions.session_writes import ENDED_FIRST, SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
 from domain.sessions.task_terms import on_terms
-from store import endings, files, mailbox, sessions, tool_calls, workspaces
+from store import channels, endings, files, mailbox, sessions, tool_calls, workspaces
 from store.database import Pool
 from store.endings import WrittenEnding
 from store.workspaces import Manifest
@@ -107,9 +107,12 @@ class FinishSession:
         """Post the end to the conversation, if there is one. A failure makes the whole activity retry."""
         ref, ids = finish.ref, [*returned, *([message_id] if message_id else [])]
         waiting = await mailbox.pending_outcomes(self._pool, ref.tenant, ids) if ids else []
+        outcome = next((outcome for outcome in waiting if outcome.id == message_id), None)
+        if outcome is not None and await channels.apart(self._pool, ref.tenant, [outcome.id]):
+            outcome = outcome.model_copy(update={"apart": True})
         ended = EndedSession(
             session_id=ref.session_id,
-            outcome=next((outcome for outcome in waiting if outcome.id == message_id), None),
+            outcome=outcome,
             returned=[outcome for outcome in waiting if outcome.id != message_id],
             taken=finish.taken,
             held=held,

@@ -105,6 +105,7 @@ class Steer(BaseModel):
     thread: str
     message: str  # id of the inbox row
     wake: bool = Field(default=False, exclude_if=lambda wake: not wake)  # start a session if none is running
+    apart: bool = Field(default=False, exclude_if=lambda apart: not apart)  # see WaitingMessage
 
 
 class Steered(BaseModel):

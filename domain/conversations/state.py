@@ -27,6 +27,8 @@ class PendingOutcome(BaseModel):
     status: Status
     title: str = ""
     preview: str = ""  # of the output, or of the error
+    # a running session does not read it, see WaitingMessage
+    apart: bool = Field(default=False, exclude_if=lambda apart: not apart)
 
 
 class WaitingMessage(BaseModel):
@@ -34,6 +36,9 @@ class WaitingMessage(BaseModel):
 
     id: str
     outcome: bool = False  # a subagent's outcome, which is pending again if no session commits it
+    # it reports work that began in another thread of the channel than the running session's: a session of its own reads
+    # it, and answers there
+    apart: bool = Field(default=False, exclude_if=lambda apart: not apart)
 
 
 class Thread(BaseModel):

@@ -35,6 +35,7 @@ class DeliverOutcome:
 
     thread_id: str
     message_id: str
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ class OutcomeRouter:
         actions: list[Action] = []
         if ended.outcome is not None and not live.blocking and not self._is_known(ended.outcome.id):
             if live.delivery in (DeliveryMode.WAKE, DeliveryMode.REPORT) and not ended.held:
-                actions.append(DeliverOutcome(live.spawner, ended.outcome.id))
+                actions.append(DeliverOutcome(live.spawner, ended.outcome.id, ended.outcome.apart))
             elif live.delivery is not DeliveryMode.EXPLICIT and self._state.threads[live.spawner].parent is None:
                 self._state.pending = [*self._state.pending, ended.outcome][-MOST_PENDING:]
         recipient = self._state.threads[live.spawner].live
@@ -200,20 +201,23 @@ class OutcomeRouter:
         if thread is None or thread.live is None:
             return None
         children, thread.ended = thread.ended, []
-        return Missed(thread.live, [waiting.id for waiting in thread.inbox], children)
+        return Missed(thread.live, [waiting.id for waiting in thread.inbox if not waiting.apart], children)
 
     def next_opening(self, thread_id: str) -> OpenSession | None:
-        """The next session of an idle thread: a queued one, or one for the messages that no session took."""
+        """The next session of an idle thread: one for a message that has to be read apart, a queued one, or one for the
+        messages that no session took."""
         thread = self._state.threads.get(thread_id)
         if thread is None or thread.live is not None or not (thread.queue or thread.inbox):
             return None
-        take = [waiting.id for waiting in thread.inbox]
+        apart = [waiting for waiting in thread.inbox if waiting.apart][:1]
+        inbox = apart or thread.inbox
+        take = [waiting.id for waiting in inbox]
         return OpenSession(
-            session_id=thread.queue[0] if thread.queue else derive_id(take[0], "wake", thread.last),
+            session_id=thread.queue[0] if thread.queue and not apart else derive_id(take[0], "wake", thread.last),
             thread_id=thread_id,
             parent_thread_id=thread.parent,
             take=take,
-            mail=[waiting.id for waiting in thread.inbox if waiting.outcome],
+            mail=[waiting.id for waiting in inbox if waiting.outcome],
         )
 
     def opened(self, opening: OpenSession, opened: Opened) -> list[Action]:
@@ -230,8 +234,10 @@ class OutcomeRouter:
             self._forget_delivery(fired)
             return [Reload()]
         self.take(opened.mail, session_id)
+        apart = any(waiting.apart for waiting in thread.inbox if waiting.id in opening.take)
         thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in opening.take]
-        return []
+        # if it did not begin, what waits behind it begins
+        return [Resume(opening.thread_id)] if apart and opened.start is None else []
 
     def _forget_delivery(self, mail: Iterable[str]) -> None:
         for message_id in mail:

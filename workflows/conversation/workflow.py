@@ -166,7 +166,7 @@ class Conversation:
         if live is None and not steer.wake:
             raise _refused(wire.NOT_RUNNING, "Nothing is running there.")
         self.starter.reload_needed |= steer.thread not in self.state.threads  # an idle thread is only in the store
-        await self._deliver(steer.thread, WaitingMessage(id=steer.message))
+        await self._deliver(steer.thread, WaitingMessage(id=steer.message, apart=steer.apart))
         return Steered(session_id=live or self.router.live_on(steer.thread) or "")
 
     async def fire_mailbox(self, fire: Fire) -> Fired:
@@ -220,21 +220,22 @@ class Conversation:
                 await self._signal_ended(session_id, self.router.children_ended(session_id))
             case WithdrawMessage(session_id, message_id):
                 await self.starter.signal(session_id, wire.WITHDRAWN, InboxMessage(id=message_id))
-            case DeliverOutcome(thread_id, message_id):
-                await self._deliver(thread_id, WaitingMessage(id=message_id, outcome=True))
+            case DeliverOutcome(thread_id, message_id, apart):
+                await self._deliver(thread_id, WaitingMessage(id=message_id, outcome=True, apart=apart))
             case Resume(thread_id):
                 await self._resume(thread_id)
             case Reload():
                 self.starter.reload_needed = True
 
     async def _deliver(self, thread_id: str, message: WaitingMessage) -> None:
-        """Deliver a message to the running session for its next step; if there is none, begin a new session with it."""
+        """Deliver a message to the running session for its next step; if there is none, begin a new session with it. A
+        message that has to be read apart waits until the running session has ended."""
         if not self.router.receive(thread_id, message):
             return
-        if (live := self.router.live_on(thread_id)) is not None:
-            await self.starter.signal(live, wire.MESSAGE, InboxMessage(id=message.id))
-        else:
+        if (live := self.router.live_on(thread_id)) is None:
             await self._start_next(thread_id)
+        elif not message.apart:
+            await self.starter.signal(live, wire.MESSAGE, InboxMessage(id=message.id))
 
     async def _resume(self, thread_id: str) -> None:
         missed = self.router.missed(thread_id)

@@ -80,6 +80,38 @@ async def test_a_report_is_sent_to_the_thread_where_its_work_began(front: Servic
         assert len(sent) == 3 and {*sent} == {("t1", "m1"), ("t2", "m2"), ("t1", None)}
 
 
+async def test_a_report_waits_for_a_session_that_answers_in_another_thread(front: Service) -> None:
+    """It is answered in its own thread, between the running session and the queued one; a failure too."""
+    gate, busy = Gate(), Gate()
+    broken = f"{chain([gate.call], last='x')} [[fault:400 at=2 times=always]]"
+    report = chain([gate.call], send(say("the report")), last="done")
+    talks: dict[str, str] = {}
+    for user, prompt in (("busy", report), ("busy-fails", broken)):
+        began = await front.say(chain(background(prompt), last="1"), user=user, thread="t1")
+        await front.ended(began["session_id"])
+        running = await front.say(busy.then("2"), user=user, thread="t2")
+        await front.stack.seen(running["session_id"], "tool_called")
+        assert (await front.say(say("3"), user=user, thread="t3"))["queued"]
+        talks[user] = running["conversation_id"]
+    gate.open()
+
+    async def reported() -> bool:
+        unread = "SELECT count(*) FROM inbox WHERE thread_id = ANY($1::text[]) AND taken_by IS NULL"
+        return bool(await front.stack.pool.fetchval(unread, [*talks.values()]) == 2)
+
+    await eventually(reported, what="both reports wait")
+    await front.stack.back("worker", await front.stack.kill("worker"))  # nothing of this is only in memory
+    busy.open()
+    replies = [one.json["data"] for one in await front.replies(8)]
+    for user, conversation_id in talks.items():
+        sent = [(one["thread"], one["text"]) for one in replies if one["user_id"] == user]
+        assert sorted(thread for thread, _ in sent) == ["t1", "t1", "t2", "t3"], sent
+        assert {("t1", "1"), ("t2", "2"), ("t3", "3")} <= {*sent}
+        rows = await front.rows(conversation_id)
+        main = sorted((row for row in rows if row.spawned_by is None), key=lambda row: str(row.started_at))
+        assert [row.trigger for row in main] == ["channel", "channel", "async_subagent_result", "channel"]
+
+
 @pytest.mark.proves("S3-17")
 async def test_threads_are_shown_as_running_queued_or_idle(front: Service) -> None:
     slow = "[[script:say words=100 delay=0.1]]"
