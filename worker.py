@@ -287,7 +287,7 @@ async def _beat(beat: Callable[[], Awaitable[None]]) -> None:
 
 if __name__ == "__main__":
     gc.freeze()
-    gc.set_threshold(20_000)  # a step makes many short-lived objects: collecting less often saves a tenth of the CPU
+    gc.set_threshold(20_000)  # a step makes many short-lived objects, so collect less often
     gc.enable()
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
