@@ -4,7 +4,7 @@ from domain.channels import REPLY
 from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import derive_id
 from domain.sessions.request_writes import RequestAnswer
-from store import addresses, channels, input_requests, workspaces
+from store import addresses, channels, files, input_requests, workspaces
 from store.addresses import Arrival
 from store.channels import ChannelArrival
 from store.database import Connection, Pool
@@ -47,10 +47,11 @@ async def answer(
             if (before := await _before(connection, session, address, message)) is not None:
                 return before
             if message.files:
-                files = dict(message.files)
+                given = dict(message.files)
                 await workspaces.change_in(
-                    connection, session.tenant, session.workspace_id, lambda known: {**known, **files}
+                    connection, session.tenant, session.workspace_id, lambda known: {**known, **given}
                 )
+                await files.use_in(connection, session.tenant, message.session.task.context.files, session.id)
             if await input_requests.answer(connection, written) is not None:
                 raise _Settled
             await addresses.remember(connection, session.tenant, session.conversation_id, message.key, session.id)

@@ -10,7 +10,7 @@ from domain.ids import derive_id
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import ThreadMessage
-from store import addresses, conversations, idempotency, queued_files
+from store import addresses, conversations, files, idempotency, queued_files
 from store.addresses import Arrival
 from store.database import Connection, Pool
 from store.idempotency import StoredResponse
@@ -131,6 +131,7 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
     )
     if message.files:
         await queued_files.add(connection, waiting, dict(message.files))
+        await files.use_in(connection, tenant, message.session.task.context.files, waiting.id)
     await addresses.remember(connection, tenant, conversation_id, message.key, waiting.id)
     return Arrival(waiting)
 

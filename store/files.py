@@ -133,6 +133,17 @@ async def delete(pool: Pool, tenant: str, file_id: str, by: str) -> str | None:
     return None
 
 
+async def use_in(connection: Connection, tenant: str, file_ids: list[str], session_id: str) -> None:
+    """Record that a session was given these files by a message that arrived after the session was accepted."""
+    await connection.execute(
+        "INSERT INTO file_uses (tenant, file_id, session_id) SELECT DISTINCT $1, f, $3 FROM unnest($2::text[]) f"
+        " ON CONFLICT DO NOTHING",
+        tenant,
+        file_ids,
+        session_id,
+    )
+
+
 async def _loosen(connection: Connection, tenant: str, digest: str) -> None:
     """Note bytes that may be unused now; the sweeper checks them."""
     await connection.execute(

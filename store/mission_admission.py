@@ -69,14 +69,18 @@ async def admit_wake(
     agent of a paused mission that is woken by its own background agents would otherwise run without bound. Messages to
     a subagent belong to a run that has begun: they wait only while the mission is paused, until it is resumed. None if
     nothing bounds the session."""
-    mission = await missions.of_conversation(pool, tenant, conversation_id)
-    if mission is None:
+    if await missions.of_conversation(pool, tenant, conversation_id) is None:
         return None
-    admitted = await admit(pool, mission, conversation_id)
-    if isinstance(admitted, NewBudget):
+    async with pool.acquire() as connection, connection.transaction():
+        # Locked: a mission that is resumed in between would not find the messages that are held back here.
+        mission = await missions.of_conversation(connection, tenant, conversation_id, lock=True)
+        if mission is None:
+            return None
+        admitted = await admit(connection, mission, conversation_id)
+        if isinstance(admitted, NewBudget):
+            return admitted
+        if not new_run and admitted.kind is HoldKind.SPENT:
+            return None
+        held = "UPDATE inbox SET wake = false WHERE tenant = $1 AND id = ANY ($2::text[]) AND taken_by IS NULL"
+        await connection.execute(held, tenant, messages)
         return admitted
-    if not new_run and admitted.kind is HoldKind.SPENT:
-        return None
-    held = "UPDATE inbox SET wake = false WHERE tenant = $1 AND id = ANY ($2::text[]) AND taken_by IS NULL"
-    await pool.execute(held, tenant, messages)
-    return admitted

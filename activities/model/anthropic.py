@@ -2,6 +2,7 @@
 request through the SDK and passes the pieces on as they arrive."""
 
 import json
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -63,7 +64,7 @@ class Model:
                         case "content_block_delta":
                             _grow(blocks[event["index"]], event["delta"], turn, on_text, on_thinking)
                         case "content_block_start":
-                            blocks[event["index"]] = {**event["content_block"], "json": ""}
+                            blocks[operator.index(event["index"])] = {**event["content_block"], "json": ""}
                         case "message_start":
                             turn.usage = self._usage(request.model, _tokens(tokens, event["message"]["usage"]))
                         case "message_delta":
@@ -196,7 +197,15 @@ def _spelled_block(block: AnyBlock) -> JsonObject:
 
 def read_block(received: JsonObject) -> ReplyBlock | None:
     """Convert a finished block of the stream; None if there is nothing to keep. Raises ValueError for a block that
-    could be neither stored nor sent back: a tool call whose arguments are not a JSON object, or lone surrogates."""
+    could be neither stored nor sent back: one without its fields, a tool call whose arguments are not a JSON object, or
+    lone surrogates."""
+    try:
+        return _read(received)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError("a block of the stream is malformed") from error
+
+
+def _read(received: JsonObject) -> ReplyBlock | None:
     match received["type"]:
         case "text":
             text = clean(received["text"])

@@ -41,6 +41,8 @@ async def test_the_next_message_of_the_asked_person_answers_the_question(service
     assert again["duplicate"] and again["answered"] is None and again["session_id"] == said["session_id"]
     row = await service.ended(said["session_id"])
     assert "sky blue" in (row.output or "")
+    used = "SELECT session_id FROM file_uses WHERE tenant = 'default' AND file_id = $1"
+    assert await stack.pool.fetchval(used, file_id) == row.id  # so that it is deleted with the session's content
     read = str(await stack.nodes(row.id))
     assert "the blue one" in read and "note.txt" in read
     entries = await audit.find(stack.pool, "default", session_id=row.id, limit=50)

@@ -1,5 +1,6 @@
 """Nothing wakes a mission that may not run now, and turns of callers in its conversation are runs of it."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ import pytest_asyncio
 from domain.conversations.inbox import InboxKind
 from domain.conversations.requests import Steer
 from domain.ids import new_id
+from domain.missions.mission import Hold
 from domain.sessions.session_writes import ThreadMessage
-from store import conversations
+from store import conversations, mission_admission
 from tests.behaviour.conversations.talk import ALLOWED, Gate, agent, async_task, chain, say
 from tests.behaviour.missions.test_missions import create, finished, show
 from tests.behaviour.schedules.clock import create as schedule
@@ -183,6 +185,26 @@ async def test_background_agents_are_listed_running_queued_and_idle_and_wait_whi
         "SELECT output FROM sessions WHERE thread_id = $1 ORDER BY created_at", idle["thread_id"]
     )
     assert [row["output"] for row in rows][:2] == ["Begun.", "It was read."]
+
+
+async def test_message_to_a_subagent_is_not_held_back_by_a_pause_that_ends_at_that_moment(agents: Stack) -> None:
+    """Nothing would wake the subagent afterwards."""
+    made = await create(agents, task={"agent": "mate", "input": say("Off.")})
+    await finished(agents, made)
+    await agents.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
+    own, thread = made["conversation_id"], new_id()
+    message = ThreadMessage(id=new_id(), conversation_id=own, thread_id=thread, text="go on", author=new_id())
+    await conversations.add_message(agents.pool, "default", message)
+    async with agents.pool.acquire() as connection, connection.transaction():
+        resumed = "UPDATE missions SET paused = false WHERE id = $1"  # and not committed yet
+        await connection.execute(resumed, made["id"])
+        admitting = asyncio.create_task(
+            mission_admission.admit_wake(agents.pool, "default", own, [message.id], new_run=False)
+        )
+        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%missions%'"
+        await eventually(lambda: agents.pool.fetchval(waits), what="the wake waits for the mission's row")
+    assert not isinstance(await admitting, Hold)
+    assert await agents.pool.fetchval("SELECT wake FROM inbox WHERE id = $1", message.id)
 
 
 async def test_isolated_runs_respect_the_pause_and_the_end_of_their_mission(agents: Stack) -> None:

@@ -111,6 +111,14 @@ def test_arguments_that_could_not_be_stored_make_a_malformed_reply(json: str) ->
         read_block({"type": "tool_use", "id": "c", "name": "n", "input": {}, "json": json})
 
 
+@pytest.mark.parametrize(
+    "block", [{}, {"type": "text"}, {"type": "tool_use", "json": ""}, {"type": "thinking", "thinking": 1}]
+)
+def test_block_without_its_fields_makes_a_malformed_reply(block: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="malformed"):
+        read_block(block)
+
+
 @pytest.mark.parametrize("field", ["thinking", "signature"])
 def test_thoughts_that_could_not_be_sent_back_make_a_malformed_reply(field: str) -> None:
     with pytest.raises(ValueError):
