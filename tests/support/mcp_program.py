@@ -28,9 +28,12 @@ def look(port: int, path: str) -> dict[str, str]:
 
 
 @server.tool()
-def note(text: str) -> str:
-    """Writes into the workspace."""
-    Path("note.txt").write_text(text)
+def note(text: str, until: str = "") -> str:
+    """Adds to a file of the workspace, then waits until the file `until` is there."""
+    with Path("note.txt").open("a") as file:
+        file.write(text)
+    while until and not Path(until).exists():
+        time.sleep(0.05)
     return f"{os.getpid()} wrote {text}"
 
 

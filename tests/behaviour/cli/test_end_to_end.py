@@ -5,12 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from settings import ROOT
 from tests.support.stack import Stack
+from tests.support.terminal import CTRL_D, Terminal
 
 
 async def errand(stack: Stack, *args: str, typed: str = "", code: int = 0) -> str:
@@ -73,6 +75,25 @@ async def test_script_can_continue_with_the_json_of_each_command(stack: Stack) -
     assert [len(one["children"]) for one in found["sessions"]] == [1, 0]
     await errand(stack, "terminate", conversation, "--yes")
     await errand(stack, "chat", "--conversation", conversation, typed="hi\n", code=5)
+
+
+async def test_empty_input_is_one_clear_error(stack: Stack, tmp_path: Path) -> None:
+    def shown(*given: str) -> tuple[int, str]:
+        env = {**stack.env, "XDG_STATE_HOME": str(tmp_path), "NO_COLOR": "1"}
+        with Terminal("run", "tester", *given, "--title", "empty input", env=env) as terminal:
+            if given == ("-",):
+                terminal.type("", CTRL_D)
+            return terminal.exit_code(), terminal.text
+
+    for given, problem in (
+        ("", "String should have at least 1 character"),
+        (" ", "there is nothing in it"),
+        ("-", "String should have at least 1 character"),
+    ):
+        code, text = await asyncio.to_thread(shown, given)
+        error, reason = text.splitlines()
+        assert code == 5 and error.startswith("Error: ") and reason == f"  /input: {problem}", text
+    assert not (await stack.http.get("/tasks", params={"text": "empty input"})).json()["items"]
 
 
 async def test_answer_is_steered_and_interrupted_and_the_next_one_still_comes(stack: Stack) -> None:

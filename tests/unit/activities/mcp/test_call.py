@@ -1,6 +1,7 @@
 """Calls that continue at their server: by a handle, through lost connections, and never made twice."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, Inp
 from activities.mcp.mcp_tool import mcp_tools
 from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolResult
+from domain import json_schema
 from domain.sessions.remote_call import RemoteCall
 from tests.support.launch import free_port
 from tests.support.mcp_server import FORM, Context, TaskParams, TaskServer, TestServer, serving
@@ -192,3 +194,20 @@ async def test_stop_that_a_server_did_not_acknowledge_leaves_the_outcome_unknown
     assert await unknown(known, BrokenFetcher([]))
     tasks.app = refuses
     assert await unknown(known)
+
+
+async def test_arguments_are_checked_off_the_event_loop(
+    tasks: TaskServer, make_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schema is the server's, so a slow check would stop the heartbeats of every other call."""
+    threads: list[threading.Thread] = []
+
+    def errors(schema: Any, value: Any) -> Any:
+        threads.append(threading.current_thread())
+        return json_schema.errors(schema, value)
+
+    monkeypatch.setattr("activities.mcp.call.errors", errors)
+    wrong = await call(make_context, tasks, await pinned(tasks), BUILD, target=1)
+    assert "1 is not of type 'string'" in wrong.text and not tasks.calls
+    [thread] = threads
+    assert thread is not threading.current_thread()
