@@ -11,6 +11,7 @@ from settings import MISCONFIGURED, Settings, SettingsError
 
 # longer than clients keep idle connections, so that the server never closes one just as a request arrives
 KEEP_ALIVE_SECONDS = 75
+# requests that are still open after this are cancelled; streams have ended before, see `_draining` in api.app
 DRAIN_SECONDS = 30
 
 

@@ -73,6 +73,7 @@ from workflows.schedule_client import ScheduleClient
 
 log = logging.getLogger("errand.api")
 
+# closing the pool waits for its users, and one of them may hang on an unreachable database
 CLOSING_SECONDS = 2.0
 ROUTERS = (
     *(tasks.router, record.router, input_requests.router, steering.router, sessions.router, events.router),
@@ -171,17 +172,21 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         listener.drain()
         for task in running:
             task.cancel()
+        # waits until all have ended, so that none of them uses the pool while it closes
         await asyncio.gather(*running, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_SECONDS):
                 await pool.close()
+        # without effect after a clean close; otherwise it cuts the connections that were still in use
         pool.terminate()
+        # in a thread, because it blocks until the collector has answered
         await asyncio.to_thread(telemetry.flush)
 
 
 @contextlib.contextmanager
 def _draining(listener: EventListener) -> Iterator[None]:
     """End open streams at the first signal, because the server waits for them before it shuts the app down."""
+    # Python accepts signal handlers in the main thread only
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -189,8 +194,10 @@ def _draining(listener: EventListener) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def end(number: int, frame: FrameType | None) -> None:
+        # the handler runs between two bytecodes, perhaps while the loop sleeps: only this call wakes it
         loop.call_soon_threadsafe(listener.drain)
         handler = before[signal.Signals(number)]
+        # the server's own handler, which begins the shutdown
         if callable(handler):
             handler(number, frame)
 

@@ -37,9 +37,11 @@ class Caller:
         return self.key_id or self.name
 
     def may(self, *rights: Right) -> bool:
+        # an administrator may do everything, so that routes never need to list this right
         return Right.ADMIN in self.rights or bool(self.rights.intersection(rights))
 
 
+# all rights, because the account that runs the server could change the database anyway
 ANONYMOUS = Caller(DEFAULT_TENANT, frozenset(Right))
 
 
@@ -81,21 +83,26 @@ async def identify(
                 # A WebSocket has no method, and a browser lets a page read what it receives from another origin.
                 console_cookie.check_same_site(scope.get("method", ""), headers)
                 return caller
+        # a cookie that is expired or of a revoked key counts as none: on the server's own machine the console still
+        # works
         if not local:
             raise Unauthenticated()
         check_local(scope, headers, token=False)
         return ANONYMOUS
     scheme, _, presented = sent[0].partition(" ")
     presented = presented.strip()
+    # with two headers, a proxy might have checked the other one
     if len(sent) > 1 or scheme.lower() != "bearer":
         raise Unauthenticated()
     if local and is_local_token(presented, settings):
         check_local(scope, headers, token=True)
         return ANONYMOUS
     address = (scope.get("client") or ("", 0))[0]
+    # before the lookup, so that guessing costs the database nothing
     failed.check(address, presented)
     used = await keys.use(services.pool, presented, settings.requests_per_minute)
     if used is None:
+        # only now, because an unreachable database raises an error and must not lock out valid keys
         failed.failed(address)
         raise Unauthenticated()
     failed.succeeded(presented)
@@ -107,6 +114,7 @@ async def _by_cookie(cookie: ConsoleCookie, services: Services, local: bool) -> 
     settings = services.settings
     if cookie.key_id == console_cookie.LOCAL:
         token = settings.local_token
+        # the digest too: after a restart with another token, cookies of the old one must not work
         return ANONYMOUS if local and token and compare_digest(cookie.digest, keys.digest_of(token)) else None
     used = await keys.use_digest(services.pool, cookie.key_id, cookie.digest, settings.requests_per_minute)
     return _caller(used, settings) if used else None
@@ -133,6 +141,7 @@ def needs(*rights: Right) -> Call:
     async def check(
         request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None
     ) -> Call:
+        # the middleware has identified the caller; `_bearer` is here only for the OpenAPI document
         call = Call(services_of(request), request.state.caller)
         call.check_rights(*rights)
         return call

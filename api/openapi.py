@@ -85,6 +85,7 @@ def request_body(content: JsonObject, *, required: bool = True) -> JsonObject:
 
 def install(app: FastAPI) -> None:
     def openapi() -> JsonObject:
+        # built at the first request, because it takes long and most processes never need it
         if app.openapi_schema is None:
             document = get_openapi(
                 title="Errand", version="0.1.0", description=_DESCRIPTION, routes=app.routes, tags=TAGS
@@ -94,6 +95,7 @@ def install(app: FastAPI) -> None:
             )
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             for name, schema in extra["$defs"].items():
+                # FastAPI's own schema of the same name stays, because its references point to it
                 schemas.setdefault(name, schema)
             _correct(document)
             app.openapi_schema = document

@@ -49,6 +49,7 @@ async def sealed(call: Call, session: SessionRow, request: InputRequest, value: 
     """The answer as it is stored: values of secret variables are encrypted."""
     if request.kind is not RequestKind.MISSING_VARIABLES:
         return value
+    # the whole graph, because a value may be for a subagent, whose definition says whether it is a secret
     definition = await agents.load(call.pool, session.agent_ref)
     known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
     return seal_secrets(call.services.keys, call.tenant, value, known)
@@ -63,6 +64,7 @@ def to_write(caller: Caller, session: SessionRow, request: InputRequest, value: 
         session_id=session.id,
         answer=json.dumps(value),
         by=caller.name,
+        # the id, because names of keys may repeat
         actor=caller.created_by,
         events=[EventRow.of(session.ref, received)],
     )
@@ -83,6 +85,7 @@ def settled(status: RequestStatus) -> Conflict:
 
 async def signal(services: Services, session_id: str, request_id: str) -> None:
     """Signal to the session that its request was answered; retry in the background if Temporal is unreachable."""
+    # The row is written before this. A lost signal only delays the session: the sweeper finds answered requests.
     if not await services.workflows.answered(session_id, request_id):
         services.retry_queue.add(
             f"the answer to {request_id}", lambda: services.workflows.answered(session_id, request_id)

@@ -32,6 +32,7 @@ async def raise_budget(call: Call, session: SessionRow, body: RaiseBudget) -> No
     problems = problems or _beyond_tree(session, tree, wanted)
     if problems:
         raise Invalid("The budget cannot be raised like this.", errors=problems)
+    # this checks the status again under a lock: the session may have ended since it was read
     raised = await budgets.raise_limits(call.pool, session.ref, wanted, call.caller.name, call.caller.created_by)
     if raised is None:
         raise Conflict(ENDED, type="already-terminal")
@@ -75,6 +76,7 @@ def _problems(pointer: str, value: float | None, now: float | None, most: float 
         return [finding(pointer, "no_limit", "there is no such limit to raise", [])]
     if value < now:
         return [finding(pointer, "lower", "less than it is now: a running task keeps what it has", [f"{now:g}.."])]
+    # a ceiling that was lowered later does not take away what the task already has
     if most is not None and value > max(most, now):
         return [finding(pointer, "out_of_range", "beyond what this platform allows", [f"..{most:g}"])]
     return []
@@ -101,11 +103,13 @@ async def _signal(services: Services, session: SessionRow, limits: Limits) -> No
     try:
         if await services.workflows.limits_raised(session.id, limits):
             return
+    # any error: the row is raised, so that the response must not say otherwise
     except Exception as error:
         log.warning("session %s will see its new limits later (%s)", session.id, type_name(error))
     services.retry_queue.add(f"the limits of {session.id}", lambda: _signal_again(services, session))
 
 
 async def _signal_again(services: Services, session: SessionRow) -> bool:
+    # read again, because a further raise may have been written while this one waited
     now = await sessions.get(services.pool, session.tenant, session.id)
     return now is None or now.status.terminal or await services.workflows.limits_raised(session.id, now.limits)

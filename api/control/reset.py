@@ -17,6 +17,7 @@ async def reset(call: Call, conversation_id: str) -> ResetDone:
     done = await resets.reset(call.pool, call.tenant, conversation_id, how.recorded(call))
     if done is None:
         raise lookup.terminated()
+    # the rows already hold the new generation and these stops; the signals only speed it up
     await stopping.stop_all(call, done.sessions, how)
     queued = {one.session_id for one in done.dropped}
     return ResetDone(

@@ -16,6 +16,7 @@ log = logging.getLogger("errand.api")
 
 Operation = Callable[[], Awaitable[bool]]  # True: it succeeded, or is no longer needed
 
+# short, because people wait for these calls; one failed batch a second does not burden a server that returns
 PAUSE_SECONDS = 1.0
 AT_ONCE = 8  # several, so that slow ones do not delay the rest; few, to spare a server that has just returned
 MOST = 10_000  # kept in memory; the sweeper handles further ones
@@ -41,6 +42,7 @@ class RetryQueue:
         """Retry until cancelled; pause while nothing succeeds."""
         while True:
             await self._added.wait()
+            # before the work, so that an addition during it wakes the next round
             self._added.clear()
             succeeded = False
             while self._waiting:
@@ -53,6 +55,7 @@ class RetryQueue:
         batch = list(islice(self._waiting.items(), AT_ONCE))
         results = await asyncio.gather(*(self._try(name, operation) for name, operation in batch))
         for (name, operation), succeeded in zip(batch, results, strict=True):
+            # popped even if it failed, so that it moves behind the others
             latest = self._waiting.pop(name)
             if not succeeded or latest is not operation:  # if it was replaced while it ran, the new one has not run yet
                 self._waiting[name] = latest

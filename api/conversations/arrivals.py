@@ -53,9 +53,11 @@ async def accept(
     )
     if not body.wake:
         return await _silent(call, channel, message)
+    # an answer is shown with its request, and an invisible message must be shown nowhere
     if body.visible and (answered := await _answer(call, channel, body, message)) is not None:
         return answered
     debounced = connector.debounce_ms > 0
+    # merge and debounce are decided under the lock of the address, so that of two messages only one starts a session
     found = await channels.accept(
         call.pool, call.tenant, channel, message, merge=connector.merge or debounced, wait=debounced
     )
@@ -65,6 +67,7 @@ async def accept(
     if arrival.refused is not None:
         raise refusal(arrival.refused)
     assert arrival.session is not None
+    # the request that accepted the first one starts the session, or else the sweeper
     if not arrival.duplicate and not found.merged:
         await _start(call, arrival.session, connector.debounce_ms / 1_000)
     return ChannelAccepted(
@@ -107,6 +110,7 @@ async def _silent(call: Call, channel: ChannelRef, message: ArrivingMessage) -> 
     address = Address.channel(channel.connector, channel.channel_id, channel.user_id)
     conversation_id = await addresses.find(call.pool, call.tenant, address)
     if conversation_id is None:
+        # a silent message opens no conversation, because nobody would ever see it there
         raise Conflict("Nobody has written from this address: there is no conversation to enter silently.")
     await lookup.open_conversation(call, conversation_id)
     found = await channels.add_silent(call.pool, call.tenant, conversation_id, message)
@@ -126,6 +130,7 @@ async def _session(
     call: Call, connector: ConnectorConfig, body: ChannelMessage
 ) -> tuple[str, NewSession, dict[str, object]]:
     """The text that the agent reads, the session for the message, and the files for the workspace."""
+    # not validated again: ChannelMessage has checked the same limits
     context = TaskContext.model_construct(files=body.files)
     spec = TaskSpec.model_construct(agent=connector.agent, input=body.text, context=context)
     task = await submit.check(call, spec, schema=False)
@@ -134,6 +139,7 @@ async def _session(
     channel = {"message_id": body.message_id, "thread": body.thread}
     session = session.model_copy(update={"spec": {**session.spec, "channel": channel, "visible": body.visible}})
     if not body.visible:
+        # titles are shown in lists, where the text must not appear
         session = session.model_copy(update={"title": "(a message that is not shown)"})
     return opening(spec, sorted(task.files)), session, dict(task.files)
 
@@ -149,6 +155,7 @@ async def _start(call: Call, session: SessionRow, delay: float) -> None:
         left = delay
         while left > 0:
             await asyncio.sleep(left)
+            # read from the database, because another process may have accepted the latest message
             left = await channels.debounce_left(call.pool, session.ref, delay)
         await submit.start(call.services, session)
 

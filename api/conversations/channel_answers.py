@@ -25,6 +25,7 @@ async def answer(call: Call, connector: str, given: IncomingAnswer) -> bool:
     session = await sessions.get(pool, tenant, request.session_id) if request else None
     if request is None or session is None or request.kind is RequestKind.EXTERNAL_EVENT:
         raise NotFound("Nothing waits for an answer from this address.")
+    # Buttons carry the request's id, and a person could send another one: the same refusal as for an unknown id.
     if await channels.of_conversation(pool, tenant, session.conversation_id) != address:
         raise NotFound("Nothing waits for an answer from this address.")
     if request.status is not RequestStatus.OPEN:
@@ -32,6 +33,7 @@ async def answer(call: Call, connector: str, given: IncomingAnswer) -> bool:
     answering.check(call.caller, request, given.value)
     value = await answering.sealed(call, session, request, given.value)
     written = answering.to_write(call.caller, session, request, value)
+    # somebody else answered between the check and this write
     if await input_requests.answer(pool, written) is not None:
         return False
     await answering.signal(call.services, session.id, request.id)
@@ -60,6 +62,7 @@ async def answer_question(
     answering.check(call.caller, request, value)
     written = answering.to_write(call.caller, session, request, value)
     answered = await channel_answers.answer(pool, address, message, session, written)
+    # the question was settled meanwhile, so that the message starts a turn instead
     if answered is None:
         return None
     if not answered.refused and not answered.arrival.duplicate:

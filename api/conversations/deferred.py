@@ -83,6 +83,7 @@ async def _answer(
         raise Conflict("Nothing in this conversation waits for answers.", type="nothing-waits")
     given = [await _given(call, live, request_id, value) for request_id, value in body.answers.items()]
     rest = [(one, LEFT_OUT[one.kind]) for one in waiting if one.kind in DEFERRED and one.id not in body.answers]
+    # After all checks, and before the answers: the session wakes up with them and must find the message.
     message_id = await _store_message(call, live, body, key)
     reply = handle(live.id, conversation_id, steered=message_id is not None)
     late = await input_requests.answer_all(
@@ -100,6 +101,7 @@ async def _answer(
         raise answering.settled(late)
     if message_id is not None:  # before the answers, so that one step reads both
         await steer.deliver(call, conversation_id, conversation_id, message_id, live.id)
+    # one transaction has answered them all, so that a crash in this loop leaves only signals for the sweeper
     for request, _ in (*given, *rest):
         await answering.signal(call.services, live.id, request.id)
     return NewTurn(reply)
@@ -107,6 +109,7 @@ async def _answer(
 
 async def _given(call: Call, live: SessionRow, request_id: str, value: Any) -> tuple[InputRequest, Any]:
     request = await input_requests.get(call.pool, call.tenant, request_id)
+    # ids of another session get the same refusal as unknown ones
     if request is None or request.session_id != live.id:
         raise answering.unknown(live)
     answering.check(call.caller, request, value)

@@ -34,6 +34,7 @@ async def give(call: Call, request: VariableRequest, given: dict[str, str]) -> V
     if request.status is VariableRequestStatus.OPEN:
         spawn = await _with_values(call, request, given)
         answered = await variable_requests.answer(call.pool, request, spawn, call.caller.created_by)
+        # somebody else was faster; `_check_same` then decides whether both gave the same values
         request = answered or await find(call, request.thread_id, request.id)
     _check_same(call, request, given)
     return await _start(call, request) if request.status is VariableRequestStatus.ANSWERED else request
@@ -76,6 +77,7 @@ async def _with_values(call: Call, request: VariableRequest, given: dict[str, st
     )
     return request.spawn.model_copy(
         update={
+            # A new id for each attempt: Temporal would repeat its first refusal for the same one.
             "request_id": f"{request.id}/{request.attempts + 1}",
             "children": [child.model_copy(update={"session": session})],
         }
@@ -85,6 +87,7 @@ async def _with_values(call: Call, request: VariableRequest, given: dict[str, st
 def _check_same(call: Call, request: VariableRequest, given: dict[str, str]) -> None:
     """Refuse values that differ from those with which it begins."""
     stored = request.spawn.children[0].session.variables
+    # decrypted, because the same secret is encrypted differently every time
     known = {**stored, **open_secrets(call.services.keys, call.tenant, stored)}
     wanted = given_for(request.agent, request.missing, given)
     if {name: known.get(name) for name in wanted} != wanted:

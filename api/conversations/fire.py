@@ -29,6 +29,7 @@ KEPT = ("sandbox", "approval_required", "dry_run", "retention", "external_tools"
 async def fire(call: Call, conversation_id: str, body: FireBody, key: IdempotencyKey) -> NewTurn:
     if key.value is None:
         return await _fire(call, conversation_id, body, key)
+    # two repetitions at once would each forget the reserved key of the other after a refusal
     async with one_at_a_time(call, derive_id(conversation_id, "fire", key.value)):
         return await _fired_before(call, key) or await _fire(call, conversation_id, body, key)
 
@@ -40,6 +41,7 @@ async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:
         return None
     answer = Handle.model_validate_json(known)
     made = await sessions.get(call.pool, call.tenant, answer.session_id)
+    # the key may be reserved by a request that died before its session was created; then this one creates it
     return NewTurn(answer, replayed=True) if made is not None else None
 
 

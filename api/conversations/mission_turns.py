@@ -14,6 +14,7 @@ from store.workspaces import Manifest
 async def mission_of(call: Call, conversation_id: str) -> Mission | None:
     """The mission of a conversation, up to date with everything that has happened."""
     found = await missions.of_conversation(call.pool, call.tenant, conversation_id)
+    # settled first: a mission whose budget was spent or that expired a moment ago must not admit another turn
     return found and await missions.settle(call.pool, call.tenant, found.id)
 
 
@@ -30,6 +31,7 @@ async def as_run(call: Call, conversation_id: str, session: NewSession) -> NewSe
 
 async def accept(call: Call, acceptance: Acceptance, *, files: Manifest) -> Accepted:
     """A turn in the conversation of a mission."""
+    # admission and the new session in one transaction, so that two turns cannot both use the last of a budget
     accepted = await mission_admission.accept_turn(call.pool, acceptance, files)
     if isinstance(accepted, Hold):
         raise _held(accepted)

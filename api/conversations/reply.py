@@ -36,6 +36,7 @@ def answer(call: Call, turn: NewTurn, transport: str) -> Response:
     headers = {"X-Session-Id": handle.session_id, "X-Conversation-Id": handle.conversation_id}
     if turn.replayed:
         headers["Idempotent-Replayed"] = "true"
+    # a queued session may begin much later, and the events of a steered one began with another request
     if transport == "sse" and not handle.queued and not handle.steered:
         return streaming(call, Feed(call.tenant, handle.session_id), headers=headers)
     return Response(handle.model_dump_json(), 202, headers, media_type="application/json")

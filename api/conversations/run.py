@@ -68,6 +68,7 @@ async def further(
         conversation_id, latest.workspace_id, transport=body.transport, await_children=False, face=face
     )
     turn = await _continue(call, body, submit.prepare(call, task, place), key)
+    # after the turn was accepted, so that a refused request changes nothing
     if (body.delivery is not None or body.metadata is not None) and not turn.replayed:
         update = ConversationUpdate(metadata=body.metadata)
         if body.delivery is not None:
@@ -105,6 +106,7 @@ async def fork_source(call: Call, session_id: str, conversation_id: str | None =
 async def latest_of(call: Call, conversation_id: str) -> SessionRow:
     """The newest session of the root thread, even if it has not started yet."""
     found = await sessions.newest_of_thread(call.pool, call.tenant, conversation_id)
+    # the first session has the id of its conversation
     return found or await lookup.session_of(call, conversation_id)
 
 
@@ -159,6 +161,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
     if body.if_busy == "steer" and (before := await _steered_before(call, prepared, key)) is not None:
         return NewTurn(before)
     for attempt in range(TRIES):
+        # first without the queue, so that a free conversation runs the turn at once
         queue = body.if_busy == "queue" and attempt > 0
         answer = handle(ref.session_id, ref.conversation_id, queued=queue)
         accepted = await submit.accept(call, prepared.queued(queue), key, answer.model_dump_json(), write)
@@ -173,6 +176,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
         if body.if_busy == "reject":
             break
         if body.if_busy == "steer":
+            # None: the session ended between the two statements, so that the turn can now begin on its own
             if (steered := await _steer(call, prepared, key, attempt, live)) is not None:
                 return NewTurn(steered)
             await asyncio.sleep(PAUSE_SECONDS)
@@ -190,6 +194,7 @@ async def _steer(call: Call, prepared: Prepared, key: IdempotencyKey, attempt: i
     """Pass the message to the running session; None if it has ended by now."""
     ref = prepared.ref
     thread, message_id = ref.conversation_id, steer.message_id_of(ref, key)
+    # stored before it is delivered, because the update carries only its id
     await steer.write(call, ref.conversation_id, thread, message_id, prepared)
     session_id = await steer.deliver(call, ref.conversation_id, thread, message_id, live, attempt)
     if session_id is None:

@@ -36,6 +36,7 @@ def signed_by(candidates: list[SignedTrigger], headers: Mapping[str, str], body:
             found.append(one)
         except NotAllowed as error:
             problem = error
+    # with two tenants of one name and one secret, the event could reach the wrong one
     if len(found) != 1:
         detail = problem.detail if problem else "Several triggers have this name and secret; use the trigger's id."
         raise Unauthenticated(detail, type="bad-signature")
@@ -92,6 +93,7 @@ async def accept(services: Services, signed: SignedTrigger, event: ExternalEvent
     )
     message = trigger_events.arriving(trigger, new, trigger.prompt) if holds else None
     if message is not None:
+        # the session was prepared when the trigger was made, and values of the tenant may have changed since
         session = await services.shared_variables.renewed(services.pool, trigger.tenant, message.session)
         message = message.model_copy(update={"session": session})
     if rules.conversation_id is not None:
@@ -101,6 +103,7 @@ async def accept(services: Services, signed: SignedTrigger, event: ExternalEvent
         raise arrivals.refusal(receipt.refused)
     if receipt.held is not None:
         raise Conflict(f"The event was not accepted; send it again later: {receipt.held.text}.", type=receipt.held.kind)
+    # after the receipt is committed: a repetition of the event is answered from it, and the sweeper starts what is left
     if receipt.session is not None:
         await submit.start(services, receipt.session)
     if receipt.answered is not None:
@@ -113,6 +116,7 @@ def challenge(kind: SignatureKind, event: ExternalEvent) -> str | None:
     """The challenge that Slack expects back when it checks the address."""
     payload = event.payload
     if kind is SignatureKind.SLACK and payload.get("type") == "url_verification":
+        # bounded, because this text of the sender is sent back as it came
         return str(payload.get("challenge", ""))[:1_000]
     return None
 

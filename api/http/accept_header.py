@@ -31,6 +31,7 @@ def _range(part: str) -> tuple[str, float]:
     weight = 1.0
     for parameter in parameters:
         if parameter.startswith("q="):
+            # an invalid weight counts as zero, so that such a range never wins by accident
             weight = float(parameter[2:]) if _WEIGHT.fullmatch(parameter[2:]) else 0.0
     return kind, weight
 

@@ -15,6 +15,7 @@ from api.services import services_of
 from domain.errors import Invalid
 from settings import Settings
 
+# for the whole body, because a slow sender would reset a limit between two chunks for hours
 BODY_SECONDS = 10.0
 M = TypeVar("M", bound=BaseModel)
 
@@ -54,9 +55,11 @@ def check_input_length(value: Any, settings: Settings) -> None:
 async def read(request: Request, limit: int, seconds: float | None = None) -> bytes:
     """The whole body. It is refused as soon as it is too large, too slow or has a Content-Encoding."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    # the limit counts bytes as they arrive, and a few compressed ones can become gigabytes
     if encoding != "identity":
         raise Unreadable(415, "unsupported-encoding", "Send the body without a Content-Encoding.")
     announced = request.headers.get("content-length", "")
+    # an early refusal only; what arrives is counted, too, because the announcement may be missing or false
     if announced.isdecimal() and int(announced[:20]) > limit:
         raise _too_large(limit)
     chunks: list[bytes] = []
@@ -99,6 +102,7 @@ async def read_json(request: Request, limit: int, *, optional: bool = False) -> 
 def validated(model: type[M], value: Any, raw: bytes) -> M:
     """The model of a strictly parsed value. Findings point into the value and never repeat what was sent."""
     try:
+        # From the bytes and not from `value`: strict mode accepts dates and enums as text only in JSON.
         return model.model_validate_json(raw, strict=True)
     except ValidationError as error:
         entries = error.errors(include_url=False, include_input=False)

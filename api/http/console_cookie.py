@@ -20,6 +20,7 @@ from domain.sealing import KeyRing, SealingError
 NAME = "errand_console"
 LOCAL = "local"  # instead of a key's id: the token of the account that runs the server
 SECONDS = 12 * 3_600
+# binds the encryption, so that another encrypted value of this server is no cookie
 _CONTEXT = "console cookie"
 _LONGEST = 1_000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -54,6 +55,7 @@ def read(ring: KeyRing, headers: Mapping[str, list[str]]) -> ConsoleCookie | Non
 
 def check_same_site(method: str, headers: Mapping[str, list[str]]) -> None:
     """Refuse a change that a page of another site requests, because a browser adds the cookie to every request."""
+    # browsers set sec-fetch-site themselves, and a page cannot change it
     if method in _SAFE or headers.get("sec-fetch-site") == ["same-origin"]:
         return
     origins = headers.get("origin", [])

@@ -9,6 +9,7 @@ from domain.errors import TooMany
 
 MOST = 60  # per address and minute
 WINDOW_SECONDS = 60.0
+# an attacker with many addresses must not fill the memory; the oldest are forgotten first
 ADDRESSES = 10_000
 KEYS = 10_000
 
@@ -28,6 +29,7 @@ class FailedKeys:
 
     def failed(self, address: str) -> None:
         now = time.monotonic()
+        # popped and put back, so that the address moves to the end of the order
         began, count = self._failures.pop(address, (now, 0))
         self._failures[address] = (began, count + 1) if now < began + WINDOW_SECONDS else (now, 1)
         if len(self._failures) > ADDRESSES:
@@ -42,4 +44,5 @@ class FailedKeys:
 
 
 def _digest(key: str) -> bytes:
+    # digests, so that no dump of this process's memory shows keys from here
     return hashlib.sha256(key.encode(errors="replace")).digest()

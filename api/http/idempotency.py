@@ -45,6 +45,7 @@ class IdempotencyKey:
 
     @classmethod
     def of(cls, call: Call, route: str, body: BaseModel, key: str | None) -> "IdempotencyKey":
+        # only what was sent: a default that a later version adds must not make a repetition look like another request
         text = json.dumps(body.model_dump(mode="json", exclude_unset=True), sort_keys=True)
         return cls(check_key(key), hashlib.sha256(f"{call.caller.created_by}\n{route}\n{text}".encode()).hexdigest())
 

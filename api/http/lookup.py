@@ -14,6 +14,7 @@ from store.sessions import SessionRow
 
 
 async def session_of(call: Call, session_id: str) -> SessionRow:
+    # the form first, because any text can come here, and a lookup of it would only cost time
     session = await sessions.get(call.pool, call.tenant, session_id) if is_id(session_id) else None
     if session is None:
         raise NotFound()
@@ -41,6 +42,7 @@ async def own_session(call: Call, session_id: str) -> SessionRow:
 async def check_acting(call: Call, session: SessionRow) -> None:
     """Refuse a caller who started neither the session nor its conversation, unless the caller may supervise."""
     if not owns(call.caller, session):
+        # the first session has the id of its conversation, and its key may act on all that follow
         check_owner(call.caller, await session_of(call, session.conversation_id))
 
 

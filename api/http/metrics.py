@@ -5,6 +5,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 class Metrics:
     def __init__(self) -> None:
+        # not the library's global one, in which a second app of the same process would meet its own names
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "errand_api_requests", "Requests answered", ["method", "route", "status"], registry=self._registry

@@ -48,6 +48,7 @@ class RequestMiddleware:
             await self._admit(scope, headers)
             await self._app(scope, receive, visit.send)
         except ClientDisconnect:
+            # nobody reads a response any more; the log shows that it was the client and not a fault
             visit.status = 499
         except Exception as error:
             if visit.begun:  # too late for a problem: the connection is closed, and the reader resumes
@@ -105,12 +106,15 @@ def check_head(scope: Scope, headers: Headers) -> None:
     if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEADERS:
         raise Unreadable(431, "headers-too-large", f"All headers together may have {MAX_HEADERS} bytes.")
     hosts = headers.get("host", [])
+    # Host decides whether a request is local, so that two of them could mean two things
     if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
         raise Unreadable(400, "bad-request", "One valid Host header is needed.")
+    # request smuggling: a proxy in front might see another end of the body than we do
     if "transfer-encoding" in headers and "content-length" in headers:
         raise Unreadable(400, "bad-request", "Content-Length and Transfer-Encoding exclude each other.")
     if any("\x00" in value for values in headers.values() for value in values):
         raise Unreadable(400, "bad-request", "A header contains a NUL.")
+    # URLs end up in logs and browser histories; the answer asks to revoke the key for that reason
     if _CREDENTIAL.search(query.decode("latin-1")):
         raise Unreadable(400, "credential-in-url", "Send a key in the Authorization header only; revoke this one.")
 
@@ -127,6 +131,7 @@ class _Visit:
 
     def __init__(self, scope: Scope, send: Send, headers: Headers) -> None:
         sent = "".join(headers.get("x-request-id", []))
+        # the caller's id is logged, so that it must not contain line ends or terminal codes
         self.request_id = sent if _REQUEST_ID.fullmatch(sent) else new_id()
         self.status = 500
         self.begun = False
@@ -159,6 +164,7 @@ class _Visit:
         # the route's pattern and not the path, which may contain anything
         route: str = getattr(self._scope.get("route"), "path", "(none)")
         method: str = self._scope["method"]
+        # a caller may send any method, and each new one would become a new time series
         method = method if method in _METHODS else "OTHER"
         caller: auth.Caller | None = self._scope.get("state", {}).get("caller")
         services: Services = self._scope["app"].state.services

@@ -24,5 +24,6 @@ def with_page_policy(head: Message, body: bytes) -> Message:
         "font-src 'self'; connect-src 'self'; worker-src blob:; frame-ancestors 'none'; base-uri 'none'; "
         "form-action 'none'"
     )
+    # replaced and not added: of two policies a browser enforces both
     headers = [(name, value) for name, value in head["headers"] if name != b"content-security-policy"]
     return {**head, "headers": [*headers, (b"content-security-policy", policy.encode())]}

@@ -10,7 +10,9 @@ from domain.json_object import JsonObject
 
 MAX_DEPTH = 64
 MAX_MEMBERS = 10_000
+# int() takes quadratic time, and refuses more than 4,300 digits with an error of its own
 MAX_DIGITS = 100
+# larger integers lose digits in every client that reads JSON numbers as doubles
 MAX_INTEGER = 2**53 - 1
 
 _UNCLEAN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
@@ -57,6 +59,7 @@ def _too_complex() -> Unreadable:
 
 def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
     value = dict(pairs)
+    # parsers disagree about which one counts, so that a proxy could have checked the other value
     if len(value) < len(pairs):
         raise Unreadable(400, "json-duplicate-key", "An object contains the same key twice.")
     return value

@@ -85,6 +85,7 @@ async def _answer(call: Call, given: AnswerArguments) -> CallToolResult:
             problem = finding("/request_id", "missing", "name what you answer", listed)
             raise Invalid(f"The task waits for {len(waiting)} answers.", errors=[problem])
         request_id = waiting[0].id
+    # a subagent may be the one that asks, and an answer is accepted only with the id of its own session
     asking = next((one.session_id for one in waiting if one.id == request_id), session.id)
     note = "The answer was recorded."
     try:
@@ -125,6 +126,7 @@ async def _listed(call: Call, given: ListArguments) -> CallToolResult:
     page = await task_routes.list_tasks(call, query)
     rows = await sessions.by_ids(call.pool, call.tenant, [one.task_id for one in page.items])
     poll = call.settings.poll_interval_ms
+    # outputs may be large, and a list has up to a hundred tasks
     items = [view(rows[one.task_id], [], [], poll).model_copy(update={"output": None}) for one in page.items]
     lines = [f"{one.task_id} {one.status} {one.agent}: {one.title}" for one in items] or ["There are no tasks."]
     listing = McpTaskList(items=items, next_cursor=page.next_cursor)

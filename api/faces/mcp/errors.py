@@ -35,6 +35,7 @@ def _problem(error: Exception) -> tuple[int, str, str]:
     for one in body.get("errors", [])[:SHOWN]:
         allowed = f" (allowed: {', '.join(map(str, one['allowed'][:SHOWN]))})" if one.get("allowed") else ""
         lines.append(f"{one['pointer']}: {one['message']}{allowed}")
+    # the id leads to the entry in the log; the error itself may contain anything and stays there
     if problem.status_code == 500:
         lines.append(f"instance: {request_id}")
     if "retry_after" in body:

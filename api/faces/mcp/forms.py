@@ -73,7 +73,9 @@ def answer_of(request: InputRequest, response: FormResponse) -> tuple[Any] | Non
     if response.action == "decline":
         if request.kind in APPROVALS:
             return ({"approved": False},)
+        # a question stays open: somebody else may still answer it
         return ({"error": "declined"},) if request.kind is RequestKind.EXTERNAL_RESULT else None
+    # clients send null for fields that a person left empty
     content = {name: value for name, value in (response.content or {}).items() if value is not None}
     if request.kind in APPROVALS:
         if not content.get("notes"):
@@ -102,6 +104,7 @@ def _fields(request: InputRequest) -> tuple[JsonObject, list[str]]:
         return {"answer": {"title": "Answer", **field}}, ["answer"]
     if schema.get("type") == "object" and schema.get("properties"):
         fields = {name: _flat(one) for name, one in schema["properties"].items()}
+        # a field of one of these names could be mistaken for our own
         if all(field is not None for field in fields.values()) and not {"answer", "answer_json"} & fields.keys():
             return fields, [name for name in schema.get("required", []) if name in fields]
     fits = f"JSON that fits {json.dumps(schema, ensure_ascii=False)}"[:SHOWN]

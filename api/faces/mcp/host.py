@@ -19,8 +19,10 @@ class McpHost:
     async def run(self) -> None:
         await self._wanted.wait()
         try:
+            # in a thread: the import takes long enough to delay other requests
             manager = await asyncio.to_thread(_manager)
         except Exception as error:
+            # the requests that wait get the error; without it they would wait until their clients give up
             self._app.set_exception(error)
             raise
         async with manager.run():

@@ -50,6 +50,8 @@ async def await_news(call: Call, session: SessionRow, seconds: float, report: Re
 async def _report(call: Call, session: SessionRow, seen: int, report: Report) -> int:
     page = await events.without_deltas(call.pool, call.tenant, session.id, PAGE, seen)
     lines = [(event.seq, line) for event in page if (line := line_of(event))]
+    # only the newest line: a client that connects late must not get the whole history as progress
     if lines:
         await report(*lines[-1])
+    # events without a line count as seen too, or each look would read them again
     return page[-1].seq if page else seen

@@ -25,6 +25,7 @@ async def read(call: Call, session: SessionRow, requests: list[InputRequest] | N
     waiting = await requests_of(call, session) if requests is None else requests
     artifacts = await files.of_session(call.pool, call.tenant, session.id)
     task = view(session, waiting, artifacts, call.settings.poll_interval_ms)
+    # acting needs no right to read, so that every tool's result passes here
     return task if call.caller.may(Right.READ) else withheld(task)
 
 
@@ -53,4 +54,5 @@ async def _asks_for_secret(call: Call, session: SessionRow, request: InputReques
     definition = await agents.load(call.pool, asking.agent_ref)
     known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
     names = request.details.get("variables", {})
+    # a name that no agent declares may be a secret, and a form shows what is typed
     return any(name not in known or known[name].kind is VariableKind.SECRET for name in names)

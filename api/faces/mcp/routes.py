@@ -39,6 +39,7 @@ class _Delegated(Response):
         messages: list[Message] = [{"type": "http.request", "body": self._read, "more_body": False}]
 
         async def replayed() -> Message:
+            # afterwards the real channel, because the library learns there that the client has disconnected
             return messages.pop() if messages else await receive()
 
         await self._host.handle(scope, replayed, send)

@@ -103,6 +103,7 @@ async def _list_tools(context: Context, params: PaginatedRequestParams | None) -
         return ListToolsResult(tools=listed)
     known = await _answered(agents.all_current(call.pool, call.tenant))
     found = sorted((one for _, one in known if tools.is_startable(one)), key=lambda one: one.name)
+    # the cursor is a name and not a position, so that a new agent does not shift the next page
     page = [one for one in found if one.name > after][: PAGE + 1]
     more = page[PAGE - 1].name if len(page) > PAGE else None
     return ListToolsResult(tools=[*listed, *map(tools.agent_tool, page[:PAGE])], next_cursor=more)
@@ -112,6 +113,7 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> Handler
     call, name, arguments = _call_of(context), params.name, params.arguments or {}
     try:
         key = _key(context)
+        # it changes nothing, and a client that hangs up should free its stream slot at once
         if name == "task_wait":
             return await run_task_tool(call, name, arguments, key, _reporting(context))
         if name in tools.TASK_TOOLS:
@@ -159,6 +161,7 @@ def _check_task_request(context: Context, params: TaskParams) -> None:
         required: JsonObject = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
         raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", required)
     assert context.request is not None
+    # a proxy may route or filter by this header, so that it must not say anything else than the body
     if decode_header_value(context.request.headers.get(MCP_NAME_HEADER)) != params.task_id:
         raise MCPError(HEADER_MISMATCH, "mcp-name header does not match the request body's 'taskId' parameter")
 

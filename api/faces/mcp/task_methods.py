@@ -52,6 +52,7 @@ async def update(call: Call, params: UpdateParams) -> JsonObject:
         if answer is not None:
             answering.check(call.caller, request, answer[0])
             given.append((request, answer[0]))
+    # only after all were checked, so that one bad response does not leave the others half answered
     for request, value in given:
         try:
             body = input_requests.AnswerBody(response_to=request.id, input=value)

@@ -136,6 +136,7 @@ def _takes_object(definition: AgentDefinition) -> bool:
 def _input_schema(definition: AgentDefinition) -> JsonObject:
     schema = definition.input_schema
     if schema is not None and _takes_object(definition):
+        # a field of the agent's schema wins over ours of the same name, as in `task_of`
         return {**schema, "properties": {**_CONFIG, **schema.get("properties", {})}}
     text = schema or {"type": "string", "minLength": 1, "description": "the task"}
     properties = {"input": text, **_CONFIG}

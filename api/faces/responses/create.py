@@ -31,6 +31,7 @@ async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: 
     idempotency = IdempotencyKey.of(call, ROUTE, body, key)
     if (known := await idempotency.answered(call.pool, call.tenant)) is not None:
         return await _replayed(call, idempotency, Handle.model_validate_json(known))
+    # The client's library repeats a request without a key after a lost response: the digest recognises it.
     if repeats and key is None:
         before = await face_requests.repeated(call.pool, call.tenant, FACE, idempotency.digest)
         if before is not None and (known_id := ResponseId.parse(before)) is not None:
@@ -49,6 +50,7 @@ async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: 
 async def _replayed(call: Call, key: IdempotencyKey, handle: Handle) -> ResponseId:
     """The part of the session that this request began."""
     rows = await face_requests.of_session(call.pool, call.tenant, FACE, handle.session_id)
+    # a session may have several parts of equal requests; the latest is the one that was just answered
     return ResponseId(
         handle.session_id, max((part for part, row in rows.items() if row.digest == key.digest), default=1)
     )
@@ -83,6 +85,7 @@ async def _waiting(
 ) -> FoundResponse | None:
     """The session whose calls the input answers; None if it answers nothing that still waits."""
     asked = await input_requests.by_ids(call.pool, call.tenant, list(given.answers)) if given.answers else {}
+    # ids of other tenants are not found either, and get the same refusal as unknown ones
     for request_id, where in given.where.items():
         request = asked.get(request_id)
         if request is None or (previous and request.session_id != previous[0].session_id):
@@ -90,6 +93,7 @@ async def _waiting(
     live = {one.session_id for one in asked.values() if one.status is RequestStatus.OPEN}
     if len(live) > 1:
         raise BadParameter("input", "The results belong to more than one task.")
+    # Clients send the whole history back with every request, so that results of earlier calls come again.
     given.answers = {name: given.answers[name] for name, one in asked.items() if one.status is RequestStatus.OPEN}
     if live:
         return await find(call, ResponseId(live.pop()))
@@ -106,6 +110,7 @@ async def _answer(
     await lookup.check_acting(call, session)
     fold = await folded(call, found)
     response_id = ResponseId(session.id, len(fold.parts) + 1)
+    # the number of the next part is known only once the present one is closed
     if not fold.part.closed or session.status.terminal:
         raise BadParameter("input", "The task does not wait for these answers yet.", "response_in_progress")
     by_caller = found.facts.approvals_by_caller
@@ -198,6 +203,7 @@ async def _after(
     if latest.id == session.id:
         try:
             return await run.further(call, session.conversation_id, body, key, face)
+        # somebody continued or terminated the conversation meanwhile, on which a fork does not depend
         except Conflict as error:
             if error.type not in ("conversation-busy", "conversation-terminated"):
                 raise
@@ -215,6 +221,7 @@ async def _run_body(call: Call, body: CreateResponse, given: ParsedInput, text: 
         "max_cost_usd": options.max_cost_usd,
         "external_tools": body.external_tools(),
         "approval_required": options.approval_required,
+        # outcomes of subagents in the background would go to the mailbox, which this protocol does not have
         "await_children": True,
     }
     past = [{"role": role, "content": content} for role, content in given.past]

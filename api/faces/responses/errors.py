@@ -27,6 +27,7 @@ _PARAMS = (
     ("/context", "input"),
     ("/answers", "input"),
 )
+# of the problem's headers only these: its content type is not that of this body
 _HEADERS = ("retry-after", "www-authenticate", "allow", "connection", "cache-control")
 
 
@@ -50,6 +51,7 @@ def error_response(error: Exception, request_id: str) -> Response:
     message, param = body["detail"], None
     if findings := body.get("errors"):
         param = param_of(findings[0]["pointer"])
+        # this format has room for one finding
         message = f"{message} {param}: {findings[0]['message']}."
     status = problem.status_code
     if code == "unknown_agent":

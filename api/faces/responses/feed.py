@@ -43,6 +43,7 @@ class ResponseFeed:
         """Fold the existing log before the reader is answered: only then is it known whether its cursor can be
         right."""
         before = -1
+        # a page without frames also moves `last`, so that its standstill means the end of the log
         while not self.ended and self.last > before:
             before = self.last
             self._ready += (await self.page(pool, before)).frames

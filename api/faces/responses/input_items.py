@@ -45,6 +45,7 @@ def _item(session_id: str, part: int, place: int, item: JsonObject) -> JsonObjec
     """An item in the form that clients expect: with an id, a type, and content in parts."""
     known = {"type": "message" if "role" in item else None, **item}
     prefix = {"message": "msg", "function_call_output": "fco"}.get(str(known["type"]), "in")
+    # derived and not random, because `after` of the next page names it
     known.setdefault("id", f"{prefix}_{derive_id(session_id, 'input', part, place)}")
     known.setdefault("status", "completed")
     content = known.get("content")

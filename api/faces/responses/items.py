@@ -9,6 +9,7 @@ from api.faces.responses.errors import BadParameter
 from api.faces.responses.ids import without_prefix
 from domain.json_object import JsonObject
 
+# each item becomes a message or a lookup in the database
 MOST_ITEMS = 1_000
 # parts of earlier output that are ignored, because the task's own record has them
 ECHOED = frozenset({"reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_request"})
@@ -114,6 +115,7 @@ def _parsed(item: JsonObject, where: str) -> InputItem | None:
     try:
         return model.model_validate(item)
     except ValidationError as error:
+        # without the input: refusals never repeat what the caller sent
         entry = error.errors(include_url=False, include_input=False)[0]
         place = next((str(part) for part in entry["loc"] if isinstance(part, str) and part in item), "")
         missing = str(entry["loc"][0]) if entry["type"] == "missing" else ""

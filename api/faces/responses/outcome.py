@@ -27,6 +27,7 @@ def ending(ended: Ended) -> tuple[str, JsonObject]:
 
 def usage_of(usage: Usage) -> ResponseUsage:
     return ResponseUsage(
+        # OpenAI counts cached tokens as input, Anthropic does not
         input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
         input_tokens_details=InputDetails(
             cached_tokens=usage.cache_read_tokens, cache_write_tokens=usage.cache_write_tokens

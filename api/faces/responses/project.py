@@ -83,6 +83,7 @@ class Fold:
         if not self.parts:
             self._begin(event)
         elif self.parts[-1].closed:
+            # late events of a closed part belong to no response, but the counters must still see them
             if not self._resumes(event):
                 self._count(event)
                 self._count_unseen(event)
@@ -112,6 +113,7 @@ class Fold:
     def _resumes(self, event: Recorded) -> bool:
         """Whether another part follows a closed one: its caller has answered everything, or it is stopped."""
         if event.type in ("input_received", "input_expired"):
+            # the last answer only: a part that began with the first of several would close again at once
             return not (self._open.keys() - {event.data["request_id"]})
         return event.type == "cancel_requested" or event.type in _ENDS
 
@@ -147,6 +149,7 @@ class Fold:
         if not kinds or self._thinking or not all(map(self._is_callers, kinds)):
             return False
         calls = [kind for kind in kinds if kind is not RequestKind.PLAN_APPROVAL]
+        # Only when every other call of the reply has its result: the caller gets all function calls at once.
         return self._pending - len(self._running[DelegationTool.DELEGATE]) == len(calls)
 
     def _is_callers(self, kind: RequestKind) -> bool:
@@ -239,6 +242,7 @@ class Fold:
     def _end(self, ended: Ended, event: Recorded) -> None:
         self._usage = ended.usage
         self._flush_texts(ended.output if ended.status is Status.COMPLETED else None)
+        # every item that was added must be closed before the last event, which clients of the stream rely on
         self._texts.abandon(self._emit)
         for running in [one for line in self._running.values() for one in line if one is not None]:
             self._done(running[0], running[1].model_copy(update={"status": "incomplete"}))

@@ -132,8 +132,10 @@ async def read_create(request: Request, call: Call) -> CreateResponse:
 
 
 def _check_unsupported(name: str, value: Any) -> None:
+    # in Python True == 1, but `"temperature": true` is not the default
     if value is None or any(value == one and type(value) is not bool or value is one for one in DEFAULTS.get(name, ())):
         return
+    # an unusual name is not repeated, because refusals end up in logs
     shown = name if name.isidentifier() and len(name) <= 64 else None
     known = name in DEFAULTS
     problem = "has another value than its default" if known else "is not supported"

@@ -78,6 +78,7 @@ async def create_response(
     body = await read_create(request, call)
     if not body.background or body.stream:
         call.services.slots.check(call.tenant, call.caller.created_by)  # before anything is created
+    # nine digits at most, because int() raises an error for thousands of them
     response_id = await create(call, body, idempotency_key, repeats=retries.isdecimal() and int(retries[:9]) > 0)
     if not body.background or body.stream:
         feed = await feeds.opened(call, response_id)

@@ -101,6 +101,7 @@ class Texts:
     def _opened(self, kind: Kind, step: int, next_index: NextIndex, emit: Emit) -> OpenText:
         if (known := self._open.get((kind, step))) is not None:
             return known
+        # clients find items by id, so that a new attempt must not reuse the id of the void one
         again = f"_{self._resets[step]}" if self._resets[step] else ""
         prefix = "msg" if kind == "message" else "rs"
         opened = OpenText(kind, f"{prefix}_{self._session_id}_{step}{again}", next_index())
@@ -129,6 +130,7 @@ class Texts:
         final: bool = False,
     ) -> Closed:
         opened = self._opened(kind, step, next_index, emit)
+        # a message that came whole, without deltas: clients build the text from deltas alone
         if not opened.text:
             self._append(opened, text, emit)
         del self._open[kind, step]

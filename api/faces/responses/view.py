@@ -31,6 +31,7 @@ class FoundResponse:
     def request(self, part: int) -> CreateResponse:
         """The original request; for a task of another face, as its session describes it."""
         row = self.rows.get(part)
+        # "{}" is written by a deletion or by another face, and has no request in it
         if row is not None and row.request != "{}":
             return CreateResponse.model_validate_json(row.request)
         terms = self.session.task_terms
@@ -85,6 +86,7 @@ async def folded(call: Call, found: FoundResponse) -> Fold:
     """The whole log up to now, without deltas, which the objects do not need."""
     lookup.check_kept(found.session)
     fold, after = Fold(found.facts), 0
+    # in pages, because a log has no bound and each page is dropped after it was folded
     while page := await events.without_deltas(call.pool, call.tenant, found.session.id, PAGE, after):
         requests = await asked_in(call.pool, call.tenant, page)
         for event in page:
