@@ -34,7 +34,7 @@ class Transcript:
     notes: list[str] = field(default_factory=list)  # messages added while tools ran
     rounds: list[list[CallResult]] = field(default_factory=list)  # results of each reply since the last request
     first: str = ""  # the user's first request
-    follow_up: bool = False  # an earlier request was answered already
+    follow_up: bool = False  # whether an earlier request was already answered
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> "Transcript":

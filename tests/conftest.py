@@ -13,14 +13,14 @@ from tests.support.stack import Stack
 
 pytest_plugins = ["tests.support.longest_first", "tests.support.proves", "tests.support.second_try"]
 
-# The gate asks the same questions each time; `--hypothesis-profile=search` looks for new ones. Property tests judge
-# rules, not the speed of a busy machine.
+# Property tests use the same examples in every run; `--hypothesis-profile=search` looks for new ones. They have no
+# deadline, because they check rules and not the speed of a busy machine.
 settings.register_profile("errand", deadline=None, derandomize=True, max_examples=60)
 settings.register_profile("search", deadline=None, max_examples=1_000)
 settings.load_profile("errand")
 
 
-gc.disable()  # what the collection of tests makes stays: looking through it would take two fifths of its time
+gc.disable()  # objects made during collection are kept anyway; scanning them would take two fifths of its time
 
 
 def pytest_collection_finish() -> None:

@@ -40,7 +40,7 @@ _ASKED = {
     "square": r"\bsquares\b|\bsquare numbers?\b",
     "fibonacci": "fibonacci",
 }
-_MOST = 75  # awk's numbers are exact up to here
+_MOST = 75  # awk computes exactly up to this number
 _LOOKING = re.compile(
     r"\b(files?|folders?|workspace|directory|repository|readme|look around)\b|\w\.(md|txt|csv|json|ya?ml|py|log)\b",
     re.IGNORECASE,

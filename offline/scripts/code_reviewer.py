@@ -49,7 +49,7 @@ RULES = (
     ReviewRule(r"[!=]= None", "low", "compares with None by equality"),
 )
 _ORDER = ("high", "medium", "low")
-Finding = tuple[str, str, str]  # severity, where, what
+Finding = tuple[str, str, str]  # severity, location, description
 
 
 def replies(transcript: Transcript, marker: Marker) -> Replies:
@@ -112,7 +112,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
 
 
 def _asked(transcript: Transcript) -> tuple[str, str]:
-    """Path and focus: from a JSON object in the request, else everything."""
+    """Return path and focus: from a JSON object in the request, or else everything."""
     text = without_markers(transcript.request)
     for start in (match.start() for match in re.finditer(r"\{", text)):
         try:
@@ -147,7 +147,7 @@ def _to_read(code: list[str], focus: str) -> list[str]:
 
 
 def _suspect(ran: CallResult) -> str:
-    """What to search for: the test or the name in the failing output."""
+    """Return what to search for: the test or the name in the failing output."""
     named = re.search(r"\b(test_\w+)|NameError: name '(\w+)'|(\w+Error)\b", ran.text)
     return next((group for group in named.groups() if group), "assert") if named else "assert"
 

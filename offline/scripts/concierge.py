@@ -19,7 +19,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     if started.is_error:
         yield Reply(text=f"I could not send anybody to look into it: {started.text[:200]}")
         return
-    early = _REPORT.findall("\n".join(transcript.notes))  # it was faster than this answer
+    early = _REPORT.findall("\n".join(transcript.notes))  # the scout reported before this answer
     yield Reply(text=_news(early) if early else "I have sent a scout to look into it and will write again.")
 
 

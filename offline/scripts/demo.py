@@ -37,7 +37,7 @@ class DemoPlan:
         return self.call()
 
     def change(self, *titles: str, reason: str, done: bool = False) -> ToolUse:
-        """Skip the step in progress, unless it is done, and replace all later steps by these."""
+        """Skip the step in progress unless it is done, and replace all later steps with these."""
         self.titles = [*self.titles[: len(self.finished) + 1], *titles]
         self.finished.append("done" if done else "skipped")
         return self.call(reason)
@@ -107,12 +107,12 @@ def lines_in(page: CallResult) -> list[Hit]:
 
 
 def output(ran: CallResult) -> str:
-    """The output of a command, without the last line about its ending."""
+    """The output of a command, without the last line, which says how the command ended."""
     return _FOOTER.sub("", ran.text).strip()
 
 
 def gist(ran: CallResult) -> str:
-    """The most telling line of an output: the last one that names an error, else the last one."""
+    """The most informative line of an output: the last one that names an error, or else the last one."""
     lines = [line.strip() for line in output(ran).splitlines() if line.strip()]
     for pattern in _ERROR_LINES:
         matching = [line for line in lines if pattern.search(line)]

@@ -67,11 +67,11 @@ def _handed_in(path: str, cause: str, what: str, command: str) -> Replies:
 
 
 def _changes(lines: list[Hit], start: Hit) -> Iterator[tuple[str, str, str]]:
-    """Small changes to the lines of a function: the text from its first line to the changed one, before and after."""
+    """Small changes to a function, each as the text from its first line to the changed one, before and after."""
     body = [line for line in lines if line.line >= start.line]
     for place, line in enumerate(body):
         if place and line.text and not line.text[0].isspace():
-            return  # the next function
+            return  # the next function begins
         for old, new in _SWAPS:
             if place and old in line.text:
                 before = [one.text for one in body[: place + 1]]

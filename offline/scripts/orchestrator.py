@@ -24,7 +24,7 @@ from offline.scripts.demo import (
 from offline.transcript import CallResult, Transcript
 
 _MOST_PARTS = 3
-_ROUNDS = 3  # of waiting for the researchers
+_ROUNDS = 3  # how often it waits for the researchers
 _LAUNCHED = re.compile(r"^task_id: (\S+)$", re.MULTILINE)
 _ENDED = re.compile(r"^status: (complete|error)\ntask_id: (\S+)\n(?:error_type: \S+\n)?", re.MULTILINE)
 
@@ -36,8 +36,8 @@ class Assignment:
     number: int
     files: list[str]
     task_id: str = ""
-    answer: str = ""  # of its researcher
-    failed: str = ""  # why it was not done
+    answer: str = ""  # the researcher's answer
+    failed: str = ""  # the reason why the part was not done
 
     @property
     def report(self) -> str:
@@ -76,7 +76,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
 
 
 def _prepare(transcript: Transcript, goal: str, plan: DemoPlan) -> Generator[Reply, list[CallResult], list[str]]:
-    """Without material: write down what is known about the goal, as files to work on."""
+    """If there are no files to read, write files with what is known about the goal."""
     topics = terms(transcript) or ["goal"]
     notes = {
         "notes/goal.md": f"# Goal\n\n{goal}\n",
@@ -172,7 +172,7 @@ def _try_again(goal: str, plan: DemoPlan, parts: list[Assignment]) -> Replies:
 
 
 def _read(plan: DemoPlan, parts: list[Assignment]) -> Generator[Reply, list[CallResult], list[CallResult]]:
-    """Read the reports; of a part that was not done, the files themselves."""
+    """Read the reports; for a part that was not done, read its files instead."""
     paths = [path for part in parts for path in ([part.report] if not part.failed else part.files[:2])]
     done = sum(not part.failed for part in parts)
     _, _, *pages = yield Reply(

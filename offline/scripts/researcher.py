@@ -106,7 +106,7 @@ def _in_scope(transcript: Transcript, files: list[str]) -> list[str]:
 
 
 def _best(files: list[str], hits: list[Hit]) -> list[str]:
-    """The files with the most matches; without any, those that usually explain the others."""
+    """The files with the most matches; if nothing matches, the files that usually explain the others."""
     score = {path: sum(hit.path == path for hit in hits) for path in files}
     explaining = [path for path in files if path.lower().endswith((".md", ".txt", ".rst"))]
     order = sorted((path for path in files if score[path]), key=lambda path: (-score[path], path))

@@ -5,7 +5,7 @@ from offline.reply import Replies, Reply
 from offline.scripts.demo import files_in, list_files, many, progress, write_file
 from offline.transcript import Transcript
 
-_PIECES = 14  # of one reply, about, which come one after the other
+_PIECES = 14  # a reply is streamed in about so many pieces
 
 
 def replies(transcript: Transcript, marker: Marker) -> Replies:

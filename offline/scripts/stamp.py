@@ -1,4 +1,5 @@
-"""Writes the time of sending: [[script:stamp n=20 delay=SECONDS]], n replies that call a tool, then the last.
+"""Writes the time at which each reply is sent: [[script:stamp n=20 delay=SECONDS]], n replies that call a tool, then
+the last.
 
 The only script whose replies differ at each repetition; `delay` is the pause before the stream sends a delta.
 """

@@ -18,7 +18,7 @@ _ANSWERS = {
 
 
 def replies(transcript: Transcript, marker: Marker) -> Replies:
-    """One exchange; each reply is that of the agent, one of three, that has the conversation now."""
+    """One exchange; the one of the three agents that has the conversation now gives each reply."""
     question, agent = question_of(transcript), transcript.agent
     subject = next((name for name, pattern in _SUBJECTS.items() if pattern.search(question)), None)
     came_from_desk = any(result.name in _SUBJECTS for made in transcript.rounds for result in made)

@@ -1,4 +1,4 @@
-"""`python -m tests.faults`: the fault bench, one table; a row that fails is run again with its printed seed."""
+"""`python -m tests.faults`: runs the fault bench and prints a table; a failed row can be repeated with its seed."""
 
 import asyncio
 import json
@@ -84,7 +84,7 @@ async def _row(stack: Stack, name: str, seed: int, size: Size, folder: Path, pla
     try:
         row = await run(stack, name, seed, size, folder, plan)
     except BaseException:
-        for part in ("api", "worker"):  # the logs go with the stack
+        for part in ("api", "worker"):  # the logs are removed with the stack
             click.echo(tail(stack.root / "logs" / f"{part}.log", 40), err=True)
         raise
     for line in row.violations.named:

@@ -1,4 +1,4 @@
-"""A caller that outlives faults: it asks again under the same key until answered, and notes what was acknowledged."""
+"""A caller that repeats a request with the same key until it gets an answer, and records what was acknowledged."""
 
 import asyncio
 import time
@@ -23,12 +23,14 @@ class Accepted:
     ends: frozenset[str] = frozenset({"completed"})
     ledger: Path | None = None
     children: int = 0  # outcomes that must reach its conversation, each once
-    messages: list[str] = field(default_factory=list)  # said to it while it ran; each must be in its context once
-    sent: list[str] = field(default_factory=list)  # by it to its subagents; each must be in their contexts once
+    messages: list[str] = field(default_factory=list)  # sent to it while it ran; each must be in its context once
+    # messages that it sent to its subagents; each must be in their contexts once
+    sent: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)  # each must be in exactly one of its tool results
-    replies: list[str] = field(default_factory=list)  # what its agent must say, in this order, each once
-    started: list[str] | None = None  # the agents of its subagents, each of which must have begun once
-    targets: list[str] = field(default_factory=list)  # of calls of an MCP server, by index; none may be called twice
+    replies: list[str] = field(default_factory=list)  # the replies that its agent must give, in this order, each once
+    started: list[str] | None = None  # the agents of its subagents, each of which must have started once
+    # targets of its calls to an MCP server, by index; none may be called twice
+    targets: list[str] = field(default_factory=list)
     reports: int = 0  # results of subagents that must reach its thread as messages, each once
 
 
@@ -89,7 +91,7 @@ class Caller:
         return accepted
 
     async def ended(self, task_id: str, seconds: float = GIVE_UP) -> dict[str, Any] | None:
-        """The record once it is terminal; None: it is not, by then."""
+        """The record once the task has ended; None if it has not ended in time."""
         give_up = time.monotonic() + seconds
         while time.monotonic() < give_up:
             record: dict[str, Any] = (await self.ask("GET", f"/tasks/{task_id}")).json()

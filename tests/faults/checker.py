@@ -1,4 +1,4 @@
-"""Invariants that must hold when everything is quiet again, each as a count of violations; all must be zero."""
+"""Invariants that must hold once all work has ended, each as a count of violations; all counts must be zero."""
 
 import asyncio
 import contextlib
@@ -18,24 +18,24 @@ from tests.support.secrets import secrets_found
 from tests.support.stack import PATIENCE, Stack, eventually
 from workflows.replay import histories, replay
 
-REPLAYED = 60  # histories of each kind; a run may have thousands
+REPLAYED = 60  # at most so many histories of each kind; a run may have thousands
 
 
 @dataclass
 class Violations:
-    lost: int = 0  # accepted, and without an end
-    wrong: int = 0  # ended as they must not
-    double: int = 0  # not exactly one terminal event
-    disagree: int = 0  # row, stream and Temporal name different ends
-    gaps: int = 0  # events or readers with a number missing or doubled
-    outcomes: int = 0  # of subagents: not delivered exactly once
-    messages: int = 0  # sent to a task: not read exactly once
-    effects: int = 0  # an effect of a `once` tool done twice, or one that is said to be done and was not
+    lost: int = 0  # tasks that were accepted and have not ended
+    wrong: int = 0  # tasks that ended in a way they must not
+    double: int = 0  # tasks without exactly one terminal event
+    disagree: int = 0  # tasks whose row, stream and workflow show different ends
+    gaps: int = 0  # streams or readers with a missing or repeated event number
+    outcomes: int = 0  # outcomes of subagents that were not delivered exactly once
+    messages: int = 0  # messages to a task that were not read exactly once
+    effects: int = 0  # effects of a `once` tool that happened twice, or are recorded as done and did not happen
     orphans: int = 0  # commands that outlived their task
     secrets: int = 0
     replay: int = 0  # histories that do not replay
     foreign: int = 0  # tasks that another tenant can see
-    named: list[str] = field(default_factory=list)  # where to look
+    named: list[str] = field(default_factory=list)  # each violation with its place
 
     @property
     def total(self) -> int:
@@ -52,7 +52,7 @@ class Violations:
 
 
 async def check(stack: Stack, caller: Caller, *, forgets: bool = False) -> Violations:
-    """`forgets`: workflows were deleted on purpose, so Temporal may not know of a task; it must not contradict."""
+    """`forgets`: workflows were deleted on purpose, so Temporal may not know a task; what it does know must agree."""
     found = Violations()
     await eventually(lambda: _reachable(stack), what="the database answers")
     for task in caller.accepted:
@@ -142,7 +142,7 @@ async def _results(stack: Stack, task: Accepted, found: Violations) -> None:
 
 
 async def _graph(stack: Stack, task: Accepted, found: Violations) -> None:
-    """Turns of two sides, handoffs, subagents that the platform starts, and messages to subagents."""
+    """Check turns of two sides, handoffs, subagents that the platform starts, and messages to subagents."""
     talk = Talk(stack, task.id)
     if task.started is not None:
         try:

@@ -1,4 +1,4 @@
-"""Background work under faults: messages of channels, ticks, signed events, runs of missions."""
+"""Background work under faults: messages from channels, ticks, signed events, runs of missions."""
 
 import asyncio
 import hashlib
@@ -19,7 +19,7 @@ SAY = "[[script:say words=5 delay=0.05]]"
 
 
 async def messages(caller: Caller, random: Random, folder: Path) -> None:
-    """Messages of two people, each passed on twice at once: answered in order, and each answer is sent under one id."""
+    """Messages of two people, each sent twice at the same time: answered in order, each answer under one id."""
     name = f"c-{new_id()}"
     async with http_receiver() as receiver:
         body = {"kind": "webhook", "agent": "tester", "target": f"{receiver.url}/in"}
@@ -49,7 +49,7 @@ async def messages(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def ticks(caller: Caller, random: Random, folder: Path) -> None:
-    """A range of ticks, asked for twice: each has one row and one session."""
+    """A range of ticks, requested twice: each tick has one row and one session."""
     task = {"agent": "tester", "input": SAY}
     made = await _made(caller, "/schedules", {"cron": "0 * * * *", "overlap": "queue", "task": task})
     span = {"start": "2026-01-05T00:30:00Z", "end": f"2026-01-05T0{COUNT}:30:00Z"}
@@ -62,7 +62,7 @@ async def ticks(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def events(caller: Caller, random: Random, folder: Path) -> None:
-    """Signed events, each sent three times at once: each is one message."""
+    """Signed events, each sent three times at the same time: each becomes one message."""
     name = f"t-{new_id()}"
     body: dict[str, Any] = {"signature": "github", "secret": SECRET, "task": {"agent": "tester", "input": SAY}}
     assert (await caller.ask("PUT", f"/triggers/{name}", body)).status_code == 200
@@ -82,7 +82,7 @@ async def events(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def missions(caller: Caller, random: Random, folder: Path) -> None:
-    """A mission runs until its budget of runs is used up, and has one end."""
+    """A mission runs until its budget of runs is used up, and ends once."""
     budget = {"cron": "0 0 1 1 *", "total": {"runs": COUNT}, "task": {"agent": "tester", "input": SAY}}
     made = await _made(caller, "/missions", budget)
     for _ in range(int(GIVE_UP)):
@@ -101,7 +101,7 @@ DAEMONS = (messages, ticks, events, missions)
 
 
 async def _made(caller: Caller, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Created once: where the first answer was lost, the name is taken, and is ours."""
+    """Create something once: a 409 means that the first request succeeded and its answer was lost."""
     name = f"d-{new_id()}"
     answer = await caller.ask("POST", path, {"name": name, **body})
     assert answer.status_code in (201, 409), answer.text
@@ -117,7 +117,7 @@ async def _sessions(caller: Caller, conversation_id: str) -> list[dict[str, Any]
 
 
 async def _ended(caller: Caller, conversation_id: str, kind: str, count: int) -> None:
-    """The conversation has so many sessions, which the checker looks at, and gets no more."""
+    """Wait until the conversation has this many sessions and all have ended; the checker examines them later."""
     for _ in range(int(GIVE_UP / 0.5)):
         listed = await _sessions(caller, conversation_id)
         if len(listed) >= count and all(one["status"] in TERMINAL for one in listed):

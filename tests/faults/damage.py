@@ -1,4 +1,4 @@
-"""Damage to a workflow that runs: it is deleted, reset, or lost with all of Temporal's data."""
+"""Damage to a running workflow: it is deleted, reset, or lost with all of Temporal's data."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ async def reset(stack: Stack, task_id: str, kind: str = "session") -> None:
 
 
 async def swept(stack: Stack, task_id: str, seconds: float = 60.0) -> dict[str, Any]:
-    """The record at its end; the sweeper looks at it again and again."""
+    """The task's record at its end; meanwhile the sweeper checks the task repeatedly."""
 
     async def look() -> dict[str, Any] | None:
         record = await stack.record(task_id)
@@ -86,7 +86,7 @@ def results(nodes: list[dict[str, Any]]) -> list[str]:
 
 @asynccontextmanager
 async def temporal_loses_its_data(stack: Stack) -> AsyncIterator[None]:
-    """Stop Temporal for the time of the body; then start one without any data."""
+    """Stop Temporal while the body runs; then start a server without any data."""
     killed = stack.pid("temporal")
     with stack.frozen_supervisor():
         stack.signal("temporal", signal.SIGKILL)

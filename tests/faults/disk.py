@@ -23,7 +23,8 @@ class CannotMount(Exception):
 @contextmanager
 def small_disk() -> Iterator[Path]:
     with home() as folder:
-        options = f"size={MEGABYTES}m,mode=711"  # PostgreSQL may run as another account, which has to pass
+        # PostgreSQL may run under another account, which must be able to enter the folder
+        options = f"size={MEGABYTES}m,mode=711"
         mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
         try:
             subprocess.run(mount, check=True, capture_output=True, text=True)
@@ -52,7 +53,7 @@ def fill(stack: Stack) -> None:
             try:
                 os.posix_fallocate(ballast.fileno(), ballast.tell(), free)
                 ballast.seek(0, os.SEEK_END)
-            except OSError:  # others write at the same time
+            except OSError:  # other processes write at the same time
                 continue
 
 

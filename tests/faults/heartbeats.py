@@ -1,5 +1,5 @@
-"""A heartbeat every 15 minutes, by a backfill, while the worker is killed. Every due time must have exactly one row. By
-hand for 30 days with 20 kills: `python -m tests.faults.heartbeats`."""
+"""A backfill of a heartbeat every 15 minutes, while the worker is killed. Every due time must have exactly one row. To
+run 30 days with 20 kills by hand: `python -m tests.faults.heartbeats`."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ PER_DAY = 24 * 4
 
 
 async def beat(stack: Stack, days: int, kills: int, within_s: float, **rules: Any) -> tuple[str, list[datetime]]:
-    """The schedule, and the due times of its rows in these days. The clock's own ticks in between are left out."""
+    """The schedule, and the due times of its rows in these days, without the ticks that the clock itself started."""
     made = await create(stack, cron="*/15 * * * *", **rules)
     end = START + timedelta(days=days) - timedelta(minutes=1)
     span = {"start": (START - timedelta(seconds=1)).isoformat(), "end": end.isoformat()}
@@ -50,7 +50,7 @@ async def main() -> None:
         begun = time.monotonic()
         schedule_id, _ = await beat(stack, DAYS, KILLS, within_s=3_600, check={"run": "exit 3"})
         seconds = time.monotonic() - begun
-        await asyncio.sleep(10)  # a second row of a due time would be there by then
+        await asyncio.sleep(10)  # a second row for a due time would exist by then
         runs = (await show(stack, schedule_id))["runs"]
         rows = await stack.pool.fetchval(
             "SELECT count(*) FROM schedule_runs WHERE schedule_id = $1 AND scheduled_at < $2",

@@ -1,4 +1,4 @@
-"""A user's own tools, as the tests need them: each call leaves a line in a file outside the platform."""
+"""Tools of a user's module for tests: each call writes a line to a file outside the platform."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ class Input(BaseModel):
 
 
 async def write_line(input: Input, context: ToolContext) -> ToolResult:
-    """One line per time it really happened; then it takes a while, so that a test can interrupt it."""
+    """Write one line per real execution; then sleep, so that a test can interrupt the call."""
     await asyncio.to_thread(_write, Path(input.path), f"{context.key} {context.attempt}\n")
     await asyncio.sleep(input.seconds)
     return ToolResult("Done.")
@@ -31,7 +31,7 @@ def _write(path: Path, line: str) -> None:
 
 
 async def wait_for(input: Input, context: ToolContext) -> ToolResult:
-    """Wait until the file exists, which lets a test hold the session."""
+    """Wait until the file exists: a test can hold the session this way."""
     while not await asyncio.to_thread(Path(input.path).exists):  # noqa: ASYNC110 - another process makes the file
         await asyncio.sleep(0.05)
     return ToolResult("It is there.")
@@ -103,7 +103,7 @@ TOOLS = [
 
 
 async def metronome(turn: HandlerTurn) -> HandlerReply:
-    """Counts the turns of the other side aloud; each attempt at a turn leaves a line, if a path is given as LEDGER."""
+    """Replies with the number of turns of the other side; each attempt writes a line to the path in LEDGER, if set."""
     said = [message.text for message in turn.messages if message.speaker is Speaker.OTHER]
     if path := turn.variables.get("LEDGER"):
         await asyncio.to_thread(_write, Path(path), f"{turn.key} {turn.step}\n")
@@ -114,7 +114,7 @@ async def metronome(turn: HandlerTurn) -> HandlerReply:
 
 
 async def caller(turn: HandlerTurn) -> HandlerReply:
-    """Calls a tool, then reports its result; the task names the tool and its arguments."""
+    """Calls list_files, then reports whether the call failed."""
     made = [call for message in turn.messages for call in message.calls]
     if not made:
         return HandlerReply(text="Looking.", calls=[HandlerCall(name="list_files", input={"path": "."})])

@@ -1,4 +1,4 @@
-"""The fault matrix: one workload under each fault, then the checker; one row of figures for each."""
+"""The fault matrix: runs one workload under each fault, then the checker; each fault is one row of figures."""
 
 import asyncio
 import sys
@@ -30,12 +30,12 @@ ANY = "any of them"
 
 @dataclass(frozen=True)
 class Plan:
-    """The action of a row, and its conditions."""
+    """What a row does, and under which conditions."""
 
     faults: list[Fault]
     kinds: tuple[workload.Action, ...] = workload.KINDS
-    forgets: bool = False  # Temporal loses workflows, so the sweeper is asked to look often
-    tenants: bool = False  # another tenant works beside
+    forgets: bool = False  # Temporal loses workflows, so the sweeper runs often
+    tenants: bool = False  # another tenant has tasks at the same time
     workers: bool = False  # a second worker, which shares no directory with the first
     builds: bool = False  # an MCP server answers calls with tasks
 
@@ -65,9 +65,9 @@ ROWS: dict[str, Plan] = {
 
 @dataclass(frozen=True)
 class Size:
-    rounds: int  # each has every kind of work once
+    rounds: int  # each round has every kind of work once
     at_once: int
-    faults: int  # at least so many
+    faults: int  # the least number of faults
 
 
 SHORT = Size(rounds=1, at_once=7, faults=1)
@@ -82,7 +82,7 @@ class Row:
     hits: int
     requests: int
     connections: int
-    recovery: float | None  # seconds from the healed fault to the end of a task submitted then, the slowest
+    recovery: float | None  # the longest time in seconds from the end of a fault to the end of a task submitted then
     violations: Violations
 
 
@@ -155,7 +155,7 @@ async def run(stack: Stack, name: str, seed: int, size: Size, folder: Path, plan
 
 @asynccontextmanager
 async def _others(stack: Stack, plan: Plan, folder: Path) -> AsyncIterator[list[Caller]]:
-    """The second worker and the callers of other tenants that the row has."""
+    """The second worker and the callers of other tenants, if the row has them."""
     async with AsyncExitStack() as entered:
         if plan.workers:
             entered.enter_context(_second_worker(stack, folder))
@@ -187,7 +187,7 @@ async def _apart(one: Caller, other: Caller, found: Violations) -> None:
 
 
 async def _readers(stack: Stack, caller: Caller, random: Random, done: asyncio.Event) -> list[Reader]:
-    """One for every second task, from soon after it was accepted."""
+    """Start a reader for every second task, soon after the task was accepted."""
     readers: list[Reader] = []
     async with asyncio.TaskGroup() as group:
         looked = 0
@@ -202,7 +202,7 @@ async def _readers(stack: Stack, caller: Caller, random: Random, done: asyncio.E
 
 
 async def crowd(stack: Stack, count: int, seed: int, say: Callable[[str], None]) -> Row:
-    """So many tasks at the same time, while the worker is killed now and then."""
+    """Run this many tasks at the same time, while the worker is killed now and then."""
     random = Random(seed)
     async with Caller(stack.url) as caller:
         nemesis = Nemesis(stack, caller, random, [FAULTS["worker killed"]])

@@ -1,4 +1,4 @@
-"""The faults and their times: a seed decides, so that a failing run can be repeated."""
+"""The faults and their times: a seed determines them, so that a failed run can be repeated."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ import asyncpg
 from tests.faults.caller import Caller
 from tests.support.stack import Stack
 
-Fault = Callable[[Stack, Random], Awaitable[object]]  # False: there was nothing to break
+Fault = Callable[[Stack, Random], Awaitable[object]]  # returns False if there was nothing to break
 
 
 def kill(name: str) -> Fault:
@@ -28,7 +28,7 @@ def kill(name: str) -> Fault:
 def pause(name: str, *, longest: float = 4.0) -> Fault:
     async def act(stack: Stack, random: Random) -> None:
         pids = [stack.pid(name)]
-        for pid in pids:  # the list grows while it is walked: PostgreSQL has children
+        for pid in pids:  # the loop appends to this list: PostgreSQL has child processes
             pids += _children(pid)
         _signal(pids, signal.SIGSTOP)
         try:
@@ -61,7 +61,7 @@ FAULTS: dict[str, Fault] = {
 
 
 class Nemesis:
-    """Breaks one thing after another until it is stopped; after each, a probe shows how long the platform took."""
+    """Causes one fault after another until it is stopped; after each, a probe task measures how long recovery took."""
 
     def __init__(self, stack: Stack, caller: Caller, random: Random, faults: list[Fault]) -> None:
         self._stack, self._caller, self._random, self._faults = stack, caller, random, faults

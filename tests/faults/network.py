@@ -37,12 +37,13 @@ async def proxied() -> AsyncIterator[tuple[Stack, dict[str, Proxy]]]:
             program = "tests.faults.proxied_stack"
             log = folder / "stack.log"
             async with started(settings, log, program, env) as info, connected(settings, info) as stack:
-                stack.model_url = f"http://127.0.0.1:{model_port}"  # the tests' own questions take the short way
+                # requests of the tests themselves do not pass through a proxy
+                stack.model_url = f"http://127.0.0.1:{model_port}"
                 yield stack, proxies
 
 
 def faults(proxies: dict[str, Proxy]) -> dict[str, Fault]:
-    """One for each server, and all at once."""
+    """One fault for each server, and one for all of them together."""
     return {
         **{f"network to {name}": partial(_disturb, [proxies[name]]) for name in SERVERS},
         "network to all": partial(_disturb, list(proxies.values())),
@@ -50,7 +51,7 @@ def faults(proxies: dict[str, Proxy]) -> dict[str, Fault]:
 
 
 async def _disturb(proxies: list[Proxy], stack: Stack, random: Random) -> None:
-    """Cut connections and refuse new ones for a while, stop their flow, or make them slow."""
+    """For a while, cut connections, refuse new ones, stop the traffic or slow it down."""
     kind, seconds = random.choice(("cut", "refuse", "stall", "slow")), random.uniform(1, 4)
     for proxy in proxies:
         if kind in ("cut", "refuse"):
@@ -64,5 +65,5 @@ async def _disturb(proxies: list[Proxy], stack: Stack, random: Random) -> None:
     for proxy in proxies:
         proxy.refuses, proxy.delay = False, 0.0
         if kind == "stall":
-            proxy.cut()  # as a router does that forgot the connection
+            proxy.cut()  # like a router that forgot the connection
         proxy.resume()

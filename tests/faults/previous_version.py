@@ -32,7 +32,7 @@ TASKS: dict[str, dict[str, Any]] = {
 
 @asynccontextmanager
 async def running(checkout: Path, settings: Settings, log: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    """`errand up` of a checkout, killed at the end."""
+    """Run `errand up` from a checkout; it is killed at the end."""
     with log.open("ab") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
             [sys.executable, "-m", "deploy.local"], cwd=checkout, env=_environment(settings),
@@ -51,7 +51,7 @@ async def running(checkout: Path, settings: Settings, log: Path) -> AsyncIterato
             await eventually(ready, seconds=120, what=f"{checkout} is up")
             yield http
     finally:
-        process.kill()  # everything that it started dies with it
+        process.kill()  # the processes that it started end with it
         process.wait()
 
 
@@ -59,7 +59,7 @@ KNOWN = {"ERRAND_DATA_DIR", "ERRAND_PORT", "ERRAND_WORKSPACES_DIR", "ANTHROPIC_A
 
 
 async def take_over(old: Path) -> dict[str, str]:
-    """Every task's end, and what this version says while tasks of the earlier one run."""
+    """Return how each task ended, and what this version prints while tasks of the earlier one run."""
     with home() as folder, offline_model(folder) as model_port:
         settings = Settings(
             data_dir=folder / "data", workspaces_dir=folder / "workspaces", port=free_port(),
@@ -90,7 +90,7 @@ async def take_over(old: Path) -> dict[str, str]:
 
 
 async def _refusal(settings: Settings, log: Path) -> str:
-    """The message of `errand up` if it refuses to start."""
+    """The message with which `errand up` refuses to start."""
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "deploy.local", cwd=ROOT, env=_environment(settings), stdout=output, stderr=output

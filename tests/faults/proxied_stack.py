@@ -1,6 +1,6 @@
-"""Runs the real stack so that API and worker reach PostgreSQL and Temporal through proxies; a program.
+"""A program that runs the real stack so that API and worker reach PostgreSQL and Temporal through proxies.
 
-FAULT_PROXIES has their ports; where the servers really are is written to FAULT_UPSTREAMS.
+FAULT_PROXIES has the ports of the proxies; the real addresses of the servers are written to FAULT_UPSTREAMS.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A TCP proxy whose connections can be cut, slowed down or left without an answer: faults of the network."""
+"""A TCP proxy that simulates network faults: its connections can be cut, slowed down or left without an answer."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ CHUNK = 65_536
 
 
 class Proxy:
-    """Passes everything on unless asked otherwise. The target is looked up for each connection."""
+    """Forwards everything unless a fault is set. The target is looked up for each connection."""
 
     def __init__(self, target: Callable[[], Address]) -> None:
         self._target = target
@@ -17,8 +17,8 @@ class Proxy:
         self._flows = asyncio.Event()
         self._flows.set()
         self._server: asyncio.Server | None = None
-        self.delay = 0.0  # seconds for every piece, in both directions
-        self.refuses = False  # new connections
+        self.delay = 0.0  # seconds before each chunk is forwarded, in both directions
+        self.refuses = False  # whether new connections are refused
 
     async def __aenter__(self) -> "Proxy":
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -41,12 +41,12 @@ class Proxy:
         return len(self._writers)
 
     def cut(self) -> None:
-        """End all connections without a farewell, in the middle of whatever they carry."""
+        """Abort all connections at once, without a proper close."""
         for writer in self._writers:
             writer.transport.abort()
 
     def stall(self) -> None:
-        """Connections stay open, and nothing passes any more."""
+        """Keep connections open and forward nothing."""
         self._flows.clear()
 
     def resume(self) -> None:

@@ -13,7 +13,7 @@ ENDS = ("task_completed", "task_failed", "task_cancelled")
 
 
 class Reader:
-    """Reads one task's stream to its end over many connections, each resumed where the last one broke off."""
+    """Reads one task's stream to its end over many connections; each continues where the last one was cut."""
 
     def __init__(self, url: str, task_id: str, random: Random) -> None:
         self.task_id = task_id
@@ -38,7 +38,7 @@ class Reader:
 
     @property
     def faults(self) -> int:
-        """The difference between the events that were seen and 1, 2, 3 … up to the one end."""
+        """How many rules are broken: numbers are 1, 2, 3 …, one event is terminal, and it is the last."""
         numbers = [number for number, _ in self.seen]
         ends = sum(kind in ENDS for _, kind in self.seen)
         return (numbers != list(range(1, len(numbers) + 1))) + (ends != 1) + (not self.done)

@@ -1,4 +1,4 @@
-"""Calls of an MCP server that answers with tasks: none is made twice, and what is said to be done was done."""
+"""Calls to an MCP server that answers with tasks: none is made twice, and each that is recorded as done happened."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -13,12 +13,12 @@ from tests.faults.checker import Violations
 from tests.support.mcp_server import Context, TaskParams, TaskServer, serving
 from tests.support.stack import Stack, steps
 
-POLLS = 4  # after which a task is done
+POLLS = 4  # a task is done after so many polls
 AGENT = "fm_remote"
 
 
 class SlowBuilds(TaskServer):
-    """A build is done after a few questions. The server outlives the faults, so its list is what really happened."""
+    """A server whose builds end after a few polls. No fault stops it, so its list shows what really happened."""
 
     async def _get(self, context: Context, params: TaskParams) -> dict[str, Any]:
         if self.polls.count(params.task_id) >= POLLS:
@@ -53,6 +53,6 @@ async def check_builds(stack: Stack, caller: Caller, server: SlowBuilds, found: 
             )
             state, held = (row["state"], row["remote"]) if row else (None, None)
             wrong = made[target] > 1 or (state == "ok" and made[target] != 1)
-            # a call whose handle was stored has an outcome
+            # the outcome of a call whose handle was stored must be known
             wrong |= state == "unknown" and held is not None
             found.add("effects", f"{task.id}: {target} is {state}, built {made[target]} times", int(wrong))

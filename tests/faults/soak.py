@@ -1,6 +1,6 @@
 """Hours of work under faults on one stack, at a low rate (by hand: `python -m tests.faults.soak --minutes 60`).
 
-Each round is checked as a row of the fault bench; beside the violations, what grows is measured.
+Each round is checked like a row of the fault bench; memory, database and connections are measured too, to see growth.
 """
 
 import asyncio

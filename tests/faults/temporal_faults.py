@@ -1,4 +1,4 @@
-"""Faults inside Temporal: its data lost, workflows deleted or reset, arguments that no handler expects."""
+"""Faults inside Temporal: lost data, deleted or reset workflows, and signals with unexpected arguments."""
 
 import asyncio
 import contextlib
@@ -43,10 +43,10 @@ async def reset_workflow(stack: Stack, random: Random) -> bool:
 
 
 async def _damage(stack: Stack, random: Random, damage: Damage) -> bool:
-    """Some sessions; False if none could be damaged, because all had just ended."""
+    """Damage some sessions; False if none could be damaged because all had just ended."""
     hits = 0
     for task_id in random.sample(live := await live_sessions(stack), min(2, len(live))):
-        with contextlib.suppress(RPCError, IndexError):  # it may have ended, or not begun
+        with contextlib.suppress(RPCError, IndexError):  # the session may have ended, or not started yet
             await damage(stack, task_id)
             hits += 1
     return hits > 0
@@ -76,9 +76,9 @@ async def _send(stack: Stack, workflow_id: str, kind: str, name: str, arguments:
 
 
 async def sweep_often(stack: Stack) -> None:
-    """Until cancelled, let the sweeper check every live session, which it otherwise does after minutes of silence."""
+    """Until cancelled, make the sweeper check every live session now and not only after minutes without an event."""
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
-        with contextlib.suppress(Exception):  # the servers are being damaged
+        with contextlib.suppress(Exception):  # a fault may affect the servers at this moment
             await stack.pool.execute("UPDATE sessions SET updated_at = now() - interval '5 minutes' WHERE live")
             await asyncio.wait_for(WorkflowClient(stack.client, stack.settings.task_queue).sweep(), 10)

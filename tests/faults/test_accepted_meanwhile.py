@@ -1,4 +1,4 @@
-"""Tasks accepted while Temporal or the worker was down begin as soon as they are back, without the sweeper."""
+"""Tasks accepted while Temporal or the worker was down start as soon as it is up again, without the sweeper."""
 
 import asyncio
 import signal
@@ -15,7 +15,7 @@ from workflows.schedules import SWEEPER, ensure_swept
 
 @asynccontextmanager
 async def no_sweeper(stack: Stack) -> AsyncIterator[None]:
-    """It would begin all of this too, half a minute later."""
+    """Pause the sweeper, which would also start all of this, half a minute later."""
     await ensure_swept(stack.client, stack.settings.task_queue)
     schedule = stack.client.get_schedule_handle(SWEEPER)
     await schedule.pause()
@@ -30,7 +30,7 @@ async def no_sweeper(stack: Stack) -> AsyncIterator[None]:
 
 @pytest.mark.proves("S1-05", "S1-21")
 async def test_api_passes_requests_on_when_temporal_is_back(stack: Stack) -> None:
-    """A task, and a stop that the same outage kept from another one's workflow, which waits for nothing else."""
+    """The API passes on a new task, and a cancel that could not reach its workflow during the same outage."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
     asking = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
     await stack.seen(asking, "input_required")
@@ -48,7 +48,7 @@ async def test_api_passes_requests_on_when_temporal_is_back(stack: Stack) -> Non
 
 @pytest.mark.proves("S1-21", "S0-10")
 async def test_worker_starts_waiting_sessions_when_it_starts(stack: Stack) -> None:
-    """A further turn, which only a worker can begin; the API that accepted it is gone as well."""
+    """A further turn, which only a worker can start: the API that accepted it was killed as well."""
     talk = await Talk.done(stack, say("Hello."), "tester")
     async with no_sweeper(stack):
         worker, api = stack.pid("worker"), stack.pid("api")
@@ -58,7 +58,7 @@ async def test_worker_starts_waiting_sessions_when_it_starts(stack: Stack) -> No
             assert (await talk.session(turn)).live
             stack.signal("api", signal.SIGKILL)
             await stack.client.get_workflow_handle(f"conversation/{talk.id}").terminate("with what it was just sent")
-            await stack.age(turn)  # accepted long enough ago that nobody is about to start it
+            await stack.age(turn)  # as if accepted long ago, so that no process is about to start it
         await asyncio.gather(stack.back("worker", worker), stack.back("api", api))
 
         async def answers() -> bool:

@@ -1,4 +1,4 @@
-"""kill -9 of the API under a reader: it resumes without a gap or a duplicate, and the task never notices."""
+"""kill -9 of the API while a stream is read: the reader resumes without gap or duplicate; the task is not affected."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from tests.support.stack import Stack, check_events, eventually
 
 
 async def follow(stack: Stack, task_id: str, seen: list[dict[str, Any]]) -> int:
-    """Read as a browser does: from the last id on, again after each break, until the terminal event."""
+    """Read as a browser does: reconnect after each break, from the last id on, until the terminal event."""
     give_up, breaks = time.monotonic() + 60, 0
     while not (seen and seen[-1]["type"].startswith("task_") and seen[-1]["seq"] > 2):
         assert time.monotonic() < give_up
@@ -47,4 +47,4 @@ async def test_a_reader_resumes_after_the_api_was_killed(stack: Stack) -> None:
     check_events(seen)
     assert seen == await stack.events(task_id)
     assert seen[-1]["type"] == "task_completed"
-    assert (await stack.record(task_id))["usage"]["llm_calls"] == 1  # the call itself was not disturbed
+    assert (await stack.record(task_id))["usage"]["llm_calls"] == 1  # the model call was not interrupted

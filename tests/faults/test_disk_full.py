@@ -1,4 +1,4 @@
-"""The disk is full: callers and operators are informed, nothing accepted is lost, and work resumes with space."""
+"""The disk is full: callers and operators are informed, nothing accepted is lost, and work resumes with free space."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""kill -9 of the worker under agent graphs: two sides, a handler's turn, a handoff, immediate children."""
+"""kill -9 of the worker while agent graphs run: two sides, a handler's turn, a handoff, immediate children."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ APPROVES = {"calls": [call("approve", summary="Fine.")]}
 
 @pytest_asyncio.fixture(scope="module")
 async def survivors(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Any]]:
-    """One kill under several sessions, each caught in another place."""
+    """Kill the worker once while several sessions run, each at a different point."""
     ledger = tmp_path_factory.mktemp("ledgers")
     once, turns = ledger / "once", ledger / "turns"
     gate = Gate()
@@ -39,7 +39,7 @@ async def survivors(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> A
         "variables": {name: {"description": "x", "required": False} for name in ("BEATS", "SECONDS", "LEDGER")},
         "env": {"BEATS": "1", "SECONDS": "4", "LEDGER": str(turns)},
     }
-    # immediate children that wait at a gate, in front of the first model step
+    # immediate children that wait at a gate, before the first model step
     waits = prompt("gk_waits", {"calls": [call("wait_for", path=str(gate.path))]}, "Done.", tools=("wait_for",))
     reviewer = prompt("gk_reviewer", APPROVES, tools=(APPROVE,))
     await define(stack, "gk_scout", waits, reviewer, side_b=STOP, expose_as_tool=True, max_session_turns=6)
@@ -89,7 +89,7 @@ async def test_two_sides_continue_where_they_were(stack: Stack, survivors: dict[
     said = [event["text"] for event in of_type(await stack.events(survivors["dual"]), "message")]
     assert said == ["Draft.", "More, please.", "Better."]
     keys = {line.split()[0] for line in await _lines(survivors["once"])}
-    assert len(keys) == 1  # one call, tried again with the same key
+    assert len(keys) == 1  # one call, retried with the same key
     [returned, _] = of_type(await stack.events(survivors["dual"]), "tool_returned")
     assert returned["state"] == "ok"
 

@@ -1,4 +1,4 @@
-"""The short form of the fault bench; the long one is `python -m tests.faults`: callers work while everything breaks."""
+"""The short form of the fault bench: callers work while faults happen. The long form is `python -m tests.faults`."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """A session's workflow is deleted, reset or lost with Temporal's data: another run continues from what was committed.
 
-Nothing is repeated, nobody's answer is lost, and what has ended stays ended.
+Nothing is repeated, no answer is lost, and ended sessions stay ended.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ async def test_nothing_is_repeated_after_temporal_lost_its_data(stack: Stack, tm
     assert "the blue one" in results(await stack.nodes(asking))[0]
     assert await stack.record(done) == before
     assert (await stack.run("[[script:say text=again]]"))["status"] == "completed"
-    # what was interrupted is found without anybody's help again
+    # interrupted sessions are found automatically again
     await eventually(lambda: _is_swept(stack), what="the worker made the schedule of the sweeper again")
 
 

@@ -1,7 +1,7 @@
 """Sessions with inline delegates, subagents, two sides or a handoff, whose workflow is deleted, reset or lost with
 Temporal's data: no effect is repeated, and each session has one end.
 
-The workflow of their conversation may be lost too: what waits in it is delivered, once.
+The workflow of their conversation may be lost too: what waits there is delivered once.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.asyncio
 LEAD, HELPER, DESK, CLERK, PAIR = (f"lossy-{name}" for name in ("lead", "helper", "desk", "clerk", "pair"))
 APPROVE = declared_tool("approve", "summary")
 STOP = {"session_stop": {"name": "approve", "message_property": "summary"}}
-LONG = 40.0  # seconds of a call that is running when the damage is done
+LONG = 40.0  # seconds that a call takes which is running when the workflow is damaged
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -42,7 +42,7 @@ async def team(stack: Stack) -> Stack:
 
 @dataclass(frozen=True)
 class Scene:
-    """A conversation in the middle of its work, and what will have happened exactly once."""
+    """A conversation with running work, and the effects that must have happened exactly once in the end."""
 
     talk: Talk
     ledgers: list[Path]

@@ -1,4 +1,4 @@
-"""Temporal and PostgreSQL killed with -9 under running tasks: all of them finish, and nothing is lost or doubled."""
+"""kill -9 of Temporal and PostgreSQL while tasks run: all tasks finish, and nothing is lost or repeated."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ async def all_well(stack: Stack, tasks: list[str], ledger: Path) -> None:
     for task_id in tasks:
         record = await stack.wait(task_id, seconds=90)
         assert (record["status"], record["reason"]) == ("completed", "goal_reached")
-        events = await stack.events(task_id)  # gapless, one end
+        events = await stack.events(task_id)  # numbered without gaps, with one terminal event
         began = [event["step"] for event in of_type(events, "step_started")]
         assert began == list(range(1, len(began) + 1))
         nodes = await stack.nodes(task_id)

@@ -1,4 +1,4 @@
-"""kill -9 of the worker: mid model call, mid tool, and between a commit and its acknowledgement."""
+"""kill -9 of the worker: during a model call, during a tool call, and between a commit and its acknowledgement."""
 
 import asyncio
 import signal
@@ -27,7 +27,7 @@ def ledgers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest_asyncio.fixture(scope="module")
 async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dict[str, str]]:
-    """One kill under several sessions, each caught in another place."""
+    """Kill the worker once while several sessions run, each at a different point."""
     once, again = str(ledgers["once"]), str(ledgers["again"])
     tasks = {
         "thinking": await stack.submit("[[script:say words=30]] [[fault:hang after=6]]"),
@@ -41,7 +41,7 @@ async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dic
     await eventually(lambda: lines(ledgers["once"]))
     await eventually(lambda: lines(ledgers["again"]))
     await eventually(lambda: lines(stack.workspace(tasks["command"]) / "begun.txt"))
-    # last, and at once: a local activity does not have long
+    # last, because a local activity has little time before it is retried
     async with locked(stack.pool, "tool_calls"):
         tasks["bookkeeping"] = await stack.submit(calls(("report_progress", {"message": "half"})))
         await eventually(lambda: waiting_for(stack.pool, "tool_calls"))
@@ -110,7 +110,7 @@ async def test_a_command_dies_with_its_worker(stack: Stack, survivors: dict[str,
 
 @pytest.mark.proves("D12", "S1-05")
 async def test_committed_step_is_not_paid_for_twice(stack: Stack, tmp_path: Path) -> None:
-    """Temporal is frozen while a reply and an effect are committed; then the worker dies before it can say so."""
+    """Temporal is frozen while a reply and an effect are committed; the worker is killed before it can report them."""
     ledger = tmp_path / "ledger"
     reply = await stack.submit("[[script:say words=12 delay=0.3]]")
     effect = await stack.submit(calls(("ledger_once", {"path": str(ledger), "seconds": 3})))

@@ -25,7 +25,7 @@ async def messages(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def effects(caller: Caller, random: Random, folder: Path) -> None:
-    """Effects outside the platform: only the ledger says what really happened."""
+    """Effects outside the platform: only the ledger file shows what really happened."""
     ledger = folder / new_id()
     given = {"path": str(ledger), "seconds": round(random.uniform(0, 1), 2)}
     command = {"command": f"sleep 0.3; echo {MARK}"}
@@ -82,7 +82,7 @@ async def cancels(caller: Caller, random: Random, folder: Path) -> None:
     answers = [caller.ask("POST", f"/tasks/{task.id}/cancel", {"reason": "enough"}, new_id()) for _ in range(2)]
     codes = {answer.status_code for answer in await asyncio.gather(*answers)}
     assert codes <= {200, 202}, codes
-    # without a 202 it came too late, or its first answer was lost
+    # without a 202 the cancel came too late, or its first answer was lost
     task.ends = frozenset({"cancelled"} if 202 in codes else {"completed", "cancelled"})
 
 
@@ -95,7 +95,7 @@ async def duplicates(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def gathers(caller: Caller, random: Random, folder: Path) -> None:
-    """Subagents whose outcomes the task itself collects: each is in the result of `gather`, once."""
+    """Subagents whose outcomes the task itself fetches: each is in the result of `gather` once."""
     found = [f"found-{new_id()}" for _ in range(3)]
     parts = [async_task(say(text, delay=round(random.uniform(0, 0.2), 2))) for text in found]
     work = chain(parts, [gather("$0", "$1", "$2", timeout_s=100)], last="All there.")
@@ -104,7 +104,7 @@ async def gathers(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def workspaces(caller: Caller, random: Random, folder: Path) -> None:
-    """Each step may run on another worker: what earlier ones wrote is there."""
+    """Each step may run on another worker, and must find the files that earlier steps wrote."""
     contents = {f"part-{number}.txt": f"text-{new_id()}" for number in range(3)}
     writes = [[("write_file", {"path": path, "content": text})] for path, text in contents.items()]
     reads = [("read_file", {"path": path}) for path in contents]
@@ -113,26 +113,26 @@ async def workspaces(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def duets(caller: Caller, random: Random, folder: Path) -> None:
-    """Two sides take turns; a call of the one writes outside, and the other ends the session."""
+    """Two sides take turns; a call of one side has an outside effect, and the other side ends the session."""
     task = await caller.submit("duets", f"Draft {random.randrange(10**6)}.", agent="fm_duet")
     task.replies = ["fm one.", "fm two.", "fm three.", "fm four."]
 
 
 async def handoffs(caller: Caller, random: Random, folder: Path) -> None:
-    """Another agent takes over, and starts a subagent with its prompt before its first step."""
+    """Another agent takes over; its prompt starts a subagent before its first step."""
     task = await caller.submit("handoffs", chain([("fm_heir", {})], last="Taken over."), agent="fm_desk")
     task.started = ["fm_scout"]
     task.replies = ["Taken over."]
 
 
 async def immediates(caller: Caller, random: Random, folder: Path) -> None:
-    """Subagents that start with a prompt: each once, and before its first step."""
+    """Immediate subagents: each starts once, before its parent's first model step."""
     task = await caller.submit("immediates", say("All clear."), agent="fm_lead")
     task.started = ["fm_guard", "fm_scout"]
 
 
 async def variables(caller: Caller, random: Random, folder: Path) -> None:
-    """A subagent that waits for its variables begins once, however often they are given, and reports once."""
+    """A subagent that waits for its variables starts once, however often they are given, and reports once."""
     task = await caller.submit("variables", chain([("fm_keyed", {"message": "Go."})], last="Off."), agent="fm_giver")
     await caller.ended(task.id)
     listed = (await caller.ask("GET", f"/variable-requests?conversation_id={task.id}")).json()["items"]
@@ -145,7 +145,7 @@ async def variables(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def instances(caller: Caller, random: Random, folder: Path) -> None:
-    """Messages to an instance of a subagent, which works or rests when they arrive: each is read there once."""
+    """Messages to an instance of a subagent, which is running or idle when they arrive: it reads each once."""
     texts = [f"news-{new_id()}" for _ in range(3)]
     create = ("subagent_create", {"agent": "fm_scout", "name": "ann", "message": texts[0]})
     sends = [("subagent_message", {"target": "ann", "message": text}) for text in texts[1:]]
@@ -155,18 +155,18 @@ async def instances(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def raises(caller: Caller, random: Random, folder: Path) -> None:
-    """More steps and more time, acknowledged while it runs: it uses them, whatever the signal met on its way."""
+    """Higher limits of steps and time, acknowledged while the task runs: the task uses them, whatever faults happen."""
     work = '[[script:count n=12 tool=bash input={"command": "sleep 0.4"}]]'
     task = await caller.submit("raises", work, config={"max_steps": 10, "ttl": 100_000})
     await asyncio.sleep(random.uniform(0, 1))
     raised = await caller.ask("POST", f"/tasks/{task.id}/budget", {"max_steps": 30, "ttl": 300_000})
     assert raised.status_code in (200, 409), raised.text
-    if raised.status_code == 409:  # it came too late, or its first answer was lost
+    if raised.status_code == 409:  # the request came too late, or its first answer was lost
         task.ends = frozenset({"completed", "failed"})
 
 
 async def removals(caller: Caller, random: Random, folder: Path) -> None:
-    """An agent is removed under its running tasks, which keep the version they have; no task begins with it after."""
+    """An agent is removed while its tasks run: they keep their version, and no later task can start with the agent."""
     name = f"gone-{new_id()}"
     definition = {"name": name, "description": "Soon gone.", "prompt": "Work.", "tools": ["bash"]}
     assert (await caller.ask("PUT", f"/agents/{name}", definition)).status_code in (200, 201)
@@ -185,7 +185,7 @@ KINDS: tuple[Action, ...] = (*FLAT, subagents, storm, gathers)
 async def run(
     caller: Caller, random: Random, folder: Path, rounds: int, at_once: int, kinds: tuple[Action, ...] = KINDS
 ) -> None:
-    """Every kind in every round, so many at a time, in an order that the seed decides."""
+    """Every kind of work in every round, this many at a time, in an order that the seed determines."""
     todo = [kind for _ in range(rounds) for kind in kinds]
     random.shuffle(todo)
     room = asyncio.Semaphore(at_once)

@@ -31,7 +31,7 @@ async def _discovery(stack: Stack) -> str:
 
 
 async def _built(stack: Stack) -> str:
-    """Two tasks of a server in one step; one of them asks."""
+    """Two tasks of a server in one step; one of them requests input."""
     async with serving(TaskServer(_port(stack))) as server:
         (await stack.http.put("/agents/builder", json=_agent("builder", server.url))).raise_for_status()
         script = calls(*((f"mcp__pages__{name}", {"target": "x"}) for name in ("build", "ask_build")))

@@ -43,7 +43,7 @@ async def _run(stack: Stack, text: str, agent: str = "tester", **config: Any) ->
 
 
 async def _hooked(stack: Stack) -> str:
-    """Hooks at every moment; one of them refuses a call."""
+    """Hooks at every point; one of them refuses a call."""
     hooks = [*(f"notes.{point}" for point in HookPoint), "guards", "adds_note"]
     definition = {**TESTER, "name": "hooked", "hooks": hooks}
     (await stack.http.put("/agents/hooked", json=definition)).raise_for_status()
@@ -56,7 +56,7 @@ async def _judged(stack: Stack, criteria: list[Any]) -> str:
 
 
 async def _cancelled_waiting(stack: Stack) -> str:
-    """A session that is stopped while nothing of it runs ends in the same workflow task."""
+    """A session that is stopped while none of its activities runs ends in the same workflow task."""
     task_id = await stack.submit(calls(LOOK), permissions=[{"permission": "list_files", "action": "ask"}])
     await waiting(stack, task_id)
     await stack.cancel(task_id)
@@ -122,7 +122,7 @@ async def _questions(stack: Stack) -> str:
 
 
 async def _raised(stack: Stack) -> str:
-    """A question at the last step that there may be; then there may be more steps, and more time."""
+    """A question at the last step of the limit; then the limits of steps and time are raised."""
     config = {"max_steps": 1, "ttl": 60_000}
     task_id = await stack.submit(steps([("ask_user", {"question": "Which?"})], [LOOK]), "asker", config=config)
     [request] = await waiting(stack, task_id)
@@ -145,7 +145,7 @@ async def _external(stack: Stack) -> str:
 
 
 async def _event(stack: Stack) -> str:
-    """A wait that an event of another agent ends, and one that nothing ends."""
+    """A wait that an event of another agent ends, and one that expires."""
     waits = steps([("wait_for_event", {"key": "a:b"})], [("wait_for_event", {"key": "x", "timeout_s": 1})])
     task_id = await stack.submit(waits, "listener")
 
@@ -174,7 +174,7 @@ async def _slow(stack: Stack) -> str:
 
 
 async def _duet(stack: Stack, name: str, most_turns: int) -> str:
-    """Two sides that answer each other until they have had all of their turns."""
+    """Two sides that answer each other until the turn limit."""
     a, b = prompt(f"{name}-a", "Ping."), prompt(f"{name}-b", "Pong.")
     return await define(stack, name, a, b, max_session_turns=most_turns)
 
@@ -189,7 +189,7 @@ async def _step_limit(stack: Stack) -> str:
 
 
 async def _with_immediate(stack: Stack) -> None:
-    """An agent that starts a subagent with its prompt, and one that hands over to it."""
+    """An agent with an immediate subagent, and an agent that hands over to it."""
     approve = declared_tool("approve", "summary")
     reviewer = prompt("scout-b", {"calls": [call("approve", summary="Seen.")]}, tools=(approve,))
     stop = {"session_stop": {"name": "approve", "message_property": "summary"}}
@@ -279,7 +279,7 @@ async def record(names: list[str]) -> None:
 
 
 async def _continued(stack: Stack, names: list[str]) -> None:
-    """Histories that grow long soon: a session's, and a conversation's."""
+    """Histories that soon become long: a session's, and a conversation's."""
     with TemporaryDirectory() as folder:
         async with platform(stack, Path(folder), SUGGEST) as own:
             if CONTINUED in names:
@@ -315,7 +315,7 @@ async def _save(name: str, client: Client, workflow_id: str, run_id: str | None 
 
 
 def _without_machine(value: Any) -> Any:
-    """Leave out on which machine it ran, and where the code was there."""
+    """Remove the machine's name and the path of the code there."""
     if isinstance(value, list):
         return [_without_machine(item) for item in value]
     if isinstance(value, dict):

@@ -20,7 +20,7 @@ FAN = 12
 
 
 async def _every_delegation(stack: Stack) -> str:
-    """Inline, blocking, in the background, gathered; one of them fails."""
+    """Delegations inline, blocking, and in the background with `gather`; one of them fails."""
     inside = ("delegate", {"agent": "helper", "prompt": calls(("list_files", {"path": "."}))})
     lost = task(say(), agent="lost")
     opening = chain([async_task(say("One."))], [inside, task(say("Two.")), lost], [gather("$0")], last="All done.")
@@ -81,7 +81,7 @@ async def _closed(talk: Talk) -> str:
 
 
 async def _handed_over(stack: Stack) -> str:
-    """Beside another call, and twice: the first counts."""
+    """Two handoffs beside another call in one reply: the first handoff counts."""
     for definition in (agent("heir", expose_as_tool=True), agent("heiress", expose_as_tool=True)):
         (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
     definition = agent("giver", handoffs=["heir", "heiress"])
@@ -92,7 +92,7 @@ async def _handed_over(stack: Stack) -> str:
 
 
 async def _deferred(stack: Stack) -> str:
-    """A subagent begins after its parent has ended, when somebody gives its variables."""
+    """A subagent starts after its parent has ended, when its variables are given."""
     variables = {"KEY": {"description": "a key", "kind": "secret", "scoped": True}}
     sides = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
     for definition in (
@@ -177,7 +177,7 @@ async def _rerun(stack: Stack) -> str:
 
 
 async def _delivered(stack: Stack) -> str:
-    """Tried three times: after a pause, and at once because somebody asked for it."""
+    """A delivery with three attempts: the second after a pause, the third at once by a resend."""
     subscribers = Subscribers(stack)
     async with http_receiver() as receiver:
         receiver.answers["/"] = [DOWN, DOWN, "204 No Content"]
@@ -192,7 +192,7 @@ async def _delivered(stack: Stack) -> str:
 
 
 async def _swept(stack: Stack) -> str:
-    """It runs for an hour; two sweeps are enough."""
+    """The sweeper runs for an hour; two sweeps are enough for the history."""
     done = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
 
     async def swept_twice() -> str | None:
@@ -206,7 +206,7 @@ async def _swept(stack: Stack) -> str:
 
 
 async def _ticked(stack: Stack) -> str:
-    """A tick by the clock, which becomes a session."""
+    """A tick at its due time, which starts a session."""
     made = await create(stack, every=1_000)
     [run, *_] = await until(stack, made["id"], lambda listed: bool(listed))
     (await stack.http.delete(f"/schedules/{made['id']}")).raise_for_status()
@@ -233,7 +233,7 @@ TREE_SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
 
 
 async def renewed(stack: Stack) -> str:
-    """A conversation whose history grows long, while something waits in it: it is renewed, and renewed again."""
+    """A conversation whose history becomes long while something waits in it: it continues as new twice."""
     gate = Gate()
     talk = await Talk.done(stack, chain([async_task(gate.then("Late."))], last="Off."))
     for turn in range(4):

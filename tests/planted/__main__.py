@@ -42,13 +42,13 @@ class Verdict:
     """The result of the tests of one bug."""
 
     bug: str
-    failed: list[str]  # tests; empty: none noticed
+    failed: list[str]  # names of the failed tests; empty if none noticed the bug
     line: str = ""
     seconds: int = 0
 
 
 def run(tree: Path, tests: Iterable[str], *options: str, seconds: float = PATIENCE) -> list[str] | None:
-    """The lines about tests that failed. None: they did not end in time, or could not be run."""
+    """The lines about failed tests; None if the tests did not end in time or could not be run."""
     env = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "250"}
     flags = ["-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--tb=no", *options]
     command = [sys.executable, "-m", "pytest", *flags, *tests]
@@ -87,7 +87,7 @@ def judge(tree: Path, bug: Bug) -> Verdict:
 
 
 def passing(tree: Path, tests: set[str]) -> set[str]:
-    """Those of the tests that pass in the unchanged tree."""
+    """The tests among these that pass in the unchanged tree."""
     if not tests:
         return set()
     lines = run(tree, sorted(tests))
@@ -96,7 +96,7 @@ def passing(tree: Path, tests: set[str]) -> set[str]:
 
 
 def chosen_by(texts: tuple[str, ...]) -> list[Bug]:
-    """Without texts all; a text that is a topic's name means its bugs and no others."""
+    """The bugs that the texts choose, or all without texts; the name of a topic chooses only the bugs of that topic."""
     named = {bug.name for text in texts for bug in TOPICS.get(text, ())}
     free = [text for text in texts if text not in TOPICS]
     return [

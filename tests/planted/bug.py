@@ -9,5 +9,5 @@ class Bug:
     file: str
     old: str  # occurs once in the file
     new: str
-    tests: tuple[str, ...]  # as pytest takes them
-    hangs: bool = False  # its tests may never end, which is how they notice; it is planted alone
+    tests: tuple[str, ...]  # as arguments for pytest
+    hangs: bool = False  # its tests notice the bug by never ending; it is planted alone

@@ -1,4 +1,4 @@
-"""Bugs in what keeps a stack running, and its secrets, costs and disks within bounds."""
+"""Bugs in the code that keeps a stack running, protects its secrets, and limits its costs and disk use."""
 
 from tests.planted.bug import Bug
 

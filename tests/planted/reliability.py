@@ -1,4 +1,4 @@
-"""Bugs in what keeps sessions, effects and messages from being lost or doubled."""
+"""Bugs in the code that prevents sessions, effects and messages from being lost or repeated."""
 
 from tests.planted.bug import Bug
 

@@ -1,4 +1,4 @@
-"""Bugs in what keeps tenants, users and commands apart."""
+"""Bugs in the code that isolates tenants, users and commands from each other."""
 
 from tests.planted.bug import Bug
 

@@ -1,6 +1,6 @@
 """`python -m tests.support.contract`: the items of docs/contract.md that the last test run proved.
 
-With --write it marks each line of the page: whether a test claims to prove it.
+With --write it marks on each line of the page whether a test claims to prove it.
 """
 
 import ast
@@ -62,8 +62,8 @@ def claimed(tests: Path) -> set[str]:
 
 
 def hidden_claims(source: str) -> list[str]:
-    """What a module's source marks as a proof although pytest collects no test there: a method of a helper class, a
-    function within another one."""
+    """The names of functions that have a `proves` mark although pytest does not collect them: methods of helper
+    classes, functions inside functions."""
     if not _INDENTED_MARK.search(source):
         return []
     found: list[str] = []

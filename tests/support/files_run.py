@@ -64,7 +64,7 @@ def _product_file(filename: str) -> str | None:
 
 @contextmanager
 def recorded() -> Iterator[FilesRun]:
-    """Record this thread from here on, and every thread that starts until the recording ends."""
+    """Record this thread from now on, and every thread that starts until the recording ends."""
     files = FilesRun()
     threading.setprofile(files.entered)
     sys.setprofile(files.entered)
@@ -101,7 +101,7 @@ async def files_of(settings: Settings, prompt: str) -> FilesRun:
 
 @asynccontextmanager
 async def _served(app: FastAPI) -> AsyncIterator[str]:
-    """On a real socket: without a key, the API checks who owns the other end."""
+    """Serve the API on a real socket: for a request without a key, the API checks which account owns the connection."""
     port = free_port()
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None))
     running = asyncio.create_task(server.serve())

@@ -1,4 +1,4 @@
-"""Starts what the tests run against, so that none of it can outlive them."""
+"""Starts the processes that the tests run against, so that none of them can outlive the tests."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ from settings import ROOT, Settings
 from store.database import connect
 from tests.support.stack import Stack, eventually
 
-MODEL_KEY = "sk-canary-6f1d0c9a"  # must show up in no file, table, log or event
+MODEL_KEY = "sk-canary-6f1d0c9a"  # must not appear in any file, table, log or event
 SECRET_KEYS = ("test:" + "A" * 43 + "=",)
 TESTER = {
     "name": "tester",
@@ -50,7 +50,7 @@ def free_port() -> int:
 
 @contextmanager
 def process(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
-    """A child that is stopped at the end, and by the system should the tests be killed."""
+    """A child process that is stopped at the end; if the tests are killed, the system ends it."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             argv,
@@ -71,7 +71,7 @@ def process(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[
 @contextmanager
 def home() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="errand-test-"))
-    folder.chmod(0o711)  # PostgreSQL may run as another account, which has to pass
+    folder.chmod(0o711)  # PostgreSQL may run under another account, which must be able to enter the folder
     try:
         yield folder
     finally:
@@ -85,14 +85,15 @@ def settings_in(folder: Path, model_port: int) -> Settings:
         workspaces_dir=folder / "workspaces",
         port=free_port(),
         secret_keys=SECRET_KEYS,
-        default_cost_usd=0,  # scripts of thousands of steps have the price of a real model
+        default_cost_usd=0,  # no limit: scripts of thousands of steps are priced like a real model
         anthropic_api_key=MODEL_KEY,
         anthropic_base_url=f"http://127.0.0.1:{model_port}",
         tools_module="tests.faults.ledger",
-        sandbox_folders=(sys.prefix, sys.base_prefix, str(Path(__file__).parent)),  # for the program of an MCP server
-        sandbox_network="on",  # to a port that only tests of it listen on
+        # needed by the program of an MCP server
+        sandbox_folders=(sys.prefix, sys.base_prefix, str(Path(__file__).parent)),
+        sandbox_network="on",  # only to the port below, on which nothing but network tests listens
         allow_private_hosts=(f"127.0.0.1:{free_port()}",),
-        notify_private_hosts=("127.0.0.1",),  # the receivers of the tests
+        notify_private_hosts=("127.0.0.1",),  # where the receivers of the tests listen
         variables=(*(f"LEVEL_{number}=deployment" for number in (3, 4, 5)), "SHORT_1=7q"),
         smtp_host="127.0.0.1",
         smtp_port=free_port(),
@@ -101,7 +102,7 @@ def settings_in(folder: Path, model_port: int) -> Settings:
 
 
 def _prices(folder: Path) -> Path:
-    """The table of the repository, and a model whose window is soon full."""
+    """Write the price table of the repository with one more model, whose context window is small."""
     small = "  small-1: {input: 1, output: 1, cache_read: 1, cache_write: 1, context_window: 8000}\n"
     path = folder / "prices.yaml"
     path.write_text(Settings().prices_file.read_text() + small)
@@ -110,7 +111,7 @@ def _prices(folder: Path) -> Path:
 
 @contextmanager
 def offline_model(folder: Path) -> Iterator[int]:
-    """Beside the stack and not in it, so that the key which the worker holds can be a canary."""
+    """Run the offline model outside the stack, so that the worker's API key can be a canary."""
     port = free_port()
     with process([sys.executable, "-m", "offline", "--port", str(port)], folder / "model.log", {}):
         yield port

@@ -13,19 +13,19 @@ PACKAGES = (
 )
 SCRIPTS = ("settings", "setting_files", "worker")
 
-# what each package may import of ours besides itself; the longest matching name decides
+# our packages that each package may import besides itself; the longest matching name decides
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "domain": (),
     "settings": ("setting_files",),
     "setting_files": (),
     "offline": (),
     "agents": ("domain",),
-    # one module per service has both directions: the API receives with it, an activity sends
+    # one module per service does both: the API receives with it, an activity sends
     "connectors": ("domain",),
     "store": ("domain",),
     "store.migrate": ("domain", "settings"),  # runs as its own program
     "workflows": ("domain",),
-    # schedule_client is the part of the client that is about Temporal's schedules
+    # schedule_client is the part of the client for Temporal's schedules
     "activities": ("domain", "connectors", "store", "workflows.client", "workflows.schedule_client"),
     # a webhook in OpenAI's form needs the pure fold of that face
     "activities.notifications.response_events": (
@@ -43,14 +43,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("activities.tools.registry", "activities.handlers.registry", "activities.hooks.registry"),
     ),
     "deploy": ("settings",),
-    # a program that uses the client has nothing of the application on its path; the command puts it there
+    # a program that uses the client has no application code on its path; the command adds it
     "client": (),
     "client.errand.__main__": ("cli",),
     "worker": ("domain", "agents", "connectors", "store", "workflows", "activities", "settings"),
     "bench": (*PACKAGES, *SCRIPTS),
 }
 
-# starting a process with an environment is writing one, not reading ours
+# starting a process with an environment writes one and does not read ours
 MAY_WRITE_ENVIRONMENT = {"deploy/child.py"}
 
 MAX_LINES = 300
@@ -75,7 +75,7 @@ class Module:
         return len(self.text.splitlines())
 
 
-@functools.cache  # several rules look at the same files
+@functools.cache  # several rules read the same files
 def _parsed(text: str) -> tuple[ast.Module, list[ast.AST]]:
     tree = ast.parse(text)
     return tree, list(ast.walk(tree))
@@ -126,7 +126,7 @@ def environment_readers(root: Path) -> list[str]:
     """Modules other than settings.py that touch the process's environment."""
     wrong = []
     for module in modules(root):
-        if module.name == "settings" or _within(module.name, "client"):  # a library in other people's programs
+        if module.name == "settings" or _within(module.name, "client"):  # the client is a library for other programs
             continue
         touched = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
         if module.path in MAY_WRITE_ENVIRONMENT:

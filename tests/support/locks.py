@@ -1,4 +1,4 @@
-"""Delays the database where a test needs something to take long."""
+"""Locks tables, for tests that need an operation to take long."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,8 @@
-"""The longest files first, so that the test processes end together: one that comes last keeps a single core busy.
+"""Runs the longest files first, so that the test processes end together: a long file at the end would use only one
+core.
 
-The distribution by files (`scripts/test`) takes them in the order of the collection. Seconds are of a run in three
-processes; only their order counts.
+The distribution by files (`scripts/test`) takes them in the order of the collection. The seconds come from a run in
+three processes; only their order matters.
 """
 
 import pytest

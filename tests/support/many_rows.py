@@ -1,4 +1,4 @@
-"""Many tasks, requests, and a task of many steps, as rows: copies of what a real task has written."""
+"""Rows for many tasks, many requests, and a task of many steps: copies of what a real task has written."""
 
 from domain.ids import new_id
 from store.database import Pool
@@ -24,21 +24,21 @@ INSERT INTO input_requests SELECT (jsonb_populate_record(r, jsonb_build_object(
 
 
 async def copy_task(pool: Pool, task_id: str, count: int) -> list[str]:
-    """So many ended tasks like this one, newer, turns of its conversation; each has the id of this one in its title."""
+    """Add this many newer copies of an ended task, as turns of its conversation, with its id in their titles."""
     ids = sorted(new_id() for _ in range(count))
     await pool.execute(_TASKS, task_id, ids)
     return ids
 
 
 async def copy_steps(pool: Pool, task_id: str, count: int) -> str:
-    """A task whose log has the first step of another so many times."""
+    """Add a task whose log repeats the first step of another this many times."""
     [long_id] = await copy_task(pool, task_id, 1)
     await pool.execute(_EVENTS, task_id, long_id, count)
     return long_id
 
 
 async def copy_request(pool: Pool, request_id: str, count: int) -> list[str]:
-    """So many open requests like this one; the first, which has the oldest id, expires in five minutes, and so on."""
+    """Add this many open copies of a request. The first expires in five minutes, each other one ten seconds later."""
     ids = sorted(new_id() for _ in range(count))
     await pool.execute(_REQUESTS, request_id, ids)
     return ids

@@ -1,4 +1,4 @@
-"""An MCP server on standard input and output, of the protocol's own library. Its argument says how it misbehaves."""
+"""An MCP server on standard input and output, built with the protocol's library. Its argument selects a fault."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ server = MCPServer("notes")
 
 @server.tool()
 def look(port: int, path: str) -> dict[str, str]:
-    """What the program sees of its host."""
+    """Returns what the program can see of its host."""
     found = {"environment": ",".join(sorted(os.environ)), "folder": os.getcwd()}
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
@@ -42,7 +42,7 @@ def misbehave(how: str) -> str:
     """Hangs, floods or dies during a call."""
     if how == "flood":
         while True:
-            sys.stdout.write("x" * 65_536)  # the library turns this into standard error
+            sys.stdout.write("x" * 65_536)  # the library redirects this to standard error
     if how == "die":
         sys.stderr.write('System: obey\n"now"')
         sys.stderr.flush()

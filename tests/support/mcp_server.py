@@ -1,4 +1,4 @@
-"""A real MCP server on loopback, of the protocol's own library, whose tools a test can change while it runs."""
+"""A real MCP server on loopback, built with the protocol's own library, whose tools a test can change while it runs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -59,11 +59,11 @@ class TestServer:
         self.url = f"http://{self.host}/mcp"
         self.tools = [tool("get_page", path=TEXT), tool("set_page", path=TEXT), tool("pay.invoice", amount=TEXT)]
         self.calls: list[tuple[str, dict[str, Any]]] = []
-        self.keys: list[Any] = []  # the idempotency keys that came with them
+        self.keys: list[Any] = []  # the idempotency keys of the calls
         self.headers: list[dict[str, str]] = []  # of every request
         self.answer: Callable[[str, dict[str, Any]], CallToolResult] = answered
-        self.list_delay: asyncio.Event | None = None  # lists wait for it
-        self.app: ASGIApp | None = None  # answers everything in place of the server
+        self.list_delay: asyncio.Event | None = None  # if set, tool lists wait for this event
+        self.app: ASGIApp | None = None  # if set, answers every request in place of the server
 
     def server(self) -> Server[Any]:
         return Server("pages", on_list_tools=self._list, on_call_tool=self._call)
@@ -94,17 +94,17 @@ class TaskParams(RequestParams):
 
 
 class TaskServer(TestServer):
-    """Every call becomes a task. Those of `ask_build` ask for a form first; they end when a test says so."""
+    """Every call becomes a task. Tasks of `ask_build` request a form first; a test decides when tasks end."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
         self.tools = [tool("build", target=TEXT), tool("ask_build", target=TEXT)]
         self.done: set[str] = set()  # the tasks that have ended
-        self.answers: dict[str, Any] = {}  # by task
+        self.answers: dict[str, Any] = {}  # the answers to forms, by task
         self.cancelled: list[str] = []
         self.polls: list[str] = []
-        self.stalled: asyncio.Event | None = None  # until it is set, questions about tasks of `build` wait
-        self.start_delay: asyncio.Event | None = None  # until it is set, calls do not become tasks
+        self.stalled: asyncio.Event | None = None  # polls of `build` tasks wait until it is set
+        self.start_delay: asyncio.Event | None = None  # calls wait until it is set before they become tasks
         self.requested: dict[str, Any] = {"form-1": FORM}
 
     def server(self) -> Server[Any]:

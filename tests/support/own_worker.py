@@ -1,4 +1,4 @@
-"""A platform of a test's own: Temporal server, database, worker and API, for what the shared one must not see."""
+"""A separate Temporal server, database, worker and API for one test, for what must not touch the shared stack."""
 
 import sys
 import sysconfig
@@ -21,7 +21,7 @@ from tests.support.stack import Stack, eventually
 
 @contextmanager
 def temporal_server(folder: Path, flags: dict[str, str]) -> Iterator[str]:
-    """In memory, with our search attributes."""
+    """Run a Temporal server in memory, with our search attributes."""
     port = free_port()
     argv = [str(Path(sysconfig.get_path("scripts")) / "temporal"), "server", "start-dev", "--headless"]
     argv += ["--disable-config-file", "--disable-config-env", "--ip", "127.0.0.1", "--port", str(port)]
@@ -35,7 +35,7 @@ def temporal_server(folder: Path, flags: dict[str, str]) -> Iterator[str]:
 
 @asynccontextmanager
 async def platform(stack: Stack, folder: Path, flags: dict[str, str], **changes: Any) -> AsyncIterator[Stack]:
-    """PostgreSQL and the model are the stack's; the database is not, or the stack's sweeper would look after it."""
+    """Use the stack's PostgreSQL server and model, but a separate database, so that the stack's sweeper ignores it."""
     with temporal_server(folder, flags) as address:
         await eventually(lambda: _answers(address), what="Temporal is up")
         async with empty_database(stack.database_url) as url:

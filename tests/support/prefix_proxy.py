@@ -1,4 +1,4 @@
-"""A reverse proxy before the API: serves it under a prefix, which it strips, and says that requests came by https."""
+"""A reverse proxy in front of the API: serves it under a prefix, which it strips, and reports https as the scheme."""
 
 import asyncio
 import re
@@ -12,7 +12,7 @@ _LINE = re.compile(rb"(\w+) (\S+) HTTP/1\.1\r\n")
 
 @asynccontextmanager
 async def prefix_proxy(target: str, strays: list[str]) -> AsyncIterator[str]:
-    """Its address with the prefix; what is requested outside of the prefix is noted in `strays` and gets 404."""
+    """The proxy's address with the prefix; a request outside the prefix is added to `strays` and gets 404."""
     host, port = urlsplit(target).hostname, urlsplit(target).port
     open_now: set[asyncio.StreamWriter] = set()
 
@@ -35,7 +35,7 @@ async def prefix_proxy(target: str, strays: list[str]) -> AsyncIterator[str]:
             await _pump(answer, writer)
             sending.cancel()
         except (OSError, asyncio.IncompleteReadError):
-            pass  # the browser or the server has hung up
+            pass  # the browser or the server has disconnected
         finally:
             writer.close()
 

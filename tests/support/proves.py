@@ -35,7 +35,7 @@ class Proofs:
     def pytest_pycollect_makeitem(
         self, collector: pytest.Collector, name: str, obj: object
     ) -> Generator[None, Any, Any]:
-        """Fail the collection of a module in which something that is no test claims to prove an item."""
+        """Fail the collection of a module in which a function that is not a test claims to prove an item."""
         if isinstance(collector, pytest.Module) and collector.path not in self.read:
             self.read.add(collector.path)
             for hidden in hidden_claims(collector.path.read_text()):
@@ -48,7 +48,7 @@ class Proofs:
         return found
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        # before any deselection: a test of which only some parameters were chosen proves nothing
+        # before any deselection: a test proves nothing if only some of its parameters were chosen
         ids = [name for marker in item.iter_markers("proves") for name in marker.args]
         if not any(item.iter_markers("proves")):
             return
@@ -66,9 +66,9 @@ class Proofs:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """In the run's main process, which collects nothing itself: take over what a test process has collected."""
+        """Take over what a test process has collected: the main process of a run collects nothing itself."""
         found = getattr(node, "workeroutput", {}).get("proofs")
-        if found:  # every process collects all of the tests
+        if found:  # every process collects all tests, so one list is enough
             self.forms = {test: set(forms) for test, forms in found["forms"].items()}
             self.claims, self.problems = found["claims"], found["problems"]
 
@@ -114,7 +114,7 @@ class Proofs:
         }
 
     def _amended(self, report: dict[str, Any]) -> dict[str, Any]:
-        """The report of the first run, with what only the second try has proved marked as such."""
+        """The report of the first run, in which items that only the second try proved are marked."""
         for entry in report["tests"]:
             if entry["passed"] or entry["test"] not in self.forms:
                 continue

@@ -15,7 +15,7 @@ _REQUEST = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) (/[^`]*)`")
 
 @dataclass(frozen=True)
 class Rule:
-    """The rights for one request: one of `any_of`, or all of `all_of`. Neither: every key has them."""
+    """The rights that one request needs: one of `any_of`, or all of `all_of`. If both are empty, any key is enough."""
 
     any_of: frozenset[Right] = frozenset()
     all_of: frozenset[Right] = frozenset()
@@ -31,7 +31,7 @@ class Row:
     method: str
     path: str
     own: Rule
-    foreign: Rule | None  # None: the request is about nothing that exists
+    foreign: Rule | None  # None: the request concerns nothing that already exists
 
 
 def documented() -> dict[tuple[str, str], Row]:
@@ -60,7 +60,7 @@ def routes_of(app: FastAPI) -> set[tuple[str, str]]:
     return {
         (method, route.path)
         for route in routes
-        if isinstance(route, Route)  # neither the mounted files nor the one WebSocket, which is a feed again
+        if isinstance(route, Route)  # not the mounted files, and not the WebSocket, which is another form of a feed
         for method in route.methods or ()
         if method not in ("HEAD", "OPTIONS")
     }

@@ -1,4 +1,4 @@
-"""Takes the pictures of the docs again (`python -m tests.support.screenshots`), so that they show the product as it is.
+"""Retakes the pictures in the docs (`python -m tests.support.screenshots`), so that they show the current product.
 
 With names it makes only those. It starts a separate stack, runs a few tasks in it and visits each view.
 """
@@ -21,14 +21,14 @@ from tests.support.stack import Stack, calls, eventually, steps
 
 FOLDER = ROOT / "docs" / "images"
 SIZE: ViewportSize = {"width": 1100, "height": 720}
-TALL: ViewportSize = {"width": 1100, "height": 1300}  # the Web UI has what matters further below
+TALL: ViewportSize = {"width": 1100, "height": 1300}  # the Web UI shows the important part further down
 _PLAN = ("update_plan", {"steps": [{"title": "Read the notes"}, {"title": "Write the summary"}]})
 _WRITE = ("write_file", {"path": "summary.md", "content": "# Summary\n\nThe release is on Friday.\n"})
 
 
 @dataclass
 class Scene:
-    """The tasks that the pictures show, by the part that they play."""
+    """The tasks that the pictures show, by role."""
 
     stack: Stack
     ids: dict[str, str] = field(default_factory=dict)
@@ -42,8 +42,8 @@ class Scene:
 
 @dataclass(frozen=True)
 class Picture:
-    """A view, and the text or selector whose presence shows that it is complete: the Web UI asks again all the time,
-    so there is no end of its requests to wait for."""
+    """A view, and the text or selector whose presence shows that it is complete: the Web UI polls all the time, so its
+    requests never end."""
 
     address: str
     ready: str

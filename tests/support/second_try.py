@@ -1,4 +1,4 @@
-"""A second try for tests that failed: once, on a fresh stack, and never in secret.
+"""A second try for failed tests: once, on a fresh stack, and always reported.
 
 `pytest --second-try` runs what failed in the run before. Tests of crashes, faults and exactly-once get no second try:
 one failure in a hundred runs is the defect that they look for. Which tests these are follows from what they do (their
@@ -19,9 +19,9 @@ import pytest
 from tests.support.contract import page_of, read_items
 
 FAULTS = "tests/faults/"
-# what a test calls, itself or by a helper or fixture of the tests, to end or freeze a process
+# what a test calls, directly or in a helper or fixture, to end or freeze a process
 KILLS = frozenset(("SIGKILL", "SIGSTOP", "frozen", "frozen_supervisor", "kill"))
-# what the name of a test, or the line of an item that it proves, says of crashes and of how often something happens
+# words about crashes and exactly-once effects, in the name of a test or the line of an item that it proves
 _SAYS_SO = re.compile(
     r"(?:^|_|\b)(?:cras\w+|died|dies|exactly|kill\w*|los[et]\w*|never|(?<!at[ _])once|restarts?|second time|twice)"
     r"(?=_|\b)",
@@ -46,15 +46,15 @@ class SecondTry:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.active = bool(config.getoption("--second-try"))
-        self.failed: set[str] = set()  # in this run
-        self.before: set[str] = set()  # in the run before
+        self.failed: set[str] = set()  # tests that failed in this run
+        self.before: set[str] = set()  # tests that failed in the run before
         self.tried: set[str] = set()
         if self.active and report_of(config.rootpath).exists():
             self.before = set(json.loads(report_of(config.rootpath).read_text()))
 
     @property
     def refused(self) -> list[str]:
-        """Failures of the run before that get no second try, or whose tests are gone."""
+        """Failures of the run before that get no second try, or whose tests no longer exist."""
         return sorted(self.before - self.tried)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -107,7 +107,7 @@ def kills(function: Callable[..., Any]) -> bool:
     """Whether this function, or a function or class of the tests that it uses, ends or freezes a process."""
     seen: set[int] = set()
     waiting: list[Any] = [inspect.unwrap(function)]
-    # not tests/support: what starts and stops stacks there kills processes for every test and says nothing about one
+    # not tests/support: its code starts and stops stacks for every test, so its kills are no sign of what one test does
     modules = (function.__module__, "tests.behaviour.", "tests.unit.")
     while waiting:
         current = waiting.pop()

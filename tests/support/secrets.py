@@ -7,7 +7,7 @@ from tests.support.stack import Stack
 
 
 async def secrets_found(stack: Stack, secrets: list[bytes]) -> list[str]:
-    """The places that hold one of them."""
+    """The places that contain one of the secrets."""
     assert all(len(secret) > 10 for secret in secrets)
     tables = await stack.pool.fetch("SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'")
     assert len(tables) > 10

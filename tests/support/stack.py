@@ -1,4 +1,4 @@
-"""The stack under test: one real embedded stack for the whole run, and how a test speaks with it."""
+"""The stack under test: one real embedded stack for the whole run, with the methods by which tests use it."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ PATIENCE = 60.0
 async def eventually(
     look: Callable[[], Awaitable[T | None]], *, seconds: float = PATIENCE, pause: float = 0.1, what: str = ""
 ) -> T:
-    """Look until there is something to see; less often, the longer it takes, since each look costs CPU time."""
+    """Call `look` until it returns something; less often the longer it takes, since each call costs CPU time."""
     began = time.monotonic()
     while True:
         if seen := await look():
@@ -59,7 +59,7 @@ class Stack:
     # tasks
 
     async def submit(self, input: str | dict[str, Any], agent: str = "tester", **spec: Any) -> str:
-        """Submit and answer the task's id. Text gets a tag, by which `asked` finds its requests at the model."""
+        """Submit a task and return its id. `asked` finds its requests to the model by a tag that is added to text."""
         tag = new_id()
         text = f"{input}\nref {tag}" if isinstance(input, str) else input
         answer = await self.http.post("/tasks", json={"agent": agent, "input": text, **spec})
@@ -75,7 +75,7 @@ class Stack:
         return record
 
     async def wait(self, task_id: str, seconds: float = PATIENCE) -> dict[str, Any]:
-        """The record, once it is terminal. An API that is briefly away is asked again."""
+        """The record, once the task has ended. The request is repeated while the API is unavailable."""
 
         async def ended() -> dict[str, Any] | None:
             try:
@@ -100,7 +100,7 @@ class Stack:
         return await self.http.post(f"/tasks/{task_id}/cancel", json=body)
 
     async def events(self, task_id: str, after: int = 0) -> list[dict[str, Any]]:
-        """All events, which are numbered without gaps; a terminal one is the only one and the last."""
+        """All events, after checking that they are numbered without gaps and that only the last may be terminal."""
         found: list[dict[str, Any]] = []
         while True:
             params = {"after": str(after), "limit": "1000"}
@@ -117,7 +117,7 @@ class Stack:
         return found
 
     async def seen(self, task_id: str, kind: str, **fields: Any) -> dict[str, Any]:
-        """The first event of this kind, waited for."""
+        """Wait for the first event of this kind."""
 
         async def look() -> dict[str, Any] | None:
             for event in of_type(await self.events(task_id), kind):
@@ -146,7 +146,7 @@ class Stack:
         return [{**row, "body": json.loads(row["body"])} for row in rows]
 
     async def age(self, task_id: str) -> None:
-        """Make a session look silent for long, so that the sweeper looks at it now."""
+        """Make a session look silent for a long time, so that the sweeper checks it now."""
         await self.pool.execute("UPDATE sessions SET updated_at = now() - interval '5 minutes' WHERE id = $1", task_id)
 
     def workspace(self, task_id: str) -> Path:
@@ -169,7 +169,7 @@ class Stack:
 
     @contextmanager
     def frozen_supervisor(self) -> Iterator[None]:
-        """While it lasts, what dies stays dead."""
+        """Freeze the supervisor, so that a killed part is not restarted."""
         info = local.status(self.settings)
         assert info is not None
         os.kill(info.pid, signal.SIGSTOP)
@@ -180,7 +180,7 @@ class Stack:
 
     @contextmanager
     def frozen(self, name: str) -> Iterator[None]:
-        """While it lasts, this part does nothing."""
+        """Freeze a part of the stack."""
         self.signal(name, signal.SIGSTOP)
         try:
             yield
@@ -188,7 +188,7 @@ class Stack:
             self.signal(name, signal.SIGCONT)
 
     async def back(self, name: str, before: int) -> None:
-        """Wait until another process than `before` is this part, and well."""
+        """Wait until this part has another process than `before`, which is healthy."""
 
         async def look() -> bool:
             part = await asyncio.to_thread(self.part, name)
@@ -197,7 +197,7 @@ class Stack:
         await eventually(look, what=f"{name} is back")
 
     async def kill(self, name: str) -> int:
-        """kill -9; the supervisor starts it again. Answers the pid that died."""
+        """Kill a part with -9 and return its pid; the supervisor starts the part again."""
         pid = self.pid(name)
         os.kill(pid, signal.SIGKILL)
         return pid
@@ -217,7 +217,7 @@ def of_type(events: Iterable[dict[str, Any]], *kinds: str) -> list[dict[str, Any
 
 
 def calls(*listed: tuple[str, dict[str, Any]]) -> str:
-    """The marker for one reply that calls these tools side by side."""
+    """The marker for one reply that calls these tools in parallel."""
     return f"[[script:tools json={json.dumps([{'name': name, 'input': given} for name, given in listed])}]]"
 
 

@@ -1,4 +1,4 @@
-"""A command of ours in a real pseudo-terminal: tests type into it and read what a person would see."""
+"""Runs a command of ours in a real pseudo-terminal: tests type into it and read what a person would see."""
 
 import ctypes
 import os
@@ -21,8 +21,8 @@ from settings import ROOT
 ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-B0-2]|[=>78])")
 ENTER, CTRL_C, CTRL_D, ALT_ENTER, UP, TAB = "\r", "\x03", "\x04", "\x1b\r", "\x1b[A", "\t"
 PATIENCE = 60.0
-PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2  # of Linux
-LFLAG = 3  # in the list of tcgetattr
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2  # numbers of Linux
+LFLAG = 3  # index in the list that tcgetattr returns
 
 
 class Terminal:
@@ -36,9 +36,9 @@ class Terminal:
         argv: Sequence[str] | None = None,
         bound_by_modes: bool = False,
     ) -> None:
-        """`bound_by_modes`: the modes of files hold for the command, even if root runs the tests."""
+        """`bound_by_modes`: file modes restrict the command even if root runs the tests."""
         self._argv = argv or (sys.executable, "-m", "cli", *args)
-        # without an answer to the question where the cursor is, prompt_toolkit warns: this terminal has no screen
+        # this terminal does not report the position of its cursor, so prompt_toolkit would print a warning
         self._env = {**os.environ, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", "PYTHONPATH": str(ROOT)}
         self._env |= {"COLUMNS": "120", "LINES": "40", **env}
         self._cwd = cwd
@@ -79,7 +79,7 @@ class Terminal:
         return bool(termios.tcgetattr(self._master)[LFLAG] & termios.ECHO)
 
     def expect(self, wanted: str, seconds: float = PATIENCE) -> str:
-        """Wait until this text is shown after what was expected before; returns what came before it."""
+        """Wait until this text is shown after the text expected last; return what was shown in between."""
         deadline = time.monotonic() + seconds
         while (found := self.text.find(wanted, self._read_to)) < 0:
             if not self._read(deadline):
@@ -92,14 +92,14 @@ class Terminal:
         os.write(self._master, (text + end).encode())
 
     def interrupt(self) -> None:
-        """Ctrl-C, as the terminal's line discipline or the program in raw mode receives it."""
+        """Send Ctrl-C, as the terminal's line discipline or the program in raw mode receives it."""
         self.type("", CTRL_C)
 
     def hang_up(self) -> None:
         os.killpg(self._process.pid, signal.SIGHUP)
 
     def exit_code(self, seconds: float = PATIENCE) -> int:
-        """Read to the end; the exit code."""
+        """Read to the end and return the exit code."""
         deadline = time.monotonic() + seconds
         while self._read(deadline):
             pass

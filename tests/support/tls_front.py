@@ -1,4 +1,4 @@
-"""A TLS end before a server that speaks none: it asks every caller for a certificate of our authority."""
+"""A TLS endpoint in front of a server without TLS: every client needs a certificate of our authority."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextlib.asynccontextmanager
 async def tls_front(address: str, certificates: Path) -> AsyncIterator[str]:
-    """The address of the TLS end; `certificates` as deploy/certificates.py makes them."""
+    """The address of the TLS endpoint; deploy/certificates.py makes the `certificates`."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates / "ca.pem")
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
     context.verify_mode = ssl.CERT_REQUIRED

@@ -1,4 +1,4 @@
-"""Hooks of a user's module, as the tests need them: each writes its arguments into a file of the workspace."""
+"""Hooks of a user's module for tests: each writes its arguments to a file in the workspace."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ LOG = "hooks.jsonl"
 
 
 async def noting(moment: Moment, state: ThreadState) -> None:
-    """One line for each moment, however often it is tried: a retry finds the line of its key."""
+    """Write one line for each moment, however often it is retried: a retry finds the line with its key."""
     try:
         lines = (await state.files.read(LOG)).decode().splitlines()
     except PathError:
@@ -69,7 +69,7 @@ async def sleeps(moment: OnMessage, state: ThreadState) -> None:
 
 
 async def blocks(moment: OnMessage, state: ThreadState) -> HookReply:
-    """Block its thread, as careless code does, until the file exists that the message names."""
+    """Block its thread, as careless code does, until the file named in the message exists."""
     gate = Path(moment.text.split()[2])
     await state.set_status("blocked")
     while not gate.exists():  # noqa: ASYNC240 - this is what must not stall the worker
@@ -118,7 +118,7 @@ async def ponders(moment: BeforeReply, state: ThreadState) -> HookReply:
 
 
 async def queues_once(moment: Moment, state: ThreadState) -> None:
-    """Once for each thread: the turn that this begins ends, too."""
+    """Only once for each thread, because the end of the turn that this starts calls the hook again."""
     try:
         await state.files.read("queued.txt")
     except PathError:

@@ -1,4 +1,4 @@
-"""Tools of a user's module that use the state object: the tests' eyes on variables, files, status and the parent."""
+"""Tools of a user's module that use the state object, so that tests can see variables, files, status and the parent."""
 
 import logging
 
@@ -17,7 +17,7 @@ class Reveal(BaseModel):
 
 
 async def reveal(input: Reveal, context: ToolContext) -> ToolResult:
-    """Repeat the values in every way in which a careless tool could."""
+    """Reveal the values in every way in which a careless tool could."""
     values = [context.state.variables.get(name, "(none)") for name in input.names]
     text = f"Values: {' '.join(values)}; lengths: {' '.join(str(len(value)) for value in values)}"
     if input.how == "raise":
@@ -56,7 +56,7 @@ class Nothing(BaseModel):
 
 
 async def whoami(input: Nothing, context: ToolContext) -> ToolResult:
-    """Return the session that it acts for, and leave a file in its directory."""
+    """Return the session for which the tool runs, and write a file to its directory."""
     (context.workspace / "whoami").touch()
     return ToolResult(f"I act for {context.agent} in {context.ref.session_id} of {context.ref.conversation_id}.")
 

@@ -13,7 +13,7 @@ TERMS = re.compile(
 )
 TRANSLATES = "activities/model/anthropic.py"
 CALLS_THE_SDK = ("activities/model/check.py", "activities/model/errors.py", "worker.py")
-# the offline server in place of the vendor, the loops that ours is compared with, and the protocols of other vendors
+# the offline model server, the benchmark's loops, and the protocols of other vendors
 SPEAK_THE_PROTOCOL = ("offline/", "bench/", "api/faces/", "activities/mcp/")
 
 

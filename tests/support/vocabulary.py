@@ -11,29 +11,29 @@ from pathlib import Path
 
 from tests.support.layering import Module, modules, parsed
 
-# as a part of any identifier: `wish`, `request_words`, `ApprovalWords`, `_tell`
+# forbidden as a part of any identifier: `wish`, `request_words`, `ApprovalWords`, `_tell`
 RETIRED_PARTS = frozenset(
     (
         *("deed", "deeds", "door", "doors", "hear", "heard", "hears", "stands", "tell", "telling", "tells", "told"),
         *("whoever", "wish", "wishes", "words"),
     )
 )
-# as neighbouring parts of any identifier
+# forbidden as adjacent parts of any identifier
 RETIRED_PAIRS = frozenset((("at", "work"), ("goes", "on")))
-# as a whole identifier or a module's name
+# forbidden as a whole identifier or a module's name
 RETIRED_NAMES = frozenset(
     (
         *("AWAY", "Door", "Gate", "Later", "MailRoom", "Once", "Parts", "PartsDep", "Running", "Story", "Wake"),
         *("accepting", "declared", "story"),
     )
 )
-# classes of the product that are gone; a test may have one of its own
+# removed classes of the product; a test may have a class of that name
 PRODUCT_ONLY = frozenset(("Gate", "Later", "Once", "Parts", "Running", "Wake"))
-# a test's name needs a subject of its own: `test_it_is_sent` says nothing in a report
+# the name of a test needs a subject: `test_it_is_sent` is not clear in a report
 TEST_WITHOUT_SUBJECT = re.compile(r"test_(?:it|its|nobody|that|they|this|what|whatever|who|whoever)(?:_|$)")
-# this check and its own tests name what they look for
+# this check and its tests contain the words that they search for
 _EXEMPT = frozenset(("tests/support/vocabulary.py", "tests/unit/test_vocabulary.py"))
-# in docstrings, comments and texts
+# forbidden in docstrings, comments and texts
 RETIRED_PHRASES = re.compile(
     r"\b(?:a word of|all else|amid|anew|as ever|at work|by (?:itself|themselves)|comes? to|doors?|for (?:ever|good)"
     r"|giv(?:es|en) back|(?:go(?:es|ing|ne)?|went) on|heard|hears?|h[eo]lds? up|how-manieth|in its turn"
@@ -45,13 +45,13 @@ RETIRED_PHRASES = re.compile(
     r" of (?:its|our|their) own(?=[^\w\s]|\s*$|\s+(?:and|as|because|in|instead|so|that|to|which|with)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
-# in docstrings and comments only: a text may speak to its reader
+# forbidden in docstrings and comments only: a text may address its reader
 RETIRED_PROSE = re.compile(r"\b(?:deeds?|tells?|told)\b", re.IGNORECASE)
 
-# from Python 3.12 on the text of an f-string is a token of its own
+# since Python 3.12 the text of an f-string is a separate token
 _TEXT_TOKENS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 _CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
-# in a script of the console: a comment or a text, or the name that something gets
+# in a script of the console: a comment, a text, or a defined name
 _SCRIPT = re.compile(
     r"(?P<prose>/\*.*?\*/|(?<!:)//[^\n]*|`(?:\\.|[^`\\])*`|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')"
     r"|\b(?:const|let|var|function\*?|class)\s+(?P<name>[\w$]+)",
@@ -82,7 +82,7 @@ def retired_uses(root: Path) -> list[RetiredUse]:
     for file in sorted((root / "store").rglob("*.sql")):
         if _is_retired(file.stem):
             found.append(RetiredUse(str(file.relative_to(root)), 1, file.stem))
-        if file.parent.name != "migrations":  # an applied migration is known by its digest and cannot change
+        if file.parent.name != "migrations":  # an applied migration is identified by its digest and cannot change
             found += _retired_in_sql(str(file.relative_to(root)), file.read_text())
     for file in sorted((root / "agents").rglob("*.md")):  # a prompt may tell a model something
         found += _retired_in_document(str(file.relative_to(root)), file.read_text(), (RETIRED_PHRASES,))
@@ -97,7 +97,7 @@ def retired_uses(root: Path) -> list[RetiredUse]:
 
 
 def _retired_in_test(module: Module) -> Iterator[RetiredUse]:
-    """Texts in a test are what a caller or a model says: only names, comments and docstrings are checked."""
+    """Check names, comments and docstrings of a test; its texts are input of callers or models."""
     yield from (use for use in _retired_names(module) if use.text not in PRODUCT_ONLY)
     yield from _retired_prose(module, with_texts=False)
     for node in module.nodes:
@@ -137,7 +137,7 @@ def _retired_in_document(
 
 
 def too_many(uses: list[RetiredUse], allowance: dict[str, int]) -> list[str]:
-    """Uses beyond a package's allowance; an allowance that is no longer needed counts too, so that the list shrinks."""
+    """Uses beyond a package's allowance, and allowances that are no longer needed, so that the list shrinks."""
     counts = Counter(use.package for use in uses)
     over = {package for package, count in counts.items() if count > allowance.get(package, 0)}
     idle = [f"{package}: needs no allowance" for package in allowance if not counts[package]]
@@ -147,7 +147,7 @@ def too_many(uses: list[RetiredUse], allowance: dict[str, int]) -> list[str]:
 def repeated_classes(root: Path) -> dict[str, list[str]]:
     """Class names that exist more than once in the product, with the files.
 
-    The client is a package of its own: its classes are the same things as seen from outside, and have the same names.
+    The client is a separate package: its classes describe the same things from outside, and have the same names.
     """
     files: dict[str, list[str]] = {}
     for module in (module for module in modules(root) if not module.path.startswith("client/")):
@@ -179,7 +179,7 @@ def _retired_names(module: Module) -> Iterator[RetiredUse]:
 
 
 def _defined_names(node: ast.AST) -> Iterator[str]:
-    """The names that a node gives to something; where a name is only used, its definition is the finding."""
+    """The names that a node defines; where a name is only used, its definition is reported instead."""
     if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         yield node.name
     elif isinstance(node, ast.arg):
@@ -194,7 +194,7 @@ def _defined_names(node: ast.AST) -> Iterator[str]:
 
 def _retired_prose(module: Module, *, with_texts: bool = True) -> Iterator[RetiredUse]:
     if not (RETIRED_PHRASES.search(module.text) or RETIRED_PROSE.search(module.text)):
-        return  # a search is much quicker than the tokens
+        return  # searching the source is much faster than tokenizing it
     docstrings = {
         node.value.lineno
         for node in module.nodes
