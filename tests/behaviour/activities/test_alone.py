@@ -1,4 +1,4 @@
-"""Activities alone: built without a worker and run in the SDK's ActivityEnvironment, on the real database."""
+"""Single activities, without a worker: they run in the SDK's ActivityEnvironment on the real database."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -72,7 +72,7 @@ async def test_reminder_of_a_request_is_emitted_once(stack: Stack, alone: Activi
     [request] = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
     session = await sessions.get(stack.pool, "default", task_id)
     assert session is not None
-    for _ in range(2):  # a retry after a lost response
+    for _ in range(2):  # the second call is a retry after a lost response
         remind = RemindRequest(ref=session.ref, id=request["id"])
         assert await ActivityEnvironment().run(alone["remind_request"], remind) == Nothing()
     assert len(of_type(await stack.events(task_id), "input_reminder")) == 1
@@ -80,7 +80,7 @@ async def test_reminder_of_a_request_is_emitted_once(stack: Stack, alone: Activi
 
 
 class Lone:
-    """A session in the database that no workflow runs. Every activity runs twice, as after a lost response."""
+    """A session in the database that no workflow runs. Every activity is called twice, as after a lost response."""
 
     def __init__(self, stack: Stack, alone: Activities, session: SessionRow, message_id: str) -> None:
         self.stack, self.alone, self.session, self.message_id = stack, alone, session, message_id
@@ -113,7 +113,7 @@ class Lone:
         return outcomes[0]
 
     async def stopped_while_it_writes(self, table: str, name: str, request: Any) -> Any:
-        """What the activity returns, if a stop arrives when its outcome waits to be written."""
+        """Return the result of the activity when a stop arrives while its outcome waits to be written."""
         environment = self.environment(name)
         async with locked(self.stack.pool, table):
             running = asyncio.create_task(environment.run(self.alone[name], request))
@@ -234,7 +234,7 @@ async def test_delegation_is_settled_once_with_the_outcome_of_its_child(stack: S
 
 
 async def test_message_to_an_instance_is_sent_once_although_its_sender_died(stack: Stack, alone: Activities) -> None:
-    """Both ways: to a session that is running, and as the beginning of a new one."""
+    """The message is sent to a running session, and as the start of a new one."""
     first, second, midway, last = Gate(), Gate(), Gate(), Gate()
     approve = declared_tool("approve", "summary")
     waits = [{"calls": [call("wait_for", path=str(gate.path))]} for gate in (first, second)]
@@ -259,7 +259,7 @@ async def test_message_to_an_instance_is_sent_once_although_its_sender_died(stac
             return rows[place] if len(rows) > place else None
 
         row, parent = await eventually(settled, what="a message was sent"), await talk.session(talk.id)
-        if place == 0:  # its reader has ended by now
+        if place == 0:  # the reader of the first message has ended by now
             first.open()
             await talk.ended((await talk.child()).id)
         await stack.pool.execute("DELETE FROM tool_calls WHERE node = $1", row["node"])

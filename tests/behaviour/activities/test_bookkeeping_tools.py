@@ -31,7 +31,7 @@ async def test_only_bookkeeping_bypasses_the_queue(stack: Stack) -> None:
         for event in events
         if event.activity_task_scheduled_event_attributes.activity_type.name.startswith("tool.")
     ]
-    assert ["list ." in summaries[0], "x" in summaries[1]] == [True, True]  # the timeline shows what each does
+    assert ["list ." in summaries[0], "x" in summaries[1]] == [True, True]  # the timeline shows what each call does
     markers = [event for event in events if event.marker_recorded_event_attributes.marker_name == "core_local_activity"]
     assert {str(one.user_metadata.summary.data, "utf-8") for one in markers} == {
         '"half"',
@@ -54,10 +54,11 @@ async def test_bookkeeping_that_takes_long_goes_through_the_queue(stack: Stack) 
         await eventually(queued, what="the call goes through the queue")
     record = await stack.wait(task_id)
     assert (record["status"], record["usage"]["tool_invocations"]) == ("completed", 1)
-    # nor did it fetch, scan or keep a workspace, within the task of its workflow
+    # the call did not fetch, scan or store a workspace in the workflow task either
     assert not (stack.settings.workspaces_dir / "default" / task_id).exists()
     emitted = of_type(await stack.events(task_id), "tool_called", "progress", "tool_returned")
     assert [event["type"] for event in emitted] == ["tool_called", "progress", "tool_returned"]
     log = (stack.root / "logs" / "worker.log").read_text().splitlines()
-    token = b64encode(b"local_act").decode()  # how the token of a local activity begins
-    assert not [line for line in log if "heartbeat failed" in line and token in line]  # local activities have none
+    token = b64encode(b"local_act").decode()  # the first bytes of a local activity's token
+    # local activities have no heartbeat
+    assert not [line for line in log if "heartbeat failed" in line and token in line]

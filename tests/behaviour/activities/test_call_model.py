@@ -65,7 +65,7 @@ async def test_transient_errors_are_retried(stack: Stack, under_way: dict[str, s
     assert (retry["attempt"], retry["step"]) == (1, 1) and retry["reason"]
     [reset] = of_type(events, "attempt_reset")
     promised = (_time(retry["next_at"]) - _time(retry["at"])).total_seconds()
-    wanted = 4 if name == "rate limit" else 1  # what the server asked for, else a second
+    wanted = 4 if name == "rate limit" else 1  # the delay that the server asked for, or one second
     assert wanted - 0.95 < promised <= wanted
     assert (_time(reset["at"]) - _time(retry["next_at"])).total_seconds() > -0.2
 
@@ -103,7 +103,8 @@ async def test_a_backing_off_call_is_visible(stack: Stack) -> None:
     assert re.fullmatch(rf"Overloaded \(status 529; model claude-\S+ at {address}\)", retry["reason"])
     assert 0 < (_time(retry["next_at"]) - datetime.now(UTC)).total_seconds() < 5
     assert (await stack.record(task_id))["status"] == "working"
-    assert await activity_of(stack, task_id) == "running"  # a retry is running, and no third state
+    # a retrying session counts as running: there is no third state
+    assert await activity_of(stack, task_id) == "running"
     assert (await stack.wait(task_id))["retry"] is None
     assert await activity_of(stack, task_id) == "idle"
 
@@ -140,7 +141,8 @@ async def test_unreachable_model_gives_way_to_its_fallback(stack: Stack, switche
     record = await stack.wait(task_id)
     assert record["status"] == "completed"
     models = [request["model"] for request in await stack.asked(task_id)]
-    assert models == ["claude-sonnet-4-5"] * asked + ["claude-haiku-4-5"] * 3  # and stays with the one that answered
+    # later calls stay with the model that answered
+    assert models == ["claude-sonnet-4-5"] * asked + ["claude-haiku-4-5"] * 3
     [switch] = of_type(await stack.events(task_id), "model_switched")
     assert (switch["from_model"], switch["to_model"], switch["step"]) == ("claude-sonnet-4-5", "claude-haiku-4-5", 1)
 
@@ -161,7 +163,7 @@ async def test_a_context_too_long_is_compacted(stack: Stack, fault: str) -> None
     assert compacted and all(event["summary"].startswith("Summary:") for event in compacted)
     requests = await stack.asked(task_id)
     assert "<checkpoint>" in json.dumps(requests[-1]["body"]["messages"][0])
-    assert len(requests[-1]["body"]["messages"]) < 1 + 2 * 6  # the opening, and six calls with their results
+    assert len(requests[-1]["body"]["messages"]) < 1 + 2 * 6  # the first message, and six calls with their results
 
 
 @pytest.mark.proves("S1-43")

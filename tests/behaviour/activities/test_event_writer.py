@@ -1,4 +1,4 @@
-"""The event writer: a quick call's events wait for its commit instead of a separate transaction."""
+"""The event writer: events of a quick call are written in the transaction of its commit, not in a separate one."""
 
 import asyncio
 
@@ -15,11 +15,11 @@ CALLED = ToolCalled(tool="read_file", args="read notes.txt")
 
 
 async def test_commit_includes_events_that_arrived_just_before(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_writer, "GATHER", 60.0)  # as long as a busy machine may need
+    monkeypatch.setattr(event_writer, "GATHER", 60.0)  # enough time for a busy machine
     ref = SessionRef(tenant="default", session_id="quick", conversation_id="quick")
     async with EventWriter(stack.pool) as writer:
         writer.put(ref, CALLED)
-        for _ in range(5):  # concurrent writers have begun by now
+        for _ in range(5):  # enough turns for concurrent writers to start
             await asyncio.sleep(0)
         [row] = await writer.take(ref)
     assert row.type == "tool_called"
@@ -31,7 +31,7 @@ async def written(stack: Stack, ref: SessionRef) -> int:
 
 
 async def counted(stack: Stack) -> SessionRef:
-    """A session, as far as its events are concerned."""
+    """Create a session row, as far as its events need one."""
     name = new_id()
     await stack.pool.execute(
         "INSERT INTO event_counters VALUES ($1, $2), ($1, $3)", "default", f"s/{name}", f"c/{name}"

@@ -37,7 +37,7 @@ def test_long_files_are_compared_from_both_ends() -> None:
 
 @pytest.mark.parametrize("lines", [CLOSELY, 10 * CLOSELY])
 def test_a_diff_has_bounds(lines: int) -> None:
-    """In size and, with texts made to be hard to compare, in time."""
+    """The limits apply to the size and, for texts that are hard to compare, to the time."""
     dice = random.Random(7)
     before, after = ("\n".join(str(dice.randrange(120)) for _ in range(lines)) for _ in range(2))
     shown = diff("a", before, after)
@@ -47,7 +47,7 @@ def test_a_diff_has_bounds(lines: int) -> None:
 
 
 async def test_removed_content_cannot_be_compared(stack: Stack) -> None:
-    """A request for approval is opened all the same: it must not wait for bytes that never come back."""
+    """The request for approval is still opened: it must not wait for content that was removed."""
     workspace, change = new_id(), FileChange("a.txt", lambda before: "new")
     async with stack.pool.acquire() as connection, connection.transaction():
         await workspaces.change_in(

@@ -100,7 +100,7 @@ async def test_agent_calls_pinned_tools_under_rules_and_a_changed_one_is_refused
     effects = (await stack.http.get(f"/tasks/{task_id}/effects")).json()["items"]
     assert [(one["kind"], one["tool"]) for one in effects] == [("request", "mcp__pages__set_page")]
 
-    # the server changes: the version that was pinned refuses the tool, and only a refresh makes another
+    # the server changes a tool: the pinned version refuses it, and only a refresh makes a new version
     server.tools[0] = tool("get_page", "Now with a force.", path=TEXT, force=TEXT)
     assert (await put(stack, body)).json()["version"] == made.json()["version"]
     before = len(server.calls)
@@ -130,7 +130,7 @@ async def test_agent_calls_pinned_tools_under_rules_and_a_changed_one_is_refused
     await stack.run(calls(("mcp__pages__get_page", {"path": "/c", "force": "y"})), name)
     assert server.calls[before:] == [("get_page", {"path": "/c", "force": "y"})]
 
-    # a boundary that does not name the host takes the tools away
+    # a boundary without this host removes the server's tools
     bounded = await stack.run("[[script:say text=x]]", name, boundary={"hosts": ["example.org"]})
     assert "mcp__pages__" not in str((await stack.asked(bounded["task_id"]))[0]["body"].get("tools"))
 
@@ -211,7 +211,7 @@ async def test_task_of_a_server_outlives_kill_9_and_its_questions_become_ours(
         return any(one.startswith("build") for one in builder.polls)
 
     await eventually(polled, what="the task is asked for")
-    died = await stack.kill("worker")  # in the middle of the question for the outcome
+    died = await stack.kill("worker")  # the worker dies while it asks the server for the outcome
     await stack.back("api", await stack.kill("api"))
     builder.stalled.set()
     refused = await answer(stack, task_id, request["id"], {"target": 1})
@@ -226,7 +226,7 @@ async def test_task_of_a_server_outlives_kill_9_and_its_questions_become_ours(
     assert record["status"] == "completed", record
     shown = str(await stack.asked(task_id))
     assert all(f"{one} built" in shown for one in {*builder.polls}) and "The outcome of this call" not in shown
-    assert len(builder.calls) == 2  # each was made once, whatever was killed
+    assert len(builder.calls) == 2  # each call was made once, whichever process was killed
     assert {state for _, state in await call_states(stack, task_id)} == {"ok"}
 
 
@@ -246,7 +246,7 @@ async def test_stop_of_a_session_is_passed_on_to_the_server(stack: Stack, builde
     assert builder.cancelled == ["build-1"] and len(builder.calls) == 1
     assert await call_states(stack, task_id) == [("mcp__builds__build", "cancelled")]
 
-    # a stop during the request that makes the call: its outcome is unknown
+    # a stop during the request that starts the call: its outcome is unknown
     builder.start_delay = asyncio.Event()
     unsure = await stack.submit(calls(("mcp__builds__build", {"target": "y"})), "builder")
 
@@ -297,7 +297,7 @@ async def test_task_brings_a_server_only_where_its_agent_permits_it_and_never_se
     record = await stack.wait(accepted.json()["task_id"])
     assert record["status"] == "completed" and server.calls == [("get_page", {"path": "/"})]
     assert {(one["x-key"], one["x-open"]) for one in server.headers} == {("a-key-of-mine", "a-value-of-mine")}
-    # no history of Temporal has what was sent in the headers, neither of the session nor of the reading of the list
+    # neither the session's history nor that of the tool discovery contains the header values
     query = f"WorkflowType = '{TOOL_DISCOVERY}' OR WorkflowId = '{session_workflow_id(record['task_id'])}'"
     histories = [
         b"".join(event.SerializeToString() for event in (await handle.fetch_history()).events)
@@ -334,11 +334,11 @@ async def test_lists_of_shipped_agents_are_kept_tried_again_and_left_to_tenants_
     async with serving(at):
         read = await lists.pinned(agent)
         assert len(read.mcp_servers["open"].tools or []) == 3 and not lists.due() and not lists.all_problems
-        assert read.mcp_servers["keyed"].tools is None  # only a tenant has the token
+        assert read.mcp_servers["keyed"].tools is None  # the deployment has no token: only a tenant has one
         assert {one["x-level"] for one in at.headers} == {"low"}
         await agents.put(stack.pool, agents.SHIPPED, read)
         at.tools = at.tools[:1]
-        assert await lists.pinned(agent) == read  # only a refresh reads it again
+        assert await lists.pinned(agent) == read  # only a refresh reads the list again
         (await stack.http.put("/variables", json={"variables": {"PAGES_TOKEN": SECRET}})).raise_for_status()
         fresh = (await stack.http.post(f"/agents/{name}/refresh")).raise_for_status().json()
         assert not fresh["shipped"] and fresh["version"] == 2

@@ -1,4 +1,4 @@
-"""Tools through the loop: in parallel, refused, large, planned, saved, and never done twice in silence."""
+"""Tool calls in the loop: parallel calls, refused calls, large outputs, plans, artifacts; no silent repetition."""
 
 import asyncio
 import json
@@ -20,18 +20,19 @@ async def test_calls_of_one_reply_run_side_by_side(stack: Stack, tmp_path: Path)
     ]
     assert order == ["tool_called", "tool_called", "tool_returned", "tool_returned"]
     sent_back = (await stack.asked(record["task_id"]))[1]["body"]["messages"][-1]["content"]
-    assert [block["type"] for block in sent_back] == ["tool_result"] * 3 + ["text"]  # what is left of the budgets
+    # the text is the note about the remaining budgets
+    assert [block["type"] for block in sent_back] == ["tool_result"] * 3 + ["text"]
 
 
 @pytest.mark.proves("S4-B01")
 async def test_step_is_stored_before_the_next_one_begins_and_an_error_is_a_result(stack: Stack) -> None:
-    """The second model call hangs: what the first one said and what its tools returned are in the store by then, the
-    error of a tool as its result. The session then continues to its end."""
+    """While the second model call hangs, the first reply and its tool results are already stored, and a tool's error is
+    stored as its result. Afterwards the session runs to its end."""
     listed = steps([("explode", {"path": "x"}), ("list_files", {"path": "."})])
     task_id = await stack.submit(f"{listed} [[fault:hang at=2]]")
     await stack.seen(task_id, "step_started", step=2)
     kinds = [(node["kind"], node["step"]) for node in await stack.nodes(task_id)]
-    assert kinds == [("user", 1), ("assistant", 1)]  # nothing of the second step yet
+    assert kinds == [("user", 1), ("assistant", 1)]  # nothing of the second step is stored yet
     rows = await stack.pool.fetch(
         "SELECT tool, state FROM tool_calls WHERE session_id = $1 ORDER BY call_index", task_id
     )
@@ -50,7 +51,7 @@ async def test_model_learns_why_a_call_cannot_be_made(stack: Stack) -> None:
         calls(
             ("no_such_tool", {}),
             ("read_file", {"wrong": 1}),
-            ("fetch_url", {"url": "http://127.0.0.1/"}),  # exists, but this agent does not have it
+            ("fetch_url", {"url": "http://127.0.0.1/"}),  # the tool exists, but not for this agent
             ("explode", {"path": "x"}),
         )
     )
@@ -101,7 +102,7 @@ async def test_plans_are_followed_and_changed(stack: Stack) -> None:
     assert [event["reason"] for event in of_type(events, "replanning")] == ["it was broken"]
     assert [len(event["steps"]) for event in of_type(events, "plan_updated")] == [2, 3]
     started = [event["description"] for event in of_type(events, "step_started")]
-    assert started[1:3] == ["look", "repair"]  # each step says what it is about
+    assert started[1:3] == ["look", "repair"]  # each step has the title of its plan entry
     assert of_type(events, "tool_returned")[-1]["state"] == "failed"
 
 

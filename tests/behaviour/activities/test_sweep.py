@@ -1,5 +1,4 @@
-"""The sweeper closes sessions whose workflow wrote no ending, passes on a lost cancel, and leaves live sessions
-alone."""
+"""The sweeper ends sessions whose workflow wrote no ending, repeats lost signals, and does not touch live sessions."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -24,7 +23,7 @@ HANGS = "[[script:say words=30]] [[fault:hang after=6 times=9]]"
 
 async def sweep_until(stack: Stack, task_id: str) -> dict[str, object]:
     async def look() -> dict[str, object] | None:
-        await stack.age(task_id)  # each time: the call that was under way may still commit what it had
+        await stack.age(task_id)  # repeated, because the running call may still commit its result
         await WorkflowClient(stack.client, "errand").sweep()
         record = await stack.record(task_id)
         return record if record["ended_at"] else None
@@ -39,7 +38,7 @@ async def test_session_of_a_terminated_workflow_is_lost(stack: Stack) -> None:
     await stack.seen(living, "message_delta")
     await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", task_id)
     await stack.session(task_id).terminate("from outside")
-    await stack.age(living)  # silent for long, but its workflow lives
+    await stack.age(living)  # no event for a long time, but its workflow is running
     record = await sweep_until(stack, task_id)
     assert (record["status"], record["reason"], record["partial"]) == ("failed", "lost", True)
     assert "stopped from outside" in str(record["error"])
@@ -58,7 +57,7 @@ async def test_session_of_a_terminated_workflow_is_lost(stack: Stack) -> None:
 
 @pytest.mark.proves("S1-21", "F-09")
 async def test_sweeper_starts_accepted_sessions_of_an_open_conversation(stack: Stack) -> None:
-    """The API died between accepting and starting; then a message opened the conversation, which starts nothing."""
+    """The API died before it started the session. A later message opened the conversation, which starts nothing."""
     with stack.frozen("temporal"):
         task_id = await stack.submit("[[script:say text=here]]")
         await stack.back("api", await stack.kill("api"))
@@ -69,7 +68,7 @@ async def test_sweeper_starts_accepted_sessions_of_an_open_conversation(stack: S
 
 @pytest.mark.proves("S1-18", "S1-21")
 async def test_a_cancel_that_only_reached_the_row_is_passed_on(stack: Stack) -> None:
-    """The API died between noting a cancel and asking the workflow."""
+    """The API died between storing the cancel and signalling the workflow."""
     task_id = await stack.submit(HANGS)
     await stack.seen(task_id, "message_delta")
     ref = SessionRef(tenant="default", session_id=task_id, conversation_id=task_id)
@@ -88,13 +87,14 @@ def unsignalled_message(task_id: str, message_id: str) -> ThreadMessage:
 
 @pytest.mark.proves("S0-B09")
 async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack) -> None:
-    """The API stored a steering message while Temporal was unavailable; the session still waits."""
+    """The API stored a steering message while Temporal was unavailable, and the session is still waiting for it."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
     task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
     [call] = (await eventually(lambda: _deferred(stack, task_id), what="it waits"))["calls"]
     message_id = new_id()
     await conversations.add_message(stack.pool, "default", unsignalled_message(task_id, message_id))
-    assert await conversations.unsignalled(stack.pool) == []  # their writer may be about to signal
+    # too new for the sweeper: the process that stored them may be about to send the signal
+    assert await conversations.unsignalled(stack.pool) == []
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
     await WorkflowClient(stack.client, "errand").sweep()
 
@@ -130,14 +130,14 @@ async def test_unreadable_session_does_not_block_the_sweep(stack: Stack) -> None
 
 
 async def test_rows_that_no_sweep_can_repair_do_not_block_the_others(stack: Stack) -> None:
-    """One row of each kind that no sweep can repair, older than one that it can; an unreadable row is not counted."""
+    """One row of each kind that no sweep can repair, older than one that it can. Unreadable rows are not counted."""
     pool, idle = stack.pool, await stack.run("[[script:say text=here]]")
     bad, good = [await schedule(stack) for _ in range(2)]
     for one in (bad, good):
         await fired(stack, one["id"])
     missions = [await mission(stack), await mission(stack)]
     assert await pool.fetchval("SELECT count(*) FROM missions WHERE status = 'working'") >= 2
-    endless = "x" * 2_000  # no id of a workflow is as long
+    endless = "x" * 2_000  # longer than any workflow id may be
     await pool.execute(
         "INSERT INTO conversations (tenant, id, title, metadata) VALUES ('default', $1, '', '{}')", endless
     )
@@ -179,7 +179,7 @@ async def _deferred(stack: Stack, task_id: str) -> dict[str, list[dict[str, str]
 
 
 async def test_answer_whose_signal_was_lost_reaches_the_session(stack: Stack) -> None:
-    """The API that took it died before it could signal: only the row has the answer."""
+    """The API that accepted the answer died before it sent the signal: only the row has the answer."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
     task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
     request_id = (await stack.seen(task_id, "input_required"))["request_id"]
@@ -198,7 +198,7 @@ async def test_answer_whose_signal_was_lost_reaches_the_session(stack: Stack) ->
 
 
 async def test_time_that_was_given_reaches_a_session_whose_signal_was_lost(stack: Stack) -> None:
-    """The API that took the raise died before it could signal: only the row has it, and the session waits."""
+    """The API that accepted the raise died before it sent the signal: only the row has it, and the session waits."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
     task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool], "ttl": 8_000})
     request_id = (await stack.seen(task_id, "input_required"))["request_id"]
@@ -212,7 +212,7 @@ async def test_time_that_was_given_reaches_a_session_whose_signal_was_lost(stack
         await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
         events = (await stack.session(task_id).fetch_history()).events
         signals = [one.workflow_execution_signaled_event_attributes.signal_name for one in events]
-        return signals.count("limits_raised") == 1  # and no second one with a further sweep
+        return signals.count("limits_raised") == 1  # a further sweep sends no second signal
 
     assert await is_signalled() and await is_signalled()
 

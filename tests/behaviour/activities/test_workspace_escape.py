@@ -1,4 +1,4 @@
-"""Neither restoring nor saving touches anything outside a workspace, whatever a command swaps in its folder."""
+"""Restoring and saving touch nothing outside the workspace, even while a command swaps folders for links."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ NAMES = [f"file{number}" for number in range(20)]
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder of the host with files that have the names of the workspace's."""
+    """Create a folder on the host whose files have the same names as those of the workspace."""
     place = tmp_path / "outside"
     place.mkdir()
     for name in NAMES:
@@ -47,7 +47,7 @@ def swap_for_link(folder: Path, outside: Path) -> None:
 
 
 async def two_workers_with(stack: Stack, tmp_path: Path) -> tuple[Workspaces, Workspaces, str]:
-    """Both have the same files below `d`."""
+    """Both folders have the same files below `d`."""
     one, two = Workspaces(stack.pool, tmp_path / "one"), Workspaces(stack.pool, tmp_path / "two")
     space = new_id()
     here = await ready(one, stack, space)
@@ -85,19 +85,20 @@ async def test_restore_does_not_write_or_chmod_through_a_folder_that_became_a_li
     assert untouched(outside)
 
 
-EXCHANGE = 2  # of renameat2: two names change places at once
+EXCHANGE = 2  # flag of renameat2: exchange two names atomically
 
 
 @contextlib.contextmanager
 def swapping(folder: Path, outside: Path) -> Iterator[list[int]]:
-    """A hostile command: `folder` is now the folder, now a link to the outside, thousands of times a second."""
+    """A hostile command: it swaps `folder` with a link to the outside, thousands of times a second."""
     stop, swaps = threading.Event(), [0]
     other = folder.with_name("other")
     libc = ctypes.CDLL(None, use_errno=True)
 
     def swap() -> None:
         while not stop.is_set():
-            if not other.is_symlink() and not folder.is_symlink():  # a restore made a folder of it: once more
+            # a restore replaced the link by a folder: create the link again
+            if not other.is_symlink() and not folder.is_symlink():
                 shutil.rmtree(other, ignore_errors=True)
                 with contextlib.suppress(OSError):
                     other.symlink_to(outside)

@@ -1,4 +1,4 @@
-"""Storing a workspace stays within memory, time and limits, and never loses what was stored before."""
+"""Storing a workspace keeps within its limits of memory, time and size, and never loses earlier stored files."""
 
 import asyncio
 import os
@@ -78,7 +78,7 @@ async def test_files_folders_links_modes_and_holes_are_the_same_on_another_worke
     assert tree(there) == tree(here) and len(tree(there)) == 9
     assert (there / "holes").stat().st_blocks * 512 < MB
 
-    # each thing becomes another kind of thing, and a mode alone changes
+    # each entry changes its type, and one changes only its mode
     shutil.rmtree(here / "a/b")
     (here / "a/b").write_text("a file now")
     (here / "dangling").unlink()
@@ -102,15 +102,15 @@ async def test_file_that_grows_over_the_cap_keeps_its_former_version(stack: Stac
     (here / "large").write_bytes(os.urandom(1_001))
     skipped = await pair.keep()
     assert set(skipped) == {"grows", "large"} and "1,000 bytes" in skipped["grows"]
-    assert await pair.keep() == {}  # it is said once
+    assert await pair.keep() == {}  # a skipped file is reported once
     assert {path: entry[2] for path, entry in tree(await pair.there()).items()} == {"grows": b"small"}
-    assert (here / "grows").stat().st_size == 1_001  # its own worker still has it
+    assert (here / "grows").stat().st_size == 1_001  # the worker that wrote the file still has it
 
     for number in range(4):
         (here / f"part{number}").write_bytes(os.urandom(900))
     skipped = await pair.keep()
     assert list(skipped) == ["part3"] and "3,000 bytes" in skipped["part3"]
-    (here / "part0").unlink()  # which makes room
+    (here / "part0").unlink()  # this makes room for part3
     assert await pair.keep() == {}
     assert set(tree(await pair.there())) == {"grows", "part1", "part2", "part3"}
 
@@ -121,7 +121,7 @@ async def test_beyond_the_number_of_files_nothing_kept_is_dropped(stack: Stack, 
     for number in range(40):
         (here / f"z{number:02}").write_text("kept")
     assert await pair.keep() == {}
-    for number in range(300):  # they come first in the order of names, and are more than a look takes in
+    for number in range(300):  # these names sort before the stored ones, and are more than one scan reads
         (here / f"a{number:03}").write_text("too many")
     skipped = await pair.keep()
     assert any("50 files" in why for why in skipped.values())
@@ -189,7 +189,7 @@ async def test_unchanged_files_are_not_read_again(
     monkeypatch.setattr(WorkspaceScan, "_read", counted)
     changed = here / "node_modules/package7/lib/module3.js"
     info = changed.stat()
-    changed.write_text("// x" + changed.read_text()[4:])  # of the same size, and made to look as old as before
+    changed.write_text("// x" + changed.read_text()[4:])  # same size, and the modification time is set back
     os.utime(changed, ns=(info.st_atime_ns, info.st_mtime_ns))
     started = time.monotonic()
     assert await pair.keep() == {}

@@ -1,4 +1,4 @@
-"""Workspaces: another worker finds the files that one wrote, and lost local files are restored."""
+"""Workspaces: files that one worker wrote are available on another, and lost local files are restored."""
 
 import asyncio
 import shutil
@@ -44,7 +44,8 @@ async def test_a_file_over_the_cap_is_in_the_result_and_an_event(stack: Stack) -
         )
     )
     assert record["status"] == "completed"
-    [event] = of_type(await stack.events(record["task_id"]), "workspace_not_kept")  # once, not after every call
+    # one event, not one after every call
+    [event] = of_type(await stack.events(record["task_id"]), "workspace_not_kept")
     assert event["count"] == 2 and list(event["files"]) == ["large", "out"]
     first, second = [str(request["body"]["messages"][-1]) for request in (await stack.asked(record["task_id"]))[1:]]
     assert "made" in first and "Not kept" in first and "large: it has more than 20,971,520 bytes" in first

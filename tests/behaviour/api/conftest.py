@@ -1,4 +1,4 @@
-"""A database and real servers for the tests of the API. Temporal is not running on purpose: nothing here needs it."""
+"""A database and real servers for the API tests. Temporal does not run, on purpose: none of these tests needs it."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ NO_TEMPORAL = f"127.0.0.1:{free_port()}"
 
 
 class Server(uvicorn.Server):
-    """In the tests' own loop, and without taking their signals."""
+    """A server in the event loop of the tests, which does not replace their signal handlers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -74,7 +74,7 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
     helper = AgentDefinition(name="helper", description="Helps.", mode=Mode.SUBAGENT, prompt="Help.")
     await agents.put(pool, agents.SHIPPED, helper)
     yield pool
-    pool.terminate()  # its server may have been killed and started again by other tests since
+    pool.terminate()  # the database server may have been restarted by other tests
 
 
 @pytest.fixture(scope="session")
@@ -86,11 +86,12 @@ def settings(stack: Stack, database_url: str) -> Settings:
 
 @contextlib.asynccontextmanager
 async def serving(settings: Settings) -> AsyncIterator[str]:
-    """A real server on loopback, whatever address the settings claim."""
+    """Run a real server on loopback, whichever address the settings name."""
     port = free_port()
     app = create_app(settings)
     server = Server(uvicorn.Config(app, port=port, log_config=None, lifespan="on", http=HeadTimeoutProtocol))
-    with pytest.MonkeyPatch.context() as patch:  # read once, when the server starts; other tests must not see it
+    # the variable is read when the server starts; other tests must not see it
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEMPORAL_ADDRESS", NO_TEMPORAL)
         running = asyncio.create_task(server.serve())
         while not server.started:
@@ -99,7 +100,7 @@ async def serving(settings: Settings) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        app.state.services.listener.drain()  # as a signal would
+        app.state.services.listener.drain()  # a SIGTERM would do this
         server.should_exit = True
         await running
 
@@ -112,7 +113,7 @@ async def open_url(settings: Settings, pool: Pool) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture(scope="session")
 async def keyed_url(settings: Settings, pool: Pool) -> AsyncIterator[str]:
-    """A server as if bound to every address: it requires a key."""
+    """A server whose settings name every address, so that it requires a key."""
     async with serving(replace(settings, host="0.0.0.0", requests_per_minute=100_000)) as url:
         yield url
 
@@ -136,7 +137,7 @@ async def submitted(client: httpx2.AsyncClient, headers: dict[str, str] | None =
 
 
 async def run(client: httpx2.AsyncClient, headers: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
-    """A turn with a handle: of a new conversation, unless the body names one."""
+    """Create a turn and return its handle: in a new conversation, unless the body names one."""
     new = {} if {"conversation_id", "fork_from"} & set(fields) else {"agent": "assistant"}
     body = {**new, "input": "Say hi.", "transport": "stream", **fields}
     answer = await client.post("/conversations/run", json=body, headers=headers)
@@ -152,7 +153,7 @@ def ref(task_id: str, tenant: str = "default", conversation_id: str | None = Non
 async def spawned(
     pool: Pool, parent_id: str, *, tenant: str = "default", name: str = "helper", blocking: bool = False
 ) -> str:
-    """A subagent of a session, as its conversation would have written it down."""
+    """Create a subagent of a session, with the rows that its conversation would write."""
     parent = await sessions.get(pool, tenant, parent_id)
     assert parent is not None
     child_id = new_id()
@@ -193,7 +194,7 @@ async def end(
     reason: Reason = Reason.GOAL_REACHED,
     head: str | None = None,
 ) -> None:
-    """End a session as its workflow would."""
+    """End a session in the way its workflow would."""
     session = await sessions.get(pool, tenant, task_id)
     assert session is not None
     usage = Usage(llm_calls=2, tool_invocations=3, input_tokens=100, output_tokens=20, cost_usd=0.001)
@@ -212,7 +213,7 @@ async def end(
 
 
 def problem(answer: httpx2.Response, status: int, type: str) -> dict[str, Any]:
-    """Asserts the form that every refusal has."""
+    """Assert that the response has the form of every refusal."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.headers["cache-control"] == "no-store"
@@ -226,7 +227,7 @@ def problem(answer: httpx2.Response, status: int, type: str) -> dict[str, Any]:
 
 
 async def waiting_subagent(pool: Pool, tenant: str, task_id: str) -> str:
-    """A subagent of the task that waits for a variable; answers the id of the request."""
+    """Create a subagent of the task that waits for a variable; return the id of the request."""
     need = NeededVariable(name="TOKEN", agent="x", description="x", kind=VariableKind.TEXT, missing=True)
     spawn = Spawn(request_id="x", spawned_by=task_id, thread=task_id, children=[], max_depth=1, max_children=1)
     request = VariableRequest(

@@ -1,4 +1,4 @@
-"""Keys, rates and quotas, over HTTP; the rights of keys are in test_rights.py."""
+"""Keys, rates and quotas over HTTP; the rights of keys are tested in test_rights.py."""
 
 import asyncio
 from dataclasses import replace
@@ -44,7 +44,8 @@ async def test_every_bad_key_gets_the_same_answer(keyed_url: str, pool: Pool) ->
 async def test_a_key_that_is_sent_must_be_valid_on_loopback_too(api: httpx2.AsyncClient, pool: Pool) -> None:
     problem(await api.get("/tasks", headers={"Authorization": f"Bearer {NOBODY}"}), 401, "unauthenticated")
     headers = await key_for(pool, "guest", Right.READ)
-    assert (await api.get("/tasks", headers=headers)).json()["items"] == []  # the key's tenant, not the open one
+    # the request runs as the key's tenant, not as the default one
+    assert (await api.get("/tasks", headers=headers)).json()["items"] == []
 
 
 async def test_rate_is_shared_by_all_processes(settings: Settings, pool: Pool) -> None:
@@ -84,7 +85,7 @@ async def test_live_tasks_are_limited_per_key(settings: Settings, pool: Pool) ->
         assert int(refused.headers["retry-after"]) > 0
         await end(pool, accepted[0], tenant="quota")
         assert await submitted(client, headers)
-        assert await submitted(client, await key_for(pool, "quota"))  # another key has its own
+        assert await submitted(client, await key_for(pool, "quota"))  # another key has its own limit
 
 
 async def test_database_keeps_no_secret_of_a_key(pool: Pool) -> None:

@@ -1,4 +1,4 @@
-"""The catalogue of bad input: each row is refused with its own problem, nothing is created, nothing is repeated."""
+"""A catalogue of bad input: each row is refused with its own problem, nothing is created, and no input is echoed."""
 
 import asyncio
 import contextlib
@@ -179,7 +179,7 @@ async def test_body_limit_holds_while_reading(api: httpx2.AsyncClient) -> None:
             yield b" " * 65_536
             await asyncio.sleep(0)
 
-    with contextlib.suppress(httpx2.TransportError):  # the server may close before its answer was read
+    with contextlib.suppress(httpx2.TransportError):  # the server may close the connection before its answer was read
         problem(await api.post("/tasks", content=endless(), headers=JSON), 413, "body-too-large")
     assert sent < 40_000_000
 
@@ -278,7 +278,7 @@ IDS = ["0" * 26, "x", "0" * 25, "0" * 27, "%00", "..%2f..", "I" * 26, "a" * 2_00
 @pytest.mark.parametrize("path", ["/tasks/{}", "/tasks/{}/result", "/tasks/{}/events", "/sessions/{}", "/files/{}"])
 async def test_unknown_and_malformed_ids_look_the_same(api: httpx2.AsyncClient, path: str, id: str) -> None:
     body = problem(await api.get(path.format(id)), 404, "not-found")
-    if "%2f" not in id:  # a slash makes another path
+    if "%2f" not in id:  # an encoded slash leads to another path
         assert body["detail"] == "There is nothing by that id."
 
 

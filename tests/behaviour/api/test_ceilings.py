@@ -1,4 +1,4 @@
-"""The platform's ceilings of a whole conversation: a larger budget is refused, and a task without one gets them."""
+"""The platform's limits for a whole conversation: a larger budget is refused, and a task without one gets them."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,11 +36,11 @@ async def test_a_conversation_never_has_more_than_the_platform_allows(
         dear = {"agent": "assistant", "input": "x", "config": {"model": "nobody-knows-the-price"}}
         refused = await bounded.post("/tasks", json=dear)
         assert refused.json()["type"] == "urn:errand:problem:unpriced-model"
-        # a later turn without a budget leaves the existing one
+        # a later turn without a budget keeps the existing one
         ceilings = NewBudget(max_tokens=1_000_000, default=True).model_dump_json()
         await pool.fetchval("SELECT enter_budget('default', $1, $2::jsonb)", less, ceilings)
         assert await limits(bounded, less) == most | {"tokens": 50_000.0, "steps": 9.0}
-    assert await limits(api, await submitted(api)) is None  # where the operator set none
+    assert await limits(api, await submitted(api)) is None  # no limit if the operator set none
 
 
 async def test_a_task_that_costs_money_has_a_cost_limit(settings: Settings, api: httpx2.AsyncClient) -> None:

@@ -1,4 +1,4 @@
-"""The console's files and its sign-in: a cookie that has the rights of a key, for pages of this address alone."""
+"""The console's files and its sign-in: a cookie with the rights of a key, which only pages of this address can use."""
 
 import base64
 import contextlib
@@ -60,7 +60,7 @@ async def test_changes_by_cookie_must_come_from_this_address(keyed_url: str, poo
 
 
 async def test_socket_by_cookie_must_come_from_this_address(keyed_url: str, pool: Pool) -> None:
-    """A server on another port of the same host is the same site, whose pages send the cookie too."""
+    """A server on another port of the same host belongs to the same site, so its pages send the cookie too."""
     url = f"{keyed_url.replace('http', 'ws')}/notifications"
     async with signed_in(keyed_url, pool, Right.READ) as client:
         for origin in ({}, {"Origin": "http://127.0.0.1:3000"}):

@@ -6,15 +6,15 @@ import sys
 
 from tests.support.stack import Stack
 
-# Lower them when a count falls. The domain is left out: its models run wherever a value is parsed.
+# Lower these numbers when a count falls. The domain is not counted: its models run wherever a value is parsed.
 BEFORE_TEMPORAL = 21
-IN_ALL = 86  # with hooks, failure texts and the calls that a worker remembers, each of which is a file of its own
-# The API's listener gets the first event while Temporal is being called: sometimes before, sometimes after it.
+IN_ALL = 86  # including hooks, failure texts and the calls that a worker remembers, each of which has its own file
+# The API's listener receives the first event while Temporal is being called, so it may run before or after that.
 BESIDE = {"api/streams/listener.py", "store/events.py"}
 
 
 async def test_a_task_runs_through_few_files(stack: Stack) -> None:
-    # without shared variables, as most have none: they would be looked up for every agent that it refers to
+    # delete shared variables, which few tenants have: they would be looked up for every agent that this one refers to
     await stack.pool.execute("DELETE FROM tenant_variables WHERE tenant = 'default'")
     env = {name: value for name, value in stack.env.items() if name != "ERRAND_VARIABLES"}
     env |= {"TEMPORAL_ADDRESS": stack.temporal_address, "ERRAND_DATABASE_URL": stack.database_url}

@@ -1,5 +1,5 @@
-"""Requests made from our own OpenAPI document, and from the models of the Responses face, which it leaves out: no input
-gives a server error, and every answer is as documented."""
+"""Requests generated from our own OpenAPI document, and from the models of the Responses API, which it leaves out: no
+input causes a server error, and every answer is as documented."""
 
 import asyncio
 import json
@@ -18,9 +18,9 @@ from tests.behaviour.api.conftest import key_for
 from tests.support.rights_table import routes_of
 
 CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
-# a stream does not end without an event, and without Temporal these are rightly unavailable
+# a stream does not end without an event, and the others are unavailable without Temporal
 ALONE = "(/events|/notifications|/conversations/run|/readyz|/mailbox|/steer|/trigger|/backfill|/replay|/queues)$"
-# no task of this test ends, so a request with `wait` would last until the generator's timeout
+# no task ends in this test, so a request with `wait` would last until the generator's timeout
 CONFIG = """
 [[operations]]
 include-name = "GET /tasks/{task_id}/result"
@@ -49,7 +49,7 @@ def document() -> dict[str, Any]:
     described = create_app().openapi()
     created = CreateResponse.model_json_schema(ref_template="#/components/schemas/{model}")
     described["components"]["schemas"] |= created.pop("$defs")
-    # the task of a response that is waited for, or streamed, does not end here
+    # a response that the client waits for, or streams, would not end here
     created["properties"] |= {"background": {"const": True}, "stream": {"type": "null"}}
     created["required"] = [*created["required"], "background"]
     queries: dict[str, dict[str, Any]] = {
@@ -74,7 +74,8 @@ async def test_generated_requests_meet_the_openapi_document(
 ) -> None:
     search = pytestconfig.getoption("--hypothesis-profile") == "search"
     fewer = "" if search else "".join(FEWER.replace("{name}", name) for name in TASK_AGAIN)
-    key = (await key_for(pool, "fuzz"))["Authorization"]  # a separate tenant, which it can fill with anything
+    # a separate tenant, in which the generator can create anything
+    key = (await key_for(pool, "fuzz"))["Authorization"]
     (tmp_path / "schemathesis.toml").write_text(CONFIG + fewer)
     paths = document()["paths"]
     (tmp_path / "openapi.json").write_text(json.dumps(document()))

@@ -1,4 +1,4 @@
-"""Without a key: the account that runs the server, on its own machine, and neither proxies nor web pages."""
+"""Access without a key: only for the account that runs the server, on its machine; not for proxies or web pages."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from store.keys import Right
 from tests.behaviour.api.conftest import key_for, problem, serving, submitted
 
 NOBODY = 65534
-PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or ""  # one that every account can run
+PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or ""  # an interpreter that every account can run
 as_another_account = pytest.mark.skipif(
     os.geteuid() != 0 or not PYTHON, reason="only root can act as another account, which needs a Python"
 )
@@ -72,7 +72,7 @@ async def test_other_account_needs_the_token(settings: Settings) -> None:
 
 @as_another_account
 async def test_other_account_that_disconnects_immediately_is_not_taken_for_root(settings: Settings, pool: Pool) -> None:
-    """The kernel says that a socket without an owner belongs to account 0."""
+    """For a socket without an owner, the kernel reports account 0."""
     body = '{"agent": "assistant", "input": "hang-up"}'
     send = (
         "import socket, sys; s = socket.socket(); s.connect(('127.0.0.1', int(sys.argv[1])));"
@@ -88,7 +88,7 @@ async def test_other_account_that_disconnects_immediately_is_not_taken_for_root(
             str(urlsplit(url).port),
             f"{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}",
         ]
-        # in the same thread as the server, which reads the request when its sender is gone
+        # the client runs in the server's thread, so that it has disconnected when the server reads the request
         for _ in range(3):
             subprocess.run(argv, cwd="/", user=NOBODY, group=NOBODY, extra_groups=[], check=True)  # noqa: ASYNC221
         await asyncio.sleep(1)

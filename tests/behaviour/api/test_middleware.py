@@ -1,4 +1,4 @@
-"""Requests that no well-behaved client sends: bytes on a real socket."""
+"""Malformed requests, sent as bytes on a real socket."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ HEAD = b"POST /tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/js
 
 
 async def exchange(url: str, sent: bytes) -> tuple[int, bytes]:
-    """Send bytes and read until the server closes or falls silent."""
+    """Send bytes and read until the server closes the connection or sends nothing more."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     try:

@@ -16,7 +16,7 @@ from domain.task import TaskSpec
 NO_KEY = ("GET /healthz", "GET /readyz", "POST /hooks/{connector_id}", "POST /triggers/{trigger}")
 
 
-# names of methods in generated clients: more may come, none may be lost
+# method names of generated clients: new ones may be added, none may be removed
 PUBLISHED = frozenset(Path(__file__).with_name("operation_ids.txt").read_text().split())
 
 
@@ -60,7 +60,7 @@ def test_refusals_are_documented_as_problems(document: dict[str, Any]) -> None:
             "GET /readyz",
             "POST /hooks/{connector_id}",
             "POST /triggers/{trigger}",
-        ):  # they carry no key
+        ):  # these routes need no key
             assert operation["security"] == [{"key": []}, {}], name
             assert {"401", "403", "429"} <= set(operation["responses"]), name
     assert "HTTPValidationError" not in document["components"]["schemas"]

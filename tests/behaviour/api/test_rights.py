@@ -1,4 +1,4 @@
-"""The table of rights in docs/operations.md, request by request, for one's own and for what another key started."""
+"""The table of rights in docs/operations.md, request by request: on a key's own objects and on those of another."""
 
 from itertools import chain
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.rights_table import Row, Rule, documented, routes_of
 
 TABLE = documented()
 COMBINATIONS = [*(frozenset([right]) for right in Right), frozenset([Right.SUBMIT, Right.SUPERVISE])]
-JSON = {"headers": {"Accept": "application/json"}}  # else a stream would not end
+JSON = {"headers": {"Accept": "application/json"}}  # without it a stream would not end
 WEBHOOK = {"channel": "webhook", "target": "https://hooks.example.org/x"}
 SCHEDULE = {"name": "x", "every": 86_400_000, "task": {"agent": "assistant", "input": "x"}}
 TRIGGER = {"signature": "github", "secret": "0123456789abcdef", "task": {"agent": "assistant", "input": "x"}}
@@ -58,7 +58,7 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
 
 
 class Holder:
-    """A key whose rights can be taken away after it has created something."""
+    """A key whose rights can be removed after it has created something."""
 
     def __init__(self, pool: Pool, client: httpx2.AsyncClient, tenant: str, key: keys.Key, secret: str) -> None:
         self._pool, self._client, self._tenant, self._key = pool, client, tenant, key
@@ -146,7 +146,7 @@ async def _check(
 
 @pytest.mark.parametrize("reference", ["conversation_id", "fork_from", "history_session", "files", "artifact"])
 async def test_a_new_task_may_refer_to_what_its_key_may_use(reference: str, keyed_url: str, pool: Pool) -> None:
-    """Continuing and forking is acting, and needs supervise; a history or a file is read, for which read is enough."""
+    """Continuing and forking are actions and need supervise. A history or a file is only read, which needs read."""
     reads = reference in ("history_session", "files", "artifact")
     async with httpx2.AsyncClient(base_url=keyed_url) as client:
         tenant = new_id()
@@ -199,7 +199,7 @@ async def test_an_idempotency_key_replays_only_to_the_key_that_used_it(keyed_url
 
 
 def test_combinations_distinguish_the_rules() -> None:
-    """No two rules of the table allow the same combinations, so that a changed rule is noticed."""
+    """No two rules of the table allow the same combinations of rights, so a changed rule is noticed."""
     rules = set(chain.from_iterable((row.own, row.foreign) for row in TABLE.values())) - {None}
     seen = {tuple(rule.allows(rights) for rights in COMBINATIONS) for rule in rules if rule is not None}
     assert len(seen) == len(rules)

@@ -1,4 +1,4 @@
-"""`errand secrets rotate`: every stored secret is encrypted again, however often the command is interrupted."""
+"""`errand secrets rotate` encrypts every stored secret again, however often the command is interrupted."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from store.database import Pool
 from store.resealing import Resealer
 from tests.behaviour.api.conftest import submitted
 
-OLD = "test"  # the key of the tests' API
+OLD = "test"  # the name of the key that the API of the tests uses
 NEW = "next:" + "B" * 43 + "="
 AGENT = {"name": "locksmith", "description": "x", "prompt": "x", "tools": []}
 SECRET: dict[str, Any] = {"agent": "locksmith", "context": {"variables": {"pin": "pin-canary", "city": "Bern"}}}
@@ -40,7 +40,7 @@ async def stored_under(pool: Pool, key_id: str) -> dict[str, int]:
 
 
 async def store_secrets(api: httpx2.AsyncClient, pool: Pool) -> dict[str, str]:
-    """One in every place that has any; answers where to look for some."""
+    """Store a secret in every column that holds any; return where to find some of them."""
     variables = {"pin": {"description": "x", "kind": "secret"}, "city": "where"}
     assert (await api.put("/agents/locksmith", json={**AGENT, "variables": variables})).is_success
     for _ in range(3):
@@ -81,7 +81,7 @@ async def test_all_stored_secrets_are_encrypted_with_the_new_key(
         await asyncio.sleep(0)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert await stored_under(pool, OLD)  # it had not come far
+    assert await stored_under(pool, OLD)  # the interrupted command has not reached every secret
 
     again = Resealer(pool, keys)
     await again.run()
@@ -105,11 +105,12 @@ async def test_all_stored_secrets_are_encrypted_with_the_new_key(
     await repeated.run()
     assert not repeated.changed
 
-    lost = Resealer(pool, KeyRing.parse(["third:" + "C" * 43 + "="]))  # without the key that encrypted them
+    lost = Resealer(pool, KeyRing.parse(["third:" + "C" * 43 + "="]))  # a key ring without the key that encrypted them
     await lost.run()
     assert lost.unreadable and not lost.changed
     assert await stored_under(pool, "next") == places
 
-    back = Resealer(pool, KeyRing.parse([*settings.secret_keys, NEW]))  # other tests use this database too
+    # restore the old key, because other tests use this database too
+    back = Resealer(pool, KeyRing.parse([*settings.secret_keys, NEW]))
     await back.run()
     assert await stored_under(pool, "next") == {}

@@ -1,4 +1,4 @@
-"""Two tenants with the same kinds of things, and every GET of the application: each sees its own and nothing else."""
+"""Two tenants with the same kinds of objects: for every GET, each tenant sees its own objects and no others."""
 
 import re
 from dataclasses import replace
@@ -20,13 +20,13 @@ from tests.behaviour.api.conftest import end, key_for, problem, ref, serving, sp
 from tests.support.rights_table import routes_of
 
 ANY_ID = re.compile(r"(?<![0-9a-z])[0-9a-z]{26}(?![0-9a-z])")
-OF_THE_PLATFORM = {  # the same for everybody
+OF_THE_PLATFORM = {  # these responses are the same for everybody
     *("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/"),
-    *("/summary", "/queues"),  # counts
-    "/console/session",  # the caller
-    "/audit/verify",  # counts, and a hash
+    *("/summary", "/queues"),  # only counts
+    "/console/session",  # only the caller itself
+    "/audit/verify",  # counts and a hash
 }
-ELSEWHERE = {  # foreign ids are in test_tenants.py, and these need more than a row to show something
+ELSEWHERE = {  # foreign ids are tested in test_tenants.py; these routes need more than a row to show something
     "/console/{name}",
     "/tasks/{task_id}/workspace/file",
     "/threads/{thread_id}/variables",
@@ -38,7 +38,7 @@ JSON = {"Accept": "application/json"}
 
 
 class Tenant:
-    """One thing of each kind, and a text that occurs in all of them."""
+    """Create one object of each kind, all of which contain the same text."""
 
     def __init__(self, client: httpx2.AsyncClient, headers: dict[str, str]) -> None:
         self.name = self.mark = new_id()
@@ -108,7 +108,7 @@ async def _ask(pool: Pool, who: SessionRef, question: str) -> None:
 
 
 async def test_every_get_shows_one_tenant_only(settings: Settings, database_url: str, pool: Pool) -> None:
-    """Without the policies of the database, which would hide a statement that forgets its tenant."""
+    """The policies of the database are off here: they would hide a statement that forgets its tenant."""
     unguarded = replace(settings, database_url=database_url, host="0.0.0.0", requests_per_minute=100_000)
     async with serving(unguarded) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
         mine, theirs = [await Tenant.populated(client, pool) for _ in range(2)]
@@ -117,7 +117,7 @@ async def test_every_get_shows_one_tenant_only(settings: Settings, database_url:
             if "{" in path:
                 assert (await mine.get(path.format(**mine.ids))).status_code == 200, path
                 foreign = await theirs.get(path.format(**mine.ids))
-                if path.startswith("/v1/"):  # refusals in the shape of OpenAI's API
+                if path.startswith("/v1/"):  # refusals in the format of OpenAI's API
                     assert foreign.status_code == 404, path
                     assert foreign.json()["error"]["type"] == "invalid_request_error", path
                 else:

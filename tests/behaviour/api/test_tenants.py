@@ -1,4 +1,4 @@
-"""Two tenants over every route: nothing of one can be seen, changed or guessed by the other."""
+"""Two tenants, every route: neither can see, change or guess anything of the other."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ THREADS: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/threads/{thread_id}/variables", {}),
     ("PUT", "/threads/{thread_id}/variables", {"json": {"variables": {"A": "mine now"}}}),
 ]
-# refusals in the shape of OpenAI's API
+# refusals in the format of OpenAI's API
 RESPONSES: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/v1/responses/{response_id}", {}),
     ("GET", "/v1/responses/{response_id}?stream=true", {}),
@@ -105,7 +105,7 @@ RESPONSES: list[tuple[str, str, dict[str, Any]]] = [
     ("DELETE", "/v1/responses/{response_id}", {}),
     ("GET", "/v1/models/{name}", {}),
 ]
-SHARED = {  # routes without an id of a tenant
+SHARED = {  # routes whose path contains no id of a tenant
     *(("GET", path) for path in ("/", "/console/{name}", "/docs", "/docs/oauth2-redirect", "/openapi.json", "/redoc")),
     ("GET", "/v1/models"), ("POST", "/v1/responses"), ("POST", "/mcp"),
     ("POST", "/conversations/run"), ("GET", "/conversations"), ("POST", "/tasks"), ("GET", "/tasks"),
@@ -116,8 +116,8 @@ SHARED = {  # routes without an id of a tenant
     *((verb, "/console/session") for verb in ("GET", "POST", "DELETE")),
     ("GET", "/subscriptions"), ("POST", "/subscriptions"), ("GET", "/deliveries"),
     ("GET", "/connectors"), ("PUT", "/connectors/{connector}"), ("GET", "/schedules"), ("POST", "/schedules"),
-    ("POST", "/codec/decode"), ("POST", "/codec/encode"),  # for admins of the platform
-    ("POST", "/hooks/{connector_id}"),  # its signature says whose it is
+    ("POST", "/codec/decode"), ("POST", "/codec/encode"),  # only for administrators of the platform
+    ("POST", "/hooks/{connector_id}"),  # the signature identifies the tenant
     ("GET", "/missions"), ("POST", "/missions"),
     ("GET", "/triggers"), ("PUT", "/triggers/{trigger}"), ("POST", "/triggers/{trigger}"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The lab on the stack of the tests: only the bare loop's worker is added to it."""
+"""The bench on the stack of the tests, with an additional worker for the bare loop."""
 
 import sys
 from collections.abc import AsyncIterator

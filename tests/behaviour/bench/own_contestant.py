@@ -1,4 +1,4 @@
-"""A contestant that needs no peer installed: the bare loop, on the bare worker; one length is too long for it."""
+"""A contestant that needs no installed peer: the bare loop on the bare worker. One task length is too long for it."""
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""CPU time is that of a whole tree of processes, including those that have ended."""
+"""CPU time covers a whole tree of processes, including those that have ended."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not cpu.measurable(), reason="there is no /proc 
 def test_a_child_that_ended_is_counted() -> None:
     before = cpu.seconds([os.getpid()])
     subprocess.run([sys.executable, "-c", BURN], check=True)
-    assert cpu.seconds([os.getpid()]) - before >= 0.25  # of 0.3; the system counts in hundredths
+    assert cpu.seconds([os.getpid()]) - before >= 0.25  # the child uses 0.3 s; the system counts in hundredths
 
 
 def test_a_child_that_lives_is_counted() -> None:
@@ -24,7 +24,7 @@ def test_a_child_that_lives_is_counted() -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        assert cpu.seconds([os.getpid()]) - before >= 0.25  # of 0.3; the system counts in hundredths
+        assert cpu.seconds([os.getpid()]) - before >= 0.25  # the child uses 0.3 s; the system counts in hundredths
         assert cpu.seconds([child.pid]) >= 0.25
         child.communicate(b"\n")
 

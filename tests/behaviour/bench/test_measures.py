@@ -1,4 +1,4 @@
-"""Every measurement runs against the real stack and comes back with figures."""
+"""Every measurement runs against the real stack and produces figures."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ async def test_bench_measures_every_figure(lab: Lab) -> None:
     assert ["bookkeeping" in row.name for row in steps] == [False, False, True] * 2  # queued activities come first
     for row in (*steps, rate):
         assert row.to_bare is not None and row.to_calling is not None
-    # the bare loop passes a few words, and no history can be smaller than that
+    # the bare loop passes only a few words, so no history can be smaller than its own
     assert all(500 < row.bare[0] < row.ours[0] for row in histories if row.bare)
     assert flat.ours == [histories[1].ours[0] / histories[0].ours[0]]
     assert half.ours <= worst.ours
@@ -51,7 +51,7 @@ async def test_bench_measures_every_figure(lab: Lab) -> None:
     assert ratio.ours[0] == max(first.ours + last.ours) / min(first.ours + last.ours)
     assert recovery.to_bare is not None and recovery.to_bare.median > 1
     assert rows[-1].to_bare is not None and rows[-1].name.startswith("turn of two sides")
-    assert [row.ours for row in messages] == [[1], [1]]  # the second to the second
+    assert [row.ours for row in messages] == [[1], [1]]  # with two messages, the second is compared with itself
 
 
 async def test_a_session_that_ended_early_is_no_measurement(lab: Lab) -> None:
@@ -65,7 +65,7 @@ async def test_actions_that_the_cloud_would_bill(lab: Lab) -> None:
     found = await actions.measure(lab, (3,), sessions=1)
     assert found.session == {"start": 1, "timer": 1, "activity": 2, "search attribute": 1}
     assert found.step == {"activity": 2}
-    assert 1 <= found.heartbeats[3] <= 4  # one a second, but none at the end
+    assert 1 <= found.heartbeats[3] <= 4  # one a second, except at the end
     assert found.usd(3) == pytest.approx((2 + found.heartbeats[3]) * 0.05)
     assert found.history > 20_000
 

@@ -1,4 +1,4 @@
-"""The contest of peers, with the bare loop as a peer on the real stack; its table; its lock file."""
+"""The comparison with peers: the bare loop as a peer on the real stack, the table, and the lock file."""
 
 import json
 import re
@@ -60,7 +60,8 @@ async def test_scratch_database_grows_and_is_removed(lab: Lab) -> None:
         before = await stored_bytes(lab.pool, name)
         connection = await asyncpg.connect(f"{lab.database_url.rpartition('/')[0]}/{name}")
         await connection.execute("CREATE TABLE words AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
-        assert await stored_bytes(lab.pool, name) - before > 1_000_000  # and nobody has to leave first
+        # measuring needs no other connection to close first
+        assert await stored_bytes(lab.pool, name) - before > 1_000_000
     assert not await lab.pool.fetchval("SELECT count(*) FROM pg_database WHERE datname = $1", name)
     await connection.close()
 
@@ -83,7 +84,7 @@ def test_ratios_are_one_table() -> None:
     lines = [" ".join(line.split()) for line in as_table(RESULTS, 2).splitlines()]
     assert "N=10: the bare loop took 30 ms and 10 ms of CPU a step, 1000 bytes of history a step, 10 kB in all" in lines
     assert "bare loop 1.00 1.00 1.00 1.00" in lines
-    assert "quick [1] 0.38 [0.25-0.50] 0.50 none 0.00" in lines  # 10/20 and 10/40: within the round
+    assert "quick [1] 0.38 [0.25-0.50] 0.50 none 0.00" in lines  # 10/20 and 10/40 are ratios within one round
     assert "limited FAILED: history size exceeds limit" in lines
     assert lines[-1] == "[1] Why."
 

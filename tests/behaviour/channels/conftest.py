@@ -1,4 +1,4 @@
-"""A service for each test, and the agents that answer its people."""
+"""A chat service for each test, and the agents that answer its users."""
 
 from collections.abc import AsyncIterator
 

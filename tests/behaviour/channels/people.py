@@ -1,4 +1,4 @@
-"""Helpers to write to an agent through a connector and to read the results."""
+"""Helpers to write to an agent through a connector and to read its answers."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ ASKER: dict[str, Any] = {
 
 
 class Service:
-    """A chat service with one webhook connector; answers arrive at /in."""
+    """A chat service with one webhook connector; the agent's answers arrive at /in."""
 
     def __init__(self, stack: Stack, receiver: Receiver, name: str) -> None:
         self.stack, self.receiver, self.name = stack, receiver, name
@@ -53,7 +53,7 @@ class Service:
         return made
 
     async def asking(self) -> None:
-        """Let its messages be answered by an agent that may ask."""
+        """Let an agent that may ask questions answer the service's messages."""
         assert (await self.stack.http.put(f"/agents/{ASKER['name']}", json=ASKER)).is_success
         await self.put(self.name, agent=ASKER["name"], target=f"{self.receiver.url}/in")
 
@@ -71,7 +71,7 @@ class Service:
     async def signed(
         self, body: Any, *, message_id: str = "", at: int | None = None, secret: str = ""
     ) -> httpx2.Response:
-        """A request as the service sends it, signed without our code."""
+        """Build a request as the service sends it; it is signed without our code."""
         raw = json.dumps(body).encode()
         message_id, at = message_id or new_id(), int(time.time()) if at is None else at
         key = base64.b64decode((secret or self.secret).removeprefix("whsec_"))

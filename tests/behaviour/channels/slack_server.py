@@ -1,4 +1,4 @@
-"""A local server that speaks the part of Slack's Web API that the connector uses, and Slack's way to sign requests."""
+"""A local server for the part of Slack's Web API that the connector uses; it signs requests as Slack does."""
 
 import asyncio
 import hashlib
@@ -22,7 +22,7 @@ SIGNING, TOKEN = "8f742231b10e8888abcd99yyyzzz85a5", "xoxb-canary-1"
 class SlackServer:
     url: str = ""
     posted: list[dict[str, Any]] = field(default_factory=list)
-    refuse: list[str] = field(default_factory=list)  # what the next calls are refused with
+    refuse: list[str] = field(default_factory=list)  # errors for the next calls
 
     async def got(self, count: int) -> list[dict[str, Any]]:
         async def look() -> list[dict[str, Any]] | None:
@@ -61,7 +61,7 @@ async def slack_server() -> AsyncIterator[SlackServer]:
 async def send(
     http: httpx2.AsyncClient, hook: str, body: Any, *, secret: str = SIGNING, age: int = 0
 ) -> httpx2.Response:
-    """Send a request in Slack's form; a payload of buttons is a form."""
+    """Send a request in Slack's format; the payload of a button is sent as a form."""
     pressed = body.get("type") == "block_actions"
     raw = (urlencode({"payload": json.dumps(body)}) if pressed else json.dumps(body)).encode()
     sent = str(int(time.time()) - age)

@@ -1,4 +1,5 @@
-"""Messages by address: one conversation each, in order, one at a time, once; merged only where that is enabled."""
+"""Messages by address: each address has one conversation; its messages run in order, one at a time, each once. They are
+merged only if that is enabled."""
 
 import asyncio
 import json
@@ -23,7 +24,7 @@ def say(text: str) -> str:
 
 @pytest.mark.proves("S2-01", "S2-05")
 async def test_messages_of_one_address_are_answered_in_order_one_at_a_time(service: Service) -> None:
-    """Their files too: of two files of one name each message has its own."""
+    """If messages have files of the same name, each message has its own."""
     first = await service.say("[[script:say words=10 delay=0.1]]")
     rest = []
     for number in range(4):
@@ -39,7 +40,7 @@ async def test_messages_of_one_address_are_answered_in_order_one_at_a_time(servi
     for number, row in enumerate(rows[1:]):
         assert row.output == f"n{number}" and f"page {number}" in str(await service.stack.nodes(row.id))
     replies = [reply.json["data"]["text"] for reply in (await service.replies(5))]
-    assert {*replies[1:]} == {"n0", "n1", "n2", "n3"}  # one for each
+    assert {*replies[1:]} == {"n0", "n1", "n2", "n3"}  # one reply for each message
 
 
 @pytest.mark.proves("S2-03", "S1-B13")
@@ -57,7 +58,8 @@ async def test_twenty_concurrent_first_messages_create_one_conversation(service:
     heartbeat: dict[str, Any] = {"quiet_hours": {"start": "03:00", "end": "03:01"}, "silent_reply": "nothing to do"}
     clocks = [await create(service.stack), await create(service.stack), await create(service.stack, **heartbeat)]
     known = {one["conversation_id"] for one in (*answers, other, elsewhere, *clocks)}
-    assert len(known) == 6 and all(is_id(one) for one in known)  # each key its own, which says nothing of the key
+    # each address has its own conversation, whose id reveals nothing of the address
+    assert len(known) == 6 and all(is_id(one) for one in known)
     for one in clocks:
         assert (await fired(service.stack, one["id"]))["conversation_id"] == one["conversation_id"]
     before = {name: await service.stack.kill(name) for name in ("api", "worker")}
@@ -77,7 +79,7 @@ async def test_a_message_is_accepted_once(service: Service) -> None:
     headers = {"Idempotency-Key": new_id()}
     keyed = [await service.say(say("keyed"), user="dora", headers=headers) for _ in range(2)]
     assert keyed[0]["session_id"] == keyed[1]["session_id"] and keyed[1]["duplicate"]
-    other = [  # the key was used for another request: another text, address, kind of message
+    other = [  # the key was used for another request: with another text, address or kind of message
         await service.post(say("other"), user="dora", headers=headers),
         await service.post(say("keyed"), user="nora", headers=headers),
         await service.post(say("keyed"), user="dora", wake=False, headers=headers),
@@ -152,7 +154,8 @@ async def test_messages_are_merged_only_where_that_is_enabled(service: Service) 
     assert [one["merged"] for one in said] == [False, True, True]
     assert len({one["session_id"] for one in said}) == 1
     later = "UPDATE sessions SET updated_at = now() + interval '0.5 s' WHERE id = $1 RETURNING updated_at"
-    last = await service.stack.pool.fetchval(later, said[0]["session_id"])  # as if the last one had come then
+    # as if the last message had arrived at that time
+    last = await service.stack.pool.fetchval(later, said[0]["session_id"])
     row = await service.ended(said[0]["session_id"])
     assert row.started_at and row.started_at >= last + timedelta(seconds=1)
     bodies = str([node["body"] for node in await service.stack.nodes(row.id)])
@@ -180,9 +183,10 @@ async def test_messages_are_merged_only_where_that_is_enabled(service: Service) 
     assert 0 < await channels.debounce_left(service.stack.pool, ref, 3) <= 3
     older = "UPDATE sessions SET created_at = created_at - interval '20 s' WHERE id = $1"
     await service.stack.pool.execute(older, ref.session_id)
-    assert await channels.debounce_left(service.stack.pool, ref, 3) < 0  # at most ten seconds in all
+    # a session is delayed by at most ten seconds in all
+    assert await channels.debounce_left(service.stack.pool, ref, 3) < 0
     swept = [one.id for one in await sessions.unsettled(service.stack.pool, -60, -5)]
-    assert ref.session_id not in swept  # a sweep is later than the longest wait
+    assert ref.session_id not in swept  # sweeps leave sessions alone for longer than the longest delay
     await conversations.terminate(service.stack.pool, "default", waits["conversation_id"])
     refused = await service.post("y", connector=name, user="over")
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")
@@ -192,7 +196,7 @@ async def test_messages_are_merged_only_where_that_is_enabled(service: Service) 
 async def test_a_debounced_session_starts_though_its_api_dies(service: Service) -> None:
     name = f"m-{new_id()}"
     await service.put(name, debounce_ms=10_000)
-    with service.stack.frozen("temporal"):  # of plain messages too nothing is started
+    with service.stack.frozen("temporal"):  # sessions of plain messages do not start either
         plain = [await service.say(say(text), user="gil") for text in ("one", "two")]
         said = await service.say(say("late"), connector=name, user="fay")
         before = await service.stack.kill("api")
@@ -201,7 +205,7 @@ async def test_a_debounced_session_starts_though_its_api_dies(service: Service) 
         await service.stack.age(one["session_id"])
     row = await sessions.get(service.stack.pool, "default", said["session_id"])
     assert row and not row.live
-    kept = "SELECT taken_by FROM inbox WHERE conversation_id = $1"  # it was durable before anything was started
+    kept = "SELECT taken_by FROM inbox WHERE conversation_id = $1"  # the message was stored before anything was started
     assert len(await service.stack.pool.fetch(kept, said["conversation_id"])) == 1
     await WorkflowClient(service.stack.client, service.stack.settings.task_queue).sweep()
 
@@ -212,7 +216,7 @@ async def test_a_debounced_session_starts_though_its_api_dies(service: Service) 
     assert [(await service.ended(one["session_id"])).output for one in plain] == ["one", "two"]
     assert {one.json["data"]["text"] for one in await service.replies(2)} == {"one", "two"}
     assert [row["taken_by"] for row in await service.stack.pool.fetch(kept, said["conversation_id"])] == [row.id]
-    # what was handled waits no more: neither a restore nor another sweep brings it back
+    # handled messages are not pending any more: neither a restore nor another sweep starts them again
     workflows = WorkflowClient(service.stack.client, service.stack.settings.task_queue)
     await workflows.reopen("default", said["conversation_id"], reload=True)
     await workflows.sweep()
@@ -223,7 +227,7 @@ async def test_a_debounced_session_starts_though_its_api_dies(service: Service) 
 @pytest.mark.proves("S2-09", "S2-10", "S2-20")
 async def test_the_context_is_rebuilt_from_the_records_and_a_malformed_one_is_left_out(service: Service) -> None:
     stack, tags = service.stack, [new_id() for _ in range(4)]
-    anew = [new_id() for _ in range(3)]  # of a conversation that is reset after the first
+    anew = [new_id() for _ in range(3)]  # tags of a conversation that is reset after its first message
     for tag in anew[:2]:
         said = await service.say(f"{say('x')} {tag}", user="anew")
         await service.ended(said["session_id"])
@@ -238,11 +242,11 @@ async def test_the_context_is_rebuilt_from_the_records_and_a_malformed_one_is_le
     change = "UPDATE messages SET body = {} WHERE session_id = $1 AND kind = 'assistant'"
     await stack.pool.execute(change.format(f"replace(body, 'answer-{tags[0]}', 'changed-{tags[0]}')"), rows[0].id)
     await stack.pool.execute(change.format("'{broken'"), rows[1].id)
-    spoilt = {"sessions": "rules = '{'", "addresses": "kind = 'nonsense'"}  # a descriptor that nobody can read
+    spoilt = {"sessions": "rules = '{'", "addresses": "kind = 'nonsense'"}  # a descriptor that cannot be parsed
     for table, change in spoilt.items():
         await stack.pool.execute(f"UPDATE {table} SET {change} WHERE conversation_id = $1", odd["conversation_id"])
     await stack.age(odd["session_id"])
-    await stack.back("worker", await stack.kill("worker"))  # it remembers nothing
+    await stack.back("worker", await stack.kill("worker"))  # the new worker has nothing in memory
     second = await service.say(f"{say('x')} {anew[2]}", user="anew")
     await service.ended(second["session_id"])
     [request] = await asked(stack, anew[2])
@@ -258,14 +262,15 @@ async def test_the_context_is_rebuilt_from_the_records_and_a_malformed_one_is_le
     assert tags[1] not in answered and "broken" not in answered
     await stack.pool.execute("UPDATE sessions SET rules = '[]' WHERE id = $1", odd["session_id"])
     shown = (await stack.http.get(f"/conversations/{odd['conversation_id']}")).json()
-    assert shown["descriptor"]["type"] == "task"  # what it was made for is not known any more
+    # the address cannot be read, so the type of its conversation is unknown
+    assert shown["descriptor"]["type"] == "task"
     await stack.cancel(odd["session_id"])
 
 
 @pytest.mark.proves("S2-B08")
 async def test_calls_are_recorded_as_they_happen_and_none_is_left_without_a_result(service: Service) -> None:
-    """A person stops the one session, the other's workflow is gone: both conversations can be continued, and the model
-    reads right behind each call why it has no result."""
+    """A person stops one session, and the workflow of the other is terminated. Both conversations can be continued, and
+    the model reads directly after each call why it has no result."""
     stack = service.stack
     interrupted = "Interrupted: the session was told to stop while this call ran."
     never = "No result: a person stopped the session before the call could report. It may or may not have happened."
@@ -276,7 +281,7 @@ async def test_calls_are_recorded_as_they_happen_and_none_is_left_without_a_resu
         said = await service.say(chain([("list_files", {})], waits), user=user)
         await stack.seen(said["session_id"], "tool_called", tool="bash")
         kinds = [node["kind"] for node in await stack.nodes(said["session_id"])]
-        assert kinds == ["user", "assistant", "tool_results", "assistant"]  # while it runs
+        assert kinds == ["user", "assistant", "tool_results", "assistant"]  # stored while the session is still running
         if user == "stopped":
             await stack.cancel(said["session_id"])
         else:
@@ -306,7 +311,7 @@ async def test_a_stop_ends_the_model_call_and_is_no_error(service: Service) -> N
     row = await service.ended(said["session_id"])
     assert (row.status, row.error) == ("cancelled", None)
     again = await service.stack.http.post(stop, json={})
-    assert (again.status_code, again.json()["status"]) == (200, "cancelled")  # there is nothing to stop any more
+    assert (again.status_code, again.json()["status"]) == (200, "cancelled")  # there is nothing left to stop
     await service.say(say("after"), user="stop")
     [reply] = await service.replies(1)
     assert reply.json["data"]["text"] == "after"

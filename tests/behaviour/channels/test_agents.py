@@ -1,4 +1,4 @@
-"""Agents that write to each other: background agents report to the agent of a channel, which answers its people."""
+"""Messages between agents: background agents report to the agent of a channel, which answers its users."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def send(message: str, **more: Any) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest_asyncio.fixture
 async def front(service: Service) -> Service:
-    """The service, whose messages are answered by an agent with a background agent."""
+    """A chat service whose messages are answered by an agent with a background agent."""
     for name, more in (("worker-bee", {"mode": "subagent"}), ("front", {"subagents": ["worker-bee"]})):
         body = {"name": name, "description": "Of the tests.", "prompt": "You are tested.", "tools": TOOLS, **more}
         answer = await service.stack.http.put(f"/agents/{name}", json=body)
@@ -51,13 +51,13 @@ async def test_a_background_agent_reports_to_its_parent_which_answers_its_people
     gate.open()
     first, second = await front.replies(2)
     assert first.json["data"]["text"] == "started"
-    assert second.json["data"]["text"] == "the report is in"  # by the connector of the same address
+    assert second.json["data"]["text"] == "the report is in"  # it is sent by the connector of the same address
     assert second.json["data"]["conversation_id"] == said["conversation_id"]
     seen = await _requests(front.stack, report[-20:])
     rows = await front.rows(said["conversation_id"])
     [child] = [row for row in rows if row.spawned_by]
     assert f'<system_message origin="{child.thread_id}">' in seen.replace("\\\\", "").replace('\\"', '"')
-    assert child.subagent_name == "digger" and len(rows) == 3  # its own end wakes nobody
+    assert child.subagent_name == "digger" and len(rows) == 3  # the end of the background agent wakes nobody
     shown = (await front.stack.http.get(f"/conversations/{said['conversation_id']}")).json()["threads"]
     [thread] = [one for one in shown if one["parent_thread_id"]]
     assert (thread["name"], thread["state"], thread["pending"]) == ("digger", "idle", 0)
@@ -65,7 +65,7 @@ async def test_a_background_agent_reports_to_its_parent_which_answers_its_people
 
 
 async def test_a_report_is_sent_to_the_thread_where_its_work_began(front: Service) -> None:
-    """Though the person wrote in another thread since then; a failure too."""
+    """This holds even if the person wrote in another thread since then, and for failures too."""
     gate = Gate()
     broken = f"{chain([gate.call], last='x')} [[fault:400 at=2 times=always]]"
     for user, prompt in (("report", chain([gate.call], send(say("the report")), last="done")), ("fails", broken)):
@@ -81,7 +81,7 @@ async def test_a_report_is_sent_to_the_thread_where_its_work_began(front: Servic
 
 
 async def test_a_report_waits_for_a_session_that_answers_in_another_thread(front: Service) -> None:
-    """It is answered in its own thread, between the running session and the queued one; a failure too."""
+    """It is answered in its own thread, between the running session and the queued one; so is a failure."""
     gate, busy = Gate(), Gate()
     broken = f"{chain([gate.call], last='x')} [[fault:400 at=2 times=always]]"
     report = chain([gate.call], send(say("the report")), last="done")
@@ -100,7 +100,7 @@ async def test_a_report_waits_for_a_session_that_answers_in_another_thread(front
         return bool(await front.stack.pool.fetchval(unread, [*talks.values()]) == 2)
 
     await eventually(reported, what="both reports wait")
-    await front.stack.back("worker", await front.stack.kill("worker"))  # nothing of this is only in memory
+    await front.stack.back("worker", await front.stack.kill("worker"))  # nothing of this is kept only in memory
     busy.open()
     replies = [one.json["data"] for one in await front.replies(8)]
     for user, conversation_id in talks.items():
@@ -134,7 +134,7 @@ async def test_threads_are_shown_as_running_queued_or_idle(front: Service) -> No
     shown = await eventually(retry, what="the model call is to be retried")
     assert shown["attempt"] == 1 and shown["reason"].startswith("Overloaded (status 529;") and shown["next_at"]
     await front.say(say("x"), user="states")
-    assert (await states())[0] == ("front", "running", 1)  # a call that is retried is running, and the message waits
+    assert (await states())[0] == ("front", "running", 1)  # a retrying call counts as running, and the message waits
     await front.stack.http.post(f"/conversations/{said['conversation_id']}/terminate")
 
 
@@ -144,7 +144,7 @@ async def test_a_failing_background_agent_causes_exactly_one_notice(front: Servi
     said = await front.say(chain(background(broken, name="mole"), last="started"), user="fail")
 
     async def notices() -> list[str]:
-        """The outcomes that entered the main thread, in a running session or in one that they wake."""
+        """The outcomes that entered the main thread, in a running session or in a session that they started."""
         rows = await front.rows(said["conversation_id"])
         main = [await front.stack.nodes(row.id) for row in rows if row.spawned_by is None]
         texts = [str(node["body"]) for nodes in main for node in nodes if node["kind"] == "user"]
@@ -156,7 +156,7 @@ async def test_a_failing_background_agent_causes_exactly_one_notice(front: Servi
     assert child.error and child.error in text
     mail = await front.stack.pool.fetch("SELECT 1 FROM mailbox WHERE conversation_id = $1", said["conversation_id"])
     assert len(mail) == 1
-    # a failure that reaches nobody any more breaks nothing
+    # a failure whose recipient no longer exists breaks nothing
     gate = Gate()
     breaks = f"{chain([gate.call], last='x')} [[fault:400 at=2 times=always]]"
     left = await front.say(chain(background(breaks), last="x"), user="gone")
@@ -179,7 +179,7 @@ async def test_a_background_agent_is_continued_by_its_id(front: Service) -> None
     said = await front.say(chain(background(chain(send(say("one")), last="done")), last="x"), user="cont")
     await front.ended(said["session_id"])
     [child] = [row for row in await front.rows(said["conversation_id"]) if row.spawned_by]
-    assert child.subagent_name == "subagent"  # unless it is given a name
+    assert child.subagent_name == "subagent"  # the default, unless it is given a name
     await front.ended(child.id)
     more = chain(send(say("two")), last="done")
     steps = [background(more, agent_id=child.thread_id), background("  "), background("x", agent_id=new_id())]
@@ -210,7 +210,8 @@ async def test_a_background_agent_that_ends_without_a_report_is_reminded_once(fr
     assert first.thread_id == second.thread_id
     reminded = [node for node in await front.stack.nodes(second.id) if node["kind"] == "note"]
     assert len(reminded) == 1 and "without a report" in reminded[0]["body"]["text"]
-    await front.ended((await front.say(say("x"), user="mute"))["session_id"])  # its second silence is accepted
+    # its second end without a report is accepted
+    await front.ended((await front.say(say("x"), user="mute"))["session_id"])
     assert len([row for row in await front.rows(said["conversation_id"]) if row.spawned_by]) == 2
 
 
@@ -220,13 +221,13 @@ async def test_without_a_target_a_message_goes_to_the_most_recent_foreground_age
     await front.ended(old["session_id"])
     recent = await front.say(say("newer"), user="second")
     await front.ended(recent["session_id"])
-    gone = f"o-{new_id()}"  # nobody reads what its agent answers
+    gone = f"o-{new_id()}"  # a connector that is removed: nobody reads the answers of its agent
     await front.put(gone, agent="front")
     await front.ended((await front.say(say("x"), connector=gone))["session_id"])
     assert (await front.stack.http.delete(f"/connectors/{gone}")).status_code == 204
 
     async def answers_to(text: str) -> str:
-        """A conversation whose agent answers."""
+        """Return the user whose agent answers with this text."""
 
         async def answered() -> list[str]:
             found = [one.json["data"] for one in front.receiver.at("/in")]
@@ -236,7 +237,7 @@ async def test_without_a_target_a_message_goes_to_the_most_recent_foreground_age
         return user
 
     async def outside(text: str, key: str = "", **target: str) -> str:
-        """The result of a call in a task without a parent, which is newer than every foreground agent."""
+        """Return the result of a call in a task without a parent; the task is newer than every foreground agent."""
         sent = {"agent": "front", "input": chain(send(say(text), **target), last="sent")}
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         task_id = (await front.stack.http.post("/tasks", json=sent, headers=headers)).json()["task_id"]
@@ -251,17 +252,19 @@ async def test_without_a_target_a_message_goes_to_the_most_recent_foreground_age
         return str(result)
 
     await outside("from nowhere")
-    assert await answers_to("from nowhere") == "second"  # the newest; tasks and background agents are none
+    # the newest foreground agent; tasks and background agents do not count
+    assert await answers_to("from nowhere") == "second"
     await outside("explicit", agent_id=old["conversation_id"])
     assert await answers_to("explicit") == "first"
     gate = Gate()
     busy = await front.say(gate.then("through"), user="first")
     await front.stack.seen(busy["session_id"], "tool_called")
     await front.ended((await front.say(say("newest"), user="second"))["session_id"])
-    assert busy["conversation_id"] in await outside("to the active one")  # it comes before the newest
+    # a running agent takes precedence over the newest one
+    assert busy["conversation_id"] in await outside("to the active one")
     gate.open()
     await front.ended(busy["session_id"])
-    # the parent of a background agent comes before the newest, and an explicit id before the parent
+    # the parent of a background agent takes precedence over the newest agent, and an explicit id over the parent
     gate = Gate()
     both = send(say("to the parent")), send(say("to another"), agent_id=recent["conversation_id"])
     sends = chain([gate.call], *both, last="done")

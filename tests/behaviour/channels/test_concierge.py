@@ -17,7 +17,7 @@ async def test_a_chat_agent_sends_a_scout_and_passes_on_its_report(service: Serv
 
     await eventually(reported, what="the scout's report reaches the person")
     replies = [reply.json["data"] for reply in service.receiver.at("/in")]
-    # a scout that is faster than the first answer is part of it
+    # if the scout is faster than the first answer, that answer contains its report
     assert [one["text"] for one in replies[:-1]] in ([], ["I have sent a scout to look into it and will write again."])
     assert {(one["channel_id"], one["user_id"]) for one in replies} == {("room", "ann")}
     rows = await service.rows(replies[0]["conversation_id"])

@@ -1,4 +1,4 @@
-"""E-mail: an answer leaves by SMTP to the person that wrote, once, and is tried again while the server refuses it."""
+"""E-mail: an answer is sent by SMTP to the person who wrote, once, and is retried while the server refuses it."""
 
 from domain.ids import new_id
 from tests.behaviour.channels.people import Service
@@ -19,7 +19,7 @@ async def test_an_answer_is_mailed_once_to_the_person_that_wrote(service: Servic
         assert (message["To"], message["Subject"], message["Auto-Submitted"]) == (
             *("ann@example.org", "Re: my order", "auto-generated"),
         )
-        assert message["Message-ID"] and message.get_content().rstrip() == ".hidden"  # its first dot arrives
+        assert message["Message-ID"] and message.get_content().rstrip() == ".hidden"  # the leading dot is not lost
         again = await service.say("[[script:say text=x]]", user="ann@example.org", message_id="m1", **given)
         assert again["duplicate"] and again["session_id"] == said["session_id"]
         await service.say("[[script:say text=two]]", user="bob@example.org", **given)
@@ -32,4 +32,5 @@ async def test_an_answer_is_mailed_once_to_the_person_that_wrote(service: Servic
         injected = await service.post("x", user="ann@example.org", thread="Hi\r\nBcc: eve@example.org", **given)
         assert injected.status_code == 422
     assert len(mail.messages) == 2
-    assert (await service.stack.http.post(made["hook"], json={})).status_code == 404  # nothing arrives by it
+    # an e-mail connector receives no messages
+    assert (await service.stack.http.post(made["hook"], json={})).status_code == 404

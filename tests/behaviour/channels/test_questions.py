@@ -1,4 +1,4 @@
-"""Questions of an agent leave through the connector, and the person's next message there answers them, once."""
+"""Questions of an agent are sent through the connector, and the person's next message there answers them, once."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def ask(question: str, **more: Any) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.exactly_once
 async def test_the_next_message_of_the_asked_person_answers_the_question(service: Service) -> None:
-    """The answer arrives once, in the same thread, with its files; messages of others are no answers."""
+    """The answer is delivered once, in the same thread, with its files. Messages of other people are not answers."""
     await service.asking()
     stack = service.stack
     question = ask("Which colour?", options=["red", "blue"])
@@ -42,14 +42,15 @@ async def test_the_next_message_of_the_asked_person_answers_the_question(service
     row = await service.ended(said["session_id"])
     assert "sky blue" in (row.output or "")
     used = "SELECT session_id FROM file_uses WHERE tenant = 'default' AND file_id = $1"
-    assert await stack.pool.fetchval(used, file_id) == row.id  # so that it is deleted with the session's content
+    assert await stack.pool.fetchval(used, file_id) == row.id  # the file is deleted with the content of this session
     read = str(await stack.nodes(row.id))
     assert "the blue one" in read and "note.txt" in read
     entries = await audit.find(stack.pool, "default", session_id=row.id, limit=50)
     assert [one.action for one in entries].count("answer") == 1
     for one in others:
         await service.ended(one["session_id"])
-    assert len(await service.rows(row.conversation_id)) == 3  # with the one in t2 and the hidden one: m2 has no session
+    # including the session in t2 and the hidden one: m2 has no session
+    assert len(await service.rows(row.conversation_id)) == 3
 
 
 async def test_a_text_that_does_not_fit_is_asked_for_again_and_json_is_read(service: Service) -> None:
@@ -57,7 +58,7 @@ async def test_a_text_that_does_not_fit_is_asked_for_again_and_json_is_read(serv
     schema = {"type": "integer", "minimum": 1}
     said = await service.say(chain([ask("How many?", answer_schema=schema)]), message_id="m1")
     await service.replies(1)
-    for _ in range(2):  # the second is the same message
+    for _ in range(2):  # the second time it is a repetition of the same message
         wrong = await service.say("many", message_id="m2")
     assert wrong["duplicate"] and wrong["session_id"] == said["session_id"]
     _, again = await service.replies(2)
@@ -72,7 +73,7 @@ async def test_a_text_that_does_not_fit_is_asked_for_again_and_json_is_read(serv
 
 
 async def test_a_service_without_a_key_answers_by_request_and_a_key_needs_the_right(service: Service) -> None:
-    """Also approvals, which no text gives."""
+    """This includes approvals, which cannot be given by a text."""
     stack = service.stack
     careful = {**ASKER, "name": "channel-careful", "permissions": [{"permission": "bash", "action": "ask"}]}
     assert (await stack.http.put("/agents/channel-careful", json=careful)).is_success
@@ -126,7 +127,7 @@ async def test_a_reset_withdraws_the_question_and_the_next_message_is_no_answer(
 
 @pytest.mark.exactly_once
 async def test_a_question_in_slack_is_answered_in_its_thread(stack: Stack) -> None:
-    """Also that of a subagent, which is asked where its parent was."""
+    """This includes the question of a subagent, which is asked where its parent was addressed."""
     below = [{"agent": "slack-inner", "may_ask": True}]
     asks = {**ASKER, "name": "slack-inner", "mode": "subagent"}
     parent = {**ASKER, "name": "slack-asker", "tools": ["ask_user"], "subagents": below}
@@ -151,7 +152,7 @@ async def test_a_question_in_slack_is_answered_in_its_thread(stack: Stack) -> No
         elsewhere = await send(stack.http, hook, message("very", "1700000011.000100"))
         assert elsewhere.json()["accepted"][0]["answered"] is None
         event = message("quite fast", "1700000012.000100", thread_ts="1700000010.000100")
-        for number in range(2):  # Slack sends it again
+        for number in range(2):  # the second time Slack repeats its request
             found = (await send(stack.http, hook, event)).json()["accepted"][0]
             assert found["duplicate"] is bool(number) and found["session_id"] == said["session_id"]
         _, deeper = await slack.got(2)

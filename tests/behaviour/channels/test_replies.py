@@ -1,4 +1,4 @@
-"""Answers leave once, signed, through the connector of their own address and no other."""
+"""Answers are sent once, signed, and only through the connector of their own address."""
 
 import time
 from typing import Any
@@ -128,7 +128,7 @@ async def test_answers_of_a_removed_connector_fail_and_a_new_connector_of_its_na
     http = service.stack.http
     service.receiver.answers["/in"] = ["503 Service Unavailable"]
     pending = await service.say(say("pending"))
-    await service.replies(1)  # it is refused, and would be sent again
+    await service.replies(1)  # the receiver refuses the answer, so it would be retried
     running = await service.say("[[script:say words=20 delay=0.1]]")
     await service.stack.seen(running["session_id"], "message_delta")
     assert (await http.delete(f"/connectors/{service.name}")).status_code == 204

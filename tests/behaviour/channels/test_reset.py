@@ -1,4 +1,4 @@
-"""A reset keeps the id and the history, drops and lists waiting messages; none of before enters the new context."""
+"""A reset keeps the id and the history of a conversation, drops waiting messages, and starts an empty context."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ async def test_a_reset_keeps_the_id_and_drops_what_waits(service: Service) -> No
     row = await service.ended(after["session_id"])
     assert row.base_head is None and row.parent_session_id is None and row.generation == 1
     further = await service.ended((await service.say(say("four")))["session_id"])
-    assert further.parent_session_id == row.id  # the new context grows
+    assert further.parent_session_id == row.id  # it continues the new context
     assert (await service.ended(queued["session_id"])).status == "cancelled"
     requests = await _asked(service, tag)
     assert requests and not any("canary" in str(one) for one in requests)
@@ -62,13 +62,14 @@ async def test_a_reset_keeps_the_id_and_drops_what_waits(service: Service) -> No
 
 
 async def test_a_reset_is_completed_though_its_api_dies(service: Service) -> None:
-    """The stops are recorded with the marker, so that a sweep finds them."""
+    """The stops are stored together with the reset, so that a sweep finds them."""
     stack, tag = service.stack, new_id()
     running = await service.say("[[script:say words=600 delay=0.1]]")
     queued = await service.say(f"{say('two')} {tag}")
     await stack.seen(running["session_id"], "message_delta")
     stop = RecordedStop(reason=Reason.INTERRUPTED, by="ann", note="reset")
-    assert await resets.reset(stack.pool, "default", running["conversation_id"], stop)  # and nothing more
+    # only the rows are written, and nothing is signalled
+    assert await resets.reset(stack.pool, "default", running["conversation_id"], stop)
     await stack.age(running["session_id"])
     await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
     rows = [await service.ended(one["session_id"]) for one in (running, queued)]
@@ -92,7 +93,7 @@ async def test_a_forked_run_reads_nothing_from_before_a_reset(service: Service) 
 @pytest.mark.proves("S2-B09")
 @pytest.mark.parametrize("damage", ["DELETE FROM messages WHERE {}", "UPDATE messages SET body = '{{broken' WHERE {}"])
 async def test_lost_history_resets_the_conversation_and_the_person_is_notified(service: Service, damage: str) -> None:
-    """The message is answered all the same, and so is the one behind it, in the new context."""
+    """The message is still answered, and so is the next one, in the new context."""
     stack, http = service.stack, service.stack.http
     first = await service.say(f"{say('one')} canary-before")
     conversation_id, tag = first["conversation_id"], new_id()
@@ -103,7 +104,7 @@ async def test_lost_history_resets_the_conversation_and_the_person_is_notified(s
     rows = [await service.ended(one["session_id"]) for one in (running, behind)]
     assert [(row.status, row.output) for row in rows] == [("completed", "two"), ("completed", "three")]
     assert {row.generation for row in rows} == {1}
-    assert rows[1].parent_session_id == rows[0].id  # the new context grows
+    assert rows[1].parent_session_id == rows[0].id  # it continues the new context
     replies = [reply.json["data"] for reply in await service.replies(4)]
     notice = "Earlier messages could not be restored. The conversation starts again with your message."
     assert [one["text"] for one in replies] == ["one", notice, "two", "three"]
@@ -125,7 +126,8 @@ async def test_descriptor_and_state_are_shown(service: Service) -> None:
     said = await service.say(say("x"), user="a b")
     await service.ended(said["session_id"])
     await http.post(f"/conversations/{said['conversation_id']}/reset")
-    later = await create(service.stack, conversation_id=said["conversation_id"])  # it stays the person's
+    # the schedule does not change the descriptor of the person's conversation
+    later = await create(service.stack, conversation_id=said["conversation_id"])
     shown = (await http.get(f"/conversations/{said['conversation_id']}")).json()
     await http.delete(f"/schedules/{later['id']}")
     identity = {"connector": service.name, "channel_id": "room", "user_id": "a b"}
@@ -182,4 +184,4 @@ async def test_export_writes_descriptor_state_and_history(service: Service, tmp_
     kinds = ["start", "user", "tool_call", "tool_result", "assistant", "reset", "user", "assistant"]
     assert [one["type"] for one in records] == kinds
     assert [one["text"] for one in records if one["type"] == "assistant"] == ["one", "two"]
-    assert "mine" not in read["history.jsonl"]  # of each only its own
+    assert "mine" not in read["history.jsonl"]  # each export has only its own conversation

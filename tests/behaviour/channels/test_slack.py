@@ -1,4 +1,4 @@
-"""Slack: signed events in, threaded answers out, an approval as buttons; against a server that speaks its protocol."""
+"""Slack: signed events, answers in threads, and approvals as buttons, against a server that implements its protocol."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -48,12 +48,12 @@ async def workspace(stack: Stack) -> AsyncIterator[Workspace]:
 async def test_an_event_is_answered_once_in_its_thread(workspace: Workspace) -> None:
     slack = workspace.slack
     first = await workspace.event("[[script:say text=<!channel>]]", "1700000000.000100")
-    again = await workspace.event("[[script:say text=<!channel>]]", "1700000000.000100")  # Slack tries again
+    again = await workspace.event("[[script:say text=<!channel>]]", "1700000000.000100")  # Slack repeats the event
     [session], [same] = first.json()["accepted"], again.json()["accepted"]
     assert same["duplicate"] and same["session_id"] == session["session_id"]
     [posted] = await slack.got(1)
     assert (posted["channel"], posted["thread_ts"]) == ("C1", "1700000000.000100")
-    assert posted["text"] == "&lt;!channel&gt;"  # nobody is mentioned
+    assert posted["text"] == "&lt;!channel&gt;"  # the reply mentions nobody
     slack.refuse.append("ratelimited")
     await workspace.event("[[script:say text=two]]", "1700000001.000100", thread_ts="1700000000.000100")
     _, second = await slack.got(2)
@@ -77,7 +77,7 @@ async def test_an_approval_is_given_by_a_button(workspace: Workspace) -> None:
     assert stranger.status_code == 404
     answered = await send(http, workspace.hook, pressed)
     assert answered.json()["answered"] == 1, answered.text
-    assert (await send(http, workspace.hook, pressed)).json()["answered"] == 0  # pressed twice
+    assert (await send(http, workspace.hook, pressed)).json()["answered"] == 0  # the button is pressed a second time
     assert (await workspace.stack.wait(said["session_id"]))["status"] == "completed"
     assert (workspace.stack.workspace(said["session_id"]) / "a.txt").exists()
     await slack.got(2)

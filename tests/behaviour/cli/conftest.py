@@ -1,4 +1,4 @@
-"""The fixtures of the commands' unit tests, and a database with our schema."""
+"""The fixtures of the commands' unit tests, and a database with the schema."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""`chat` as a person meets it: a real terminal, the real stack, one conversation over three visits."""
+"""`chat` in a real terminal on the real stack: one conversation over three visits."""
 
 import asyncio
 from pathlib import Path
@@ -52,8 +52,8 @@ def first_visit(environment: dict[str, str], folder: Path) -> None:
     with Terminal("chat", "--agent", "tester", env=environment, cwd=folder) as shown:
         shown.expect("/help lists the commands")
         shown.type(MARKDOWN)
-        shown.expect("A bold word, code and")  # rendered: what was typed has stars and backticks
-        shown.expect("$0.")  # the prompt says what it cost
+        shown.expect("A bold word, code and")  # rendered as Markdown: the source has stars and backticks
+        shown.expect("$0.")  # the prompt shows the cost
         shown.type('[[script:say text="Read."]] one', ALT_ENTER)
         shown.type("two")
         shown.expect("Read.")
@@ -72,7 +72,7 @@ def first_visit(environment: dict[str, str], folder: Path) -> None:
         shown.type("/file nowhere.txt")
         shown.expect("there is no file 'nowhere.txt'")
         shown.type(SLOW)
-        shown.interrupt()  # before or after the prompt is back
+        shown.interrupt()  # whether or not the prompt is shown again
         shown.expect("The answer continues")
         shown.type("/watch")
         shown.expect("word")
@@ -84,7 +84,7 @@ def first_visit(environment: dict[str, str], folder: Path) -> None:
 
 
 def second_visit(environment: dict[str, str], folder: Path) -> None:
-    """Earlier messages are shown again, rendered, and typed lines can be recalled."""
+    """Earlier messages are shown again, rendered, and the input history is available."""
     with Terminal("chat", "--continue", env=environment, cwd=folder) as shown:
         shown.expect("A bold word, code and")
         shown.expect("tell me slowly")
@@ -103,7 +103,7 @@ def third_visit(environment: dict[str, str], folder: Path) -> None:
         shown.type("\x15none")
         shown.expect("Type a number from 1 to")
         shown.expect("Which one")
-        shown.type("")  # the first is proposed
+        shown.type("")  # an empty line selects the first one
         shown.expect("A bold word, code and")
         shown.type("/quit")
         assert shown.exit_code() == 0

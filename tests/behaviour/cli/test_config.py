@@ -13,12 +13,12 @@ from tests.support.terminal import Terminal
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A separate checkout, so that the files of this one do not matter."""
+    """A separate checkout, so that the settings files of this one have no effect."""
     folder = tmp_path / "checkout"
     folder.mkdir()
     for path in ROOT.iterdir():
         if path.name in ("settings.py", "setting_files.py"):
-            shutil.copy(path, folder / path.name)  # a link would lead back here
+            shutil.copy(path, folder / path.name)  # copied, because a link would lead back to this checkout
         elif path.suffix in ("", ".toml") and not path.name.startswith("."):
             (folder / path.name).symlink_to(path)
     return folder
@@ -43,7 +43,8 @@ def test_environment_decides_before_dotenv_and_that_before_the_toml_file(checkou
     code, shown = errand(checkout, "config", "--all")
     assert code == 0 and "ERRAND_MAX_STEPS" in shown and "default" in shown
     code, shown = errand(checkout, "config", "--json", ERRAND_PORT="")
-    assert "ERRAND_PORT" not in {one["name"] for one in json.loads(shown)["items"]}  # taken away again
+    # an empty variable removes the setting
+    assert "ERRAND_PORT" not in {one["name"] for one in json.loads(shown)["items"]}
 
 
 def test_dotenv_does_not_set_up_the_terminal(tmp_path: Path) -> None:

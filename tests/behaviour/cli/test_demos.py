@@ -1,4 +1,4 @@
-"""`errand demo NAME`, each as a person sees it in a terminal."""
+"""`errand demo NAME`: each demo as a user sees it in a terminal."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.support.terminal import Terminal
 
 def look(shown: Terminal) -> None:
     shown.expect("./errand run assistant 'Look around the workspace and write a short report' --dir ")
-    shown.expect("report.py")  # there is something to look at
+    shown.expect("report.py")  # the workspace has a file
     shown.expect("completed (goal_reached)")
 
 
@@ -27,7 +27,7 @@ def approve(shown: Terminal) -> None:
     shown.type("a")
     shown.expect("allow bash")
     shown.type("")
-    shown.expect("command: python3 primes.py")  # another command than the one that is always allowed now
+    shown.expect("command: python3 primes.py")  # not the command that is always allowed now
     shown.expect("Approve?")
     shown.type("y")
     shown.expect("2, 3, 5, 7, 11, 13, 17")
@@ -47,7 +47,7 @@ def trouble(shown: Terminal) -> None:
 
 
 def slow(shown: Terminal) -> None:
-    """Detached; the end of it is in test_everything_killed.py."""
+    """Run the demo detached; its end is tested in test_everything_killed.py."""
     shown.expect("Submitted; the task continues without you.")
 
 

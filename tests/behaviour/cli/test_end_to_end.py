@@ -1,4 +1,4 @@
-"""The commands on the real stack: a piped chat, a fired outcome, a fork, a steered answer."""
+"""The commands on the real stack: chat through a pipe, firing an outcome, forking, steering an answer."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.support.terminal import CTRL_D, Terminal
 
 
 async def errand(stack: Stack, *args: str, typed: str = "", code: int = 0) -> str:
-    """The command's output on stdout."""
+    """Run the command and return its stdout."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cli", *args),
         cwd=ROOT,
@@ -47,7 +47,7 @@ async def test_piped_chat_starts_a_subagent_and_fires_its_outcome(stack: Stack) 
     mail, fired = text.index("waiting"), text.index("This has come back:")
     assert text.index("| researcher: completed") < mail < fired
     assert "Async subagent 'researcher' (session: " in text[fired:] and 'You added: "And now?"' in text[fired:]
-    assert text.count("waiting") == 1  # in the second mailbox alone
+    assert text.count("waiting") == 1  # only the second /mailbox shows an outcome
     tree = text[fired:].splitlines()[-4:]
     assert [line.split("  ")[0] for line in tree[:3]] == ["├─ assistant", "│", "└─ assistant"]
 
@@ -100,7 +100,7 @@ async def test_answer_is_steered_and_interrupted_and_the_next_one_still_comes(st
     typed = "[[script:say words=500]] [[fault:slow]]\n/interrupt\nAnd what now?\n"
     text = await errand(stack, "chat", "--agent", "tester", typed=typed)
     _, second = text.split("cancelled (interrupted)")
-    assert "And what now?" in second  # quoted by the answer
+    assert "And what now?" in second  # the answer quotes it
     slow = await stack.submit("[[script:count n=30]] [[fault:slow]]")
     await stack.seen(slow, "tool_called")
     await errand(stack, "steer", slow, "mind the gap")

@@ -1,4 +1,4 @@
-"""Folders into a workspace and changes out of it, by the real command on the real stack."""
+"""The real command on the real stack sends folders to a workspace and fetches their changes."""
 
 import asyncio
 import io
@@ -32,7 +32,7 @@ def environment(stack: Stack, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A small project with things that git ignores."""
+    """A small project with files that git ignores."""
     folder = tmp_path / "project"
     for name, text in {
         "src/words.txt": "one\ntwo\n",
@@ -77,7 +77,7 @@ async def test_folder_is_sent_without_ignored_files_and_its_changes_are_pulled(
     assert code == 0 and "-two\n+three\n" in patch and "--- /dev/null\n+++ b/new/file.txt" in patch
     await asyncio.to_thread(_apply, patch, project, copy := tmp_path / "patched")
     assert (copy / "new/file.txt").read_text() == "fresh\n" and not (copy / "old.txt").exists()
-    # a file that was changed here in the meantime stops everything
+    # if a file was changed here in the meantime, nothing is pulled
     (project / "src/words.txt").write_text("mine\n")
     code, shown = await errand(environment, "pull", task_id, cwd=project)
     assert code == 1 and "src/words.txt: changed here" in shown and not (project / "new").exists()
@@ -137,11 +137,11 @@ async def test_file_that_was_a_folder_or_a_link_and_folder_that_was_a_file_are_p
     await stack.wait(second)
     code, shown = await errand(environment, "pull", second, "--patch", "--json", cwd=project)
     assert code == 0, shown
-    (project / "src/secret.txt").unlink()  # the task was not given it, so the patch does not remove it
+    (project / "src/secret.txt").unlink()  # the file was not sent to the task, so the patch does not remove it
     await asyncio.to_thread(_apply, json.loads(shown)["patch"], project, copy := tmp_path / "patched")
     assert (copy / "src").read_text() == "file\n" and (copy / "old.txt/in.txt").read_text() == "in\n"
     assert (copy / "link").read_text() == "plain\n" and (copy / "run.sh").read_text() == "echo hi\n"
-    # something of one's own in the folder, and a file that cannot be read, stop everything
+    # if the folder contains a local file, or a file cannot be read, nothing is pulled
     (project / "src/mine.txt").write_text("mine\n")
     (project / "link").write_text("mine\n")
     (project / "link").chmod(0)
@@ -193,7 +193,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 1) -> tarfile.T
     return info
 
 
-@pytest.mark.parametrize(  # with ids: those made of an archive's bytes would differ between two processes
+@pytest.mark.parametrize(  # explicit ids: ids made from an archive's bytes would differ between two processes
     ("content", "code"),
     [
         pytest.param(b"no archive", "not_an_archive", id="no archive"),

@@ -1,4 +1,4 @@
-"""Ids that people can type, the filters of `tasks`, and completion in a real shell."""
+"""Short ids, the filters of `tasks`, and completion in a real shell."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def environment(stack: Stack, tmp_path: Path) -> dict[str, str]:
 
 
 async def errand(environment: dict[str, str], *args: str) -> tuple[int, str]:
-    """Exit code and what the terminal shows."""
+    """Run the command; return its exit code and the terminal's text."""
 
     def run() -> tuple[int, str]:
         with Terminal(*args, env=environment) as shown:
@@ -49,7 +49,7 @@ async def test_prefix_last_and_dash_name_a_task(stack: Stack, environment: dict[
     submitted = await stack.http.post("/tasks", json=foreign, headers=await bearer(stack, Right.SUBMIT))
     assert submitted.status_code == 202
     code, shown = await errand(environment, "show", "last")
-    assert code == 0 and second in shown  # not the newest of all, but one's own
+    assert code == 0 and second in shown  # the caller's newest task, not the newest of all
     code, shown = await errand(environment, "show", short[first].upper())
     assert code == 0 and first in shown
 
@@ -140,7 +140,7 @@ async def test_shells_complete_commands_ids_and_agents(
         with Terminal(env=env, argv=argv, cwd=tmp_path) as shell:
             shell.type(f"{setup}; echo rea''dy")
             shell.expect("ready")
-            # what was completed is seen by its effect: shells redraw a line in pieces
+            # completion is checked by the result of the command, because shells redraw a line in pieces
             shell.type("./errand conver", TAB)
             shell.type("--help")
             shell.expect("Usage: ")
@@ -151,7 +151,7 @@ async def test_shells_complete_commands_ids_and_agents(
             shell.type("; echo sh''own")
             shell.expect("to be completed")
             shell.expect("shown")
-            # with settings that cannot be used, commands still complete, ids do not, and nothing is printed between
+            # with invalid settings, commands are still completed, ids are not, and no error is printed
             shell.type("export ERRAND_PORT=many; echo s''et")
             shell.expect("set")
             shell.type(f"./errand show {task_id[:20]}", TAB)

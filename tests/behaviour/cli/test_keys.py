@@ -14,7 +14,7 @@ Keys = Callable[..., Result]
 
 @pytest.fixture
 def keys(cli: Cli, database_url: str) -> Iterator[Keys]:
-    """The command, run in a thread, since it starts an event loop."""
+    """Run the command in a thread, because it starts its own event loop."""
     with ThreadPoolExecutor(1) as thread:
 
         def call(*args: str, url: str = database_url) -> Result:
@@ -35,7 +35,7 @@ def test_key_is_created_listed_and_revoked(keys: Keys) -> None:
     assert secret not in listed.stdout
     assert "until " in keys("list", "--tenant", "cli").stdout
 
-    assert keys("revoke", key["id"]).exit_code == 4  # of the default tenant there is none
+    assert keys("revoke", key["id"]).exit_code == 4  # the default tenant has no such key
     assert keys("revoke", key["id"], "--tenant", "cli").exit_code == 0
     assert "revoked" in keys("list", "--tenant", "cli").stdout
 

@@ -1,4 +1,4 @@
-"""Without ERRAND_URL the command line talks to the stack of its own data directory and to nobody else."""
+"""Without ERRAND_URL the command line uses the stack of its own data directory, and no other."""
 
 import os
 import time
@@ -19,7 +19,7 @@ END = TaskCompleted(status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial
 
 @pytest.fixture
 def stranger() -> Iterator[StandIn]:
-    """Another API, on the port that this command line uses by default."""
+    """Another API, on the default port of this command line."""
     other = StandIn()
     other.start()
     yield other
@@ -31,7 +31,7 @@ def own_env(home: Path, stranger: StandIn) -> dict[str, str]:
 
 
 def write_state(home: Path, server: StandIn) -> None:
-    """The state file of a stack whose API is this server."""
+    """Write the state file of a stack whose API is this server."""
     pid = os.getpid()
     addresses = {"api_url": server.url, "docs_url": f"{server.url}/docs", "temporal_ui_url": None}
     others = {"temporal_address": "", "database_url": "", "offline_model": True}
@@ -67,9 +67,9 @@ def test_attached_client_waits_for_its_own_stack(server: StandIn, stranger: Stan
         state.remove(tmp_path)
         server.stop()
         terminal.expect("connection lost, reconnecting")
-        time.sleep(1.0)  # it looks for its stack several times
+        time.sleep(1.0)  # time for several attempts to find the stack
         server.hold_after, server.port = None, 0
-        server.start()  # on another port
+        server.start()  # the server gets another port
         write_state(tmp_path, server)
         terminal.expect("after")
         assert terminal.exit_code() == 0
@@ -79,7 +79,7 @@ def test_attached_client_waits_for_its_own_stack(server: StandIn, stranger: Stan
 def test_command_waits_while_its_own_stack_starts_the_api_again(
     server: StandIn, stranger: StandIn, tmp_path: Path
 ) -> None:
-    """Right after a kill -9 of the API, as the README suggests."""
+    """This happens right after a kill -9 of the API, as the README suggests."""
     write_state(tmp_path, server)
     server.emit(StepStarted(step=1, description="before"), END)
     server.stop()

@@ -1,4 +1,4 @@
-"""`errand replay` and `errand export`: same decisions, the event where they differ, and a bundle without a server."""
+"""`errand replay` and `errand export`: same decisions, the first event that differs, and a bundle without a server."""
 
 import asyncio
 import json
@@ -42,13 +42,13 @@ async def test_session_replays_from_the_server_and_from_its_bundle(stack: Stack,
     assert [history["workflow_id"] for history in written["histories"]] == [f"session/{task_id}"]
     log = [AuditEntry.model_validate(entry) for entry in written["audit"]]
     assert log[0].action == "submit" and {entry.session_id for entry in log} == {task_id}
-    assert all(entry.hash == link(entry) for entry in log)  # a colleague can check it
+    assert all(entry.hash == link(entry) for entry in log)  # anybody with the bundle can verify the chain
     nowhere = {**stack.env, "TEMPORAL_ADDRESS": "127.0.0.1:1", "ERRAND_URL": "http://127.0.0.1:1"}
     code, out, err = await errand("replay", str(bundle), "--json", env=nowhere)
     assert out, err
     assert (code, json.loads(out)["parted"]) == (0, 0)
 
-    # the same bundle as if the code had called the tool before the model: two activities trade places
+    # change the bundle as if the code had called the tool before the model: swap two activities
     history = written["histories"][0]["history"]
     scheduled = [event for event in history["events"] if "activityTaskScheduledEventAttributes" in event]
     first, second = (event["activityTaskScheduledEventAttributes"]["activityType"] for event in scheduled[:2])
@@ -62,7 +62,7 @@ async def test_session_replays_from_the_server_and_from_its_bundle(stack: Stack,
 
 @pytest.mark.proves("S1-80")
 async def test_conversation_replays_with_its_session(stack: Stack, tmp_path: Path) -> None:
-    """It replays the first session too, which the conversation did not start."""
+    """The replay includes the first session, which the conversation did not start."""
     first = (await stack.run("[[script:say text=x]]"))["task_id"]
     answer = await stack.http.post(f"/conversations/{first}/messages", json={"input": "[[script:say text=y]]"})
     await stack.wait(second := answer.json()["session_id"])
@@ -84,13 +84,13 @@ async def test_release_gate_replays_running_workflows_however_old(stack: Stack) 
     await stack.seen(running, "message_delta")
     await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", running)
     assert await gate(stack, timedelta(hours=1)) >= {f"session/{ended}", f"session/{running}"}
-    now = await gate(stack, timedelta(hours=-1))  # nothing began or ended since then
+    now = await gate(stack, timedelta(hours=-1))  # nothing started or ended since then
     assert {f"session/{running}", f"conversation/{running}"} <= now and f"session/{ended}" not in now
 
     async def sweeper() -> bool:
         return any(name.startswith("sweeper") for name in await gate(stack, timedelta(hours=-1)))
 
-    # every kind of workflow, not only those of tasks; a test before may have taken Temporal's data away
+    # every kind of workflow is replayed, not only those of tasks; an earlier test may have removed Temporal's data
     await eventually(sweeper, what="the sweeper is replayed too")
     await stack.cancel(running)
     await stack.wait(running)

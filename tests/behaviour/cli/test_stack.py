@@ -1,4 +1,4 @@
-"""The commands for the stack, and how the others find a running one; `up` itself is tested with the real stack."""
+"""The commands for the stack, and how other commands find a running one; `up` itself is tested with the real stack."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.unit.cli.stand_in import StandIn
 
 @pytest.fixture
 def stack(server: StandIn, tmp_path: Path) -> StackInfo:
-    """A stack whose only process is this one."""
+    """A stack whose only process is the test process."""
     pid, started = os.getpid(), state.started_at(os.getpid())
     part = PartInfo(
         name="api", address=server.url, pid=pid, started=started, healthy=True, restarts=2, log=tmp_path / "api.log"
@@ -78,4 +78,4 @@ def test_status_shows_what_a_task_may_cost(stack: StackInfo, cli: Cli) -> None:
         done = cli("status").stdout
         assert shown in done and "ERRAND_DEFAULT_COST_USD" in done
     state.write(stack)
-    assert "per task" not in cli("status").stdout  # the stand-in costs nothing
+    assert "per task" not in cli("status").stdout  # the offline model costs nothing

@@ -1,4 +1,4 @@
-"""The Python client against the real stack: each operation, and what it does while the API is killed."""
+"""The Python client against the real stack: each operation, and its behaviour while the API is killed."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ TOOL = {"name": "look_up", "description": "Looks an order up.", "input_schema": 
 
 
 def local(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client as in a program on the machine of the stack: without address and key."""
+    """A client without address and key, as in a program on the machine of the stack."""
     for name in ("ERRAND_URL", "ERRAND_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ERRAND_DATA_DIR", str(stack.root))
@@ -50,7 +50,7 @@ async def test_program_submits_reconnects_and_fetches_the_artifacts(
             assert (tmp_path / "out.txt").read_text() == "given"
             assert errand.task(handle).title == "One" and errand.task(handle).ended
             newest = [task.task_id for task, _ in zip(errand.tasks(limit=2), range(3), strict=False)]
-            assert len(set(newest)) == 3 and handle.task_id in newest  # on two pages
+            assert len(set(newest)) == 3 and handle.task_id in newest  # the list has two pages
             events = list(errand.stream(handle))
             assert [event.seq for event in events] == list(range(1, len(events) + 1))
             assert isinstance(events[-1], Ended) and events[-1].status == "completed"
@@ -68,12 +68,13 @@ async def test_a_stream_and_a_wait_outlive_the_api(stack: Stack) -> None:
         wait = asyncio.create_task(waiting.wait(task))
         seen: list[Event] = []
         killed = meanwhile = None
-        text = f"Meanwhile {new_id()}."  # other tests have tasks in the same stack
+        text = f"Meanwhile {new_id()}."  # unique, because other tests have tasks in the same stack
         async for event in watching.stream(task):
             seen.append(event)
             if killed is None and isinstance(event, MessageDelta):
                 before = await stack.kill("api")
-                meanwhile = asyncio.create_task(other.submit("tester", text))  # repeated until it is back
+                # the client repeats the request until the API is available
+                meanwhile = asyncio.create_task(other.submit("tester", text))
                 killed = asyncio.create_task(stack.back("api", before))
         assert killed is not None and meanwhile is not None
         await killed
@@ -82,7 +83,7 @@ async def test_a_stream_and_a_wait_outlive_the_api(stack: Stack) -> None:
         accepted = await meanwhile
         assert (await other.wait(accepted)).completed
         titles = [one.title async for one in other.tasks(text=text)]
-        assert len(titles) == 1  # however often it was sent
+        assert len(titles) == 1  # one task, however often the request was sent
 
 
 async def test_a_program_answers_approves_steers_and_cancels(stack: Stack) -> None:

@@ -1,4 +1,4 @@
-"""The package: what a wheel contains, and that the command of an installed one works and keeps its data elsewhere."""
+"""The package: the contents of the wheel; the installed command works and keeps its data in the user's folder."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel and, in place of its dependencies, the packages of the tests."""
+    """A virtual environment with the wheel; its dependencies are the packages of the test environment."""
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder, symlinks=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
@@ -78,5 +78,5 @@ def test_the_installed_command_runs_a_stack_and_keeps_its_data_in_the_users_fold
             assert run("python", "-c", sample).split() == ["completed", "False"]
         finally:
             run("errand", "down")
-    assert list(tmp_path.iterdir()) == []  # where it was called from
+    assert list(tmp_path.iterdir()) == []  # nothing is written to the working directory
     assert not [path for path in installed.rglob("*") if path.name in (".errand", "stack.json", "workspaces")]

@@ -1,4 +1,4 @@
-"""A real browser, the system's chromium, and pages of the console in it."""
+"""A real browser, the system's chromium, and its pages of the console."""
 
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,8 +11,8 @@ CHROMIUM = shutil.which("chromium") or ""
 needs_browser = pytest.mark.skipif(
     not CHROMIUM, reason="there is no chromium here; as root `apt-get install chromium` adds it"
 )
-expect.set_options(timeout=20_000)  # a busy machine
-# a name of this machine that is not `localhost`: by http it is no secure context, as in an office's network
+expect.set_options(timeout=20_000)  # enough for a busy machine
+# a name of this machine other than `localhost`: by http it is not a secure context, as in an office network
 NAME = "errand.test"
 ELSEWHERE = f"--host-resolver-rules=MAP {NAME} 127.0.0.1"
 Opener = Callable[[str], Awaitable[Page]]
@@ -28,7 +28,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture
 async def opened(browser: Browser) -> AsyncIterator[Opener]:
-    """Opens an address in a new context; at the end, no page may have written an error to its console."""
+    """Open an address in a new context; at the end, assert that no page logged an error."""
     problems: list[str] = []
     contexts = []
 
@@ -49,6 +49,6 @@ async def opened(browser: Browser) -> AsyncIterator[Opener]:
 
 
 def _note(message: ConsoleMessage, problems: list[str]) -> None:
-    # a refused or lost connection is logged by the browser itself, whatever the page does about it
+    # the browser itself logs refused and lost connections, even if the page handles them
     if message.type == "error" and "Failed to load resource" not in message.text:
         problems.append(message.text)

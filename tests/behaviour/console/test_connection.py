@@ -1,4 +1,4 @@
-"""What the pages do while the server is unavailable, slow or refuses, and what stays in view for a reader."""
+"""The pages while the server is unavailable, slow or refuses; and what a reader keeps in view."""
 
 import asyncio
 import re
@@ -32,13 +32,13 @@ async def test_request_of_the_time_before_the_feed_is_connected_is_shown(stack: 
     pages = {view: await opened("about:blank") for view in ("", "inbox")}
     for view, page in pages.items():
         await page.route(re.compile("/notifications"), late)
-        path = "/input-requests" if view else "/conversations"  # the last one that it reads
+        path = "/input-requests" if view else "/conversations"  # the last request that the page makes
         async with page.expect_response(lambda found, path=path: urlsplit(found.url).path == path):  # type: ignore[misc]
             await page.goto(f"{stack.url}/#/{view}")
     task_id = await stack.submit(calls(bash("touch between")), "careful")
     [request] = await waiting(stack, task_id)
     connect.set()
-    soon = 8_000  # sooner than Home's own clock
+    soon = 8_000  # sooner than Home's own refresh
     await expect(pages[""].locator(f'.task-row a[href="#/tasks/{task_id}"]')).to_be_visible(timeout=soon)
     await expect(pages["inbox"].locator(f'[data-id="{request["id"]}"]')).to_be_visible(timeout=soon)
     waits = str((await stack.http.get("/summary")).json()["open_requests"])
@@ -67,7 +67,7 @@ async def test_view_whose_first_read_fails_is_shown_when_the_server_is_back(stac
         await page.goto(f"{stack.url}/#/{view}")
         await expect(page.get_by_text("The server does not answer. The console keeps trying.").first).to_be_visible()
         await page.unroute_all()
-        await page.clock.run_for(5_000)  # of the page's time
+        await page.clock.run_for(5_000)  # on the clock of the page
         await expect(page.locator(ready).first).to_be_visible()
         await expect(page.get_by_text("The server does not answer")).to_have_count(0)
     await stack.cancel(task_id)
@@ -88,14 +88,14 @@ async def test_answer_that_was_not_delivered_can_be_given_again(stack: Stack, op
     await expect(page.locator("p.said")).to_have_text(f"Answered: {first['question']}")
     await expect(card).to_have_count(0)
 
-    # somebody else was first, and the page cannot ask who
+    # somebody else answered first, and the page cannot find out who
     await page.route(ANY_REQUESTS, lambda route: route.abort())
     assert (await answer(stack, task_id, second["id"], {"approved": True})).status_code == 202
     card = page.locator(f'[data-id="{second["id"]}"]')
     await card.locator("[data-do=a]").click()
     await expect(card.get_by_role("alert").first).to_have_text("The server does not answer. The console keeps trying.")
     await page.unroute_all()
-    await expect(card).to_have_count(0)  # settled, although an answer of this page has failed
+    await expect(card).to_have_count(0)  # the request is settled, although the answer of this page failed
     assert (await stack.wait(task_id))["status"] == "completed"
 
 
@@ -107,7 +107,7 @@ async def test_lost_feed_is_asked_for_again_and_a_refused_one_is_not(stack: Stac
     page.on("request", lambda found: asked.append(urlsplit(found.url).path))
 
     async def requests(view: str, least: int) -> int:
-        """How often it asks for the events of this address, at least so often and then for another minute."""
+        """Count the requests for the events of this address: wait for at least this many, then for another minute."""
         await page.goto(f"{stack.url}/#/{view}")
 
         async def reached() -> bool:

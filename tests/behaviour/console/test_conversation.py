@@ -1,4 +1,4 @@
-"""A conversation in the console: its timeline and messages, and the actions of people."""
+"""A conversation in the console: its timeline, its messages, and the actions of its users."""
 
 from playwright.async_api import Page, expect
 
@@ -14,7 +14,7 @@ pytestmark = needs_browser
 
 LANES = ["model", "tools", "subagents", "retries", "waits"]
 EDIT = ("edit_file", {"path": "a.txt", "old": "one\ntwo\n", "new": "one\n2\n"})
-# the length of what was being written, each time that it changed
+# record the length of the unfinished answer each time it changes
 NOTE_WRITING = """() => {
     window.lengths = [];
     const place = document.querySelector(".writing");
@@ -83,7 +83,7 @@ async def test_answer_appears_as_it_is_written_and_can_be_interrupted(stack: Sta
     page = await opened(f"{stack.url}/#/conversations/{talk.id}")
     markdown = "**Bold**, `code` and [a link](https://example.org/)\n\n- one\n- two"
     await page.get_by_label("Message").fill(say(markdown, delay=0.1))
-    await page.get_by_role("button", name="Send").click()  # as the next turn
+    await page.get_by_role("button", name="Send").click()  # the message becomes the next turn
     queued = page.locator("li.row", has=page.locator(".status", has_text="submitted"))
     await expect(queued).to_have_count(1)
     await page.evaluate(NOTE_WRITING)
@@ -96,11 +96,11 @@ async def test_answer_appears_as_it_is_written_and_can_be_interrupted(stack: Sta
     await expect(drawn.locator("a")).to_have_attribute("href", "https://example.org/")
     await expect(page.locator(".writing")).to_be_hidden()
     lengths = await page.evaluate("window.lengths")
-    assert len(set(lengths)) > 2 and lengths == sorted(lengths), lengths  # piece after piece
+    assert len(set(lengths)) > 2 and lengths == sorted(lengths), lengths  # the text grew piece by piece
 
 
 async def test_promote_fire_when_idle_steer_and_terminate(stack: Stack, opened: Opener) -> None:
-    """One conversation: its lead waits for a helper, is let go, and is busy while an outcome arrives."""
+    """One conversation: its lead waits for a helper until that is promoted, and is running when an outcome arrives."""
     for definition in TEAM:
         assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
     helper, lead = Gate(), Gate()
@@ -111,7 +111,8 @@ async def test_promote_fire_when_idle_steer_and_terminate(stack: Stack, opened: 
     page = await opened(f"{stack.url}/#/conversations/{talk.id}")
 
     await expect(page.locator(".timeline .bar.tool title", has_text="wait_for started")).to_have_count(1)
-    await page.locator(f'[data-key="promote {waits.id}"]').click()  # a subagent that somebody waits for has it
+    # only subagents that block their parent have this button
+    await page.locator(f'[data-key="promote {waits.id}"]').click()
     await expect(page.get_by_role("button", name="Promote")).to_have_count(0)
 
     await page.get_by_label("Message").fill("Mind the gap.")
@@ -130,11 +131,11 @@ async def test_promote_fire_when_idle_steer_and_terminate(stack: Stack, opened: 
     queued = page.locator("li.row", has=page.locator(".status", has_text="submitted"))
     await queued.get_by_role("button", name="Cancel").click()
     await page.get_by_role("button", name="Cancel it").click()
-    await expect(count).to_have_text("2")  # undone
+    await expect(count).to_have_text("2")  # the cancel returned them to the mailbox
     await when_idle.click()
     await expect(count).to_have_text("0")
 
-    await page.goto("about:blank")  # the server keeps it
+    await page.goto("about:blank")  # the queued fire is stored on the server, so the page can be closed
     lead.open()
     await talk.rest()
     assert len(await talk.delivered_sources()) == 2

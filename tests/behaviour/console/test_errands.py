@@ -1,4 +1,4 @@
-"""Typical uses of the console from beginning to end, and long lists."""
+"""Typical uses of the console from start to end, and long lists."""
 
 import itertools
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ async def mailbox_with_an_outcome(stack: Stack) -> str:
 
 @pytest_asyncio.fixture(scope="module")
 async def runs(stack: Stack) -> dict[str, str]:
-    """Two runs that differ, and a conversation with an outcome in its mailbox."""
+    """Two runs with different results, and a conversation with an outcome in its mailbox."""
     await define(stack)
     found = {name: (await stack.run(calls(bash(f"echo {name}"))))["task_id"] for name in ("one", "other")}
     return found | {"conversation": await mailbox_with_an_outcome(stack)}
@@ -69,7 +69,8 @@ async def test_approve_fire_and_find_the_difference_in_ten_clicks(
     await click(page.get_by_role("button", name="Compare…"))
     await click(page.locator(f'dialog a[href="#/compare/{one}/{other}"]'))
     await expect(page.locator("main .banner")).to_contain_text("First difference: tool call in step 1")
-    await expect(page.locator(".difference .removed")).to_contain_text("echo one")  # and not the lines around it
+    # only the changed line, without its context
+    await expect(page.locator(".difference .removed")).to_contain_text("echo one")
     await expect(page.locator(".difference .added")).to_contain_text("echo other")
     assert clicks <= 10
 
@@ -187,7 +188,7 @@ async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: 
 
 @pytest_asyncio.fixture
 async def many(stack: Stack) -> AsyncIterator[tuple[str, list[str], str]]:
-    """A task, a thousand copies of it, the oldest first, and a copy with five hundred steps; all copies are removed."""
+    """A task, a thousand older copies of it, and a copy with five hundred steps; all copies are removed at the end."""
     task_id = (await stack.run(calls(("list_files", {"path": "."}))))["task_id"]
     copies = await copy_task(stack.pool, task_id, 1_000)
     long_id = await copy_steps(stack.pool, task_id, 500)
@@ -196,7 +197,7 @@ async def many(stack: Stack) -> AsyncIterator[tuple[str, list[str], str]]:
     await stack.pool.execute("DELETE FROM sessions WHERE id = ANY($1::text[])", [*copies, long_id])
 
 
-# from the top of a list to its end in sixty frames: how long each took, and what kept the page busy, in milliseconds
+# scroll from the top of a list to its end in sixty frames; measure each frame and the long tasks, in milliseconds
 SCROLL = """async (box) => {
     const frames = [];
     const busy = [];
@@ -215,7 +216,7 @@ SCROLL = """async (box) => {
 
 
 async def scroll(box: Locator) -> None:
-    """Nearly every frame is in time, and no work of the page takes long; 17 and none on a machine that is not busy."""
+    """Assert that nearly every frame is in time and no task of the page is long (17 ms and none on an idle machine)."""
     found: dict[str, list[float]] = await box.evaluate(SCROLL)
     frames = sorted(found["frames"])
     assert frames[57] < 150 and sum(found["busy"]) < 1_000, found
@@ -228,7 +229,7 @@ async def test_a_thousand_tasks_and_five_hundred_steps_keep_the_page_small(
     page = await opened(stack.url)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    await page.get_by_label("Text").fill(f"of {task_id}")  # the stack has tasks of other tests too
+    await page.get_by_label("Text").fill(f"of {task_id}")  # filter, because the stack has tasks of other tests too
     await expect(page.locator(".task-row").first).to_contain_text(f"of {task_id}")
     rows = page.locator(".virtual[aria-label=Tasks]")
 
@@ -240,7 +241,7 @@ async def test_a_thousand_tasks_and_five_hundred_steps_keep_the_page_small(
     await scroll(rows)
     assert await page.locator(".task-row").count() < 60
     assert await page.evaluate("document.querySelectorAll('main *').length") < 2_000
-    assert sum("cursor=" in url for url in asked) <= 15  # a page of a hundred each, and no more
+    assert sum("cursor=" in url for url in asked) <= 15  # one request for each page of a hundred
     await page.goto(f"{stack.url}/#/tasks/{long_id}")
     await expect(page.locator(".step-row").first).to_be_visible()
     assert await page.locator(".step-row").count() < 60

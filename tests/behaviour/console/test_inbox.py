@@ -1,4 +1,4 @@
-"""The inbox: what waits for people, and their answers."""
+"""The inbox: open requests, and answers to them."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ async def test_approval_by_keyboard_runs_the_call(stack: Stack, opened: Opener) 
     await expect(item.locator(".whose")).to_contain_text("[[script:tools")  # the title of the task
     await expect(page).to_have_title(re.compile(r"\(\d+\) Errand"))
     await chosen(page, request["id"])
-    for _ in range(3):  # a key right after Escape reaches the page, not the dialog that is being closed
+    for _ in range(3):  # a key pressed right after Escape reaches the page, not the closing dialog
         await page.keyboard.press("d")
         await expect(page.get_by_role("dialog", name="Deny")).to_be_visible()
         await page.keyboard.press("Escape")
@@ -59,7 +59,7 @@ async def test_denial_with_a_reason_after_seeing_all_that_it_is_about(stack: Sta
     await expect(item.locator(".detail", has_text="so far")).to_contain_text("1 step")
     await chosen(page, request["id"])
     await expect(item.locator(".before")).to_have_text("I am going to write the notes.")
-    await expect(item.locator(".countdown")).not_to_have_text(before)  # it counts
+    await expect(item.locator(".countdown")).not_to_have_text(before)  # it counts down
     await page.keyboard.press("d")
     await page.get_by_label("Why? The agent reads it").fill("No bread, please.")
     await page.get_by_role("dialog").get_by_role("button", name="Deny").click()
@@ -91,12 +91,12 @@ async def test_question_is_answered_by_a_form_of_its_schema(stack: Stack, opened
     item = page.locator(f'[data-id="{request["id"]}"]')
     await item.get_by_label("port").fill("8080")
     await item.get_by_role("button", name="Answer").click()
-    await expect(item.get_by_role("alert")).to_have_text("color is required.")  # and not the first one
+    await expect(item.get_by_role("alert")).to_have_text("color is required.")  # and no error for the first field
     await item.get_by_label("color").select_option("green")
     await item.get_by_role("button", name="Answer").click()
     await stack.wait(task_id)
     answered = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"][0]
-    assert answered["answer"] == {"port": 8080, "color": "green"}  # nothing that nobody chose
+    assert answered["answer"] == {"port": 8080, "color": "green"}  # no value that nobody chose
     untouched = {"unlisted": [1], "port": 1, "color": "red", "deep": {"why": ""}, "again": False}
     assert await page.evaluate(FORM_VALUE, [schema, untouched]) == untouched
 
@@ -143,7 +143,7 @@ async def test_plan_is_edited_before_it_is_approved(stack: Stack, opened: Opener
 
 
 async def test_slower_of_two_browsers_sees_who_answered_first(stack: Stack, browser: Browser) -> None:
-    """Both show the request; then neither sees what the other does, and both press a button."""
+    """Both browsers show the request and then receive no events; both press a button."""
     await define(stack)
     task_id = await stack.submit(calls(bash("touch two-browsers")), "careful")
     [request] = await waiting(stack, task_id)
@@ -187,7 +187,7 @@ async def test_inbox_shows_all_requests_nearest_deadline_first(stack: Stack, ope
         assert waits > 230
         await expect(page.locator("[data-waiting]")).to_have_text(str(waits))
 
-        for _ in range(60):  # by keyboard over the end of the first page
+        for _ in range(60):  # move by keyboard beyond the end of the first page
             await page.keyboard.press("j")
         await expect(page.locator("[aria-current=true]")).to_have_attribute("data-id", copies[60])
 
@@ -203,20 +203,21 @@ async def test_inbox_shows_all_requests_nearest_deadline_first(stack: Stack, ope
         await page.locator(f'[data-id="{copies[100]}"] .question').click()
         await page.keyboard.down("a")
         await expect(page.locator(f'[data-id="{copies[100]}"]')).to_have_count(0)
-        assert await cards.count() >= waits - 1  # the others are where they were
+        assert await cards.count() >= waits - 1  # the other requests are still listed
         current = page.locator("[aria-current=true]")
-        await expect(current).to_have_attribute("data-id", copies[101])  # the next one
-        await page.keyboard.down("a")  # still held: that key was meant for one request
+        await expect(current).to_have_attribute("data-id", copies[101])  # the next request is the current one
+        await page.keyboard.down("a")  # the key is still held, but it was meant for one request
         await page.keyboard.up("a")
-        assert (await answer(stack, task_id, copies[101], {"approved": False})).status_code == 202  # somebody else
+        # answered by somebody else
+        assert (await answer(stack, task_id, copies[101], {"approved": False})).status_code == 202
         await expect(page.locator("p.said")).to_contain_text("Settled elsewhere: copy 102 of")
         await expect(current).to_have_count(0)
-        await page.keyboard.press("a")  # which was meant for that one
+        await page.keyboard.press("a")  # the key was meant for the request that somebody else answered
         await page.keyboard.press("j")
         await expect(current).to_have_attribute("data-id", copies[102])
         assert len(sent) == 1
         await expect(page.locator("h2:has-text('Decided lately') + ul li").first).to_contain_text("copy 102 of")
-        await stack.cancel(task_id)  # which withdraws its requests
+        await stack.cancel(task_id)  # this withdraws its requests
         await stack.wait(task_id)
         await expect(page.locator(f'[data-id="{request["id"]}"]')).to_have_count(0)
         left = (await stack.http.get("/summary")).json()["open_requests"]

@@ -1,4 +1,4 @@
-"""Operations in the console: queues, deliveries that fail, and what changed in an agent."""
+"""Operations in the console: queues, failing deliveries, and the changes of an agent."""
 
 from playwright.async_api import expect
 
@@ -33,7 +33,7 @@ async def test_operations_show_queues_failing_deliveries_and_what_changed_in_an_
     queues = page.locator("table tbody tr")
     await expect(queues.first).to_contain_text("errand")
     sendable = page.locator("li", has=page.get_by_role("button", name="Send again"))
-    failing = sendable.filter(has_text="task_completed")  # other tests' deliveries may have failed, too
+    failing = sendable.filter(has_text="task_completed")  # deliveries of other tests may have failed too
     await expect(failing.first).to_contain_text("task_completed")
     async with page.expect_response(lambda found: found.url.endswith("/resend")) as resent:
         await failing.first.get_by_role("button", name="Send again").click()
@@ -42,7 +42,7 @@ async def test_operations_show_queues_failing_deliveries_and_what_changed_in_an_
     await agent.get_by_role("button", name="What changed").click()
     await expect(page.locator("h3", has_text=f"What changed in {name}")).to_be_visible()
     removed, added = page.locator(".diff .removed"), page.locator(".diff .added")
-    await expect(removed).to_have_text(["- Say it.\n"])  # at first the last two versions
+    await expect(removed).to_have_text(["- Say it.\n"])  # by default the last two versions are compared
     await page.get_by_label("from version").select_option("1")
     await expect(removed).to_have_text(["- Say it.\n", "- Be brief.\n"])
     await expect(added).to_have_text(["+ Sing it.\n", "+ Be thorough.\n"])

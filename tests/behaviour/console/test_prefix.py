@@ -67,7 +67,7 @@ async def test_cookie_is_secure_when_a_proxy_of_this_machine_says_https(stack: S
 
 
 async def test_console_by_http_in_an_office_network_starts_a_task(stack: Stack, browser: Browser) -> None:
-    """There a browser has no secure context, and with that no `crypto.randomUUID`."""
+    """By http a browser has no secure context there, and therefore no `crypto.randomUUID`."""
     _, secret = await keys.create(stack.pool, "default", "person", list(Right))
     context = await browser.new_context(extra_http_headers={"X-Forwarded-For": "203.0.113.7"})
     page = await context.new_page()

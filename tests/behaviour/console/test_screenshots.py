@@ -1,4 +1,4 @@
-"""The pictures of the docs can be made by their script, and there is one of each view."""
+"""The screenshots of the docs can be made by their script, and there is one of each view."""
 
 import re
 from pathlib import Path

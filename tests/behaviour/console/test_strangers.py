@@ -1,4 +1,4 @@
-"""Strangers and attackers at the console: hostile text, foreign and strange addresses, huge answers, other sites."""
+"""Attacks on the console: hostile text, foreign and malformed addresses, huge results, other sites."""
 
 import json
 import re
@@ -21,7 +21,7 @@ pytestmark = needs_browser
 ATTACK = "document.title='owned'"
 HOSTILE = f'<img src=x onerror="{ATTACK}"><script>{ATTACK}</script>[x](javascript:{ATTACK})\u202eevil\x1b[31mred'
 
-PRINTED = HOSTILE.replace("\x1b", "").replace("\u202e", "")  # as far as a definition may hold it
+PRINTED = HOSTILE.replace("\x1b", "").replace("\u202e", "")  # the part that a definition may contain
 SVG = f'<svg xmlns="http://www.w3.org/2000/svg"><script>{ATTACK}</script></svg>'
 DRAW_MARKDOWN = """async (text) => {
     const { markdown } = await import("./console/markdown.js");
@@ -69,7 +69,7 @@ async def test_hostile_text_is_text_in_every_view(stack: Stack, opened: Opener) 
 
 
 async def results_of_strangers(stack: Stack, page: Page, task_id: str) -> None:
-    """Addresses in a result are links only if they lead to our files or to the web; files are never opened here."""
+    """Addresses in a result are links only if they lead to our files or to the web; files never open in the page."""
     bad = ["javascript:document.title='owned'", "//evil.example/x", "data:text/html,x", "/\\\\evil.example"]
 
     async def answered(route: Route) -> None:
@@ -109,7 +109,7 @@ async def test_strange_addresses_and_huge_results(stack: Stack, opened: Opener) 
     await page.goto(f"{stack.url}/#/tasks/{task_id}")
     await expect(page.locator("main")).to_contain_text("4,900,000 more characters")
     assert await page.evaluate("document.querySelector('main').textContent.length") < 300_000
-    for slow in ("[" * 99_000, "[a](http://" * 9_000):  # a search for the end of each takes seconds
+    for slow in ("[" * 99_000, "[a](http://" * 9_000):  # a naive search for the end of each link would take seconds
         assert await page.evaluate(DRAW_MARKDOWN, slow) < 700
 
     rules = [{"permission": "write_file", "action": "ask"}]
@@ -126,7 +126,7 @@ async def test_strange_addresses_and_huge_results(stack: Stack, opened: Opener) 
 async def test_sign_in_behind_a_proxy_ends_with_its_key_and_with_its_cookie(
     stack: Stack, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request that a proxy has forwarded needs a key, also on the machine of the stack."""
+    """A forwarded request needs a key, even on the machine of the stack."""
     key, secret = await keys.create(stack.pool, "default", HOSTILE[:60], list(Right))
     context = await browser.new_context(extra_http_headers={"X-Forwarded-For": "203.0.113.7"})
     page = await context.new_page()
@@ -148,17 +148,18 @@ async def test_sign_in_behind_a_proxy_ends_with_its_key_and_with_its_cookie(
     monkeypatch.setattr(console_cookie, "SECONDS", -1)
     expired = console_cookie.issue(KeyRing.parse(SECRET_KEYS), key.id, keys.digest_of(secret))
     await context.add_cookies([{"name": console_cookie.NAME, "value": expired, "url": stack.url}])
-    # not a click: a request of the page itself may bring the form, and take the links away, before any click
+    # not a click: a request of the page may show the sign-in form and remove the links before any click
     await page.evaluate("location.hash = '#/inbox'")
     await expect(page.get_by_label("Key")).to_be_visible()
     await sign_in()
     await page.goto(f"{stack.url}/#/")
-    await keys.revoke(stack.pool, "default", key.id)  # while the stream is open: nobody clicks anything
+    await keys.revoke(stack.pool, "default", key.id)  # the stream is open, and nobody clicks anything
     await expect(page.get_by_label("Key")).to_be_visible(timeout=40_000)
     _, blind = await keys.create(stack.pool, "default", "may not read", [Right.SUBMIT])
     await page.get_by_label("Key").fill(blind)
     await page.get_by_role("button", name="Sign in").click()
-    await expect(page.locator(".connection")).to_contain_text("right")  # which it lacks, and not "reconnecting…"
+    # the key lacks a right; this is not "reconnecting…"
+    await expect(page.locator(".connection")).to_contain_text("right")
     await context.close()
 
 

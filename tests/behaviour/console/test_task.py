@@ -1,4 +1,4 @@
-"""A task in the console: started by a form, shown step by step, measured, run again with changes, and replayed."""
+"""A task in the console: started by a form, shown step by step, measured, rerun with changes, and replayed."""
 
 import json
 from datetime import timedelta
@@ -31,14 +31,14 @@ async def test_task_is_started_by_a_form_of_the_input_schema(stack: Stack, opene
     notes: FilePayload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"by train"}
     await page.get_by_label("Files for its workspace").set_input_files(notes)
     await page.get_by_role("button", name="Start").click()
-    await expect(page.get_by_role("alert")).to_contain_text("days")  # as the server says it
+    await expect(page.get_by_role("alert")).to_contain_text("days")  # the error of the server is shown
     await page.get_by_label("days (optional)").fill("3")
     await page.get_by_role("button", name="Start").click()
     await expect(page.locator("[data-chain]")).to_be_visible()
     task_id = page.url.rsplit("/", 1)[1]
     record = await stack.wait(task_id)
     assert (record["title"], record["limits"]["cost_usd"]) == ('{"city": "Bremen", "days": 3}', 0.5)
-    assert "notes.txt" in json.dumps((await stack.nodes(task_id))[0]["body"])  # a file of its workspace
+    assert "notes.txt" in json.dumps((await stack.nodes(task_id))[0]["body"])  # the uploaded file is in the workspace
 
 
 async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack: Stack, opened: Opener) -> None:
@@ -57,7 +57,7 @@ async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack:
     task_id = (await stack.run(steps([written])))["task_id"]
     await page.goto(f"{stack.url}/#/tasks/{task_id}")
     await expect(page.locator("h2:has-text('Effects') + table")).to_contain_text("write plan.md")
-    await page.locator(".bar.tool").click()  # a bar leads to its step
+    await page.locator(".bar.tool").click()  # a click on a bar opens its step
     await expect(page.locator("h3")).to_have_text("Step 1")
     call = page.locator("details.call")
     await expect(call).to_contain_text('"path": "plan.md"')
@@ -65,7 +65,7 @@ async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack:
     for measure, text in (("tokens", "tokens"), ("cost", "$")):
         await page.get_by_label("by", exact=True).select_option(measure)
         await expect(page.locator(".size").first).to_contain_text(text)
-        assert await page.locator(".size").count() == 2  # calls of the model
+        assert await page.locator(".size").count() == 2  # one for each model call
 
     await page.locator("[data-rerun]").click()
     box = page.get_by_role("dialog", name="Rerun")
@@ -80,12 +80,12 @@ async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack:
     await page.wait_for_url(lambda url: task_id not in url)
     again = await stack.wait(page.url.rsplit("/", 1)[1])
     assert again["models"][0] == "claude-haiku-4-5" and again["rerun_of"]["session_id"] == task_id
-    await expect(page.locator("h2:has-text('Effects') + p")).to_have_text("It changed nothing.")  # it was denied
+    await expect(page.locator("h2:has-text('Effects') + p")).to_have_text("It changed nothing.")  # the call was denied
 
 
 @workflow.defn(name="Session", sandboxed=False)
 class FormerSession:
-    """A session as code of another time may have run it: it ends where the present code begins its work."""
+    """A session that other code could have run: its history ends where the present code begins its work."""
 
     @workflow.run
     async def run(self, _: RawValue) -> None:

@@ -22,7 +22,7 @@ async def define(stack: Stack) -> None:
         assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
 
 
-# when each row was first seen in each state, by the clock of this machine
+# record when each row was first seen in each state, by the clock of this machine
 NOTE_ROWS = """() => {
     window.seen = {};
     const look = () => {
@@ -38,7 +38,7 @@ FIRST_SEEN = """(key) => Math.min(...Object.keys(window.seen).filter((one) => on
 
 
 async def test_row_appears_within_a_second_of_its_event(stack: Stack, opened: Opener) -> None:
-    """Measured from the time of the event to the change of the page: a fifth of a second, 0.3 on a busy machine."""
+    """Measured from the time of the event to the change of the page: 0.2 s, or 0.3 s on a busy machine."""
     page = await opened(stack.url)
     await expect(page.locator(".connection")).to_have_text("live")
     await page.evaluate(NOTE_ROWS)

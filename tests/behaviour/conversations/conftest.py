@@ -1,4 +1,4 @@
-"""The agents of the tests of conversations, defined once."""
+"""The agents of the conversation tests, defined once."""
 
 import pytest_asyncio
 

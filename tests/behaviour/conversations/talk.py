@@ -52,12 +52,12 @@ AGENTS = [
     agent("broad", "narrow"),
     agent("inquirer", mode="subagent", may_ask=True, permissions=[{"permission": "bash", "action": "ask"}]),
     agent("patron", {"agent": "inquirer", "may_ask": True}),
-    agent("boss", mode="primary"),  # since the others were written
+    agent("boss", mode="primary"),
 ]
 
 
 def chain(*steps: list[Call], text: str = "", last: str = "", delay: float = 0) -> str:
-    """The marker for replies that call these tools, step after step; `$n` is the session id in the n-th result."""
+    """Build the marker for replies that call these tools step by step; `$n` is the session id in the n-th result."""
     replies = [[{"name": name, "input": given} for name, given in step] for step in steps]
     more = f" text={json.dumps(text)}" if text else ""
     more += f" last={json.dumps(last)}" if last else ""
@@ -69,11 +69,11 @@ def say(text: str = "Said.", **options: Any) -> str:
 
 
 def slow(seconds: float, pieces: int = 10) -> str:
-    """A script that takes about this long to answer."""
+    """A script whose answer takes about this long."""
     return f"[[script:say words={pieces} delay={seconds / pieces}]]"
 
 
-HANG = "[[script:say words=30]] [[fault:hang after=6 times=always]]"  # streams a little, then never ends
+HANG = "[[script:say words=30]] [[fault:hang after=6 times=always]]"  # streams a few words, then hangs
 MUTE = "[[script:say words=30]] [[fault:hang times=always]]"
 BROKEN = "[[script:say]] [[fault:400 times=always]]"  # fails without output
 
@@ -103,14 +103,14 @@ def result_of(task_id: str) -> Call:
 
 
 async def asked(stack: Stack, text: str) -> list[dict[str, Any]]:
-    """The requests to the model that contain this text, oldest first."""
+    """Return the requests to the model that contain this text, oldest first."""
     async with httpx2.AsyncClient(base_url=stack.model_url, timeout=20) as http:
         answer = await http.get("/_requests", params={"contains": text})
     return [request.get("body", request) for request in answer.json()["requests"]]
 
 
 class Gate:
-    """A place where sessions wait until the test opens it."""
+    """A file for which sessions wait until the test creates it."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.gettempdir()) / f"errand-gate-{new_id()}"
@@ -120,7 +120,7 @@ class Gate:
         return "wait_for", {"path": str(self.path)}
 
     def then(self, text: str = "Through.") -> str:
-        """A prompt: wait, then say this."""
+        """A prompt that waits for the gate and then says this text."""
         return chain([self.call], last=text)
 
     def open(self) -> None:
@@ -129,7 +129,7 @@ class Gate:
 
 @dataclass
 class Scenes:
-    """The scenes of one module, played at the same time when its first test asks."""
+    """The scenes of one module. All of them run concurrently as soon as its first test needs one."""
 
     at_once: int = 6
     _listed: list[Callable[[Stack], Awaitable[Any]]] = field(default_factory=list)
@@ -153,7 +153,7 @@ class Scenes:
 
 
 class Talk:
-    """One conversation, by the id of its root session."""
+    """One conversation, identified by the id of its root session."""
 
     def __init__(self, stack: Stack, conversation_id: str) -> None:
         self.stack = stack
@@ -168,13 +168,13 @@ class Talk:
 
     @classmethod
     async def done(cls, stack: Stack, input: str, agent: str = "lead", **more: Any) -> "Talk":
-        """A new conversation whose first session has ended."""
+        """Start a new conversation and wait until its first session has ended."""
         talk = await cls.begin(stack, input, agent, **more)
         await talk.ended(talk.id)
         return talk
 
     async def say(self, input: str, **more: Any) -> str:
-        """A further turn; its session's id."""
+        """Send a further turn; return the id of its session."""
         body = {"conversation_id": self.id, "input": input, "transport": "stream", **more}
         answer = await self.stack.http.post("/conversations/run", json=body)
         assert answer.status_code == 202, answer.text
@@ -186,7 +186,7 @@ class Talk:
         return await self.stack.http.post(f"/conversations/{self.id}/fire", json=body)
 
     async def fire(self, input: str | None = None, **more: Any) -> SessionRow:
-        """Fired, and ended."""
+        """Fire the mailbox and wait until the new session has ended."""
         answer = await self.try_fire(input, **more)
         assert answer.status_code == 202, answer.text
         return await self.ended(answer.json()["session_id"])
@@ -202,11 +202,11 @@ class Talk:
         return row.output
 
     async def results(self, session_id: str | None = None) -> list[str]:
-        """The results of the calls of a chain."""
+        """Return the results of the calls of a chain."""
         return (await self.output(session_id)).split(BETWEEN)
 
     async def sessions(self) -> list[SessionRow]:
-        """All of them, oldest first."""
+        """Return all sessions, oldest first."""
         rows = await sessions.find(self.stack.pool, "default", conversation_id=self.id, limit=500)
         return [row for short in reversed(rows) if (row := await self.session(short.id))]
 
@@ -222,7 +222,7 @@ class Talk:
         return await mailbox.of_conversation(self.stack.pool, "default", self.id, pending_only=pending_only)
 
     async def posted(self, count: int) -> list[MailboxMessage]:
-        """The whole mailbox, once so many outcomes are in it."""
+        """Return the whole mailbox as soon as it has this many outcomes."""
 
         async def look() -> list[MailboxMessage] | None:
             mail = await self.mail()
@@ -246,7 +246,7 @@ class Talk:
         return await eventually(look, what=f"{session_id} ended")
 
     async def child(self, place: int = 0) -> SessionRow:
-        """The n-th subagent's session, once it is there."""
+        """Return the session of the n-th subagent, once it exists."""
 
         async def look() -> SessionRow | None:
             rows = await self.children()
@@ -258,7 +258,7 @@ class Talk:
         await self.stack.seen(session_id, "message_delta")
 
     async def reword(self, session_id: str, old: str, new: str) -> None:
-        """Change what a session has said, at its source. The product never does: its messages only grow."""
+        """Change stored messages of a session. The product never does this: it only appends messages."""
         for update in (
             "UPDATE messages SET body = replace(body, $2, $3) WHERE session_id = $1 AND kind = 'assistant'",
             "UPDATE sessions SET output = replace(output, $2, $3) WHERE id = $1",
@@ -266,7 +266,7 @@ class Talk:
             await self.stack.pool.execute(update, session_id, old, new)
 
     async def prompts(self, session_id: str) -> list[str]:
-        """The messages that entered this session's context from outside, oldest first."""
+        """Return the messages that entered this session's context from outside, oldest first."""
         return [
             "\n\n".join(part["text"] for part in node["body"]["parts"])
             for node in await self.stack.nodes(session_id)
@@ -274,14 +274,14 @@ class Talk:
         ]
 
     async def delivered_sources(self) -> list[str]:
-        """The sources of all outcomes that reached a session of the conversation. One that ended before it said
-        anything returned its outcomes: nothing continues from it."""
+        """Return the sources of all outcomes that reached a session of the conversation. A session that ended before it
+        said anything has returned its outcomes: nothing continues from it."""
         rows = [row for row in await self.sessions() if row.committed]
         prompts = [prompt for row in rows for prompt in await self.prompts(row.id)]
         return [source for prompt in prompts for source in _HEAD.findall(prompt)]
 
     async def signalled(self, session_id: str, signal: str, count: int) -> None:
-        """Wait until the conversation has sent a session so many signals of this name."""
+        """Wait until the conversation has sent a session this many signals of this name."""
 
         async def look() -> bool:
             try:

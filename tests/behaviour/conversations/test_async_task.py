@@ -1,4 +1,4 @@
-"""async_task, async_task_result and gather: immediate launches, fixed results, and refusals that start nothing."""
+"""async_task, async_task_result and gather: launches return immediately, results are final, refusals start nothing."""
 
 import time
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Collected:
 
 @scene
 async def collected(stack: Stack) -> Collected:
-    """One is asked about while it runs, then both are gathered, and read once more."""
+    """One subagent is read while it runs; then both are gathered and read again."""
     gate = Gate()
     steps: list[list[Call]] = [
         [async_task(gate.then("Deep words."), description="look deep"), async_task(BROKEN, "scribe", "write it")],
@@ -97,22 +97,22 @@ async def test_ended_subagents_give_their_result_or_their_error(team: Stack) -> 
     complete = f"status: complete\ntask_id: {deep.id}\n\n<task_result>\nDeep words.\n</task_result>"
     error = f"status: error\ntask_id: {failed.id}\nerror_type: ApiError\n\n{failed.error}"
     assert result.texts[4] == f"{complete}\n\n{error}"
-    assert result.texts[5] == complete  # reading again gives the same
+    assert result.texts[5] == complete  # reading again returns the same result
 
 
 KINDS = {
-    # in its second step: a first one that fails like this fails the launch
+    # in its second step: if the first step failed like this, the launch would fail
     "ProviderAuthError": f"{chain([('list_files', {})])} [[fault:auth at=2 times=always]]",
     "ApiError": BROKEN,
     "MessageOutputLengthError": "[[script:say]] [[fault:toolong window=1 times=always]]",
     "MessageAbortedError": MUTE,
-    "UnknownError": chain([("ask_user", {"question": "Which?"})]),  # it has nobody to ask
+    "UnknownError": chain([("ask_user", {"question": "Which?"})]),  # a subagent cannot ask anybody
 }
 
 
 @scene
 async def failed_in_every_way(stack: Stack) -> tuple[Talk, str]:
-    """Five subagents fail, each in its own way; one call collects them all."""
+    """Five subagents fail in different ways; one call collects all outcomes."""
     launches = [async_task(prompt, description=kind) for kind, prompt in KINDS.items()]
     talk = await Talk.begin(stack, chain(launches, [gather(*(f"${n}" for n in range(len(KINDS))))]))
     await talk.child(len(KINDS) - 1)
@@ -215,7 +215,8 @@ async def dead_on_arrival(stack: Stack) -> tuple[Talk, list[str]]:
 async def test_refused_credentials_are_the_launchs_own_error(team: Stack) -> None:
     talk, texts = await dead_on_arrival(team)
     assert texts == ["The launch failed: authentication_error."] * 2
-    assert {message.delivered_to for message in await talk.mail()} == {talk.id}  # delivered here, and nowhere again
+    # delivered by this call, and not a second time
+    assert {message.delivered_to for message in await talk.mail()} == {talk.id}
 
 
 @scene
@@ -252,7 +253,7 @@ class Stopped:
 
 @scene
 async def aborted_in_mid_sentence(stack: Stack) -> Stopped:
-    """The child is cancelled by its parent after it has said something; then its result is gathered and read."""
+    """The parent cancels its child after the child has said something; then it gathers and reads the result."""
     gate = Gate()
     steps: list[list[Call]] = [
         [async_task(HANG)],
@@ -271,7 +272,7 @@ async def aborted_in_mid_sentence(stack: Stack) -> Stopped:
 
 @scene
 async def aborted_while_waited_for(stack: Stack) -> Stopped:
-    """A person cancels the child for which its parent waits."""
+    """A person cancels the child that its parent waits for."""
     talk = await Talk.begin(stack, chain([task(HANG)]))
     child = await talk.child()
     await talk.speaking(child.id)
@@ -282,7 +283,7 @@ async def aborted_while_waited_for(stack: Stack) -> Stopped:
 
 @pytest.mark.proves("S3-15", "S3-16")
 async def test_cancelled_child_is_an_error_with_its_output_so_far(team: Stack) -> None:
-    """Gathered, read or waited for: a child that no longer runs has not succeeded for that reason alone."""
+    """Gathered, read or waited for: a child that is not running any more has not necessarily succeeded."""
     fetched, waited_for = await aborted_in_mid_sentence(team), await aborted_while_waited_for(team)
     for stopped in (fetched, waited_for):
         child = stopped.child
@@ -342,7 +343,7 @@ async def test_a_retrying_child_runs_and_shows_attempt_time_and_reason(team: Sta
 
 @scene
 async def offered(stack: Stack) -> dict[str, dict[str, Any]]:
-    """The tools that each session was offered, by its agent."""
+    """Return the tools that each session was offered, by its agent."""
     tag = f"offered-{time.time_ns()}"
     prompt = f"{say('Yes.')} {tag}"
     inner = chain([task(prompt)], text="On.")
@@ -367,7 +368,7 @@ async def test_children_lack_plan_questions_and_delegation_unless_permitted(team
     tools = await offered(team)
     assert "update_plan" in tools["lead"] and not {"update_plan", "ask_user"} & set(tools["helper"])
     assert not DELEGATION_TOOLS & (set(tools["helper"]) | set(tools["scribe"]))
-    assert set(tools["second"]) >= DELEGATION_TOOLS  # it has the permission, and so has its parent
+    assert set(tools["second"]) >= DELEGATION_TOOLS  # the agent has the permission, and its parent has it too
 
 
 @pytest.mark.proves("S0-34", "S3-35")
@@ -420,7 +421,7 @@ async def test_nesting_ends_at_the_depth_limit(team: Stack) -> None:
 
 @pytest.mark.proves("S3-B04")
 async def test_tightest_limit_on_the_path_applies(team: Stack) -> None:
-    """`second` and `third` may have three below them, but `tight`, who began it, allows two in all."""
+    """`second` and `third` allow three levels below them, but `tight`, which starts the chain, allows two in all."""
     deepest = chain([task(say("Deep."))])
     talk = await Talk.done(team, chain([task(chain([task(deepest, "third")]), "second")]), "tight")
     rows = await talk.sessions()

@@ -1,4 +1,4 @@
-"""Reading outcomes: one claim for all that are gathered, and watchers are informed of those that still wait."""
+"""Reading outcomes: one claim for all gathered outcomes, and events about the outcomes that still wait."""
 
 import pytest
 
@@ -16,7 +16,7 @@ async def test_watchers_see_the_mailbox_become_empty_when_all_are_gathered(team:
     talk = await Talk.done(team, chain(parts, [gather("$0", "$1", "$2")]))
     await talk.rest()
     assert [message.delivered_to for message in await talk.mail()] == [talk.id] * 3
-    [reported] = of_type(await team.events(talk.id), "mailbox_updated")  # one: all three were read at once
+    [reported] = of_type(await team.events(talk.id), "mailbox_updated")  # one event: all three were claimed together
     assert reported["pending_count"] == 0
 
 

@@ -1,4 +1,4 @@
-"""Continuing with another agent: the main thread may, a subagent's thread stays what it was."""
+"""Continuing with another agent: this is possible on the main thread, but not on the thread of a subagent."""
 
 import pytest
 
@@ -12,7 +12,7 @@ async def test_the_main_thread_may_change_its_agent(team: Stack) -> None:
     talk = await Talk.done(team, say("Hello."), "lead")
     second = await talk.ended(await talk.say(say("Here is another."), agent="boss"))
     third = await talk.ended(await talk.say(say("And on.")))
-    assert [second.agent, third.agent] == ["boss", "boss"]  # it continues with the latest
+    assert [second.agent, third.agent] == ["boss", "boss"]  # a turn without an agent uses the latest one
     assert (second.parent_session_id, third.parent_session_id) == (talk.id, second.id)
     shown = await talk.shown("/turns")
     assert [turn["agent"] for turn in shown["items"]] == ["lead", "boss", "boss"]

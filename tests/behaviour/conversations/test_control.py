@@ -1,5 +1,4 @@
-"""Control of running subagents: they can be waited for, promoted, steered, interrupted and continued; inline ones
-too."""
+"""Control of running subagents: waiting, promoting, steering, interrupting and continuing; inline subagents too."""
 
 import asyncio
 from typing import Any
@@ -49,15 +48,15 @@ async def inline(stack: Stack) -> tuple[Talk, list[str], list[dict[str, Any]]]:
 async def test_an_inline_delegate_is_a_part_of_its_parents_session(team: Stack) -> None:
     talk, texts, events = await inline(team)
     assert texts[0] == "Wrote it." and texts[1] == texts[2] and texts[1].startswith("word1 word2")
-    assert "from the inside" in texts[3]  # the same workspace
-    [root] = await talk.sessions()  # no row, nothing in listings, no mail
+    assert "from the inside" in texts[3]  # it uses the same workspace
+    [root] = await talk.sessions()  # an inline subagent has no row, no listing and no outcome in the mailbox
     assert await talk.mail() == [] and (await talk.shown())["threads"][0]["thread_id"] == talk.id
-    assert root.usage.llm_calls == 3 + 2 + 1 + 1  # all on the parent's account
+    assert root.usage.llm_calls == 3 + 2 + 1 + 1  # the parent's usage includes all calls
     calls = of_type(events, "tool_called")
     assert [call["tool"] for call in calls].count("delegate") == 3 and "write_file" in [call["tool"] for call in calls]
     deltas = [event["step"] for event in of_type(events, "message_delta")]
     spans = {step: (deltas.index(step), len(deltas) - deltas[::-1].index(step)) for step in deltas}
-    one, other = sorted(spans.values(), key=lambda span: span[0] - span[1])[:2]  # the two that take long
+    one, other = sorted(spans.values(), key=lambda span: span[0] - span[1])[:2]  # the two longest calls
     assert one[0] < other[1] and other[0] < one[1], "they were not side by side"
 
 
@@ -82,7 +81,8 @@ async def test_blocking_task_returns_its_result_and_is_continued_by_id(team: Sta
     assert texts[1] == f"status: error\ntask_id: {failed.id}\nerror_type: ApiError\n\n{failed.error}"
     assert more.thread_id == red.thread_id and "My last answer is still: Red." in texts[2]
     assert "Session not found" in texts[3] and len(rows) == 3
-    assert {message.delivered_to for message in await talk.mail()} == {talk.id}  # the tool call was the delivery
+    # the result of the tool call was the delivery
+    assert {message.delivered_to for message in await talk.mail()} == {talk.id}
     assert (await talk.try_fire()).status_code == 422
 
 
@@ -95,7 +95,7 @@ async def test_a_child_without_a_model_has_its_parents(team: Stack) -> None:
 
 @scene
 async def cut_off(stack: Stack) -> tuple[Talk, list[SessionRow], list[dict[str, Any]]]:
-    """The parent is interrupted while it waits for one child and another is in the background."""
+    """Interrupt the parent while it waits for one child and another one runs in the background."""
     gate = Gate()
     talk = await Talk.begin(
         stack, chain([task(HANG, description="waited for"), async_task(gate.then("Free."))], text="Go.")
@@ -129,13 +129,14 @@ async def test_every_open_call_ends_before_the_last_event_and_the_next_turn_is_v
     assert sorted(event["tool"] for event in called) == sorted(event["tool"] for event in returned)
     assert next(event for event in returned if event["tool"] == "task")["state"] == "cancelled"
     assert events[-1]["type"] == "task_cancelled"
-    after = await talk.ended(await talk.say(say("Valid.")))  # the offline model refuses calls without results
+    # the offline model refuses requests with calls that have no result
+    after = await talk.ended(await talk.say(say("Valid.")))
     assert after.status is Status.COMPLETED and after.parent_session_id == talk.id
 
 
 @pytest.mark.proves("S1-18")
 async def test_stop_at_the_same_time_as_a_subagents_result_ends_the_session_normally(team: Stack) -> None:
-    """The result is being written down, which takes long: that is called off, and the session has its own ending."""
+    """The result is being written, which takes long: the write is cancelled, and the session writes its own ending."""
     gate = Gate()
     talk = await Talk.begin(team, chain([task(gate.then())]))
     await team.seen((await talk.child()).id, "tool_called")
@@ -151,7 +152,7 @@ async def test_stop_at_the_same_time_as_a_subagents_result_ends_the_session_norm
         await team.cancel(talk.id)
         ended = await talk.ended(talk.id)
     assert (ended.status, ended.reason) == (Status.CANCELLED, "caller_cancel")
-    await team.session(talk.id).result()  # its own result, not one that a sweep wrote
+    await team.session(talk.id).result()  # the workflow's own result, not one written by a sweep
 
 
 @scene
@@ -218,7 +219,7 @@ async def test_steering_an_ended_subagent_says_so(team: Stack) -> None:
     talk, texts, child = await steered(team)
     assert texts[2] == "The message is empty; nothing was sent." and "Session not found" in texts[3]
     assert texts[6] == f"The subagent (session: {child.id}) is not running; give it a new task instead."
-    assert len(await talk.children()) == 1  # and nobody woke it
+    assert len(await talk.children()) == 1  # the message did not start a new session
     late = await team.http.post(f"/tasks/{child.id}/steer", json={"message": "Hello?"})
     empty = await team.http.post(f"/tasks/{child.id}/steer", json={"message": " "})
     unknown = await team.http.post(f"/tasks/{'0' * 26}/steer", json={"message": "Hello?"})
@@ -252,7 +253,7 @@ async def test_interrupting_a_conversation_reaches_every_live_session(team: Stac
     assert {row.status for row in await talk.sessions()} == {Status.CANCELLED}
     assert [row.partial for row in await talk.children()] == [True] * 3
     assert (await team.http.post(f"/conversations/{talk.id}/interrupt")).json()["interrupted"] == 0
-    assert len(await talk.mail(pending_only=True)) == 2  # the blocking one was its parent's alone
+    assert len(await talk.mail(pending_only=True)) == 2  # the outcome of the blocking child was for its parent only
 
 
 async def test_outcome_is_posted_only_at_the_end(team: Stack) -> None:
@@ -267,7 +268,7 @@ async def test_outcome_is_posted_only_at_the_end(team: Stack) -> None:
 
 
 async def waiting_for_a_person(stack: Stack, call: Call, answer: Any) -> tuple[Talk, SessionRow, list[str], str]:
-    """A subagent waits for a person in the background; it gets another task, and its mailbox is fired."""
+    """A background subagent waits for a person; it is sent another task meanwhile, and then the person answers."""
     talk = await Talk.done(stack, chain([async_delegate("inquirer", chain([call]))], last="Off."), "patron")
     child = await talk.child()
     await stack.seen(child.id, "input_required")
@@ -310,8 +311,8 @@ async def test_subagent_that_waits_for_a_person_is_not_posted_as_finished(team: 
 
 @pytest.mark.proves("S0-B41")
 async def test_waiting_subagent_keeps_its_place_and_its_id(team: Stack) -> None:
-    """One unfinished attempt at a time: a second dispatch conflicts, also while the first waits for a person; the
-    answer continues the same attempt."""
+    """A thread has one unfinished attempt at a time: a second dispatch conflicts, even while the first one waits for a
+    person. The answer continues the same attempt."""
     talk, waiting, texts, _ = await waiting_for_an_answer(team)
     assert texts == [
         f"'inquirer' is still running (session: {waiting.id}). "
@@ -333,7 +334,7 @@ async def test_a_large_result_is_previewed_with_a_link(team: Stack) -> None:
     whole = (await team.http.get(f"/tasks/{child.id}/result")).json()["output"]
     assert whole.endswith("word1500")
     asked = await talk.say(chain([("async_task_result", {"task_id": child.id, "offset": MAX_RESULT})]))
-    assert (await talk.results(asked)) == [whole[MAX_RESULT:].strip()]  # and the agent reads on
+    assert (await talk.results(asked)) == [whole[MAX_RESULT:].strip()]  # the agent can read the rest
     history = await team.client.get_workflow_handle(f"conversation/{talk.id}").fetch_history()
     assert len(history.to_json()) < 200_000
 
@@ -353,8 +354,8 @@ async def test_running_children_survive_a_checkpoint(team: Stack) -> None:
 
 @pytest.mark.proves("S0-43", "S3-B06")
 async def test_a_tree_is_cancelled_while_it_grows(team: Stack) -> None:
-    """Whatever the cancel, or the end of the whole conversation, meets, a call, a spawn or running children: afterwards
-    nothing runs and nothing is woken."""
+    """The cancel, or the termination of the whole conversation, arrives during a call, a spawn or a run of children: in
+    each case nothing is left running and nothing is woken."""
     scripts = [chain([async_task(HANG) for _ in range(6)], [task(HANG)], text="Go.") for _ in range(4)]
     talks = [await Talk.begin(team, script, "waker") for script in scripts]
     for place, talk in enumerate(talks):

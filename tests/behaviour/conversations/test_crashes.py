@@ -1,4 +1,4 @@
-"""kill -9 of the worker under conversations, and a conversation ended from outside: nothing lost, nothing doubled."""
+"""kill -9 of the worker during conversations, and a terminated conversation workflow: nothing is lost or doubled."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ class Survivors:
 
 @pytest_asyncio.fixture(scope="module")
 async def survivors(team: Stack) -> Survivors:
-    """One kill under several conversations, each caught in another place."""
+    """One kill during several conversations, each at another point."""
     gate = Gate()
     firing = await Talk.done(team, chain([async_task(say(f"Part {n}.")) for n in range(4)], last="Off."))
     await firing.posted(4)
@@ -51,7 +51,7 @@ async def survivors(team: Stack) -> Survivors:
     spawning = await Talk.begin(team, chain([async_task(say(f"Part {n}.")) for n in range(5)], last="Off."))
     await team.seen(spawning.id, "tool_called", tool="async_task")
     worker = team.pid("worker")
-    gate.open()  # children end, a spawn and a fire are under way: now
+    gate.open()  # now children end while a spawn and a fire are being processed
     asked = [asyncio.create_task(firing.try_fire(f"Caller {n}.")) for n in range(3)]
     await asyncio.sleep(0.02)
     await team.kill("worker")
@@ -83,7 +83,8 @@ async def test_a_spawn_is_neither_lost_nor_repeated(team: Stack, survivors: Surv
 async def test_a_fire_happens_once_or_not_at_all(team: Stack, survivors: Survivors) -> None:
     talk = survivors.firing
     await talk.rest()
-    if await talk.mail(pending_only=True):  # it was killed before it could decide, and said so
+    # the worker was killed before the conversation decided, so the fire was refused
+    if await talk.mail(pending_only=True):
         await talk.fire()
     await each_once(talk)
     received = await talk.delivered_sources()
@@ -121,7 +122,7 @@ async def test_a_wake_up_comes_once(team: Stack, survivors: Survivors) -> None:
 
 @pytest.mark.proves("S0-20", "D13")
 async def test_a_conversation_ended_from_outside_is_taken_up_again(team: Stack) -> None:
-    """Its next run loads everything from the rows: live sessions, pending outcomes, sessions to wake, and names."""
+    """The next run loads everything from the rows: live sessions, pending outcomes, sessions to wake, and names."""
     gate = Gate()
     held = await Talk.done(team, chain([async_delegate("helper", gate.then("Held."))], last="Off."))
     woken = await Talk.done(team, chain([async_task(gate.then("Woken."))], last="Off."), "waker")
@@ -178,13 +179,13 @@ async def test_a_lost_subagent_still_has_an_outcome(team: Stack) -> None:
     fired = await talk.fire()
     prompt = (await talk.prompts(fired.id))[0]
     assert prompt.startswith(f"Async subagent 'helper' (session: {child.id}) failed:\n")
-    again = await talk.say(chain([task("Go on.", task_id=child.id)]))  # and its id is still good
+    again = await talk.say(chain([task("Go on.", task_id=child.id)]))  # the id of the lost subagent can still be used
     assert (await talk.ended(again)).status is Status.COMPLETED
 
 
 @pytest.mark.proves("D5", "F-05")
 async def test_next_worker_soon_writes_what_a_dead_one_was_writing(team: Stack) -> None:
-    """It dies in the short activity that opens a session; waiting for its full timeout would take too long."""
+    """It dies in the short activity that opens a session; waiting for the activity's timeout would take too long."""
     talk = await Talk.done(team, chain([async_task(say("Part."))], last="Off."))
     await talk.posted(1)
     worker = team.pid("worker")
@@ -211,7 +212,7 @@ async def _waits_for_lock(stack: Stack) -> bool:
 
 @asynccontextmanager
 async def second_api(stack: Stack, log: Path) -> AsyncIterator[str]:
-    """Another API process of the same stack."""
+    """Start another API process of the same stack."""
     settings = replace(
         stack.settings,
         database_url=as_role(stack, stack.database_url, API_ROLE),
@@ -231,8 +232,8 @@ async def second_api(stack: Stack, log: Path) -> AsyncIterator[str]:
 
 
 async def test_messages_that_are_repeated_while_no_worker_answers_are_read_once(team: Stack, tmp_path: Path) -> None:
-    """Callers time out and ask again with the same key, the same API process or another one, while their first
-    requests are still handled. Every repeat is answered soon."""
+    """Callers time out and repeat the request with the same key, to the same API process or another one, while their
+    first requests are still being processed. Every repeat is answered soon."""
     texts = {new_id(): f"word {new_id()}" for _ in range(4)}
 
     async def send(url: str, key: str, seconds: float) -> int | None:

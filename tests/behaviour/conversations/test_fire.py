@@ -1,4 +1,4 @@
-"""Fire: atomic, once, refused without a trace, and giving back what no commit used up."""
+"""Fire: atomic, once, refused without side effects; messages that no commit used return to the mailbox."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ async def with_outcomes(stack: Stack, count: int) -> Talk:
 
 @scene
 async def stormed(stack: Stack) -> tuple[Talk, list[int], float]:
-    """Ten concurrent fires for twenty outcomes; half of the fires may be queued."""
+    """Ten concurrent fires for twenty outcomes; half of them may be queued."""
     talk = await with_outcomes(stack, 20)
     began = time.monotonic()
     fires = [talk.try_fire(f"Caller {n}.", if_busy="queue" if n % 2 else "reject") for n in range(10)]
@@ -72,7 +72,7 @@ async def test_all_outcomes_are_delivered_in_one_continuation(team: Stack) -> No
     assert prompt.count("[completed] (session: ") == 20
     places = [prompt.index(f"(session: {message.source_session_id})") for message in await talk.mail()]
     assert places == sorted(places)
-    assert took < 20  # all ten were answered; a worker decides each in milliseconds
+    assert took < 20  # all ten were answered; a worker needs milliseconds for each decision
 
 
 @scene
@@ -80,7 +80,7 @@ async def in_vain(stack: Stack) -> tuple[Talk, SessionRow, list[Any], SessionRow
     """The first continuation fails before it says anything."""
     talk = await with_outcomes(stack, 2)
     failed = await talk.fire("[[fault:400]]")
-    await asyncio.sleep(1)  # in which nothing is fired unasked
+    await asyncio.sleep(1)  # during this time nothing is fired automatically
 
     async def reported() -> Any:
         live = await talk.shown("/mailbox", live="true")
@@ -99,10 +99,10 @@ async def test_continuation_without_a_commit_returns_its_messages_to_the_mailbox
     talk, failed, [mail, sessions, live], second = await in_vain(team)
     assert failed.status is Status.FAILED and not failed.committed
     assert [message.delivered_to for message in mail] == [None, None]
-    assert sessions == 4 and live["pending_count"] == 2  # nothing was fired unasked
+    assert sessions == 4 and live["pending_count"] == 2  # nothing was fired automatically
     assert second.status is Status.COMPLETED
     assert {message.delivered_to for message in await talk.mail()} == {second.id}
-    assert second.parent_session_id == talk.id  # not the one that failed
+    assert second.parent_session_id == talk.id  # it does not continue the session that failed
 
 
 @pytest.mark.proves("S0-B01", "S0-B02")
@@ -145,7 +145,7 @@ async def test_impossible_fire_creates_nothing(team: Stack) -> None:
 
 @pytest.mark.proves("S0-B50")
 async def test_a_repeated_fire_is_answered_and_not_repeated(team: Stack) -> None:
-    """This also holds after the conversation has closed and its state comes from the store."""
+    """This also holds after the conversation has closed and its state is loaded from the store."""
     talk = await with_outcomes(team, 1)
     keyed = {"Idempotency-Key": f"fire-{talk.id}"}
     first = await team.http.post(f"/conversations/{talk.id}/fire", json={}, headers=keyed)
@@ -164,7 +164,7 @@ async def test_a_repeated_fire_is_answered_and_not_repeated(team: Stack) -> None
 
 @pytest.mark.proves("S0-B50", "S0-27")
 async def test_repeats_of_a_fire_that_overtake_its_answer_mean_the_same_session(team: Stack) -> None:
-    """A client that times out early asks again while the first request drains the mailbox."""
+    """A client with a short timeout repeats its request while the first one is draining the mailbox."""
     talk = await with_outcomes(team, 1)
     keyed = {"Idempotency-Key": f"fire-{talk.id}"}
 
@@ -180,7 +180,7 @@ async def test_repeats_of_a_fire_that_overtake_its_answer_mean_the_same_session(
 
 
 class LostAnswer(WorkflowClient):
-    """The conversation decides, and then its answer is lost on the way."""
+    """The conversation accepts the fire, and then its answer is lost."""
 
     async def fire(self, tenant: str, conversation_id: str, fire: Fire) -> Fired:
         await super().fire(tenant, conversation_id, fire)

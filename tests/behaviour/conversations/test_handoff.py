@@ -1,4 +1,4 @@
-"""Handoff: another agent takes over the thread, keeps its history, and has the turns that follow."""
+"""Handoff: another agent takes over the thread, keeps its history, and handles the turns that follow."""
 
 from typing import Any
 
@@ -149,5 +149,5 @@ async def test_agent_with_rules_of_its_own_side_takes_over_and_works_by_them(sta
     assert await speakers(stack, talk.id) == [
         "hand_giver",
         "hand_ruled",
-    ]  # the stop tool ended it: nothing was said after
+    ]  # the stop tool ended the session: no message follows
     assert (await talk.session(talk.id)).status == "completed"

@@ -1,4 +1,4 @@
-"""Random walks of the router's state machine on the real stack, with the worker killed in between."""
+"""Random walks through the states of a conversation on the real stack; the worker is killed in between."""
 
 import asyncio
 import os
@@ -11,12 +11,12 @@ from tests.behaviour.conversations.talk import BROKEN, HANG, Call, Talk, async_d
 from tests.support.stack import Stack, eventually
 
 WALKS, STEPS = 4, 5
-SEED = 5000  # the gate walks the same way each time; ERRAND_TEST_SEED names another
+SEED = 5000  # the same walk in every run; ERRAND_TEST_SEED selects another one
 CHILDREN = (say("Done."), BROKEN, HANG, slow(0.5), slow(1.5))
 
 
 class Walk:
-    """One conversation, and what may happen to it."""
+    """One conversation, and the actions that may happen in it."""
 
     def __init__(self, talk: Talk, choice: random.Random) -> None:
         self.talk = talk
@@ -65,9 +65,10 @@ class Walk:
         async def delivered() -> bool:
             if await self.talk.mail(pending_only=True):
                 await self.talk.try_fire("The rest.", if_busy="queue")
-            before = await self.talk.mail()  # first: who consumes it later is among the rows
+            # read before the sessions, so that they include whichever session consumes it later
+            before = await self.talk.mail()
             rest = all(row.status.terminal for row in await self.talk.sessions())
-            # and once more: a consumer that has just ended without an answer gave back what it had
+            # compare again: a consumer that has just ended without an answer has returned its messages
             return rest and all(message.delivered_to for message in before) and before == await self.talk.mail()
 
         await eventually(delivered, pause=0.5, what=f"everything of {self.talk.id} is delivered")

@@ -1,4 +1,4 @@
-"""One channel over everything a tenant does: beginnings, endings, the mailbox's count, changed conversations."""
+"""One subscription for all events of a tenant: starts, ends, mailbox counts and changed conversations."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A conversation that continues as new, or is reset, loses nothing, repeats nothing, and keeps its answers."""
+"""A conversation that continues as new, or is reset, loses nothing, repeats nothing, and keeps its decisions."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from tests.support.own_worker import platform
 from tests.support.stack import Stack, eventually
 from workflows.client import WorkflowClient
 
-SUGGEST = {"limit.historyCount.suggestContinueAsNew": "60"}  # instead of 4,096 events
+SUGGEST = {"limit.historyCount.suggestContinueAsNew": "60"}  # the default is 4,096 events
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -48,7 +48,7 @@ async def agree(talk: Talk, pending: int) -> bool:
 
 @pytest.mark.proves("S0-20", "D13", "F-06")
 async def test_conversation_that_continues_as_new_loses_nothing(own: Stack) -> None:
-    """Held and waking outcomes arrive while it is renewed again and again; some wait all the time."""
+    """Held and waking outcomes arrive while it continues as new several times; some of them wait all the time."""
     gate = Gate()
     talk = await Talk.done(own, chain([async_task(gate.then(f"Late {n}.")) for n in range(3)], last="Off."))
     runs = {await run_id(own, talk)}
@@ -74,13 +74,14 @@ async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
     [first] = await talk.posted(1)
     fired = await talk.fire()
     before = await run_id(own, talk)
-    request = fired.id  # the API asks under this name
+    request = fired.id  # the API derives the request id from this id
     while await run_id(own, talk) == before:
         await talk.ended(await talk.say(chain([async_task(say())] * 3, last="Off.")))
     fire = Fire(
         request_id=f"{request}/1", session_id=request, session=NewSession.continuing(fired), pending=[first.message_id]
     )
-    answer = await workflow_client.fire("default", talk.id, fire)  # the request of a caller whose first answer was lost
+    # repeat the request of a caller that did not receive the first answer
+    answer = await workflow_client.fire("default", talk.id, fire)
     assert answer.session_id == fired.id
     assert (await talk.mail())[0].delivered_to == fired.id and len(await own.events(fired.id)) > 3
     gate.open()
@@ -88,12 +89,12 @@ async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
     other = fire.model_copy(update={"request_id": new_id(), "session_id": new_id()})
     assert (await workflow_client.fire("default", talk.id, other)).session_id == other.session_id
     mail = {message.message_id: message.delivered_to for message in await talk.mail()}
-    assert mail.pop(first.message_id) == fired.id  # a later request gets nothing that was delivered before
+    assert mail.pop(first.message_id) == fired.id  # a later request gets nothing that was already delivered
     assert set(mail.values()) == {other.session_id}
 
 
 async def test_endless_requests_do_not_delay_a_childs_end(own: Stack) -> None:
-    """It is to be renewed, but there is always a request under way; a child's end reaches its parent all the same."""
+    """The workflow is due to continue as new, but requests keep arriving; a child's end still reaches its parent."""
     gate, workflow_client = Gate(), WorkflowClient(own.client, own.settings.task_queue)
     talk = await Talk.begin(own, chain([async_task(gate.then("Through."))], [gather("$0", timeout_s=120)]))
     child = await talk.child()
@@ -102,7 +103,7 @@ async def test_endless_requests_do_not_delay_a_childs_end(own: Stack) -> None:
 
     async def ask() -> None:
         while going:
-            with contextlib.suppress(Unavailable):  # the server takes so many at a time; who is refused asks again
+            with contextlib.suppress(Unavailable):  # the server limits concurrent requests; a refused one is repeated
                 await workflow_client.claim("default", talk.id, ClaimOutcomes(request_id=new_id(), by=talk.id, mail=[]))
 
     storm = [asyncio.create_task(ask()) for _ in range(6)]
@@ -121,7 +122,7 @@ async def _long(handle: "WorkflowHandle[Any, Any]") -> bool:
 
 
 async def carried(own: Stack, talk: Talk) -> ConversationState | None:
-    """The state that the previous run passed to the present one."""
+    """Return the state that the previous run passed to the present one."""
     history = await own.client.get_workflow_handle(f"conversation/{talk.id}").fetch_history()
     given = history.events[0].workflow_execution_started_event_attributes.input.payloads
     [start] = await own.client.data_converter.decode(given, [ConversationInput])
@@ -176,7 +177,7 @@ async def test_a_reset_repeats_its_decisions_and_changes_nothing(own: Stack) -> 
 
 
 async def test_queued_turns_and_messages_survive_a_renewal(own: Stack) -> None:
-    """They wait in the conversation while it is renewed, and begin in their order, each once."""
+    """They wait in the conversation while it continues as new, and then start in order, each once."""
     gate = Gate()
     talk = await Talk.begin(own, chain([task(say())] * 2, *([[task(say())]] * 12), [gate.call], last="First."))
     queued = [await talk.say(say(f"Turn {number}."), if_busy="queue") for number in range(3)]

@@ -1,4 +1,4 @@
-"""A conversation's sessions: the five ways in which one begins, and the two transports that differ in nothing else."""
+"""The sessions of a conversation: the five ways in which one begins, and the two transports."""
 
 import json
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ scene = Scenes()
 
 @dataclass
 class Line:
-    """S1 dispatches S2 and commits; the caller continues with S5; S2 commits; fired, S6 continues from S5."""
+    """S1 dispatches S2 and commits; the caller continues with S5; S2 commits; the fire starts S6 after S5."""
 
     talk: Talk
     s1: SessionRow
@@ -82,7 +82,8 @@ async def test_fork_begins_where_its_source_ended(team: Stack) -> None:
     root, second, fork = await forked(team)
     assert (fork.parent_session_id, fork.session_type, fork.spawned_by) == (root.id, "agent", None)
     assert fork.conversation_id == fork.id != root.conversation_id
-    assert fork.output is not None and "My last answer is still: First." in fork.output  # not what came after the fork
+    # the fork does not have later turns
+    assert fork.output is not None and "My last answer is still: First." in fork.output
     assert second.conversation_id == root.id
 
 
@@ -101,7 +102,7 @@ async def test_fresh_subagent_begins_a_thread(team: Stack) -> None:
 
 @pytest.mark.proves("S0-19", "S0-37", "D3")
 async def test_resumed_subagent_continues_its_thread(team: Stack) -> None:
-    """A subagent is continued by its name, from another session of the conversation than the one that dispatched it."""
+    """A subagent is continued by its name, from another session than the one that dispatched it."""
     talk, [first, second] = await resumed(team)
     assert (second.parent_session_id, second.session_type) == (first.id, "async_subagent")
     assert second.conversation_id == first.conversation_id == talk.id
@@ -127,7 +128,7 @@ async def test_outcome_is_one_message_that_waits_for_a_fire(team: Stack) -> None
 
 @pytest.mark.proves("S0-13", "S0-39", "D2")
 async def test_fire_continues_the_main_thread(team: Stack) -> None:
-    """Not from the session that dispatched, nor from the subagent's, which committed last."""
+    """It continues neither the session that dispatched nor the subagent's session, which committed last."""
     result = await line(team)
     assert result.s5.ended_at and result.s2.ended_at and result.s5.ended_at < result.s2.ended_at
     assert (result.s6.parent_session_id, result.s6.session_type) == (result.s5.id, "agent")
@@ -169,7 +170,7 @@ async def transports(stack: Stack) -> Transports:
 
 
 def comparable(events: list[dict[str, Any]]) -> list[Any]:
-    """The events without what differs between any two sessions."""
+    """Return the events without the fields that differ between any two sessions."""
     compared = ("type", "seq", "step", "tool", "text", "status", "reason", "output", "result", "state")
     return [{name: event.get(name) for name in compared} for event in events if not event["type"].endswith("_delta")]
 
@@ -179,7 +180,7 @@ async def test_sse_lasts_as_long_as_the_session_and_stream_answers_at_once(team:
     result = await transports(team)
     assert result.sse[-1]["type"] == "task_completed" and result.sse[-1]["output"] == "Listed."
     assert set(result.handle) >= {"session_id", "conversation_id", "stream_key"}
-    again = await team.events(result.handle["session_id"], after=3)  # detached, and attached again from a cursor
+    again = await team.events(result.handle["session_id"], after=3)  # disconnect, and reconnect from a cursor
     assert again == result.stream[3:]
 
 
@@ -200,7 +201,7 @@ async def test_the_transports_differ_in_nothing_else(team: Stack) -> None:
     async with team.http.stream(
         "POST", "/conversations/run", json={"agent": "lead", "input": say("By default.")}
     ) as answer:
-        assert answer.headers["content-type"].startswith("text/event-stream")  # run: sse; fire: stream
+        assert answer.headers["content-type"].startswith("text/event-stream")  # the run used sse, the fire used stream
         await answer.aread()
 
 

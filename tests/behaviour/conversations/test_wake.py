@@ -1,4 +1,4 @@
-"""Wake: an outcome reaches its spawner whatever that one is doing, at any depth, once; and nothing ends too early."""
+"""Wake: an outcome reaches its spawner, in every state and at any depth, once; no session ends too early."""
 
 import asyncio
 from collections import Counter
@@ -30,7 +30,7 @@ EXPLICIT = {"parent_communication": "explicit"}
 
 
 async def all_delivered(talk: Talk) -> list[SessionRow]:
-    """Waits until all outcomes are delivered, then checks that each was, once, and to its spawner's thread."""
+    """Wait until all outcomes are delivered; check that each was delivered once, to the thread that spawned it."""
 
     async def look() -> bool:
         children = await talk.children()
@@ -75,7 +75,7 @@ async def idle(stack: Stack) -> list[SessionRow]:
 
 @scene
 async def at_the_very_end(stack: Stack) -> list[SessionRow]:
-    """Children that end just when their parent does, each a little later than the one before."""
+    """Children end at about the same time as their parent, each a little later than the one before."""
     calls = [async_task(slow(0.2 + 0.12 * n, pieces=4)) for n in range(8)]
     talk = await Talk.begin(stack, chain(calls, last="Off."), "waker")
     return await all_delivered(talk)
@@ -88,7 +88,7 @@ async def test_no_wake_up_is_lost(team: Stack, moment: object) -> None:
     root = [row for row in rows if row.spawned_by is None]
     assert all(row.status is Status.COMPLETED for row in rows)
     if moment is inside_a_tool:
-        assert len(root) == 1  # at its next step, not in a separate session
+        assert len(root) == 1  # the outcome entered at the next step, not in a separate session
     if moment is idle:
         assert len(root) > 1
 
@@ -121,13 +121,13 @@ async def test_turns_are_in_the_order_of_their_beginning(team: Stack) -> None:
     first, whole, rest = await overtaken(team)
     assert [turn["trigger"] for turn in whole["items"]] == ["api", "api", "async_subagent_result"]
     assert whole["items"] == first["items"] + rest["items"]
-    woken = whole["items"][-1]["input"]  # what it read, verbatim
+    woken = whole["items"][-1]["input"]  # the text that the session read, verbatim
     assert woken.startswith("Async subagent 'helper' (session: ") and "The part." in woken
 
 
 @scene
 async def awaited(stack: Stack) -> tuple[dict[str, object], Talk]:
-    """Through /tasks a session with wake children is not done before they are."""
+    """A task with wake children does not end before they do."""
     gate = Gate()
     task_id = await stack.submit(chain([async_task(gate.then("The part."))], last="Waiting for it."), "waker")
     talk = Talk(stack, task_id)
@@ -145,7 +145,8 @@ async def test_task_with_running_children_is_not_completed(team: Stack) -> None:
     assert meanwhile["status"] == "working"
     [root, _] = await all_delivered(talk)
     assert root.output is not None and "The part." in root.output
-    quick = await team.run(chain([async_task(say("Quick."))], last="Off."), "waker")  # ends before it is waited for
+    # the children end before the task waits for them
+    quick = await team.run(chain([async_task(say("Quick."))], last="Off."), "waker")
     assert "Quick." in (await team.result(quick["task_id"]))["output"]
 
 
@@ -177,19 +178,19 @@ async def test_recipient_is_the_spawner_of_this_session_even_after_a_resume(team
         source = by_id[message.source_session_id]
         spawner = by_id[source.spawned_by or ""]
         if spawner.thread_id == talk.id:
-            assert message.delivered_to is None  # the root's are held
+            assert message.delivered_to is None  # outcomes for the root are held
         else:
             assert by_id[message.delivered_to or ""].thread_id == spawner.thread_id
             assert received[source.id] == 1
     depths = {row.agent: row.depth for row in rows}
     assert depths == {"first": 0, "second": 1, "third": 2, "helper": 3}
-    assert len({row.thread_id for row in rows}) == 4  # resumed, not started again
+    assert len({row.thread_id for row in rows}) == 4  # the thread was resumed; no new one was started
     assert max(row.depth for row in rows if row.spawned_by and by_id[row.spawned_by].parent_session_id) == 3
 
 
 @scene
 async def read_and_woken(stack: Stack) -> Talk:
-    """An outcome that a result tool has read does not also arrive as a message."""
+    """An outcome that was read by a result tool does not also arrive as a message."""
     steps: list[list[Call]] = [[async_task(say("Once."))], [gather("$0")], [result_of("$0")]]
     talk = await Talk.begin(stack, chain(*steps), "waker")
     await talk.rest()
@@ -234,7 +235,7 @@ async def test_an_outcome_whose_consumer_failed_is_pending_again(team: Stack) ->
 
 @scene
 async def explicit(stack: Stack) -> tuple[Talk, Talk, Talk]:
-    """Per reference, per conversation, and the reference before the conversation."""
+    """The delivery is set by the reference or by the conversation; the reference takes precedence."""
     quiet = await Talk.done(stack, chain([async_task(say("Silent."))], last="Off."), "quiet")
     woken = await Talk.done(stack, chain([async_task(say("Loud."))], last="Off."), "lead", delivery="wake")
     mixed = await Talk.done(stack, chain([async_task(say("Loud."))], last="Off."), "waker", delivery="hold")
@@ -246,7 +247,7 @@ async def explicit(stack: Stack) -> tuple[Talk, Talk, Talk]:
 
 @scene
 async def while_the_parent_works(stack: Stack) -> tuple[Talk, Talk]:
-    """The same outcome reaches two parents in the middle of a tool call: one holds it, the other is steered by it."""
+    """The same outcome reaches two parents during a tool call: one holds it, the other is steered by it."""
     talks = []
     for name in ("lead", "waker"):
         gate = Gate()
@@ -262,7 +263,7 @@ async def while_the_parent_works(stack: Stack) -> tuple[Talk, Talk]:
 
 @scene
 async def what_a_child_sends(stack: Stack) -> tuple[Talk, str]:
-    """A child that speaks for itself sends two messages while its parent works; the first one may wait."""
+    """A child with explicit messages sends two while its parent is running; the first one may wait."""
     approve = declared_tool("approve", "summary")
     sends = prompt(
         "wake_sends",
@@ -288,12 +289,12 @@ async def what_a_child_sends(stack: Stack) -> tuple[Talk, str]:
 
 @pytest.mark.proves("F-12")
 async def test_outcome_and_message_of_a_child_wait_or_steer_as_chosen(team: Stack) -> None:
-    """Its outcome, by its reference or by the conversation; its messages, each of them."""
+    """The choice is made for the outcome, by reference or conversation, and for each message."""
     held, steered = await while_the_parent_works(team)
     assert len(await held.prompts(held.id)) == 1 and len(await held.mail(pending_only=True)) == 1
     fired = await held.fire()
     assert "The part." in (await held.prompts(fired.id))[0]
-    _, outcome = await steered.prompts(steered.id)  # in its own session, at its next step
+    _, outcome = await steered.prompts(steered.id)  # in the running session, at its next step
     assert "The part." in outcome and await steered.mail(pending_only=True) == []
     quiet, woken, mixed = await explicit(team)
     assert await quiet.mail() == [] and await quiet.delivered_sources() == [] and len(await quiet.sessions()) == 2
@@ -304,7 +305,8 @@ async def test_outcome_and_message_of_a_child_wait_or_steer_as_chosen(team: Stac
     _, steering = await talk.prompts(talk.id)
     waited, said = await talk.prompts(later)
     assert "Mind this." in steering and "No hurry." in waited and "Read." in said
-    assert len([row for row in await talk.sessions() if row.thread_id == talk.id]) == 2  # it woke nobody
+    # the message started no session
+    assert len([row for row in await talk.sessions() if row.thread_id == talk.id]) == 2
 
 
 @pytest.mark.proves("S0-B40")

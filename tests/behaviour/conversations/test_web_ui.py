@@ -1,4 +1,4 @@
-"""The Temporal Web UI's view of a conversation and its sessions: the mailbox query, and details with links."""
+"""Conversations and sessions in the Temporal Web UI: the mailbox query, and details with links."""
 
 from urllib.parse import quote
 
@@ -50,7 +50,7 @@ async def test_mailbox_query_shows_each_waiting_outcome(team: Stack) -> None:
     assert found.status is Status.COMPLETED and found.preview.startswith("Found it.") and len(found.preview) == 160
     assert found.agent == failed.agent == "helper"
     assert found.title and failed.status is Status.FAILED and failed.preview
-    # a workflow that was ended from outside reads the same from the rows
+    # after its workflow was terminated, the query returns the same from the rows
     await team.client.get_workflow_handle(f"conversation/{talk.id}").terminate()
     await client.reopen("default", talk.id)
     assert await eventually(both, what="both were loaded") == outcomes
@@ -93,7 +93,7 @@ async def test_details_link_a_session_with_its_conversation_parent_and_subagents
 
 
 async def test_web_ui_renders_the_link(team: Stack) -> None:
-    """The Web UI of the installed server leaves a path without a host unchanged and opens it in a new tab."""
+    """The Web UI of the installed server keeps a path without a host unchanged and opens it in a new tab."""
     text = link("a [b] *c*", "default", "session/x")
     async with httpx2.AsyncClient(base_url=team.temporal_ui_url, timeout=30) as ui:
         page = (await ui.get("/render", params={"content": text})).text

@@ -79,7 +79,7 @@ async def test_pattern_of_an_agent_does_not_block_the_api(api: httpx2.AsyncClien
     assert [entry["pointer"] for entry in problem(answer, 422, "validation")["errors"]] == ["/input/name"]
     assert (
         time.monotonic() - begun < 3
-    )  # a backtracking engine takes half a minute, and twice that for each letter more
+    )  # a backtracking engine would need half a minute, and twice as long for each further letter
 
 
 async def test_definitions_in_unreadable_bodies_are_refused(api: httpx2.AsyncClient) -> None:
@@ -102,10 +102,10 @@ async def test_removed_agent_cannot_be_started_and_its_versions_stay(api: httpx2
     assert "passing" not in [one["name"] for one in (await api.get("/agents")).json()["items"]]
     problem(await api.post("/tasks", json={"agent": "passing", "input": "x"}), 422, "unknown-agent")
     ref = AgentRef(owner="default", name="passing", version=1)
-    assert (await agents.load(pool, ref)).name == "passing"  # the task's own version
+    assert (await agents.load(pool, ref)).name == "passing"  # the task keeps its version
     assert (await api.get(f"/tasks/{task_id}")).json()["agent"] == "passing"
     assert (await api.get("/agents/passing?version=1")).json()["prompt"] == "x"
-    again = await api.put("/agents/passing", json=definition)  # the same text, and it can be started again
+    again = await api.put("/agents/passing", json=definition)  # the same definition can be stored and started again
     assert (again.status_code, again.json()["version"]) == (201, 2)
     assert (await api.post("/tasks", json={"agent": "passing", "input": "x"})).status_code == 202
 
@@ -122,6 +122,7 @@ async def test_agent_that_is_shipped_or_needed_is_not_removed(api: httpx2.AsyncC
     assert (await api.delete("/agents/needing")).status_code == 204
     assert (await api.delete("/connectors/desk-of-needed")).status_code == 204
     assert (await api.delete("/agents/needed")).status_code == 204
-    await api.put("/agents/code-reviewer", json={**own, "name": "code-reviewer"})  # one's own before the shipped one
+    # the tenant's own agent takes precedence over the shipped one
+    await api.put("/agents/code-reviewer", json={**own, "name": "code-reviewer"})
     assert (await api.delete("/agents/code-reviewer")).status_code == 204
     assert (await api.get("/agents/code-reviewer")).json()["shipped"] is True

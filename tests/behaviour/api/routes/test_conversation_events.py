@@ -33,7 +33,7 @@ async def test_conversation_feed_has_the_events_of_all_sessions(api: httpx2.Asyn
         *(("task_completed", root), ("mailbox_updated", child), ("task_completed", child)),
     ]
     assert whole["items"][5]["pending_count"] == 1
-    assert whole["closed"] is False  # a later message continues it
+    assert whole["closed"] is False  # a later message could continue the conversation
     rest = await page(api, root, after=5, limit=1)
     assert ([event["type"] for event in rest["items"]], rest["next_after"]) == (["mailbox_updated"], 6)
 
@@ -64,7 +64,7 @@ async def test_conversation_feed_can_be_followed_and_resumed(api: httpx2.AsyncCl
 
 @pytest.mark.parametrize("limit", [1, 7, 100])
 async def test_pages_over_two_sessions_repeat_nothing(api: httpx2.AsyncClient, pool: Pool, limit: int) -> None:
-    """Each session numbers its events from 1; the pages follow the numbers of the conversation."""
+    """Each session numbers its events from 1; pages use the numbering of the conversation."""
     root = (await run(api))["session_id"]
     await record(pool, root, *(Progress(message=f"first {number}") for number in range(12)))
     await end(pool, root, head="node-1")

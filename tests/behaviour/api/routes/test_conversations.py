@@ -25,7 +25,7 @@ async def counted(api: httpx2.AsyncClient) -> tuple[int, int]:
 
 
 async def refused(api: httpx2.AsyncClient, status: int, type: str, **body: Any) -> dict[str, Any]:
-    """And nothing was created."""
+    """Assert that the request is refused and creates nothing."""
     before = await counted(api)
     found = problem(await api.post("/conversations/run", json=body), status, type)
     assert await counted(api) == before
@@ -53,7 +53,7 @@ async def test_run_continues_a_conversation(api: httpx2.AsyncClient, pool: Pool)
     failed = (await run(api, conversation_id=first))["session_id"]
     await end(pool, failed, output=None, reason=Reason.ERROR)
     made = await row(pool, (await run(api, conversation_id=first))["session_id"])
-    # the newest one that committed something, with its agent and its workspace
+    # it continues the newest session with a commit, with its agent and workspace
     assert (made.parent_session_id, made.base_head) == (first, "node-1")
     assert (made.conversation_id, made.thread_id, made.workspace_id) == (first, first, first)
     assert (made.session_type, made.spawned_by, made.agent) == ("agent", None, "assistant")
@@ -120,7 +120,7 @@ async def test_refusals_create_nothing(api: httpx2.AsyncClient, pool: Pool) -> N
 async def test_conversation_runs_one_session_at_a_time(api: httpx2.AsyncClient, pool: Pool) -> None:
     first = (await run(api))["session_id"]
     await spawned(pool, first)
-    await end(pool, first, head="node-1")  # the subagent keeps running, and does not count
+    await end(pool, first, head="node-1")  # the subagent is still running, but does not make the conversation busy
     body = {"conversation_id": first, "input": "x", "transport": "stream"}
     answers = await asyncio.gather(*(api.post("/conversations/run", json=body) for _ in range(6)))
     [accepted] = [answer for answer in answers if answer.status_code == 202]
@@ -143,7 +143,7 @@ async def test_queue_is_the_default_of_messages(api: httpx2.AsyncClient, pool: P
     waits = await row(pool, answer.json()["session_id"])
     assert (waits.live, waits.status, waits.thread_id) == (False, "submitted", first)
     assert (await api.get(f"/conversations/{first}")).json()["live_sessions"] == [first]
-    # without Temporal the message cannot be delivered: it stays in the inbox
+    # without Temporal the message cannot be delivered, so it stays in the inbox
     body = {"conversation_id": first, "input": "Now.", "if_busy": "steer", "transport": "stream"}
     steered = (await api.post("/conversations/run", json=body)).json()
     assert (steered["session_id"], steered["steered"]) == (first, True)
@@ -160,7 +160,7 @@ async def test_files_of_a_steered_message_are_in_the_workspace(api: httpx2.Async
         answer = await api.post("/conversations/run", json={**body, "transport": "stream"})
         assert answer.status_code == (409 if busy == "reject" else 202), answer.text
     version, manifest = await workspaces.get(pool, "default", first)
-    # a refused message brings nothing, and a queued one its files only when its turn begins
+    # a refused message adds no files; a queued one adds them when its turn begins
     assert sorted(manifest) == ["c.txt"] and version == 1
 
 
@@ -195,7 +195,7 @@ async def test_response_with_sse_is_the_event_stream(api: httpx2.AsyncClient, po
         assert answer.headers["x-conversation-id"] == session_id
         lines = answer.aiter_lines()
         assert await anext(line async for line in lines if line.startswith("event:")) == "event: task_submitted"
-    # the reader has gone; another one reads to the end
+    # the first reader has disconnected; another one reads to the end
     await end(pool, session_id)
     seen = (await api.get(f"/tasks/{session_id}/events")).text
     assert seen.rstrip().splitlines()[-3] == "event: task_completed"
@@ -318,7 +318,7 @@ async def test_conversations_in_the_order_of_their_last_activity(keyed_url: str,
         assert seen == [third, first]
         await client.patch(f"/conversations/{first}", json={"title": "Changed while the list was read"})
         seen, end_of_list = await page(limit=2, cursor=cursor)
-        assert (seen, end_of_list) == ([foreign, second], None)  # nothing twice
+        assert (seen, end_of_list) == ([foreign, second], None)  # no conversation is listed twice
         for query in ({"cursor": cursor}, {"cursor": f"{cursor}MTIz", "order": "updated"}):
             problem(await client.get("/conversations", params=query), 400, "invalid-cursor")
         problem(await client.get("/conversations?order=size"), 422, "validation")

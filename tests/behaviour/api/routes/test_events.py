@@ -1,4 +1,4 @@
-"""The event stream over a real connection: replay, live, resume, end; watching changes nothing."""
+"""The event stream over a real connection: replay, live events, resuming, end; watching changes nothing."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.behaviour.api.conftest import end, key_for, record, serving, submitte
 
 
 async def frames(answer: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
-    """Server-sent events by the book: fields until an empty line; comments are skipped."""
+    """Parse server-sent events as specified: fields up to an empty line; comments are skipped."""
     event: dict[str, Any] = {}
     async for line in answer.aiter_lines():
         if not line and "data" in event:
@@ -58,7 +58,8 @@ async def test_stream_replays_then_follows_then_ends(api: httpx2.AsyncClient, po
 
 async def test_live_event_arrives_without_delay(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
-    async with asyncio.timeout(4), api.stream("GET", f"/tasks/{task_id}/events") as answer:  # less than a re-read
+    # shorter than the interval of the fallback read
+    async with asyncio.timeout(4), api.stream("GET", f"/tasks/{task_id}/events") as answer:
         reader = frames(answer)
         await anext(reader)
         await asyncio.sleep(0.1)
@@ -98,7 +99,7 @@ async def test_stream_resumes_from_every_event(api: httpx2.AsyncClient, pool: Po
     for after in range(7):
         assert await watch(api, task_id, **{"Last-Event-ID": str(after)}) == list(range(after + 1, 8))
     answer = await api.get(f"/tasks/{task_id}/events?after=3")
-    assert answer.text.count("\nid: ") == 5  # the position where it begins, and four events
+    assert answer.text.count("\nid: ") == 5  # the initial position, and four events
     done = await api.get(f"/tasks/{task_id}/events", headers={"Last-Event-ID": "7"})
     assert done.status_code == 204
 
@@ -126,7 +127,7 @@ async def test_many_viewers_each_see_everything_once(api: httpx2.AsyncClient, po
 async def test_slow_and_disconnected_readers_change_nothing(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     reader = api.stream("GET", f"/tasks/{task_id}/events")
-    slow = frames(await reader.__aenter__())  # reads one event, then stops reading
+    slow = frames(await reader.__aenter__())  # this client reads one event and then stops reading
     await anext(slow)
     async with api.stream("GET", f"/tasks/{task_id}/events") as vanishing:
         await anext(frames(vanishing))
@@ -155,7 +156,7 @@ async def test_idle_stream_sends_keepalives(
 
 
 async def test_events_arrive_without_notifications(settings: Any, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NOTIFY is only a hint: with no listener the slow look still finds everything."""
+    """NOTIFY is only a hint: without a listener, the fallback read still finds every event."""
     monkeypatch.setattr(stream, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr("store.events.listen", _never)
     async with serving(settings) as url, httpx2.AsyncClient(base_url=url) as client:

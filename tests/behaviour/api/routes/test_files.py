@@ -109,7 +109,7 @@ async def test_a_file_of_an_unfinished_task_is_in_use(api: httpx2.AsyncClient, p
     await end(pool, task_id)
     assert (await api.delete(file["url"])).status_code == 204
     await _sweep(pool, file["sha256"])
-    # the workspace of the task still has it
+    # the workspace of the task still uses the bytes
     assert await pool.fetchval("SELECT count(*) FROM blobs WHERE sha256 = $1", file["sha256"]) == 1
 
 

@@ -18,7 +18,7 @@ FIELDS = {
 
 @pytest_asyncio.fixture
 async def conversation(api: httpx2.AsyncClient, pool: Pool) -> AsyncIterator[str]:
-    """A conversation whose root has ended, with three outcomes in its mailbox."""
+    """A conversation whose root session has ended, with three outcomes in its mailbox."""
     root = (await run(api))["session_id"]
     children = [await spawned(pool, root, name=name) for name in ("one", "two", "three")]
     await end(pool, root, head="node-1")
@@ -73,7 +73,7 @@ async def test_fire_of_unknown_or_terminated_conversations_is_refused(
     problem(await api.post(url, json={"if_busy": "steer"}), 422, "validation")
     problem(await api.post(url, json={"agent": "nobody"}), 422, "unknown-agent")
     problem(await api.post(url, json={"input": ""}), 422, "validation")
-    # it is the conversation that decides; without it the messages stay, and the same key may ask again
+    # the conversation decides about a fire; if it is unavailable, the messages stay and the key can be used again
     key = {"Idempotency-Key": f"fire-{conversation}"}
     problem(await api.post(url, json={"input": "Go."}, headers=key), 503, "dependency-unavailable")
     kept = json.loads(await pool.fetchval("SELECT response FROM idempotency WHERE key = $1", key["Idempotency-Key"]))

@@ -19,7 +19,7 @@ async def test_health_and_readiness_are_reported(api: httpx2.AsyncClient, pool: 
     assert (await api.get("/healthz")).json() == {"status": "ok"}
     await workers.beat(pool, "seen", "bwrap")
     answer = await api.get("/readyz")
-    assert answer.status_code == 503  # Temporal is unavailable here
+    assert answer.status_code == 503  # Temporal does not run in these tests
     assert answer.json() == {
         "ready": False,
         "postgres": True,

@@ -61,13 +61,13 @@ async def test_interrupt_is_recorded_once(api: httpx2.AsyncClient, pool: Pool) -
     assert again.status_code == 202 and again.json()["cancel_requested"] == cancel
     events = (await api.get(f"/tasks/{task_id}/events", headers={"Accept": "application/json"})).json()["items"]
     assert [event["reason"] for event in events if event["type"] == "cancel_requested"] == ["interrupted"]
-    assert (await shown(api, child))["cancel_requested"] is None  # no cascade
+    assert (await shown(api, child))["cancel_requested"] is None  # an interrupt does not cascade
     await end(pool, task_id, reason=Reason.INTERRUPTED)
     again = await api.post(url, headers={"Idempotency-Key": "one stop"})
     assert (again.status_code, again.json()["reason"]) == (200, "interrupted")
     assert problem(await api.post(url), 404, "not-running")["task_status"] == "cancelled"
     cancelled = await api.post(f"/tasks/{task_id}/cancel")
-    assert (cancelled.status_code, cancelled.json()["reason"]) == (200, "interrupted")  # a cancel changes nothing
+    assert (cancelled.status_code, cancelled.json()["reason"]) == (200, "interrupted")  # a later cancel changes nothing
 
 
 @pytest.mark.proves("S0-43")
@@ -83,7 +83,7 @@ async def test_a_tree_is_cancelled_on_request(api: httpx2.AsyncClient, pool: Poo
     root = await submitted(api)
     child = await spawned(pool, root)
     await end(pool, root)
-    # the root has ended, its subagents have not
+    # the root has ended, but its subagents are still running
     assert (await api.post(f"/tasks/{root}/cancel", json={"scope": "tree"})).status_code == 200
     assert (await shown(api, child))["cancel_requested"] is not None
     problem(await api.post(f"/tasks/{root}/cancel", json={"scope": "world"}), 422, "validation")

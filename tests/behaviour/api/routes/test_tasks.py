@@ -1,4 +1,4 @@
-"""/tasks end to end against the database; Temporal is unavailable, which changes nothing here."""
+"""/tasks end to end against the database. Temporal is unavailable, which makes no difference here."""
 
 import asyncio
 import json
@@ -81,7 +81,7 @@ async def test_task_result_shows_output_usage_and_log(api: httpx2.AsyncClient, p
     }
     assert (await api.get(artifact["url"])).content == b"# Report"
     assert [entry["type"] for entry in result["audit_log"]] == ["task_submitted", "artifact_saved", "task_completed"]
-    assert "output" not in result["audit_log"][-1]  # the result itself has it
+    assert "output" not in result["audit_log"][-1]  # the output is in the result itself
     full = (await api.get(f"/tasks/{task_id}/result?audit_log=full")).json()
     kinds = [entry["type"] for entry in full["audit_log"]]
     assert kinds == ["task_submitted", "step_started", "artifact_saved", "task_completed"]
@@ -107,15 +107,14 @@ async def test_result_waits_for_the_end(api: httpx2.AsyncClient, pool: Pool) -> 
     started = time.monotonic()
     waiting = asyncio.create_task(api.get(f"/tasks/{task_id}/result?wait=15"))
     await asyncio.sleep(0.3)
-    await record(pool, task_id, MessageDelta(step=1, text="He"))  # wakes it, and is not the end
+    # this event wakes the waiting request, but is not the end
+    await record(pool, task_id, MessageDelta(step=1, text="He"))
     free = (await api.get("/tasks")).status_code
     assert free == 200 and not waiting.done()
     await end(pool, task_id, output="At last.")
     answer = await waiting
     assert answer.json()["output"] == "At last."
-    assert (
-        time.monotonic() - started < 3
-    )  # woken by the database: not after the seconds asked for, nor at the next look
+    assert time.monotonic() - started < 3  # the notification ends the wait, not the time limit or the next poll
 
 
 async def test_result_that_is_not_there_in_time_is_a_conflict(api: httpx2.AsyncClient) -> None:
@@ -131,7 +130,7 @@ async def test_result_that_is_not_there_in_time_is_a_conflict(api: httpx2.AsyncC
 async def test_many_wait_without_holding_database_connections(
     open_url: str, api: httpx2.AsyncClient, pool: Pool
 ) -> None:
-    """More than the connections of the API's pool; each caller holds one of its stream slots instead."""
+    """There are more callers than connections in the API's pool; each one uses a stream slot of its key instead."""
     task_id = await submitted(api)
     limits = httpx2.Limits(max_connections=60)
     async with httpx2.AsyncClient(base_url=open_url, timeout=20, limits=limits) as crowd:
@@ -279,7 +278,7 @@ async def test_list_pages_without_gaps_or_repeats(api: httpx2.AsyncClient, pool:
         cursor = page["next_cursor"]
         if cursor is None:
             break
-        await submitted(api, agent="orchestrator")  # newer ones do not disturb older pages
+        await submitted(api, agent="orchestrator")  # newer tasks do not change older pages
     assert seen == sorted(mine, reverse=True)
 
 
