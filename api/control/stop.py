@@ -67,6 +67,7 @@ async def _stopped(services: Services, session: SessionRow, request: StopRequest
 
 
 async def stop_all(call: Call, session_ids: list[str], how: Stop) -> None:
+    # each stop uses a connection of the pool, which other requests need too
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(session_id: str) -> None:

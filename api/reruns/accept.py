@@ -32,6 +32,7 @@ async def rerun(call: Call, source: SessionRow, body: RerunBody, key: Idempotenc
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
     _check(source, body)
+    # everything is checked from here to the write, so that a refused rerun leaves no rows
     task = await _task(call, source, body)
     beginning = await rerun_beginning.find(call.pool, source, body, task)
     manifest = await _manifest(call, source, body.from_step)
@@ -41,6 +42,7 @@ async def rerun(call: Call, source: SessionRow, body: RerunBody, key: Idempotenc
     nodes = beginning.copied(record.id)
     own = None
     if body.prompt is not None:
+        # a private version for this one session: a changed prompt must not become the agent's next version
         own = task.agent.model_copy(update={"owner": agents.private_owner(record.id)}), task.definition
     session = NewSession.rerun_of(
         source, record, _origin(source, body), title=_title(source), permissions=body.permissions
@@ -100,12 +102,14 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
         raise Invalid("A session with two sides can be rerun from its first step only.", errors=[problem])
     if sides is not None and source.sides is not None and body.model is None and body.agent_version is None:
         sides = source.sides
+    # recorded answers cost nothing and run no tool, so that neither a price nor a sandbox is needed
     if not body.recorded:
         every = all_models(models, sides)
         rules.check_prices(limits, spec.config.tree, every, call.services.prices, call.settings)
         limits = rules.with_default_cost(limits, every, call.services.prices, call.settings)
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
+    # not checked again: a caller who may act on the original may use its files
     files = await rules.manifest(call, spec, checked=True)
     agent = TaskAgent(ref, definition, tenant_has_variables=True)  # assumed, because this request has not read it
     supervision = await tools_and_variables.supervision(call, spec, agent, source.variables)
@@ -166,6 +170,7 @@ def _models(call: Call, source: SessionRow, body: RerunBody, definition: AgentDe
 
 async def _manifest(call: Call, source: SessionRow, step: int) -> Manifest:
     """The workspace before any tool of the step ran."""
+    # by the time of the reply, because the workspace keeps its versions by time and not by step
     moment = await reruns.replied_at(call.pool, source.tenant, source.id, step)
     if moment is not None:
         return await workspaces.as_of(call.pool, source.tenant, source.workspace_id, moment)

@@ -52,6 +52,7 @@ async def find(pool: Pool, source: SessionRow, body: RerunBody, task: Checked) -
     messages = _messages_of(own, step)
     if not messages and step == 1:
         messages = await _inbox(pool, source)
+    # a call without a result is refused by every model, and the original may have ended before it wrote them
     if before and (calls := calls_of(before[-1])) and not any(isinstance(body, ResultsBody) for _, body in messages):
         results = await tool_calls.results(pool, source.tenant, before[-1].id)
         messages.insert(0, ("", answer_calls(calls, results)))

@@ -78,6 +78,7 @@ async def show_agent(
     """The current version, or an earlier one. With `Accept: text/markdown`, the response is the file that PUT
     accepts."""
     form = chosen(request, "application/json", _MARKDOWN)
+    # any text can be in the path, and the store would refuse some of it with an error of the database
     if not _nameable(name):
         raise NotFound()
     if query.version is None:
@@ -153,6 +154,7 @@ async def _put(
     call: Call, definition: AgentDefinition, made_from: AgentRef | None = None, check: agents.Check | None = None
 ) -> AgentRecord:
     """Store a definition, and read the tool lists of MCP servers that were not read yet."""
+    # outside of the transaction, because a server elsewhere may take seconds to answer
     if wanted := unread(definition):
         found = await call.services.discovery.discover(DiscoverTools.of(call.tenant, definition, wanted))
         if found.problems:

@@ -142,6 +142,7 @@ async def receive_hook(request: Request, services: ServicesDep, connector_id: st
         hook = await connectors.of_id(services.pool, connector_id, services.keys)
     if hook is None:
         raise NotFound()
+    # the request has no key, so that the middleware has set no tenant; without one no row is visible
     current_tenant.set(hook.tenant)
     raw = await bodies.read(request, services.settings.max_body_bytes)
     signed = SignedRequest(headers=dict(request.headers), body=raw, now=time.time())
@@ -150,10 +151,12 @@ async def receive_hook(request: Request, services: ServicesDep, connector_id: st
     accepted = []
     for message in received.messages:
         _check_length(message.model_dump(), services.settings)
+        # a connector parses its own format, so that the checks of our JSON parser have not seen this text
         strict_json.clean(message.text, "/text")
         channel = channel_ref(hook.connector.name, message.channel_id, message.user_id)
         accepted.append(await arrivals.accept(call, hook.connector, channel, message))
     for one in received.answers:
+        # all answers before the first is written, so that a bad one leaves nothing half done
         strict_json.parse(json.dumps(one.value).encode())
     answered = [await channel_answers.answer(call, hook.connector.name, one) for one in received.answers]
     if received.response:
@@ -164,5 +167,6 @@ async def receive_hook(request: Request, services: ServicesDep, connector_id: st
 
 def _caller(hook: Hook) -> Caller:
     """The caller for a connector, which may only pass on messages and answers."""
+    # neither READ nor SUPERVISE: a leaked signing secret must not open other people's conversations
     rights = frozenset([Right.SUBMIT, Right.ANSWER, Right.APPROVE])
     return Caller(hook.tenant, rights, name=f"connector {hook.connector.name}")

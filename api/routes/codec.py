@@ -59,6 +59,7 @@ async def _payloads(request: Request, call: Call) -> Payloads:
     value, _ = await body.read_json(request, call.settings.max_body_bytes)
     try:
         return ParseDict(value, Payloads())
+    # the parser raises the last two for JSON of an unexpected shape
     except (ParseError, TypeError, AttributeError):
         raise Invalid("The body is not a list of payloads.") from None
 
@@ -72,6 +73,7 @@ def _shared(request: Request) -> dict[str, str]:
     """CORS headers for the pages of a configured Web UI; the browser refuses all others."""
     origin = request.headers.get("origin")
     if origin is None or origin not in services_of(request).settings.temporal_ui_origins:
+        # also without the other headers: a cache must not give this response to a page that is allowed
         return {"Vary": "Origin"}
     return {
         "Vary": "Origin",

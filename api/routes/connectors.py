@@ -52,6 +52,7 @@ async def put_connector(
     given = ConnectorRules(
         kind=body.kind,
         agent=body.agent,
+        # only the host: the address may contain a token, and is stored among the secrets
         target=shown_target(ChannelName.WEBHOOK, body.target) if body.target else "",
         debounce_ms=body.debounce_ms,
         merge=body.merge,
@@ -105,6 +106,7 @@ def _secrets(body: ConnectorBody, known: Hook | None) -> tuple[ConnectorSecrets,
     """The secrets to store, and the one to show."""
     before = known.secrets if known else ConnectorSecrets()
     if body.kind is ConnectorKind.WEBHOOK:
+        # kept on a change, because the service at the other end signs with it
         made = ConnectorSecrets(target=body.target, signing=before.signing or new_secret())
         return made, made.signing if known is None else None
     given = ConnectorSecrets(

@@ -37,6 +37,7 @@ def _asset(name: str) -> tuple[bytes, str, str] | None:
     """Content, media type and ETag of a file of the console."""
     suffix = name[name.rfind(".") :]
     folder = files("api").joinpath("console")
+    # compared with the list of files and never joined to a path, so that `..` finds nothing
     if suffix not in _KINDS or name not in {file.name for file in folder.iterdir()}:
         return None
     content = folder.joinpath(name).read_bytes()
@@ -78,6 +79,7 @@ async def sign_in(
 ) -> ConsoleSession:
     """Send the key in the Authorization header. The cookie has the rights of the key, expires after 12 hours, cannot be
     read by scripts, and is not sent with requests of other sites."""
+    # a cookie must not renew itself, or it would never expire
     if authorization is None:
         raise Invalid("Send the key in the Authorization header.")
     presented = authorization.partition(" ")[2].strip()
@@ -90,6 +92,7 @@ async def sign_in(
         max_age=console_cookie.SECONDS,
         httponly=True,
         samesite="strict",
+        # on loopback there is no HTTPS, and a browser would drop a secure cookie there
         secure=request.url.scheme == "https",
     )
     return await show_console_session(call)

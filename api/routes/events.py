@@ -68,12 +68,15 @@ async def follow_task(
     if head is None:
         raise NotFound()
     last, closed = head
+    # only then: the content of a running task is never removed, and this saves a query
     if closed:
         check_kept(await session_of(call, task_id))
     feed = Feed(call.tenant, task_id)
+    # a browser that reconnects sends the header, and repeats the URL with its old `after`
     after = _position(last_event_id if last_event_id is not None else query.after, last)
     if chosen(request, "text/event-stream", "application/json") == "application/json":
         return await _page(call.services, feed, after, query.limit, closed)
+    # 204 stops a browser's EventSource, which would otherwise reconnect again and again
     if closed and after == last:
         return Response(status_code=204, media_type="text/event-stream")
     return streaming(call, feed, after)

@@ -46,6 +46,7 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
     """The body is the file. Its id goes into a task's `context.files`."""
     name = check_file_name(query.name)
     kind = request.headers.get("content-type", "application/octet-stream").strip()
+    # it becomes a header of the download, so that it must not contain anything else
     if not _MEDIA_TYPE.fullmatch(kind):
         raise Unreadable(415, "unsupported-media-type", "The Content-Type must be a plain media type.")
     content = await body.read(request, call.settings.max_file_bytes, UPLOAD_SECONDS)
@@ -54,6 +55,7 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
         problem = finding("/sha256", "digest_mismatch", "the bytes that arrived have another digest", place="query")
         raise Invalid("The content does not match its digest.", type="digest-mismatch", errors=[problem])
     quota = call.settings.tenant_upload_bytes
+    # the quota is checked in the same transaction, because two uploads at once would both fit
     kept = await files.put(call.pool, call.tenant, name, kind, content, call.caller.created_by, quota)
     if kept is None:
         used = await files.uploaded_bytes(call.pool, call.tenant)

@@ -100,10 +100,12 @@ async def answer_request(
     if session.status.terminal:
         raise Conflict("The task has ended.", type="already-terminal", task_status=session.status)
     request = await input_requests.get(call.pool, call.tenant, answer.response_to)
+    # ids of other sessions get the same refusal as unknown ones
     if request is None or request.session_id != session.id:
         raise answering.unknown(session)
     answering.check(call.caller, request, answer.input)
     value = await answering.sealed(call, session, request, answer.input)
+    # the write decides who was first; the check above may be outdated by now
     settled = await input_requests.answer(call.pool, answering.to_write(call.caller, session, request, value))
     if settled is not None:
         raise answering.settled(settled)

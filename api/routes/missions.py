@@ -61,6 +61,7 @@ async def create_mission(call: Submitter, body: Annotated[NewMission, json_body(
         opening(task.spec, sorted(task.files)),
         task.files,
         by,
+        # in the transaction of the schedule: without its mission it would run without budgets
         also=lambda connection, schedule: missions.create(connection, schedule, mission_id, body.mission_rules(), by),
     )
     if made is None:

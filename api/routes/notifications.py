@@ -82,6 +82,7 @@ async def notifications_socket(websocket: WebSocket) -> None:
     if not call.caller.may(Right.READ):
         raise NotAllowed("This needs a key with the right read.", needed=[Right.READ])
     after = await tenant_position(call.pool, call.tenant, websocket.query_params.get("after"))
+    # before the socket is accepted, because only then a refusal can still be a problem
     call.services.slots.check(call.tenant, call.caller.created_by)
     await websocket.accept()
     feed = _feed(call, websocket.query_params.get("mine") == "true")
@@ -89,6 +90,7 @@ async def notifications_socket(websocket: WebSocket) -> None:
     with slot, call.services.metrics.streams.track_inprogress():
         sending = asyncio.create_task(_send(websocket, call, feed, after))
         gone = asyncio.create_task(_until_gone(websocket))
+        # the sender alone would notice a closed socket only at its next notice, and hold the slot until then
         await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
         for task in (sending, gone):
             task.cancel()
@@ -116,4 +118,5 @@ async def _send(websocket: WebSocket, call: Call, feed: TenantFeed, after: int) 
             with contextlib.suppress(*TRANSIENT_ERRORS):
                 if not await still_allowed(call):
                     break
+    # 1012 (restart) invites the client to reconnect, 1008 (policy) does not: its key is no longer valid
     await websocket.close(1012 if call.services.listener.draining else 1008)

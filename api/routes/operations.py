@@ -31,6 +31,7 @@ class Readiness(BaseModel):
 
 @router.get("/healthz", summary="Check that this process is running")
 async def check_health() -> Health:
+    # no dependency is asked: a restart of this process would not cure them
     return Health()
 
 
@@ -40,6 +41,7 @@ async def check_health() -> Health:
     summary="Check that all dependencies are reachable",
 )
 async def check_readiness(services: ServicesDep, response: Response) -> Readiness:
+    # at once, because a probe gives up early and each of the two may wait for its timeout
     seen, missing = await asyncio.gather(_workers(services), _missing(services))
     ready = bool(seen) and missing == []
     response.status_code = 200 if ready else 503

@@ -38,6 +38,7 @@ class ReplayReport(BaseModel):
 async def replay_task(call: Reader, task_id: str) -> ReplayReport:
     """Calls no model and no tool, and changes nothing. An API process runs one replay at a time."""
     session = await session_of(call, task_id)
+    # refused at once and not queued, because a client would wait for minutes without a sign
     if _one_at_a_time.locked():
         raise TooMany("Another replay is running at this server.", retry_after=5)
     async with _one_at_a_time:
@@ -63,6 +64,7 @@ async def _replayed(session_id: str) -> list[ReplayVerdict]:
     except TimeoutError:
         raise Unavailable("The replay took too long; `errand replay` has no limit.") from None
     finally:
+        # also if the client disconnects, which cancels this function: the process would use a processor in vain
         if process.returncode is None:
             process.kill()
             await process.wait()

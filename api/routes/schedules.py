@@ -181,6 +181,7 @@ async def backfill_schedule(
     """A time that already has a run is left alone."""
     schedule = await _own(call, schedule_id)
     _check_range(schedule, body)
+    # noted before Temporal starts the ticks: otherwise they would find themselves late and skip their runs
     await schedules.note_backfill(call.pool, schedule, body.start, body.end)
     await call.services.schedules.backfill(schedule.id, body.start, body.end)
     return await _shown(call, schedule)
@@ -265,6 +266,7 @@ async def synced(call: Call, schedule: Schedule) -> Schedule:
     """Update Temporal from the row; if it is unreachable, retry later, at last by the sweeper."""
 
     async def put() -> bool:
+        # safe in any order: a version that is older than Temporal's is left alone
         await call.services.schedules.put(schedule)
         await schedules.synced(call.pool, schedule)
         return True

@@ -100,6 +100,7 @@ async def steer_task(
     key = body.message_id or check_key(idempotency_key)
     if key is None:
         return await _send(call, session, body.message, new_id())
+    # a repetition at the same time could drop the message that the first one is about to deliver
     async with one_at_a_time(call, derive_id(session.id, "steer", key)):
         return await _send(call, session, body.message, key)
 
@@ -107,6 +108,7 @@ async def steer_task(
 async def _send(call: Call, session: SessionRow, text: str, key: str) -> Steering:
     message_id = derive_id(session.id, "steer", key)
     pool, tenant, where = call.pool, call.tenant, (session.conversation_id, session.thread_id, message_id)
+    # a repetition skips these checks: its message is stored and counts, even if the task has ended since
     if not await conversations.has_message(pool, tenant, message_id):
         _check_running(session)
         check_open(await conversation_of(call, session.conversation_id))
@@ -122,6 +124,7 @@ async def _send(call: Call, session: SessionRow, text: str, key: str) -> Steerin
         )
         await conversations.add_message(pool, tenant, message)
     receiver: str | None = session.id
+    # a message that the session has read must not be delivered again
     if await conversations.untaken(pool, tenant, [message_id]):
         receiver = await steer.deliver(call, *where, session.id)
     if receiver is None:
@@ -174,6 +177,7 @@ async def cancel_task(
     stop = Stop(Reason.CALLER_CANCEL, body.reason, body.grace_ms, tree=body.scope is Scope.TREE)
     record = await _stop(call, session, stop, idempotency_key, response)
     if stop.tree:
+        # after the task's own stop, so that it cannot start another subagent that this list would miss
         below = await children.descendants(call.pool, call.tenant, task_id)
         await stopping.stop_all(call, below, stop)
     return record
@@ -239,6 +243,7 @@ async def promote_task(call: Stopper, task_id: str, response: Response) -> TaskR
         return await _record(call, session)
     check_open(await conversation_of(call, session.conversation_id))
     try:
+        # the session's id, because a subagent can be promoted once: Temporal answers a repetition with the first result
         request = Promote(request_id=session.id, session_id=session.id)
         await call.services.workflows.promote(call.tenant, session.conversation_id, request)
     except NotFound:

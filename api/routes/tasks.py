@@ -110,6 +110,7 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> Task
             before_id=before_id,
             limit=query.limit + 1,
         )
+    # no index serves a search in titles; the statement's timeout protects the database from it
     except TimeoutError:
         if query.text is None:
             raise
@@ -128,6 +129,7 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> Task
 
 
 def _moment(value: datetime | None, name: str) -> datetime | None:
+    # a time zone can move years at the edges out of what PostgreSQL and Python can represent
     if value is not None and not 1970 <= value.year <= 9000:
         problem = finding(f"/{name}", "time_range", "must be a year from 1970 to 9000", place="query")
         raise Invalid("A time is out of range.", type="invalid-time", errors=[problem])

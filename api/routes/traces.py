@@ -53,6 +53,7 @@ async def show_trace_page(call: Reader, task_id: str) -> Response:
     trace = await Tracer(call.pool, call.tenant, PAGE_CHARS).trace(session)
     waiting = await input_requests.of_sessions(call.pool, call.tenant, [session.id, *trace.session_ids_below])
     headers = {
+        # the page shows texts of models and tools: even if one escaped as HTML, no script of it would run
         "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'; sandbox",
         "Content-Disposition": f'inline; filename="trace-{session.id}.html"',
     }

@@ -39,6 +39,7 @@ router = APIRouter(tags=["triggers"])
 _json = [Depends(accepts_json)]
 
 MOST = 1_000  # per tenant
+# read into memory before the signature is checked, so that strangers can send this much
 MAX_EVENT_BYTES = 1_000_000
 SAME_NAME = 20  # most tenants whose triggers share one name
 _NAME = re.compile(TRIGGER_NAME)
@@ -140,6 +141,7 @@ async def receive_event(request: Request, services: ServicesDep, trigger: str) -
     raw = await bodies.read(request, min(MAX_EVENT_BYTES, services.settings.max_body_bytes))
     headers = dict(request.headers)
     signed = trigger_events.signed_by(candidates, headers, raw)
+    # only after the signature: before it, nothing says which tenant the event belongs to
     current_tenant.set(signed.trigger.tenant)
     kind = signed.trigger.rules.signature
     event, event_id = trigger_events.read(kind, headers, raw)
@@ -164,6 +166,7 @@ def _secret(body: NewTrigger, known: SignedTrigger | None) -> tuple[str, str | N
             raise _invalid("/secret", "invalid_secret", "a secret of Standard Webhooks is whsec_ and base64")
         return body.secret, None
     if known is not None and known.trigger.rules.signature is body.signature:
+        # only for the same kind of signature, because the kinds have different forms of secrets
         return known.secret, None
     if body.signature is SignatureKind.SLACK:
         raise _invalid("/secret", "missing", "Slack brings its own signing secret")

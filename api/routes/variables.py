@@ -175,6 +175,7 @@ async def _shown(call: Call, place: ThreadPlace, session: SessionRow) -> ThreadV
         source = next((level for level in sources if name in sources[level]), None)
         value = sources[source][name] if source else None
         given: Source | None = "inherited" if source == "thread" else source
+        # also by its stored form: the value may have been set as a secret before an agent declared it as text
         secret = one.kind is VariableKind.SECRET or (value is not None and is_sealed(value))
         found.append(
             ThreadVariable(

@@ -72,6 +72,7 @@ async def read_workspace_file(call: Reader, task_id: str, query: Annotated[Works
         raise Gone("The content of this file is no longer kept.")
     if entry.get("length", 0) > MOST_BYTES:
         raise Conflict("This file is too large to be read in one piece.", type="file-too-large", size=entry["length"])
+    # a browser must not render or run an agent's file in our origin
     headers = {"Content-Security-Policy": "default-src 'none'; sandbox", "Content-Disposition": "attachment"}
     content = with_holes(entry, found[entry["sha256"]])
     return Response(content, headers=headers, media_type="application/octet-stream")

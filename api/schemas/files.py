@@ -65,6 +65,7 @@ def _problem(name: str) -> str | None:
         return "must not be empty, and not begin or end with a space"
     if _FORBIDDEN.search(name):
         return "no separators, control characters or marks that change the reading direction"
+    # a name that begins with - is an option to most commands that an agent would run on it
     if name in (".", "..") or name.startswith("-"):
         return "must not be . or .. nor begin with -"
     if len(name.encode()) > MAX_BYTES:

@@ -36,8 +36,10 @@ def check_target(channel: ChannelName, target: str, settings: Settings) -> None:
     entries = {entry.lower() for entry in settings.notify_private_hosts}
     trusted = host in entries or f"{host}:{port}" in entries
     formed = _URL.fullmatch(target) and _HOST.fullmatch(host) and url.port != 0
+    # plain HTTP only to hosts of the operator: a delivery contains the content of tasks
     if not formed or url.scheme not in (("http", "https") if trusted else ("https",)):
         raise _refused("/target", "invalid_url", "must be an https:// URL with a host", ["https://host/path"])
+    # a password in the URL would appear in the records of deliveries and in logs
     if url.username is not None or url.password is not None or url.fragment or len(target) > LONGEST_URL:
         rule = f"no user name, no fragment, at most {LONGEST_URL} characters"
         raise _refused("/target", "invalid_url", rule, ["https://host/path"])

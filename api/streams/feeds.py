@@ -21,6 +21,7 @@ from store.notices import FeedNotice
 
 PAGE = 200
 LOOK_SECONDS = 5.0  # how often to read again without a notification, and to check that the key is still valid
+# proxies often close a connection after 30 or 60 silent seconds
 KEEPALIVE_SECONDS = 15.0
 _LAST = frozenset(event.type for event in ENDED.values())
 _NOTICE_TYPES = {
@@ -132,6 +133,7 @@ async def tenant_position(pool: Pool, tenant: str, given: str | None) -> int:
         raise Unreadable(400, "cursor-invalid", "A cursor is the number of a notice: 0 or more.")
     if int(text) > last:
         raise Conflict("The cursor is ahead of the feed; start again without one.", type="cursor-ahead", last=last)
+    # zero is not expired: it asks for all that is kept
     if 0 < int(text) < first:
         raise Unreadable(410, "cursor-expired", "The next notices were removed; start again with 0.", first=first)
     return int(text)
@@ -160,6 +162,7 @@ class Pages:
 
     async def after(self, feed: Readable, seq: int) -> Page:
         key = (feed, seq)
+        # no await between this and the assignment, so that two readers cannot both start a read
         task = self._reading.get(key)
         if task is None:
             task = self._reading[key] = asyncio.create_task(feed.page(self._pool, seq))
@@ -180,6 +183,7 @@ async def follow(
             try:
                 page = await pages.after(feed, seq)
             except TRANSIENT_ERRORS:
+                # the stream stays open and reads again, because a reconnecting client would not fare better
                 page = Page(b"", seq, False, False)
             if page.frames:
                 yield page.frames
@@ -188,6 +192,7 @@ async def follow(
                 return
             if page.full or await _came(news):
                 continue
+            # only in quiet moments: a busy stream would ask at every page, and a quiet one comes here every few seconds
             if not await _allowed(still_allowed):
                 return
             if loop.time() - sent_at >= KEEPALIVE_SECONDS:

@@ -11,6 +11,7 @@ from store.database import TRANSIENT_ERRORS
 
 log = logging.getLogger("errand.api")
 
+# streams read every few seconds without notifications, so that nothing is lost meanwhile
 RECONNECT_SECONDS = 1.0
 
 
@@ -46,6 +47,7 @@ class EventListener:
             yield news
         finally:
             watchers.discard(news)
+            # or the dictionary would keep an entry for every session that was ever watched
             if not watchers:
                 self._watchers.pop((tenant, id), None)
 

@@ -27,5 +27,6 @@ class StreamSlots:
             yield
         finally:
             self._open[tenant, caller] -= 1
+            # or the counter would keep an entry for every key that ever opened a stream
             if not self._open[tenant, caller]:
                 del self._open[tenant, caller]

@@ -10,6 +10,7 @@ from api.auth import Call
 from api.streams.feeds import Readable, follow
 from store import keys
 
+# the second one is for nginx, which would otherwise collect events before it passes them on
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
@@ -20,6 +21,7 @@ def streaming(call: Call, feed: Readable, after: int = 0, headers: Mapping[str, 
 
 async def counted(call: Call, feed: Readable, after: int) -> AsyncGenerator[bytes, None]:
     """The chunks of a feed, which uses one of the caller's stream slots."""
+    # taken when the first chunk is read: a response that is never sent would not release it
     slot = call.services.slots.taken(call.tenant, call.caller.created_by)
     with slot, call.services.metrics.streams.track_inprogress():
         async for chunk in follow(
@@ -29,4 +31,5 @@ async def counted(call: Call, feed: Readable, after: int) -> AsyncGenerator[byte
 
 
 async def still_allowed(call: Call) -> bool:
+    # a caller without a key is the account that runs the server, which cannot be revoked
     return call.caller.key_id is None or await keys.valid(call.pool, call.tenant, call.caller.key_id)

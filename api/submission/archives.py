@@ -24,6 +24,7 @@ class UnpackedTree(NamedTuple):
 
 async def unpack_into(pool: Pool, tenant: str, settings: Settings, content: bytes, pointer: str) -> Manifest:
     """Store the files of an archive; returns them as entries of a workspace."""
+    # decompressing takes seconds, in which other requests must be served
     tree = await asyncio.to_thread(_unpack, content, settings, pointer)
     batch: dict[str, bytes] = {}
     for digest, data in tree.contents.items():
@@ -68,6 +69,7 @@ def _read(
 ) -> tuple[ManifestEntry, bytes | None]:
     if member.isdir():
         return {"kind": "folder", "mode": PROGRAM_MODE}, None
+    # a link could lead out of the workspace, and a device has no content
     if not member.isreg():
         raise _refused(
             pointer, "kind", f"{member.name[:200]!r} is a link or a device; only files and folders are taken"

@@ -203,7 +203,7 @@ async def manifest(call: Call, spec: TaskSpec, *, checked: bool = False) -> Mani
     for pointer, file_id in (*wanted, *archives):
         if (file := found.get(file_id)) is None:
             raise Invalid("A file does not exist.", errors=[finding(pointer, "not_found", "there is no such file")])
-        if not checked:
+        if not checked:  # a caller must not read another key's file through a task
             await check_file(call, file)
         if (pointer, file_id) in wanted:
             check_file_name(file.name, pointer)

@@ -36,10 +36,12 @@ async def added(call: Call, spec: TaskSpec, agent: TaskAgent) -> TaskAgent:
     own = agent.definition.mcp_servers
     given = {name: server.server() for name, server in spec.config.mcp_servers.items()}
     definition = agent.definition.model_copy(update={"mcp_servers": {**own, **given}})
+    # before the discovery, which would already send requests to the server
     if found := [*_policy_problems(call, spec, agent.definition), *_problems(definition, given)]:
         raise Invalid("An MCP server of the task cannot be used.", errors=found[:50])
     wanted = [name for name in unread(definition) if name in given]
     named = {variable for server in given.values() for variable in server.variables()}
+    # only the ones that its headers name: the others are none of the server's business
     values = {name: value for name, value in spec.context.variables.items() if name in named}
     values = all_sealed(call.services.keys, call.tenant, values)
     lists = await call.services.discovery.discover(DiscoverTools.of(call.tenant, definition, wanted, values))

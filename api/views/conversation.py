@@ -24,6 +24,7 @@ async def whole(call: Call, found: ConversationRow) -> ConversationRecord:
     threads = await conversation_reads.threads(pool, tenant, found.id, MOST + 1)
     usage = await conversation_reads.usage_by_model(pool, tenant, found.id)
     complete = len(branches) <= MOST and len(threads) <= MOST
+    # the newest, which people look for; `complete` says that there are more
     branches = branches[-MOST:]
     root = [branch for branch in branches if branch.thread_id == found.id]
     active = next((branch for branch in root if branch.live), None)

@@ -81,6 +81,7 @@ class Tracer:
         for child_id in ids:
             if self._room <= 0:
                 return found, False
+            # one count for the whole tree, because each subagent may have as many again
             self._room -= 1
             child = await sessions.get(self._pool, self._tenant, child_id)
             assert child is not None
@@ -103,6 +104,7 @@ class Tracer:
             elif event.type == "attempt_reset":
                 said[number]["attempts"] = data["attempt"]
             elif event.type == "usage_updated":
+                # no event marks the beginning of a further call of the same step
                 begun = step.models[-1].ended_at if step.models else step.started_at
                 step.models.append(
                     ModelSpan(

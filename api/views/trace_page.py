@@ -98,6 +98,7 @@ def _bounds(rows: list[TimelineRow]) -> tuple[datetime, float]:
     """The first moment of the timeline, and its length in seconds."""
     moments = [moment for row in rows for bar in row.bars for moment in (bar.start, bar.end)]
     moments += [row.trace.created_at for row in rows]
+    # never zero, because positions are divided by it
     return min(moments), max(0.001, (max(moments) - min(moments)).total_seconds())
 
 
@@ -230,4 +231,5 @@ def _tool(span: ToolSpan) -> str:
 
 
 def _e(text: str) -> str:
+    # quotes too, because some of these texts are in attributes
     return escape(clean(text), quote=True)
