@@ -1,4 +1,4 @@
-"""All tools by name. To add one: its file and a line in TOOLS. Users add theirs from their own module."""
+"""All tools by name. To add one: its file, its import and a line in TOOLS. Users add theirs from their own module."""
 
 import importlib
 import re

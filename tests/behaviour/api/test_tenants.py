@@ -17,7 +17,6 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/tasks/{task_id}", {}),
     ("GET", "/sessions/{session_id}", {}),
     ("GET", "/tasks/{task_id}/result", {}),
-    ("GET", "/tasks/{task_id}/budget", {}),
     ("GET", "/tasks/{task_id}/events", {}),
     ("GET", "/tasks/{task_id}/events", {"headers": {"Accept": "application/json"}}),
     ("GET", "/tasks/{task_id}/trace", {}),

@@ -232,25 +232,29 @@ def test_approvals_stop_a_response_only_if_its_caller_asked_for_them(approvals: 
         assert [one.type for one in final(answered, 2).output] == ["mcp_call"]
 
 
-@pytest.mark.parametrize(
-    ("end", "status", "detail", "last"),
-    [
-        (ended(Reason.TOKEN_BUDGET), "incomplete", "max_output_tokens", "response.incomplete"),
-        (ended(Reason.COST_BUDGET), "incomplete", "max_output_tokens", "response.incomplete"),
-        (ended(Reason.STEP_LIMIT), "incomplete", "max_messages", "response.incomplete"),
-        (ended(Reason.TTL), "failed", "server_error", "response.failed"),
-        (ended(Reason.ERROR, error="no such model"), "failed", "server_error", "response.failed"),
-        (ended(Reason.POLICY_DENIED), "failed", "invalid_prompt", "response.failed"),
-        (ended(Reason.CALLER_CANCEL), "cancelled", None, "response.incomplete"),
-    ],
-)
-def test_every_end_has_its_status(end: Event, status: str, detail: str | None, last: str) -> None:
-    fold = folded([*WORKING, ev.MessageDelta(step=1, text="Unfini"), end])
+SPENT = ("incomplete", "max_output_tokens", "response.incomplete")
+TOO_MANY = ("incomplete", "max_messages", "response.incomplete")
+FAILED = ("failed", "server_error", "response.failed")
+REFUSED = ("failed", "invalid_prompt", "response.failed")
+CANCELLED = ("cancelled", None, "response.incomplete")
+ENDS = {
+    **dict.fromkeys((Reason.TOKEN_BUDGET, Reason.COST_BUDGET, Reason.TREE_BUDGET), SPENT),
+    **dict.fromkeys((Reason.STEP_LIMIT, Reason.TURN_LIMIT, Reason.TOOL_LIMIT), TOO_MANY),
+    **dict.fromkeys((Reason.ERROR, Reason.TTL, Reason.LOOP_DETECTED, Reason.ACCEPTANCE_FAILED, Reason.LOST), FAILED),
+    **dict.fromkeys((Reason.POLICY_DENIED, Reason.NEEDS_INPUT), REFUSED),
+    **dict.fromkeys((Reason.CALLER_CANCEL, Reason.INTERRUPTED, Reason.TERMINATED, Reason.INPUT_TIMEOUT), CANCELLED),
+}
+
+
+@pytest.mark.parametrize("reason", sorted(set(Reason) - {Reason.GOAL_REACHED}))
+def test_every_end_has_its_status(reason: Reason) -> None:
+    fold = folded([*WORKING, ev.MessageDelta(step=1, text="Unfini"), ended(reason, error="it broke")])
     events, _ = streamed(fold)
     response = final(fold)
-    assert (events[-1].type, response.status, response.output) == (last, status, [])
     named = response.incomplete_details.reason if response.incomplete_details else None
-    assert (named or (response.error.code if response.error else None)) == detail
+    detail = named or (response.error.code if response.error else None)
+    assert (response.status, detail, events[-1].type) == ENDS[reason]
+    assert response.output == []
 
 
 def test_cancel_shows_at_once_and_reads_of_any_length_agree() -> None:
