@@ -66,6 +66,7 @@ def post_answer(api: Api, task_id: str, request_id: str, value: Any) -> Any:
 def typed_value(request: RequestInfo, text: str) -> Any:
     """Parse what a person typed: an option's number, JSON if the schema needs more than text, else text."""
     options = request.details.options
+    # before JSON, because the list of options on the screen is numbered
     if text.isdecimal() and 0 < int(text) <= len(options):
         return options[int(text) - 1]
     schema = request.answer_schema or {}
@@ -116,6 +117,7 @@ def _answer(api: Api, request: RequestInfo, read: Read) -> bool:
             post_answer(api, request.session_id, request.id, value)
         except Refused as refused:
             note(refused.message)
+            # only the form of the answer was refused, so that another one can still be given
             if refused.status == 422:
                 continue
             return refused.status == 409  # somebody else was faster
@@ -171,6 +173,7 @@ def _approval(request: RequestInfo) -> Dialogue:
     while True:
         typed = yield Prompt(text)
         choice = typed.strip().lower()[:1]
+        # an empty line is never a yes: Enter may have been typed ahead, for something else
         if choice in ("", "l"):
             return None
         if choice == "y":
@@ -196,9 +199,11 @@ def _edited_arguments(request: RequestInfo) -> Dialogue:
         before = value if isinstance(value, str) else json.dumps(value)
         typed = yield Prompt(name, default=clean(before))
         if typed == clean(before):
+            # not changed by the person: what is shown lacks control characters, and the original must not lose them
             changed[name] = value
         else:
             changed[name] = typed if isinstance(value, str) else _json_or_text(typed)
+    # all arguments, because the server takes them in place of the model's own
     return {"approved": True, "arguments": changed}
 
 
@@ -216,6 +221,7 @@ def _always(request: RequestInfo) -> Dialogue:
         typed = yield Prompt(f"allow {tool} (empty: do not make the rule)", default=clean(pattern))
         if not typed.strip():
             return None
+        # the original unless it was edited: what is shown lacks control characters
         patterns[number] = pattern if typed == clean(pattern) else typed.strip()
     return {"approved": True, "always": patterns}
 

@@ -30,6 +30,7 @@ def keep(anchor: str, head: str, entries: int, chains: int) -> None:
             headers = {"content-type": "application/json"}
             httpx2.post(anchor, content=line, headers=headers, timeout=TIMEOUT_S).raise_for_status()
         else:
+            # appended and never rewritten: earlier heads prove what the log once contained
             with Path(anchor).open("a") as file:
                 file.write(f"{line}\n")
     except (OSError, httpx2.HTTPError, httpx2.InvalidURL) as error:

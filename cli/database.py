@@ -22,6 +22,7 @@ def with_database(
     from deploy.state import StackError
 
     async def connected() -> T:
+        # one connection is enough, and a database that is short of them still lets an operator in
         pool = await connect(address, max_size=1)
         try:
             return await query(pool)

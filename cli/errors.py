@@ -51,6 +51,7 @@ class CliError(click.ClickException):
         super().__init__(message)
         self.status = status
         self.body = body or {}
+        # now, because the command's context is gone when click shows the error
         self._as_json = json_wanted()
 
     @property

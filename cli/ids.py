@@ -89,6 +89,7 @@ def _resolved(api: Api, text: str) -> str:
             raise NotFoundError("there is no task yet")
         return newest[0].task_id
     prefix = text.lower()
+    # checked here, because the server's refusal of the filter would speak of a parameter that nobody typed
     if not (prefix.isascii() and prefix.isalnum() and len(prefix) <= 26):
         raise NotFoundError(f"{text!r} is not the beginning of an id")
     found = _tasks(api, id_prefix=prefix, limit=CANDIDATES + 1)

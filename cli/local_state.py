@@ -15,6 +15,7 @@ def state_folder() -> Path | None:
     base = settings.xdg_state_home if settings and settings.xdg_state_home else None
     try:
         folder = (base or Path.home() / ".local" / "state") / "errand"
+        # private, because lines that were typed in chats are stored here
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RuntimeError):
         return None
@@ -24,6 +25,7 @@ def state_folder() -> Path | None:
 def _last_file(address: str) -> Path | None:
     """The file for a server; each server has its own."""
     folder = state_folder()
+    # a digest, because an address contains characters that file names cannot have
     return folder / f"last-{hashlib.sha256(address.encode()).hexdigest()[:12]}" if folder else None
 
 

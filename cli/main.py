@@ -64,6 +64,7 @@ class ErrandGroup(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        # looked up by hand, because click has not parsed the options when it finds these errors
         self._as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
         with self._usage_errors_as_json():
             return super().make_context(info_name, args, parent, **extra)
@@ -81,6 +82,7 @@ class ErrandGroup(click.Group):
             with self._usage_errors_as_json():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
+            # the shell's prompt begins on a new line after ^C
             click.echo(err=True)
             raise SystemExit(int(Exit.DETACHED)) from None
 

@@ -40,6 +40,7 @@ class PermissionRule(click.ParamType[dict[str, str], Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
         if isinstance(value, dict):
             return value
+        # from the right, because a pattern may contain = itself
         call, _, action = str(value).rpartition("=")
         tool, _, pattern = call.partition(":")
         if not tool or action not in list(Action):

@@ -46,6 +46,7 @@ class RequestWatch:
     def _watch(self) -> None:
         from cli.answering import open_requests
 
+        # its own connection, because the main thread sends the answer over the other one
         with Api.like(self._api, patience=0) as api:
             while not self._stopped.wait(POLL_SECONDS):
                 with suppress(CliError):  # the API may be restarting
@@ -59,5 +60,6 @@ class RequestWatch:
                 self._app.loop.call_soon_threadsafe(self._end_prompt)
 
     def _end_prompt(self) -> None:
+        # checked in the prompt's own thread: it may have ended since this call was scheduled
         if self._app and self._app.is_running and not self._app.is_done and not self._stopped.is_set():
             self._app.exit(exception=SettledElsewhere())

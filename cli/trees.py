@@ -15,6 +15,7 @@ from domain.amounts import counted
 from settings import Settings
 
 SHOWN = 20  # problems of one folder
+# the whole history, which may be huge and contain secrets that were removed since
 NEVER = frozenset({".git"})
 
 
@@ -75,6 +76,7 @@ def _walk(found: FolderFiles, folder: Path, above: list[tuple[Path, GitIgnoreSpe
 
 def _take_link(found: FolderFiles, path: Path, settings: Settings) -> None:
     target = path.resolve()
+    # what the user did not name must not be uploaded
     if not target.is_relative_to(found.root):
         found.problems.append(f"{_named(found, path)}: a link out of the folder, to {target}")
     elif target.is_file():
@@ -139,6 +141,7 @@ def _pack(found: FolderFiles) -> bytes:
         for name, source in found.files.items():
             info = tarfile.TarInfo(name)
             known = source.stat()
+            # the size of now: a file that has grown since the check would otherwise break the archive
             info.size, info.mode, info.mtime = known.st_size, known.st_mode & 0o777, int(known.st_mtime)
             with source.open("rb") as content:
                 archive.addfile(info, content)

@@ -48,6 +48,7 @@ def _asked(api: Api, event: EventData, printer: EventPrinter) -> bool:
     if event["type"] != "input_required":
         return False
     request = next((one for one in open_requests(api, event["session_id"]) if one.id == event["request_id"]), None)
+    # answered meanwhile, or an event of the past: the printer shows it like any other
     if request is None:
         return False
     printer.break_line()

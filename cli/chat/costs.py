@@ -16,6 +16,7 @@ class Costs:
 
     def begin_with(self, known: list[float | None]) -> None:
         """The costs so far, by model; costs of running sessions were noted before."""
+        # minus what running sessions have noted, because their next event replaces their own share
         self._by_session[""] = sum(cost or 0.0 for cost in known) - self.total
 
     @property

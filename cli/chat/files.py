@@ -13,6 +13,7 @@ _AT_PATH = re.compile(r"(?:^|(?<=\s))@(\S+)")
 
 def named_files(text: str) -> list[Path]:
     """The files that a message names as @path; any other @ is plain text."""
+    # a path at the end of a sentence has its punctuation
     paths = [Path(name.rstrip(".,;:!?)")).expanduser() for name in _AT_PATH.findall(text)]
     return [path for path in dict.fromkeys(paths) if path.is_file()]
 

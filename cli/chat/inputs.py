@@ -24,6 +24,7 @@ class ChatInputs:
     def __init__(self, feed: Api, patience: float, terminal: bool) -> None:
         self._feed = feed
         self._patience = patience
+        # a SimpleQueue, because its put may be called in a signal handler that interrupted a put
         self._queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._signals = 0  # not handled yet
         self._asked: str | None = None  # the request that the prompt asks for
@@ -57,6 +58,7 @@ class ChatInputs:
     def reading(self) -> Iterator[None]:
         """The period in which lines are read; on a terminal all output appears above the prompt."""
         if self._typing is None:
+            # a daemon, because a read from a pipe cannot be interrupted at the end of the chat
             threading.Thread(target=self._read, daemon=True).start()
             yield
             return
@@ -101,6 +103,7 @@ class ChatInputs:
             ):
                 self._queue.put(("event", event))
         except CliError as error:
+            # raised in the main thread later, because here it would only end this thread
             self._queue.put(("error", error))
 
     def _read(self) -> None:

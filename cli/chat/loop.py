@@ -204,6 +204,7 @@ class Chat:
         else:
             body |= {"agent": self._agent or "assistant"}
         self.watch_answer(self.api.post("/conversations/run", body))
+        # only after the server has accepted the message, so that a refused one can be sent again with its files
         self._files.clear()
 
     def _handle_event(self, event: EventData) -> None:
@@ -255,6 +256,7 @@ class Chat:
 
     def _resume(self, conversation_id: str) -> None:
         """Continue a conversation; an answer that is being written is watched from its next event."""
+        # read first: events between the two reads then come again through the feed, and none is missed
         last = self.api.last_event(conversation_id)
         found = self.api.conversation(conversation_id)
         self._mail = found.mailbox.pending_count

@@ -24,12 +24,14 @@ class ChatRequests:
     def handle_event(self, event: EventData) -> bool:
         """Add a new request, or drop one that was settled; True if there is something to show."""
         if event["type"] == "input_required":
+            # the event lacks what is needed for the decision; and the request may be settled by now
             new = [one for one in open_requests(self._api, event["session_id"]) if one.id == event["request_id"]]
             self._open.extend(one for one in new if one.id not in self._ids())
             return bool(new)
         if event["type"] in SETTLED and event["request_id"] in self._ids():
             first = self._open[0].id == event["request_id"]
             self._open = deque(one for one in self._open if one.id != event["request_id"])
+            # the line that is being typed must not answer the request that follows
             if first:
                 self._dialogue = self.prompt = None
         return False

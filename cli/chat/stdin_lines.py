@@ -18,6 +18,7 @@ def stdin_lines(stream: IO[str]) -> Iterator[str]:
         return
     rest = b""
     while chunk := os.read(descriptor, 65_536):
+        # split as bytes: a character of several bytes may be cut between two reads
         *whole, rest = (rest + chunk).split(b"\n")
         yield from (line.decode(errors="replace").rstrip("\r") for line in whole)
     if rest:

@@ -23,6 +23,7 @@ from cli.chat.commands import COMMANDS
 from cli.local_state import chat_history
 
 MOST_COMPLETIONS = 50
+# the terminal is restored even if the prompt does not end
 LEAVE_SECONDS = 2.0
 LFLAG = 3  # in the list of termios.tcgetattr
 
@@ -55,6 +56,7 @@ class TerminalInput:
     def show(self, message: str, *, secret: bool = False, asked: str | None = None) -> None:
         """Set the text before the cursor, whether the typed text after it may be shown, and what it answers."""
         if self._session:
+            # the prompt belongs to the thread of the loop, and is not safe for others
             self._loop.call_soon_threadsafe(self._update, self._session, message, secret, asked)
         else:
             self._message, self._secret, self._asked = message, secret, asked
@@ -131,6 +133,7 @@ class TerminalInput:
 
     def _enter(self) -> bool:
         """A line is entered; returns whether it is a secret."""
+        # now, and not when the line is handled: the prompt may ask for something else by then
         self._entered_for = self._asked
         return self._secret
 
@@ -170,6 +173,7 @@ def _history() -> History:
     file = chat_history()
     try:
         if file:
+            # before the library opens it, which would create it readable for others
             file.touch(mode=0o600)
             return FileHistory(str(file))
     except OSError:

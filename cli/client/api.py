@@ -22,6 +22,7 @@ from settings import Settings
 
 # A stream sends something every 15 seconds and other responses take less, so after this silence a connection is dead.
 TIMEOUT = httpx2.Timeout(5.0, read=60.0, write=60.0)
+# the server allows 18 digits
 BEYOND_ANY_EVENT = 10**17
 RESTART_SECONDS = 20.0  # a process of the stack that died is back sooner
 RESTART_PAUSE = 0.5
@@ -36,6 +37,7 @@ class Api:
         self._patience = patience
         self._url = url or settings.url
         self._key = key or settings.api_key
+        # otherwise the HTTP library raises an error that contains the key
         if self._key and not (self._key.isascii() and self._key.isprintable()):
             raise click.UsageError("the API key contains characters that no key has")
         self._http: httpx2.Client | None = None
@@ -74,6 +76,7 @@ class Api:
     def interrupt(self) -> None:
         """Break a request that another thread waits for."""
         if (http := self._http) is not None:
+            # not `disconnect`: the other thread still uses the object, and must find it closed
             http.close()
 
     def get(self, path: str, **params: Any) -> Any:
@@ -110,6 +113,7 @@ class Api:
 
     def post(self, path: str, body: JsonObject, key: str | None = None) -> Any:
         """Send a POST that may be repeated: because of its idempotency key the server acts on it once."""
+        # one key for all attempts of `send`, so that a repetition is recognised
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         return self.ask("POST", path, json=body, headers=headers)
 
@@ -125,7 +129,9 @@ class Api:
                     _check(response)
                     return response
             except (NotConnected, Refused) as error:
+                # nothing was sent, or nothing was changed; after any other failure the server may have acted on it
                 may_repeat = isinstance(error, NotConnected) or (method == "GET" and error.status == 503)
+                # only for our own stack, which is known to restart its API; another server may be gone
                 if not may_repeat or time.monotonic() > deadline or not self.own_stack_runs():
                     raise
             if not waiting and not json_wanted():
@@ -140,6 +146,7 @@ class Api:
         headers = {"Last-Event-ID": str(after)} if after else {}
         with self._connection_errors(), self._client().sse(path, headers=headers) as source:
             if not source.response.is_success:
+                # a stream has no body yet, and the reason of the refusal is in it
                 source.response.read()
             _check(source.response)
             yield source

@@ -34,6 +34,7 @@ def follow(
                     return
                 for sent in source:
                     event = _parse(sent.data)
+                    # seen before the connection was lost: a server might ignore the position in the header
                     if event is None or event["seq"] <= reader.after:
                         continue
                     reader.after, received = event["seq"], received + 1
@@ -42,6 +43,8 @@ def follow(
                         return
             if finished and not received:
                 return
+            # The stream ended without a terminal event, because its process stopped. One more read after the end of the
+            # task finds events that were written in between.
             finished = api.task(task_id).status in TERMINAL
             if not received:
                 time.sleep(FIRST_PAUSE)
@@ -60,6 +63,7 @@ def follow_conversation(
             reader.connected()
             for sent in source:
                 event = _parse(sent.data)
+                # by the number in the conversation: `seq` counts in each session
                 if event is not None and sent.id and int(sent.id) > reader.after:
                     reader.after = int(sent.id)
                     yield event
@@ -78,6 +82,7 @@ def wait_for_result(api: Api, task_id: str, *, patience: float, notify: Callable
             except Refused as refused:
                 if refused.kind != "not-terminal":
                     raise
+                # the first request does not wait, so that a task that waits for a person is noticed at once
                 seconds, before = WAIT_SECONDS, asked
                 asked = refused.body.get("task_status") == Status.INPUT_REQUIRED
                 if asked and not before:
@@ -129,6 +134,7 @@ class _StreamReader:
     def _wait(self, cause: str) -> None:
         now = time.monotonic()
         if self._lost_at is None:
+            # said once for an outage, not at every attempt
             self._lost_at = now
             self._notify("connection lost, reconnecting; the task continues")
         if now - self._lost_at + self._pause > self._patience:

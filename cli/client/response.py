@@ -21,6 +21,7 @@ class Answer(dict[str, Any]):
 def decoded(response: httpx2.Response) -> Answer:
     try:
         answer = response.json(object_hook=Answer)
+    # a deeply nested answer exhausts the parser's stack; only another program would send one
     except (ValueError, RecursionError):
         raise _unknown("its answer is no JSON") from None
     if not isinstance(answer, Answer) or not isinstance(answer.get("items", []), list):

@@ -38,6 +38,7 @@ def exits_at_once(command: Callable[P, int]) -> Callable[P, NoReturn]:
         except click.ClickException as error:
             error.show()
             code = error.exit_code
+        # os._exit does not flush what Python has buffered
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

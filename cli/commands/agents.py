@@ -106,6 +106,7 @@ def refresh(api: Api, name: str, as_json: bool) -> None:
 
     Running tasks keep the version they have, in which a tool that has changed is refused.
     """
+    # read before the refresh, because the server reports only the new version
     before = api.get(f"/agents/{segment(name)}")
     answer = api.ask("POST", f"/agents/{segment(name)}/refresh")
     if as_json:

@@ -32,6 +32,7 @@ def answer(api: Api, args: tuple[str, ...], json_value: str | None, as_json: boo
     ids, text = (args, None) if json_value is not None else (args[:-1], args[-1] if args else None)
     if (text is None) == (json_value is None) or len(ids) >= MOST_ARGUMENTS:
         raise click.UsageError("give either VALUE or --json-value, after the ids of task and request if you give them")
+    # before the server is asked, so that a typing error costs nothing
     given = parse_json("--json-value", json_value) if json_value is not None else None
     task_id = resolve(api, ids[0]) if ids else None
     request, task_id, request_id = find_request(api, task_id, ids[1] if len(ids) > 1 else None, approvals=False)

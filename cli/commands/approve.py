@@ -50,6 +50,7 @@ def approve(
     value |= {"plan": list(plan)} if plan else {}
     request, task_id, request_id = find_request(api, task_id, request_id, approvals=True)
     if request is not None and always:
+        # the patterns that the server proposed: a wider one must be typed by a person
         value["always"] = list(request.details.always)
         for pattern in request.details.always:
             note(f'From now on, in this conversation: allow {request.details.tool} "{one_line(pattern)}"')

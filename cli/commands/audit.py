@@ -71,6 +71,7 @@ def _subject(entry: AuditInfo) -> str:
 
 def _verify(api: Api, head: str | None, anchor: str | None, as_json: bool) -> None:
     found = api.get("/audit/verify", head=head)
+    # a head of a broken log must not become the next proof
     if anchor is not None and found["intact"]:
         anchors.keep(anchor, found["head"], found["entries"], found["chains"])
     if as_json:

@@ -29,6 +29,7 @@ def cancel(api: Api, task_id: str, reason: str | None, tree: bool, graceful: boo
     """
     body = ({"reason": reason} if reason else {}) | ({"scope": "tree"} if tree else {})
     body |= {"mode": "graceful"} if graceful else {}
+    # without a key, because a repeated cancel changes nothing
     answer = api.ask("POST", f"/tasks/{segment(task_id)}/cancel", json=body)
     if as_json:
         emit(answer)

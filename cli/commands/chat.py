@@ -58,6 +58,7 @@ def chat(
         raise click.UsageError("--resume asks which one, which needs a terminal; give --conversation ID")
     if continue_ or resume:
         conversation_id = _chosen(api, ask=resume)
+    # its own connection, because another thread reads the events while this one sends
     with Api.like(api) as feed:
         Chat(api, feed, agent, conversation_id, patience / 1_000, as_json, terminal, no_input).run()
 

@@ -45,6 +45,7 @@ def _value(name: str) -> str:
     value = getattr(settings(), field_of(name))
     if value is None:
         return ""
+    # an empty secret is shown as empty, so that people see that it is not set
     return MASK if name in SECRETS and value else without_passwords(text_of(value))
 
 

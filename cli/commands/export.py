@@ -49,6 +49,7 @@ def export(api: Api, task_id: str, output: Path | None, state: Path | None, as_j
         return _export_state(api, session["conversation_id"], state, as_json)
     histories = asyncio.run(_histories(task_id, api.url))
     if not histories:
+        # before anything is written: a bundle without histories cannot be replayed
         raise NotFoundError("Temporal no longer has a history of this session")
     bundle = {
         "format": "errand-bundle-1",

@@ -38,6 +38,7 @@ def inbox(api: Api, conversation_id: str | None, answering: bool | None, as_json
     if not requests:
         note("nothing is waiting for you")
     if answering is None:
+        # a script that lists the inbox must not wait for somebody to type
         answering = sys.stdin.isatty() and sys.stdout.isatty()
     for request in (parse(RequestInfo, answer) for answer in requests):
         show_request(request)

@@ -46,6 +46,7 @@ def create(name: str, rights: tuple[str, ...], expires: int | None, tenant: str,
     if as_json:
         emit({**key.model_dump(mode="json"), "secret": secret})
         return
+    # alone on stdout, so that $(…) takes the secret and nothing else
     click.echo(secret)
     note(f"Key {key.id} ({', '.join(key.rights)}). Keep the secret: it is not shown again.")
 

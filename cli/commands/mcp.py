@@ -67,6 +67,7 @@ class Bridge:
                 except (ValueError, RecursionError):
                     self._write(_error(None, PARSE_ERROR, "Parse error"))
                     continue
+                # the protocol no longer has batches, and there is no id to answer to
                 if not isinstance(message, dict):
                     continue
                 if message.get("method") == "notifications/cancelled":
@@ -94,6 +95,7 @@ class Bridge:
                 self._write(answer)
         except Exception as error:  # every request must get an answer, whatever happens, unless it was cancelled
             if "id" in message and request in self._running:
+                # only messages that were written for people: others may contain addresses or keys
                 text = error.message if isinstance(error, CliError | click.ClickException) else type(error).__name__
                 self._write(_error(message["id"], INTERNAL_ERROR, text))
         finally:
@@ -108,10 +110,12 @@ class Bridge:
                 for answer in api.messages("/mcp", message, headers_of(message, self._negotiated)):
                     self._reached = True
                     yield answer
+                    # notifications about progress come before the answer and have no id
                     if "id" in answer:
                         return
                 if "id" not in message:
                     return
+                # a killed API process closes its connections like this, and the request is sent again with the same key
                 raise Unreachable("the server ended the connection without an answer")
             except (Unreachable, Refused) as error:
                 deadline = deadline or time.monotonic() + RESTART_SECONDS
@@ -122,6 +126,7 @@ class Bridge:
             api.disconnect()
 
     def _write(self, message: JsonObject) -> None:
+        # a line must not be written inside another one: the host reads messages line by line
         with self._writing:
             click.echo(json.dumps(message))
 
@@ -137,6 +142,7 @@ def _repeatable(message: JsonObject) -> JsonObject:
     if message.get("method") != "tools/call" or not isinstance(params, dict):
         return message
     meta = params.get("_meta")
+    # the host's own key wins, because it may repeat the call itself
     meta = {"errand/idempotencyKey": secrets.token_hex(16), **(meta if isinstance(meta, dict) else {})}
     return {**message, "params": {**params, "_meta": meta}}
 

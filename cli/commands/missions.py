@@ -75,6 +75,7 @@ def add(
 ) -> None:
     """Add a mission: AGENT does INPUT whenever it is due and the check finds something."""
     task: dict[str, Any] = {"agent": agent, "input": text}
+    # first, so that a folder that is too large is refused before any upload
     archives = [pack_folder(folder, settings()) for folder in folders]
     if files or folders:
         packed = [upload_archive(api, one) for one in archives]

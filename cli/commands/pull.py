@@ -98,6 +98,7 @@ def _write(api: Api, task_id: str, folder: Path, changed: list[WorkspaceFileInfo
                     empty.rmdir()
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
+            # never writable for others, and always readable and writable for the user, whatever the agent has set
             target.chmod((modes[target] or 0o644) & 0o755 | 0o600)
     except OSError as error:
         raise CliError(f"{error.filename}: {error.strerror}") from None
@@ -105,6 +106,7 @@ def _write(api: Api, task_id: str, folder: Path, changed: list[WorkspaceFileInfo
 
 def _obstructed(target: Path, folder: Path, removed: set[Path]) -> bool:
     """Whether something is where the file or its folders belong that the task has not removed."""
+    # a link here, or `..` in a path, must not lead the write out of the folder
     if not target.parent.resolve().is_relative_to(folder) or target.is_symlink():
         return True
     above = (one for one in target.parents if one != folder and one.is_relative_to(folder))
@@ -136,6 +138,7 @@ def _diff(api: Api, task_id: str, one: WorkspaceFileInfo) -> str | None:
     """The change in the form that `git apply` reads; None if the file is not text."""
     old = b"" if one.change == "added" else _content(api, task_id, one.path, before=True)
     new = b"" if one.change == "removed" else _content(api, task_id, one.path)
+    # git's own sign of a binary file
     if old != new and b"\0" in old + new:
         return None
     try:

@@ -58,6 +58,7 @@ def replay(
     if (since is not None and not everything) or (step is not None and not debug):
         raise click.UsageError("--since needs --all, and --step needs --debug")
     files = _from_file(Path(source)) if source and _is_file(source) else None
+    # a whole id needs no API, only Temporal
     if source and files is None and not is_id(source):
         with Api(settings()) as api:
             source = resolve(api, source)

@@ -22,6 +22,7 @@ from domain.json_object import JsonObject
 from domain.sessions.session import TERMINAL
 
 LIMITS = ("max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")
+# a key may have only so many live tasks, and other tasks need the workers too
 CONCURRENT_RERUNS = 10
 PAUSE_SECONDS = 0.2
 

@@ -119,6 +119,7 @@ def _download_all(api: Api, found: ResultInfo, folder: Path) -> None:
     """Download all artifacts. If the task saved a name several times, the last one is kept; names have no folders."""
     for artifact in {one.name: one for one in found.artifacts if not _elsewhere(one)}.values():
         folder.mkdir(parents=True, exist_ok=True)
+        # only the last part of the name, because an agent chose it and `..` would leave the folder
         _write(api.send("GET", artifact.url).content, folder / Path(artifact.name).name)
 
 

@@ -136,6 +136,7 @@ def _submit(api: Api, spec: JsonObject, key: str) -> Any:
     try:
         return api.post("/tasks", spec, key)
     except Unreachable as error:
+        # the server may have accepted it although the response was lost
         raise Unreachable(f"{error.message}\nTo try again without submitting twice: --idempotency-key {key}") from None
     except KeyboardInterrupt:
         note("Stopped before the server answered; `tasks` shows whether it accepted the task.")
@@ -151,6 +152,7 @@ def _input(text: str | None, file: BinaryIO | None) -> str | JsonObject:
             if not isinstance(value, dict):
                 raise click.UsageError("--input-json: the file must contain one JSON object")
             return value
+        # UTF-8 whatever the locale is, so that a wrong encoding is refused and not guessed
         return sys.stdin.buffer.read().decode() if text == "-" else str(text)
     except UnicodeDecodeError:
         raise click.UsageError("the input is not valid UTF-8") from None
@@ -160,6 +162,7 @@ def _input(text: str | None, file: BinaryIO | None) -> str | JsonObject:
 
 def in_workspace(path: Path) -> str:
     """The path of a file in the workspace: a relative path is kept, of any other only the name."""
+    # the server refuses other paths, because they would lead out of the workspace
     plain = not path.is_absolute() and ".." not in path.parts
     return path.as_posix() if plain else path.name
 

@@ -45,6 +45,7 @@ def rotate(as_json: bool) -> None:
         click.echo(f"encrypted {done.changed.total()} stored values with the key {keys.current}")
         for column, count in done.changed.items():
             note(f"{column}: {count}")
+    # reported last and as an error: these values are lost once the old key is removed
     if done.unreadable:
         places = ", ".join(f"{count} in {column}" for column, count in done.unreadable.items())
         raise CliError(f"some values could not be decrypted and stay as they are ({places}): is an older key missing?")

@@ -97,6 +97,7 @@ def down(as_json: bool) -> None:
     from deploy import local
 
     with _stack_errors():
+        # before the stop, because afterwards there is no database to ask
         unfinished = _unfinished() if local.status(settings()) else ""
         stopped = local.down(settings())
     if as_json:
@@ -167,6 +168,7 @@ def _ask(query: "Callable[[Pool], Awaitable[T]]") -> T | None:
 
     def ask() -> T | None:
         with contextlib.suppress(CliError):
+            # a stack that is stopping or broken must not delay `status` and `down`
             return with_database(query, given, seconds=3)
         return None
 

@@ -24,6 +24,7 @@ def terminate(api: Api, thread_id: str, yes: bool, as_json: bool) -> None:
       ./errand terminate ID --yes --json
     """
     if not yes and not as_json:
+        # asked on stderr; with --json nobody may be there to answer, so that the flag counts as a yes
         click.confirm(f"End {thread_id} permanently?", abort=True, err=True)
     try:
         answer = api.post(f"/conversations/{segment(thread_id)}/terminate", {})

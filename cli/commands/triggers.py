@@ -103,6 +103,7 @@ def _condition(text: str) -> dict[str, Any]:
         parsed = json.loads(value)
     except ValueError:
         parsed = value
+    # lists and objects stay text: a condition compares only single values
     return {"path": path, "equals": parsed if isinstance(parsed, int | float | bool) else value}
 
 

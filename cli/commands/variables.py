@@ -61,6 +61,7 @@ def give(api: Api, request_id: str, values: tuple[str, ...], as_json: bool) -> N
     kinds = {one["name"]: one for one in request["required"]}
     for name in (name for name in request["missing"] if name not in given):
         secret = kinds[name]["kind"] == "secret"
+        # prompts go to stderr, so that stdout stays clean for --json
         given[name] = click.prompt(f"{name} ({one_line(kinds[name]['description'])})", hide_input=secret, err=True)
     path = f"/threads/{segment(request['thread_id'])}/variables/{segment(request['request_id'])}"
     answer = api.post(path, {"variables": given})
@@ -133,6 +134,7 @@ def _parsed(values: tuple[str, ...]) -> dict[str, str]:
         if name in given:
             raise click.UsageError(f"{name} is given twice")
         given[name] = value
+    # from the standard input, because other accounts can see the arguments of a process
     piped = [name for name, value in given.items() if value == "-"]
     if len(piped) > 1:
         raise click.UsageError("only one value can come from the standard input")

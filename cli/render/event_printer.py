@@ -29,6 +29,7 @@ class EventPrinter:
             self._started = datetime.fromisoformat(event["at"])
         try:
             getattr(self, "on_" + event["type"], self._on_unknown)(event)
+        # a server of another version may send other fields, and watching must not end because of one event
         except (KeyError, TypeError, ValueError):
             self._on_unknown(event)
 

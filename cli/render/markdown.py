@@ -39,6 +39,7 @@ def print_markdown(text: str) -> None:
     width = shutil.get_terminal_size().columns
     console = Console(width=width, force_terminal=colour, no_color=not colour, highlight=False)
     with console.capture() as captured:
+        # cleaned first: a model's text could contain terminal codes
         console.print(Markdown(clean(text), hyperlinks=False))
     lines = [line.rstrip() for line in captured.get().rstrip().split("\n")]
     click.echo("\n".join(lines))
