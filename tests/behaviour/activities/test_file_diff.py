@@ -10,7 +10,7 @@ from store import workspaces
 from tests.support.stack import Stack
 
 
-def test_a_small_change_shows_its_surroundings() -> None:
+def test_small_change_is_shown_with_context_lines() -> None:
     before = "".join(f"line {n}\n" for n in range(20))
     shown = diff("src/a.txt", before, before.replace("line 9\n", "another\n")).split("\n")
     assert shown[:2] == ["--- a/src/a.txt", "+++ b/src/a.txt"]
@@ -36,7 +36,7 @@ def test_long_files_are_compared_from_both_ends() -> None:
 
 
 @pytest.mark.parametrize("lines", [CLOSELY, 10 * CLOSELY])
-def test_a_diff_has_bounds(lines: int) -> None:
+def test_diff_is_limited_in_size_and_time(lines: int) -> None:
     """The limits apply to the size and, for texts that are hard to compare, to the time."""
     dice = random.Random(7)
     before, after = ("\n".join(str(dice.randrange(120)) for _ in range(lines)) for _ in range(2))

@@ -197,7 +197,7 @@ async def call_states(stack: Stack, task_id: str) -> list[tuple[str, str]]:
     return [(row["tool"], row["state"]) for row in rows]
 
 
-async def test_task_of_a_server_outlives_kill_9_and_its_questions_become_ours(
+async def test_task_of_a_server_survives_kill_9_and_its_questions_become_input_requests(
     stack: Stack, builder: TaskServer
 ) -> None:
     builder.stalled = asyncio.Event()

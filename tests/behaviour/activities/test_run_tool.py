@@ -135,7 +135,7 @@ async def test_artifact_may_be_an_address(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-25")
-async def test_workspaces_of_two_tasks_do_not_meet(stack: Stack) -> None:
+async def test_two_tasks_have_separate_workspaces(stack: Stack) -> None:
     write = [("bash", {"command": "echo mine > secret.txt; ls -a ..; cat /etc/hostname > /dev/null; pwd"})]
     look = [
         (

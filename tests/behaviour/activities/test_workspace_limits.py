@@ -115,7 +115,7 @@ async def test_file_that_grows_over_the_cap_keeps_its_former_version(stack: Stac
     assert set(tree(await pair.there())) == {"grows", "part1", "part2", "part3"}
 
 
-async def test_beyond_the_number_of_files_nothing_kept_is_dropped(stack: Stack, tmp_path: Path) -> None:
+async def test_too_many_files_do_not_replace_stored_ones(stack: Stack, tmp_path: Path) -> None:
     pair = Pair(stack, tmp_path, WorkspaceCaps(files=50))
     here = await pair.here()
     for number in range(40):
@@ -129,7 +129,7 @@ async def test_beyond_the_number_of_files_nothing_kept_is_dropped(stack: Stack, 
     assert {f"z{number:02}" for number in range(40)} <= names and len(names) == 50
 
 
-async def test_a_directory_that_was_lost_is_no_deletion(stack: Stack, tmp_path: Path) -> None:
+async def test_lost_directory_does_not_delete_stored_files(stack: Stack, tmp_path: Path) -> None:
     pair = Pair(stack, tmp_path)
     here = await pair.here()
     (here / "precious").write_text("kept")

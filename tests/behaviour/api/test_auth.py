@@ -63,7 +63,7 @@ async def test_rate_is_shared_by_all_processes(settings: Settings, pool: Pool) -
         assert (await client.get(f"{one}/tasks", headers=other)).status_code == 200
 
 
-async def test_a_wrong_secret_takes_nothing_from_the_key(settings: Settings, pool: Pool) -> None:
+async def test_wrong_secret_does_not_use_up_the_rate_of_the_key(settings: Settings, pool: Pool) -> None:
     limited = replace(settings, requests_per_minute=3)
     headers = await key_for(pool, "victim", Right.READ)
     id = headers["Authorization"].split("_")[1]

@@ -171,7 +171,7 @@ async def promoted(stack: Stack) -> tuple[Talk, str, SessionRow, list[int]]:
 
 
 @pytest.mark.proves("S3-B02")
-async def test_a_blocking_child_can_be_let_go(team: Stack) -> None:
+async def test_blocking_child_can_be_promoted(team: Stack) -> None:
     talk, text, fired, codes = await promoted(team)
     [child] = await talk.children()
     assert text == (

@@ -1,4 +1,4 @@
-"""The agents of these tests are those of the tests of conversations."""
+"""These tests use the agents of the conversation tests."""
 
 from tests.behaviour.conversations.conftest import team
 

@@ -1,4 +1,4 @@
-"""The command `errand`, run against the stack."""
+"""Runs the command `errand` against the stack."""
 
 import asyncio
 

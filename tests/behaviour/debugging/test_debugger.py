@@ -1,4 +1,4 @@
-"""`errand replay --debug`: at a terminal, the debugger stops in the loop at the chosen step."""
+"""`errand replay --debug` at a terminal: the debugger stops in the loop at the chosen step."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ PROMPT = b"(Pdb) "
 
 
 class Terminal:
-    """The command at a new terminal: what is typed there, and what it shows until its next prompt."""
+    """The command at a new terminal: it types lines and reads the output up to the next prompt."""
 
     def __init__(self, *arguments: str) -> None:
         self.screen, theirs = pty.openpty()

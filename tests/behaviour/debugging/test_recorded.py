@@ -1,4 +1,4 @@
-"""A rerun with recorded answers: no model, no tool, no cost; only rules and limits are new."""
+"""Reruns with recorded answers: no model call, no tool call, no cost; only rules and limits are applied again."""
 
 import json
 from pathlib import Path
@@ -89,7 +89,7 @@ async def test_subagents_are_not_started_and_people_are_not_asked(team: Stack) -
 
 @pytest.mark.proves("S1-84")
 async def test_rule_and_limit_are_applied_inside_inline_subagents(team: Stack, tmp_path: Path) -> None:
-    """A subagent inside the session takes its recorded steps, so that rules meet its calls and limits count them."""
+    """An inline subagent repeats its recorded steps, so rules apply to its calls and limits count them."""
     ledger = tmp_path / "ledger"
     effects = chain([("bash", {"command": "rm kept.txt"})], [("ledger_once", {"path": str(ledger)})], last="Inside.")
     below = chain([("bash", {"command": "rm -f below.txt"})], last="Below.")
@@ -107,7 +107,7 @@ async def test_rule_and_limit_are_applied_inside_inline_subagents(team: Stack, t
         assert "forbid" in lines[1]["steps"][0]["tools"][0]["result"]
         assert lines[0]["steps"][1]["tools"][0]["result"] == lines[1]["steps"][1]["tools"][0]["result"]
     assert len(ledger.read_text().splitlines()) == 2
-    steps_taken = 3 + 2 * 3  # of the session itself, and inside each of the two calls
+    steps_taken = 3 + 2 * 3  # three steps of the session itself, and three inside each of the two calls
     enough = await reran(team, record["task_id"], recorded=True, config={"max_steps": steps_taken})
     few = await reran(team, record["task_id"], recorded=True, config={"max_steps": steps_taken - 1})
     assert (enough["reason"], few["reason"]) == ("goal_reached", "step_limit")
@@ -117,13 +117,13 @@ async def test_rule_and_limit_are_applied_inside_inline_subagents(team: Stack, t
     report = json.loads(reported.stdout)
     stops = [(stop["tool"], json.loads(stop["arguments"])) for one in report["tasks"] for stop in one["stopped"]]
     assert stops == [("bash", {"command": "rm kept.txt"})] * 2 + [("bash", {"command": "rm -f below.txt"})]
-    assert (report["tried"], report["affected"]) == (2, 2)  # the task, and the subagent with a separate session
+    assert (report["tried"], report["affected"]) == (2, 2)  # the task, and the subagent that has a separate session
 
 
 async def test_messages_after_an_answer_are_read_again(team: Stack) -> None:
     gate = Gate()
     task_id = await team.submit(chain([async_delegate("helper", gate.then("Below."))], last="Waiting."), "waker")
-    await team.seen(task_id, "message_delta")  # the answer is under way, and the outcome comes after it
+    await team.seen(task_id, "message_delta")  # the answer is being written when the outcome arrives
     gate.open()
     record = await team.wait(task_id)
     before = await trace(team, record["task_id"])
@@ -147,7 +147,8 @@ async def test_report_lists_what_a_rule_would_have_stopped(stack: Stack, tmp_pat
     assert "it would have ended failed (step_limit)" in shown.stdout
 
     harmless = (await stack.run("[[script:count n=1]]"))["task_id"]
-    once_more = (await reran(stack, harmless))["task_id"]  # did what it did, unlike one with recorded answers
+    # a live rerun, which ran the call again, unlike one with recorded answers
+    once_more = (await reran(stack, harmless))["task_id"]
     many = await cli(stack, "rerun", "--recorded", "--since", "10s", "--permission", "bash:rm *=deny", "--json")
     assert many.exit_code == 0, many.output
     stops = {task["task_id"]: task["stopped"] for task in json.loads(many.stdout)["tasks"]}

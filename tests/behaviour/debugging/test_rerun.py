@@ -1,4 +1,4 @@
-"""A rerun from one of a task's steps: what it keeps and changes; the original does not change."""
+"""A rerun from one of a task's steps: what it keeps and what it can change. The original does not change."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ async def said(stack: Stack, task_id: str) -> str:
 
 
 async def everything(stack: Stack, task_id: str) -> list[Any]:
-    """All rows of the store about a task."""
+    """Return all rows of the store that belong to a task."""
     rows: list[Any] = []
     for table, column in (("sessions", "id"), ("messages", "session_id"), ("events", "session_id"), ("threads", "id")):
         rows += await stack.pool.fetch(f"SELECT * FROM {table} WHERE {column} = $1 ORDER BY 1, 2, 3", task_id)
@@ -44,7 +44,7 @@ def shared() -> dict[str, Any]:
 
 
 async def original(stack: Stack, shared: dict[str, Any]) -> str:
-    """A task of three steps that each add a line to a file, then the answer: shared by the tests of this module."""
+    """A task with three steps that each add a line to a file, and an answer; shared by the tests of this module."""
     if "id" not in shared:
         shared["id"] = (await stack.run(steps(*WRITES)))["task_id"]
         shared["rows"] = await everything(stack, shared["id"])
@@ -58,7 +58,7 @@ async def test_rerun_starts_at_a_step_with_the_workspace_as_it_was(stack: Stack,
     again = await reran(stack, task_id, from_step=3)
     assert again["status"] == "completed" and again["progress"]["step"] == 2
     repeated = await said(stack, again["task_id"])
-    assert repeated.splitlines() == (await said(stack, task_id)).splitlines()  # line 3 was added to lines 1 and 2
+    assert repeated.splitlines() == (await said(stack, task_id)).splitlines()  # step 3 added its line to lines 1 and 2
     assert again["rerun_of"] | {"layers": 0} == {
         "session_id": task_id,
         "from_step": 3,
@@ -177,7 +177,7 @@ async def test_rerun_handles_live_tasks_foreign_ids_and_repeated_requests(stack:
     two = [await stack.http.post(f"/tasks/{task_id}/rerun", json={"from_step": 4}, headers=headers) for _ in range(2)]
     assert two[0].json() == two[1].json() and two[1].headers["idempotent-replayed"] == "true"
     await stack.wait(two[0].json()["task_id"])
-    # a rerun of a rerun begins where that one began
+    # a rerun of a rerun begins where the first rerun began
     again = await reran(stack, two[0].json()["task_id"], from_step=1)
     assert await said(stack, again["task_id"]) == await said(stack, task_id)
 

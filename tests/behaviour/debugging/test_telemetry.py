@@ -1,4 +1,4 @@
-"""OpenTelemetry: one trace from the request to the model and the tools; a replay makes no span but known ones."""
+"""OpenTelemetry: one trace from the request to the model and the tools; a replay makes only spans with known ids."""
 
 import copy
 import http.server
@@ -80,9 +80,9 @@ async def test_trace_reaches_from_the_request_to_the_tools(stack: Stack, receive
     exporting.settings = replace(stack.settings, otel_exporter_otlp_endpoint=receiver.url)
     async with platform(exporting, tmp_path, {}) as own:
         record = await own.run(steps([("bash", {"command": "true"})], [("list_files", {"path": "."})]))
-        await own.session(record["task_id"]).result()  # its row is terminal a moment before
+        await own.session(record["task_id"]).result()  # the row has its final status a moment before the workflow ends
         history = await own.session(record["task_id"]).fetch_history()
-    # the processes have ended, and have sent all they knew
+    # the processes have ended and have sent all their spans
     session = next(span for span in receiver.spans if span.name == "RunWorkflow:Session")
     spans = [span for span in receiver.spans if span.trace_id == session.trace_id]
     assert not [name for name, times in Counter((span.name, span.span_id) for span in spans).items() if times > 1]
@@ -109,7 +109,7 @@ async def test_trace_reaches_from_the_request_to_the_tools(stack: Stack, receive
 
 
 def test_repeated_span_is_sent_once() -> None:
-    """A workflow task that failed or timed out is taken again, and makes the same spans with the same ids."""
+    """A workflow task that failed or timed out is run again, and makes the same spans with the same ids."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(id_generator=Same())
     provider.add_span_processor(SendOnce(exporter))
@@ -129,7 +129,7 @@ class Same(IdGenerator):
 
 
 async def replayed(history: WorkflowHistory) -> set[bytes]:
-    """The spans that the same history makes once more, as after a restart."""
+    """Return the spans that a replay of the same history makes, as after a restart."""
     exporter = InMemorySpanExporter()
     provider = create_tracer_provider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -148,6 +148,6 @@ async def replayed(history: WorkflowHistory) -> set[bytes]:
 
 def test_telemetry_is_off_without_an_endpoint_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plugins(None) == []
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)  # as if the package were not installed
     with pytest.raises(RuntimeError, match="requirements-telemetry.txt"):
         plugins("http://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""`errand trace`: what was thought, done and seen, with times and costs; as a tree, as JSON and as a page."""
+"""`errand trace` shows thinking, calls and results with times and costs: as a tree, as JSON and as a page."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ async def trace_of(stack: Stack, task_id: str, **query: str) -> Trace:
 
 
 class Page(HTMLParser):
-    """Every tag in its place, and nothing that the page would fetch or run."""
+    """Assert that every tag is closed in its place, and that the page loads and runs nothing."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ async def test_decisions_thoughts_and_subagents_are_in_the_tree(team: Stack, tmp
     outer = [task(say("From below."), description="a part")]
     record = await team.run(chain(inner, outer, text=EVIL, last=EVIL), "lead")
     trace = await trace_of(team, record["task_id"])
-    assert [step.step for step in trace.steps] == [1, 4, 5]  # two were the inline subagent's
+    assert [step.step for step in trace.steps] == [1, 4, 5]  # steps 2 and 3 were those of the inline subagent
     assert [step.step for step in trace.steps[0].tools[0].steps] == [2, 3]
     [child] = trace.steps[1].tools[0].sessions
     assert child.output == "From below." and child.steps[0].models[0].text == "From below."
@@ -113,7 +113,7 @@ async def test_decisions_thoughts_and_subagents_are_in_the_tree(team: Stack, tmp
     assert "<script>alert(1)</script>" in page.text and "\x1b" not in text
     assert "prefers-color-scheme: dark" in text and "url(" not in text and "http" not in text.replace("http-equiv", "")
     bars = [value for name, value in page.attributes if name == "class" and value.startswith("bar ")]
-    assert bars.count("bar model") == 6 + 1 and bars.count("bar tool") == 3 + 1  # and the legend's
+    assert bars.count("bar model") == 6 + 1 and bars.count("bar tool") == 3 + 1  # one more of each in the legend
     assert "polyline" in page.tags and "From below." in page.text
 
 

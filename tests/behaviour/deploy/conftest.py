@@ -1,4 +1,4 @@
-"""The same fixtures as the unit tests of the stack."""
+"""The fixtures of the stack's unit tests."""
 
 from tests.unit.deploy.conftest import unused_port
 

@@ -1,4 +1,4 @@
-"""Processes as /proc describes them, without tools that a small machine may lack."""
+"""Reads processes from /proc, because a small machine may lack ps and ss."""
 
 import socket
 import struct
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def commands() -> str:
-    """The command lines of all processes, as any account can read them."""
+    """Return the command lines of all processes, as any account can read them."""
     return "\n".join(_text(path / "cmdline").replace("\0", " ") for path in Path("/proc").glob("[0-9]*"))
 
 
@@ -20,7 +20,7 @@ def session_of(leader: int) -> list[int]:
 
 
 def listening(pid: int) -> list[tuple[str, int]]:
-    """The addresses and ports on which this process listens."""
+    """Return the addresses and ports on which this process listens."""
     sockets = {_link(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
     found = []
     for table in ("tcp", "tcp6"):
@@ -33,7 +33,7 @@ def listening(pid: int) -> list[tuple[str, int]]:
 
 
 def _address(raw: str) -> str:
-    """The kernel prints each 32-bit word in the machine's own byte order."""
+    """Parse an address of /proc/net: the kernel prints each 32-bit word in the machine's byte order."""
     numbers = [int(raw[at : at + 8], 16) for at in range(0, len(raw), 8)]
     packed = struct.pack(f"={len(numbers)}I", *numbers)
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
@@ -42,7 +42,7 @@ def _address(raw: str) -> str:
 def _text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return ""
 
 

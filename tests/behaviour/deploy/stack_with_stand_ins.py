@@ -1,4 +1,4 @@
-"""Runs the real stack with small stand-ins for worker and API, as a program: its argument is the data directory."""
+"""Runs the real stack with small stand-ins for the worker and the API. The argument is the data directory."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""The processes on top of PostgreSQL and Temporal, as they are described to the supervisor."""
+"""The processes on top of PostgreSQL and Temporal, as they are configured for the supervisor."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from settings import Settings
 
 
 def test_worker_is_ready_when_its_own_process_has_reported() -> None:
-    """After kill -9 the row of the dead worker is still fresh, and must not count for its successor."""
+    """After kill -9 the row of the dead worker is still recent, and must not count for the next worker."""
     reported = f"{socket.gethostname()}/{os.getpid()}"
 
     class Readyz(BaseHTTPRequestHandler):
@@ -59,4 +59,4 @@ def test_each_process_gets_its_own_secrets_only() -> None:
         assert seen == expected[part.name], part.name
         assert part.env["ANTHROPIC_API_KEY"] == (
             "model-secret" if part.name == "worker" else ""
-        )  # not inherited either
+        )  # and it inherits none

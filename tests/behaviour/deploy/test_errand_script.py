@@ -1,4 +1,4 @@
-"""The script `errand`: when it installs, when it does not, and its errors."""
+"""The script `errand`: when it installs packages, when it does not, and its error messages."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 from settings import ROOT
 
-# makes the "environment" without a network: an installation is one line in a file
+# creates the "environment" without a network: each installation adds one line to a file
 UV = """#!/bin/sh
 [ "$1" = --version ] && exit 0
 if [ "$1" = venv ]; then
@@ -88,7 +88,7 @@ def test_script_installs_again_when_the_lock_file_changed(checkout: Checkout) ->
 
 
 def test_script_never_installs_into_the_system(checkout: Checkout) -> None:
-    """Without pyvenv.cfg its python is that of the system, which must not be changed."""
+    """Without pyvenv.cfg its python is the system's, which must not be changed."""
     checkout.run()
     (checkout.root / ".venv" / "pyvenv.cfg").unlink()
     with checkout.start() as process:

@@ -21,8 +21,8 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 EXAMPLE = (DEPLOY / "env.example").read_text()
 ONLY_COMPOSE = {"POSTGRES_PASSWORD", "API_DATABASE_PASSWORD", "WORKER_DATABASE_PASSWORD"}
-GENERATED = "temporal/"  # in deploy/, by deploy/certificates.py
-# a digest, or a version down to its last number: PostgreSQL's have two, the others three
+GENERATED = "temporal/"  # generated in deploy/ by deploy/certificates.py
+# a digest or a complete version: PostgreSQL's has two numbers, the others have three
 EXACT = re.compile(r"@sha256:[0-9a-f]{64}$|^postgres:\d+\.\d+$|:\d+\.\d+\.\d+(-[\w-]+)?$")
 OURS = ("api", "worker", "setup")
 
@@ -33,7 +33,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def example() -> dict[str, str]:
-    """Name → value, commented out or not; each must follow a line that explains it."""
+    """Return name → value, commented out or not; assert that each follows a line that explains it."""
     found: dict[str, str] = {}
     lines = EXAMPLE.splitlines()
     for before, line in zip([""] + lines, lines, strict=False):
@@ -143,7 +143,7 @@ def test_compose_confines_every_process() -> None:
     for name, service in SERVICES.items():
         assert service["cap_drop"] == ["ALL"] and "no-new-privileges:true" in service["security_opt"], name
         assert ("cap_add" in service) is (name == "postgresql"), name
-        # PostgreSQL makes its socket in a folder of its image
+        # PostgreSQL creates its socket in a folder of its image
         scratch = ["/tmp", "/run/postgresql"] if name == "postgresql" else ["/tmp"]
         assert service["read_only"] is True and service["tmpfs"] == scratch, name
 
@@ -174,7 +174,7 @@ def test_compose_gives_each_process_its_own_role() -> None:
 
 
 def test_compose_temporal_asks_for_certificates_and_tokens(tmp_path: Path) -> None:
-    """The server's variables are those of its image's template; each process has its own key and no other."""
+    """The variables are those of the template in the server's image; each process has only its own key."""
     made = set(certificates.make(tmp_path))
     server = SERVICES["temporal"]["environment"]
     assert server["TEMPORAL_TLS_REQUIRE_CLIENT_AUTH"] == "true"
@@ -211,7 +211,7 @@ HELD_KEYS = {
 
 
 def test_compose_gives_no_command_a_network() -> None:
-    """The operator switches it on in .env; the file itself does not."""
+    """The operator can enable it in .env; compose.yaml does not."""
     assert all("ERRAND_SANDBOX_NETWORK" not in service.get("environment", {}) for service in SERVICES.values())
     assert example()["ERRAND_SANDBOX_NETWORK"] == "off"
 

@@ -53,7 +53,7 @@ class RunningStack:
         return self.healthy()
 
     def healthy(self) -> StackInfo:
-        """Once all parts answer."""
+        """Wait until all parts answer."""
         eventually(lambda: (info := self.info()) and all(part.healthy for part in info.parts))
         info = self.info()
         assert info
@@ -92,7 +92,7 @@ def running(home: Path) -> Iterator[RunningStack]:
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
-    # not pytest's own folder, which is closed to the account that PostgreSQL is dropped to from root
+    # not pytest's folder: as root, PostgreSQL runs as another account, which cannot enter that folder
     with tempfile.TemporaryDirectory(prefix="errand-") as folder:
         Path(folder).chmod(0o711)
         yield Path(folder) / "data"
@@ -164,7 +164,7 @@ def test_killed_stack_starts_clean_and_down_leaves_nothing(stack: RunningStack, 
         assert gone(before)
         info = again.healthy()
         assert again.printed().split() == ["ready"] or "is in use" in again.printed()
-        assert (home / "logs" / "migrate.log").read_text().count("applied 0001") == 1  # the data is that of before
+        assert (home / "logs" / "migrate.log").read_text().count("applied 0001") == 1  # the data is still there
         began = time.monotonic()
         assert local.down(again.settings) is True
         assert time.monotonic() - began < 8
@@ -174,7 +174,7 @@ def test_killed_stack_starts_clean_and_down_leaves_nothing(stack: RunningStack, 
 
 
 def test_leftovers_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
-    """A pid of PostgreSQL that now is another process, and a Temporal file whose first start was interrupted."""
+    """A PostgreSQL pid file with another process's pid, and a Temporal database whose first start was interrupted."""
     if not (home / "postgres").exists():
         with running(home):
             pass
@@ -208,7 +208,7 @@ def test_state_file_that_cannot_be_written_does_not_end_the_stack(home: Path) ->
     with running(home) as stack:
         before = pids(stack.healthy())["worker"]
         draft = home / "stack.new"
-        draft.mkdir()  # as on a full disk, the next state cannot be written
+        draft.mkdir()  # the next state cannot be written, as on a full disk
         os.kill(before, signal.SIGKILL)
         eventually(lambda: "cannot write the state of the stack" in stack.printed())
         draft.rmdir()
@@ -237,7 +237,7 @@ def test_postgres_runs_as_its_own_account_and_takes_over_a_folder_of_nobody(home
     with running(home):
         pass
     data = home / "postgres"
-    for path in (data, *data.rglob("*")):  # as an earlier version left it
+    for path in (data, *data.rglob("*")):  # the ownership that an earlier version left
         os.chown(path, 65_534, 65_534, follow_symlinks=False)
     with running(home) as stack:
         [pid] = [part.pid for part in stack.healthy().parts if part.name == "postgres"]

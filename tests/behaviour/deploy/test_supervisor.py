@@ -1,4 +1,4 @@
-"""The supervisor with real small processes."""
+"""The supervisor with small real processes."""
 
 import asyncio
 import errno
@@ -86,7 +86,7 @@ async def test_stop_ends_parts_in_reverse_order_and_leaves_nothing_behind(
 
     await supervisor.start(noting("first"))
     await supervisor.start(noting("second"), shell("stubborn", "trap '' TERM; sleep 100 & while :; do sleep 0.1; done"))
-    await asyncio.sleep(0.3)  # until the shells have set their traps
+    await asyncio.sleep(0.3)  # time for the shells to set their traps
     pids = [info.pid for info in supervisor.infos() if info.pid]
     session = session_of(pids[-1])
     assert len(pids) == 3 and len(session) >= 2

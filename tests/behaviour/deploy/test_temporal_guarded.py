@@ -1,4 +1,4 @@
-"""Temporal in the embedded stack: guarded against web pages, and prepared again when its database is gone."""
+"""Temporal in the embedded stack: protected against web pages, and prepared again when its database was deleted."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ NAMESPACE = "/api/v1/namespaces/default"
 
 
 async def answer(address: str, path: str, **headers: str) -> int:
-    """The status of a request; 0 if the server does not speak HTTP."""
+    """Return the status of a request, or 0 if the server does not speak HTTP."""
     async with httpx2.AsyncClient(timeout=3) as http:
         try:
             return (await http.get(f"http://{address}{path}", headers=headers)).status_code
@@ -40,13 +40,13 @@ async def test_web_pages_reach_neither_the_web_ui_nor_the_http_api(stack: Stack)
         path = "/api/v1/namespaces/default/batch-operations/x"
         cross_site = {"Content-Type": "text/plain", "Origin": "https://evil.example"}
         assert (await http.post(path, content="{}", headers=cross_site)).status_code == 403
-    # a page can try every port of 127.0.0.1
+    # a web page can try every port of 127.0.0.1
     for _, port in listening(stack.pid("temporal")):
         assert await answer(f"127.0.0.1:{port}", NAMESPACE) in (0, 403, 404)
 
 
 async def test_guard_leaves_the_pages_of_the_web_ui_as_they_are(stack: Stack) -> None:
-    """The details of a workflow are Markdown in a frame, which has a separate content policy."""
+    """The details of a workflow are Markdown in a frame, which has its own content policy."""
     async with httpx2.AsyncClient(base_url=stack.part("temporal-ui").address) as http:
         rendered = await http.get("/render", params={"content": "hello", "theme": "light"})
         policy = rendered.headers["content-security-policy"]

@@ -1,7 +1,7 @@
-"""Temporal behind mutual TLS, with certificates of deploy/certificates.py: our processes get in, and nobody else.
+"""Temporal with mutual TLS and certificates of deploy/certificates.py: only our own processes can connect.
 
-The development server, the only one that runs here, speaks no TLS and has no authorizer: a TLS end is put before it.
-What the server of compose.yaml makes of its settings was not run.
+The development server, the only one that runs here, supports neither TLS nor an authorizer, so a TLS proxy is put in
+front of it. The server of compose.yaml with its settings is not tested here.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def tls(folder: Path, address: str, name: str = "errand", authority: Path | None
 
 
 async def prepared(env: dict[str, str]) -> tuple[int, str]:
-    """`python -m deploy.temporal`, which makes the namespace."""
+    """Run `python -m deploy.temporal`, which creates the namespace."""
     run = asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-m", "deploy.temporal"],
@@ -64,13 +64,13 @@ async def test_our_processes_work_through_mutual_tls_and_others_do_not(stack: St
             stranger = tls(ours, address) | tls(foreign, address, authority=ours)
             nobody = {**tls(ours, address), "TEMPORAL_TLS_CLIENT_CERT_PATH": "", "TEMPORAL_TLS_CLIENT_KEY_PATH": ""}
             await migrate(url)
-            refused = (prepared(stranger), prepared(nobody))  # each tries for some seconds
+            refused = (prepared(stranger), prepared(nobody))  # each of them tries for some seconds
             *codes, _ = await asyncio.gather(*refused, _run_task(stack, tmp_path, plain, tls(ours, address), url))
             assert all(code != 0 for code, _ in codes)
 
 
 async def _run_task(stack: Stack, folder: Path, plain: str, env: dict[str, str], url: str) -> None:
-    """A worker and an API that know nothing but the TLS end, each with its own role in the database."""
+    """Start a worker and an API that know only the TLS proxy, each with its own database role."""
     settings = replace(
         stack.settings,
         database_url=url,

@@ -1,4 +1,4 @@
-"""The commands in the README and the docs work, and print what is shown."""
+"""The commands in the README and the docs work and print what the page shows."""
 
 import asyncio
 import json
@@ -53,7 +53,8 @@ def blocks(page: str) -> list[Block]:
 
 
 def script(page: str, url: str) -> str:
-    """All blocks to be run, as one script: what one sets, the next ones use. A refusal fails it unless it is shown."""
+    """Return all blocks to be run as one script, so that later ones can use variables of earlier ones. A refused
+    request fails the script unless the page shows the refusal."""
     refused = {number for number, sample in shown(page) if isinstance(sample.get("status"), int)}
     lines = ["set -eu"]
     for number, block in enumerate(blocks(page)):
@@ -71,14 +72,14 @@ def outputs(stdout: str) -> dict[int, str]:
 
 
 def shown(page: str) -> Iterator[tuple[int, Any]]:
-    """Each answer that the page shows, with the number of the block that gets it."""
+    """Return each answer that the page shows, with the number of the block that requests it."""
     for number, block in enumerate(blocks(page)):
         if block.info == "json answer":
             yield number - 1, json.loads(block.text)
 
 
 def differences(sample: Any, real: Any, where: str = "") -> Iterator[str]:
-    """The parts of the sample that the real answer lacks or has with another type; values may differ."""
+    """Return the parts of the sample that the real answer lacks or has with another type; values may differ."""
     if isinstance(sample, dict) and isinstance(real, dict):
         for name, value in sample.items():
             if name not in real:
@@ -110,7 +111,7 @@ async def test_commands_in_docs_work_and_print_what_is_shown(stack: Stack, tmp_p
     try:
         stdout, stderr = await asyncio.wait_for(command.communicate(), 180)
     finally:
-        if command.returncode is None:  # a page may wait in a loop, which would outlive its shell
+        if command.returncode is None:  # a page may wait in a loop, which would continue after its shell has ended
             os.killpg(command.pid, signal.SIGKILL)
     assert command.returncode == 0, stdout.decode()[-2_000:] + stderr.decode()[-2_000:]
     answered = outputs(stdout.decode())
@@ -139,7 +140,7 @@ def test_links_in_docs_lead_somewhere(page: str) -> None:
 
 
 def first_cells(page: str, heading: str) -> list[str]:
-    """The names in code type in the first column of the table under a heading."""
+    """Return the names in code type in the first column of the table under a heading."""
     section = (ROOT / page).read_text().split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
     return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
@@ -166,7 +167,8 @@ def test_files_where_changes_land_exist() -> None:
 def test_tables_name_every_event_field_right_and_tool() -> None:
     assert set(first_cells("docs/api.md", "Follow")) == {event.type for event in EVENTS}
     assert set(first_cells("docs/agents.md", "Fields")) == set(AgentDefinition.model_fields) - {"prompt"}
-    keys = first_cells("docs/operations.md", "Keys")  # the rights, then the requests that need them
+    # the first table lists the rights, the second the requests that need them
+    keys = first_cells("docs/operations.md", "Keys")
     assert {name for name in keys if " " not in name} == set(Right)
     page = (ROOT / "docs/tools.md").read_text()
     rows = [re.findall(r"`([a-z_]+)`", line) for line in page.split("## The effect")[0].splitlines()]

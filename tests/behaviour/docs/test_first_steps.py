@@ -1,4 +1,4 @@
-"""A newcomer's first minutes: the README's two commands, and the command that the first one proposes."""
+"""A newcomer's first minutes: the README's two commands, and the command that the first one suggests."""
 
 import asyncio
 import os
@@ -17,13 +17,13 @@ from tests.support.stack import eventually
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The environment of a fresh machine, with another data directory."""
+    """Return the environment of a fresh machine, with another data directory."""
     own = {"ERRAND_DATA_DIR": str(folder / "data"), "ERRAND_WORKSPACES_DIR": str(folder / "workspaces")}
     return {name: os.environ[name] for name in ("PATH", "HOME", "ERRAND_VENV") if name in os.environ} | own
 
 
 async def typed_until(command: str, wanted: str, env: dict[str, str], gone: bool = False) -> None:
-    """Type the command until it shows this text, or no longer does."""
+    """Repeat the command until it shows this text, or until it no longer does."""
 
     async def look() -> bool:
         code, output = await typed(command, env)
@@ -42,8 +42,8 @@ async def typed(command: str, env: dict[str, str]) -> tuple[int | None, str]:
 
 @contextmanager
 def starting(env: dict[str, str], folder: Path) -> Iterator[Callable[[str], Awaitable[str]]]:
-    """`./errand up`; what is yielded waits for a pattern in its output, from the last match on, and sends Ctrl-C first
-    if the pattern is about stopping."""
+    """Run `./errand up`. The function that is yielded waits for a pattern in the output after the last match; if the
+    pattern is about stopping, it sends Ctrl-C first."""
     log = folder / f"{new_id()}.log"
     with process(["./errand", "up"], log, env) as up:
         read_to = 0
@@ -68,7 +68,7 @@ def starting(env: dict[str, str], folder: Path) -> Iterator[Callable[[str], Awai
 
 
 async def test_up_reports_problems_and_still_starts() -> None:
-    """A refused key, bad files, a stop in the middle: all is named; the next start, with a good key, finishes it."""
+    """A refused key, bad files and an interrupted start are reported; the next start, with a good key, completes."""
     with home() as folder, offline_model(folder) as port:
         env = environment(folder) | {"ERRAND_AGENTS_DIR": str(folder / "agents")}
         shutil.copytree(ROOT / "agents", folder / "agents", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
@@ -101,7 +101,7 @@ async def test_up_reports_problems_and_still_starts() -> None:
             code, output = await typed(f"./errand result {task_id} --wait", env)
             assert code == 0 and "The workspace has" in output, output
 
-            # files are read again, and problems disappear, without a restart
+            # files are read again without a restart, and the problems disappear
             (folder / "agents" / "bad.md").write_text("---\nname: bad\ndescription: Is good now.\n---\nx\n")
             await typed_until("./errand agents", "Is good now.", env)
             assert "bad.md" not in (await typed("./errand status", env))[1]

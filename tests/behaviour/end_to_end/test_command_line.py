@@ -1,4 +1,4 @@
-"""The command line on the real stack: detach, reattach from another process, fetch the result."""
+"""The command line on the real stack: detach, reattach from another process, get the result."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ async def output(stack: Stack, *args: str) -> tuple[int, str]:
 
 
 @pytest.mark.proves("F-08", "S1-03", "S1-08")
-async def test_caller_hangs_up_and_another_process_comes_back(stack: Stack) -> None:
+async def test_caller_disconnects_and_another_process_reattaches(stack: Stack) -> None:
     watching = await errand(stack, "run", "tester", "[[script:say words=60 delay=0.1]]")
     assert watching.stdout is not None
     first = await watching.stdout.readline()
@@ -39,7 +39,7 @@ async def test_caller_hangs_up_and_another_process_comes_back(stack: Stack) -> N
     assert "attach" in printed
     code, listed = await output(stack, "tasks", "--limit", "1", "--json")
     task_id = json.loads(listed)["items"][0]["task_id"]
-    assert code == 0 and task_id in printed  # it prints the command to come back with
+    assert code == 0 and task_id in printed  # it prints the command with which to reattach
 
     code, shown = await output(stack, "attach", task_id, "--json")
     events = [json.loads(line) for line in shown.splitlines()]
@@ -54,4 +54,4 @@ async def test_script_waits_for_the_end_of_a_task(stack: Stack) -> None:
     task_id = json.loads(handle)["task_id"]
     assert code == 0
     code, _ = await output(stack, "result", task_id, "--wait")
-    assert code == 1  # failed, as the exit code says
+    assert code == 1  # the exit code of a failed task

@@ -1,4 +1,4 @@
-"""The whole stack is killed with -9 in the middle of its tasks; the next start resumes all of them."""
+"""The whole stack is killed with -9 while tasks are running; the next start resumes all of them."""
 
 import asyncio
 import os

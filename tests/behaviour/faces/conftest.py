@@ -1,4 +1,4 @@
-"""Real clients of the faces, with the strictest checks that they have."""
+"""Real clients of the compatible APIs, with their strictest validation."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -17,7 +17,7 @@ THINKER: dict[str, Any] = {
     "thinking_tokens": 1_024,
     "prompt": "Think.",
 }
-RETRIES = 8  # patience with a server that restarts
+RETRIES = 8  # enough for a server that restarts
 
 
 async def key_of(stack: Stack, tenant: str, *rights: Right) -> str:

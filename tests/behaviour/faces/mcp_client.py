@@ -1,4 +1,4 @@
-"""The protocol's own client, with and without the tasks extension."""
+"""The client of the MCP SDK, with and without the tasks extension."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,7 +17,8 @@ from pydantic import ConfigDict
 from tests.support.stack import Stack, eventually
 
 TASKS = "io.modelcontextprotocol/tasks"
-Fill = Callable[[str, dict[str, Any]], dict[str, Any] | None]  # request id, form -> response; None: not now
+# (request id, form) -> response, or None to leave it open
+Fill = Callable[[str, dict[str, Any]], dict[str, Any] | None]
 
 
 class TaskParams(RequestParams):
@@ -55,7 +56,7 @@ async def ask_task(session: ClientSession, method: str, task_id: str, **more: An
 
 
 class TasksExtension(ClientExtension):
-    """Polls a task to its end, as a host does, and fills its forms."""
+    """Poll a task to its end, as a host does, and fill in its forms."""
 
     identifier = TASKS
 
@@ -65,7 +66,7 @@ class TasksExtension(ClientExtension):
         self.seen: list[str] = []
 
     async def until(self, status: str | None = None) -> str:
-        """The id of the task, once it was started, and seen with this status."""
+        """Return the id of the task, once it was started and seen with this status."""
 
         async def look() -> bool:
             return bool(self.started) if status is None else status in self.seen

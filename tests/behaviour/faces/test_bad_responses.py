@@ -1,4 +1,4 @@
-"""The Responses face refuses bad requests in OpenAI's own shape, names the parameter, and changes nothing."""
+"""The Responses API refuses bad requests in OpenAI's format, names the parameter, and changes nothing."""
 
 from typing import Any
 
@@ -110,7 +110,8 @@ async def test_ids_cursors_and_queries_that_do_not_fit(stack: Stack) -> None:
         ("resp_x", 404, None),
         (f"{short}_1", 404, None),
         (f"{short}_2", 404, None),
-        (f"{short}?stream=true&starting_after=5000", 400, "starting_after"),  # of another, longer one
+        # a position that only a longer response would have
+        (f"{short}?stream=true&starting_after=5000", 400, "starting_after"),
         (f"{short}?stream=true&starting_after=-1", 400, "starting_after"),
         (f"{short}?starting_after=1", 400, "starting_after"),
         (f"{short}?include=x", 400, "include"),

@@ -1,4 +1,4 @@
-"""The protocol's own client against the real stack: agents as tools, with and without the tasks extension."""
+"""The MCP SDK's client against the real stack: agents as tools, with and without the tasks extension."""
 
 import asyncio
 import json
@@ -109,7 +109,7 @@ async def test_plain_client_gets_an_ordinary_result_and_waits_with_progress(
         assert isinstance(trace, TextResourceContents) and task_id in trace.text
         assert any(task_id in str(one.uri) for one in (await client.list_resources()).resources)
 
-        # a file of one task for the next, a further turn of the conversation, and the list of both
+        # pass a file of one task to the next, add a turn to the conversation, and list both tasks
         file_id = str(link.uri).rsplit("/", 1)[1]
         second = await client.call_tool("tester", {"input": calls(("list_files", {})), "files": [file_id]})
         ended = await finished(client, second.structured_content["task_id"])
@@ -166,7 +166,7 @@ async def test_task_with_an_approval_form_through_kills_of_api_and_worker(
         before = await stack.kill("api")
     await stack.kill("worker")
     await stack.back("api", before)
-    async with mcp_client(stack, own_key, tasks) as client:  # a host that comes back has nothing but the id
+    async with mcp_client(stack, own_key, tasks) as client:  # a host that reconnects has only the id
         result = await tasks.follow(client.session, created.task_id)
         assert not result.is_error and "bash returned: hi" in text_of(result)
         assert result.structured_content["task_id"] == created.task_id and tasks.seen[-1] == "completed"
@@ -175,7 +175,7 @@ async def test_task_with_an_approval_form_through_kills_of_api_and_worker(
         assert form["requestedSchema"]["properties"]["approved"]["type"] == "boolean"
 
 
-async def test_answers_given_elsewhere_make_late_forms_quiet(stack: Stack, own_key: str, agents: None) -> None:
+async def test_late_form_after_an_answer_elsewhere_changes_nothing(stack: Stack, own_key: str, agents: None) -> None:
     tasks = TasksExtension(lambda request_id, form: None)
     bash, ask = ("bash", {"command": "echo one"}), ("ask_user", {"question": "Which?", "options": ["red", "blue"]})
     async with mcp_client(stack, own_key, tasks) as client:
@@ -187,21 +187,21 @@ async def test_answers_given_elsewhere_make_late_forms_quiet(stack: Stack, own_k
             assert (await ask_task(client.session, "update", task_id, input_responses=response)).status == ""
 
         [approval] = await waiting(stack, task_id)
-        await update(approval["id"], "cancel")  # stays open
+        await update(approval["id"], "cancel")  # the request stays open
         with pytest.raises(MCPError) as incomplete:
             await update(approval["id"], "accept", notes="without a decision")
         assert incomplete.value.code == CODES["params"]
         assert [one["id"] for one in await waiting(stack, task_id)] == [approval["id"]]
         body = {"response_to": approval["id"], "input": {"approved": False}}
         assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
-        await update(approval["id"], "accept", approved=True)  # late: acknowledged, and nothing changes
+        await update(approval["id"], "accept", approved=True)  # too late: it is acknowledged, and nothing changes
         await update("never-asked", "accept", approved=True)
         [question] = await waiting(stack, task_id)
         shown = await ask_task(client.session, "get", task_id)
         assert shown.input_requests
         field = shown.input_requests[question["id"]]["params"]["requestedSchema"]["properties"]["answer"]
         assert field["enum"] == ["red", "blue"]
-        # the question is answered by a tool of a client without tasks; late there, too
+        # a client without tasks answers the question by a tool; a late answer changes nothing there either
         async with mcp_client(stack, own_key) as plain:
             assert "Which?" in text_of(await plain.call_tool("task_status", {"task_id": task_id}))
             answered = await plain.call_tool("task_answer", {"task_id": task_id, "answer": "blue"})
@@ -215,7 +215,8 @@ async def test_answers_given_elsewhere_make_late_forms_quiet(stack: Stack, own_k
             approval["id"]: {"approved": False},
             question["id"]: "blue",
         }
-        assert (await ask_task(client.session, "cancel", task_id)).status == ""  # of one that has ended: nothing
+        # cancelling an ended task changes nothing
+        assert (await ask_task(client.session, "cancel", task_id)).status == ""
 
 
 async def test_missing_variables_are_a_form_unless_one_is_secret(stack: Stack, own_key: str, agents: None) -> None:
@@ -233,7 +234,7 @@ async def test_missing_variables_are_a_form_unless_one_is_secret(stack: Stack, o
         assert isinstance(created, CreatedTask)
         await waiting(stack, created.task_id)
         state = await ask_task(client.session, "get", created.task_id)
-        assert state.status == "working" and state.input_requests is None  # the inbox has it
+        assert state.status == "working" and state.input_requests is None  # the request is in the inbox only
         assert state.status_message and "TOKEN" in state.status_message
         await ask_task(client.session, "cancel", created.task_id)
         assert (await stack.wait(created.task_id))["status"] == "cancelled"
@@ -285,13 +286,13 @@ async def test_plain_client_of_the_bridge_outlives_kills_and_its_cancel_is_passe
         *(sys.executable, "-m", "cli", "mcp"), stdin=PIPE, stdout=PIPE, env=stack.env, cwd=ROOT
     )
     lines = b"".join(json.dumps({"jsonrpc": "2.0", **one}).encode() + b"\n" for one in sent)
-    out, _ = await asyncio.wait_for(bridge.communicate(lines), 40)  # it does not wait for the one that was cancelled
+    out, _ = await asyncio.wait_for(bridge.communicate(lines), 40)  # it does not wait for the call that was cancelled
     assert [json.loads(line)["id"] for line in out.splitlines() if b'"id"' in line] == ["1"]
     await stack.cancel(task_id)
 
 
 async def test_refusals(stack: Stack, own_key: str, agents: None) -> None:
-    """Unknown and foreign ids, missing rights, wrong headers and bad bodies: in the protocol's own shapes."""
+    """Unknown and foreign ids, missing rights, wrong headers and bad bodies are refused in the protocol's formats."""
     async with mcp_client(stack, own_key) as client:
         started = await client.call_tool("tester", {"input": "[[script:say text=secret]]"})
         task_id = started.structured_content["task_id"]
@@ -300,7 +301,8 @@ async def test_refusals(stack: Stack, own_key: str, agents: None) -> None:
             with pytest.raises(MCPError) as unknown:
                 await client.call_tool(name, {"input": "x"})
             assert unknown.value.code == CODES["params"]
-        task_fields = {"colour": 1, "agent": "assistant", "config": {}, "permissions": []}  # no arguments of this tool
+        # this tool has no such arguments
+        task_fields = {"colour": 1, "agent": "assistant", "config": {}, "permissions": []}
         wrong: list[dict[str, Any]] = [
             {},
             {"input": ""},
@@ -317,7 +319,7 @@ async def test_refusals(stack: Stack, own_key: str, agents: None) -> None:
             with pytest.raises(MCPError):
                 await client.read_resource(uri)
     tasks = TasksExtension(lambda request_id, form: None)
-    tenant = f"other-{new_id()}"  # of no other test: one that defines agents there would give it tools
+    tenant = f"other-{new_id()}"  # a tenant that no other test uses: agents of other tests would be additional tools
     async with mcp_client(stack, await key_of(stack, tenant), tasks) as foreign:
         assert "tester" not in {tool.name for tool in (await foreign.list_tools()).tools}
         for method in ("get", "cancel", "update"):
@@ -337,7 +339,7 @@ async def test_refusals(stack: Stack, own_key: str, agents: None) -> None:
         assert (await reader.call_tool("task_cancel", {"task_id": task_id})).is_error
 
     async with mcp_client(stack, await key_of(stack, "default", Right.SUPERVISE)) as supervisor:
-        kept = await supervisor.call_tool("task_cancel", {"task_id": task_id})  # it may act, but not read
+        kept = await supervisor.call_tool("task_cancel", {"task_id": task_id})  # this key may act, but not read
         assert not kept.is_error and "secret" not in text_of(kept)
         assert kept.structured_content["status"] == "completed" and kept.structured_content["output"] is None
 

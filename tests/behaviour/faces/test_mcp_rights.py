@@ -1,4 +1,4 @@
-"""Methods of /mcp with keys that have one right each: they need the right that the same request of /tasks needs."""
+"""Methods of /mcp with keys that have one right each: they need the same right as the same request of /tasks."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""OpenAI's webhooks: the ends of background responses, verified by its own client."""
+"""OpenAI's webhooks: the ends of background responses, verified by OpenAI's client."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ async def test_background_responses_are_notified_once_each_and_verified_by_the_c
         made = await subscribers.subscribe(f"{receiver.url}/openai", "openai")
         tested = (await stack.http.post(f"/subscriptions/{made['id']}/test")).json()["id"]
         ask: dict[str, Any] = {"model": "tester", "background": True}
-        # others see neither: a task of POST /tasks, and a response whose caller waits for it
+        # two that send no webhook: a task of POST /tasks, and a response whose caller waits for it
         await stack.run("[[script:say text=fine]]")
         await client.responses.create(model="tester", input="[[script:say text=fine]]")
         done = await client.responses.create(**ask, input="[[script:say text=fine]]")
@@ -27,7 +27,7 @@ async def test_background_responses_are_notified_once_each_and_verified_by_the_c
         limited = await client.responses.create(**ask, input="[[script:forever]]", max_output_tokens=3_000)
         stopped = await client.responses.create(**ask, input="[[script:forever]]")
         await client.responses.cancel(stopped.id)
-        # its own tool returns after both calls of the caller's tools; the last call of all is answered elsewhere
+        # the agent's own tool returns after both calls of the caller's tools; another client answers the last call
         own = ("bash", {"command": "sleep 1"})
         asks = await client.responses.create(
             **ask, tools=[LOOK_UP], input=steps([look_up(1), look_up(2), own], [look_up(3)])

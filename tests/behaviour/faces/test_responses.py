@@ -1,4 +1,4 @@
-"""OpenAI's own client, with strict validation, against the real stack."""
+"""OpenAI's client, with strict validation, against the real stack."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ async def ended(client: AsyncOpenAI, response_id: str) -> Response:
 
 
 def outputs(response: Response) -> list[Any]:
-    """The results of a response's function calls."""
+    """Return the results of a response's function calls."""
     return [
         {"type": "function_call_output", "call_id": item.call_id, "output": f"{item.name}: {item.arguments}"}
         for item in response.output
@@ -63,12 +63,12 @@ async def test_waiting_streaming_and_background_show_the_same_response(stack: St
     assert waited.output_text.startswith("bash returned: hi") and waited.usage and waited.usage.total_tokens > 0
     assert await client.responses.retrieve(waited.id) == waited
 
-    # a further turn, streamed to its end, then read again from the middle and by another protocol
+    # a further turn is streamed to its end, then read again from the middle and by another protocol
     think = '[[script:think thought="Hm, a sum." text="It is four."]]'
     seen: list[ResponseStreamEvent] = []
     async with client.responses.stream(model="thinker", input=think, previous_response_id=waited.id) as stream:
         async for event in stream:
-            seen.append(event)  # the accumulated form of the same events
+            seen.append(event)  # the client's accumulated form of the same events
         final = await stream.get_final_response()
     assert final.previous_response_id == waited.id and final.conversation == waited.conversation
     assert [item.type for item in final.output] == ["reasoning", "message"] and final.output_text == "It is four."
@@ -81,7 +81,7 @@ async def test_waiting_streaming_and_background_show_the_same_response(stack: St
     record = await stack.record(session_of(final))
     assert (record["status"], record["conversation_id"]) == ("completed", session_of(waited))
 
-    # a turn from the first response again is a branch: it knows nothing of the second
+    # another turn from the first response is a branch: it has nothing of the second response
     branch = await client.responses.create(model="thinker", input="Go on.", previous_response_id=waited.id)
     assert branch.conversation != waited.conversation and branch.status == "completed"
     by_conversation = await client.responses.create(
@@ -103,7 +103,7 @@ async def test_instructions_structured_output_and_limits(stack: Stack, client: A
     answer = '```json\n{"city": "Ulm", "degrees": 21}\n```'
     parsed = await client.responses.parse(
         model="tester",
-        instructions=f"[[script:say text={json.dumps(answer)}]]",  # the stand-in reads scripts in prompts too
+        instructions=f"[[script:say text={json.dumps(answer)}]]",  # the offline model reads scripts in prompts too
         input=[{"role": "user", "content": "How warm is it?"}],
         text_format=Weather,
     )
@@ -116,7 +116,7 @@ async def test_instructions_structured_output_and_limits(stack: Stack, client: A
     }
     plain = await client.responses.create(model="tester", input="Go on.", previous_response_id=parsed.id)
     assert plain.instructions is None and plain.text and plain.text.format and plain.text.format.type == "text"
-    assert plain.output_text != answer  # neither is inherited
+    assert plain.output_text != answer  # neither setting is inherited
     limited = await client.responses.create(model="tester", input="[[script:forever]]", max_output_tokens=3_000)
     assert limited.status == "incomplete" and limited.incomplete_details
     assert limited.incomplete_details.reason == "max_output_tokens"
@@ -133,13 +133,13 @@ async def test_function_tools_through_kills_of_api_and_worker(stack: Stack, clie
     first = await client.responses.create(**ask, input=text)
     await stack.kill("worker")
     await stack.kill("api")
-    first = await ended(client, first.id)  # the client itself repeats what failed
+    first = await ended(client, first.id)  # the client repeats failed requests
     assert first.status == "completed"
     assert sorted(item.type for item in first.output) == ["function_call", "function_call", "mcp_call"]
     record = await stack.record(session_of(first))
     assert (record["status"], len(record["deferred_tools"]["calls"])) == ("input_required", 2)
 
-    # half of the results changes nothing; all of them open the next part of the same task
+    # half of the results change nothing; all of them together start the next part of the same task
     half = await stack.http.post(
         "/v1/responses",
         json={"model": "tester", "previous_response_id": first.id, "input": outputs(first)[:1]},
@@ -160,7 +160,7 @@ async def test_function_tools_through_kills_of_api_and_worker(stack: Stack, clie
     )
     assert (late.status_code, late.json()["error"]["code"]) == (400, "already_answered")
 
-    # without previous_response_id, as clients do that keep the history themselves; the API dies while one waits
+    # without previous_response_id, as for clients that keep the history themselves; the API dies while one waits
     history: list[Any] = [{"role": "user", "content": text}]
     for response in (first, second):
         history += [item.model_dump(exclude_none=True) for item in response.output] + outputs(response)
@@ -205,7 +205,7 @@ async def test_approvals_stay_in_the_inbox_or_go_to_the_caller(stack: Stack, cli
     assert (await stack.http.post(f"/tasks/{session_of(ours)}/input", json=body)).status_code == 202
     assert "approved" in (await ended(client, ours.id)).output_text
 
-    # waited for: between the reply and the request there is a page of the log that shows nothing
+    # the client waits: between the reply and the request, one page of the log contains nothing to show
     ask = {"model": "tester", "input": text}
     theirs = await client.responses.create(**ask, extra_body={"errand": gated | {"approvals": "caller"}})
     [item] = theirs.output

@@ -20,7 +20,7 @@ async def test_tool_loop_runs_through_kills_of_api_and_worker(
     """Its calls are answered once, in one task, whether the client sends its history or names the previous response."""
     script = steps([look_up(1), look_up(2)], [("bash", {"command": "echo own"}), look_up(3)])
     env = {"PATH": os.environ["PATH"], "OPENAI_BASE_URL": f"{stack.url}/v1", "OPENAI_API_KEY": own_key}
-    # -P and another directory: the repository's own `agents` would be imported otherwise
+    # -P and another directory, because the repository's own `agents` would be imported otherwise
     go = tmp_path / "go"
     command = [sys.executable, "-P", tool_loop.__file__, f"loop of {form} {script}", form, str(go)]
     loop = await asyncio.create_subprocess_exec(*command, stdout=PIPE, cwd=tmp_path, env=env)

@@ -1,7 +1,7 @@
-"""A program with an agent of openai-agents, in a separate process because that package is called `agents` too.
+"""A program with an agent of openai-agents. It is a separate process because that package is called `agents` too.
 
-Arguments: a text for the model, `history` or `stream`, and a file. It writes a line for each call of its tool, answers
-once the file exists, and at last writes the final output.
+Arguments: a text for the model, `history` or `stream`, and a file. The tool writes a line for each call and returns
+when the file exists. At the end the program writes the final output.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ def write(line: str) -> None:
 
 
 async def main(text: str, form: str, go: Path) -> None:
-    sdk: Any = import_module("agents")  # not ours: this process does not have the repository on its path
+    sdk: Any = import_module("agents")  # the installed package: the repository is not on the path of this process
     sdk.set_tracing_disabled(True)
 
     @sdk.function_tool  # type: ignore[untyped-decorator]
@@ -28,7 +28,7 @@ async def main(text: str, form: str, go: Path) -> None:
         """Looks an order up."""
         write(f"look_up {order}")
         while not go.exists():
-            time.sleep(0.05)  # in a thread of the SDK
+            time.sleep(0.05)  # this runs in a thread of the SDK
         return f"order {order} is on its way"
 
     client = AsyncOpenAI(max_retries=8, timeout=90, _strict_response_validation=True)

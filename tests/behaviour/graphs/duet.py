@@ -1,4 +1,4 @@
-"""Agents with two AI sides for the tests: each side's replies are scripted in its own prompt."""
+"""Agents with two AI sides for the tests; the replies of each side are scripted in its prompt."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ Reply = str | dict[str, Any]
 
 
 def declared_tool(name: str, *properties: str) -> dict[str, Any]:
-    """A tool without code whose arguments are all text, except `files`, a list of paths."""
+    """A declared tool whose arguments are all text, except `files`, a list of paths."""
     fields: dict[str, Any] = {one: {"type": "string"} for one in properties if one != "files"}
     if "files" in properties:
         fields["files"] = {"type": "array", "items": {"type": "string"}}
@@ -27,7 +27,7 @@ def turns(*replies: Reply, delay: float = 0) -> str:
 
 
 def prompt(name: str, *replies: Reply, tools: tuple[Any, ...] = (), delay: float = 0, **more: Any) -> dict[str, Any]:
-    """A prompt with its scripted replies; tools that are objects are declared ones."""
+    """A prompt with scripted replies; tools that are objects are declared tools."""
     return {
         "name": name,
         "text": turns(*replies, delay=delay),
@@ -47,7 +47,7 @@ async def define(
     side_b: dict[str, Any] | None = None,
     **more: Any,
 ) -> str:
-    """Define a dual agent from the prompts of its sides; answers its name."""
+    """Define a dual agent from the prompts of its sides; return its name."""
     definition = {
         "name": name,
         "description": "Two sides.",

@@ -1,4 +1,4 @@
-"""Attachments: files that cross threads are copied, and each side sees paths of its own workspace only."""
+"""Attachments: files sent between threads are copied, and each side sees only paths of its own workspace."""
 
 import re
 from typing import Any
@@ -21,7 +21,7 @@ SCHEMA = {
 }
 WRITES = ("write_file", {"path": "drafts/oak.txt", "content": "acorn"})
 LOOKS = ("bash", {"command": "cat attachments/*/*"})
-GATE = Gate()  # where a child waits until the test opens it
+GATE = Gate()  # children wait here until the test opens it
 PATH = r"attachments/[0-9a-z]{8}/"
 
 
@@ -105,7 +105,7 @@ async def test_files_are_copied_in_both_directions_under_paths_of_the_receiver(s
     assert await files(stack, await talk.session(talk.id)) == [*came, "drafts/oak.txt"]
 
 
-@pytest.mark.proves("S4-26", "S4-31")  # of one that is waited for, and of one that is not
+@pytest.mark.proves("S4-26", "S4-31")  # for a blocking and a background subagent
 @pytest.mark.parametrize("parent", ["at_unlucky", "at_unlucky_later", "at_later"])
 async def test_files_of_failures_and_results_arrive_before_the_message(stack: Stack, parent: str) -> None:
     child_agent = "at_pair" if parent == "at_later" else "at_failing"
@@ -138,7 +138,7 @@ async def test_files_of_failures_and_results_arrive_before_the_message(stack: St
     assert "grown" in (await talk.results(later))[0]
 
 
-@pytest.mark.proves("S4-23", "S4-31")  # while the child works
+@pytest.mark.proves("S4-23", "S4-31")  # the child is running
 async def test_files_sent_to_a_running_subagent_arrive_before_the_message(stack: Stack) -> None:
     first = ("subagent_create", {"agent": "at_waiting", "name": "ann", "message": "Wait."})
     talk = await Talk.begin(stack, chain([WRITES], [first], last="Off."), "at_patient")

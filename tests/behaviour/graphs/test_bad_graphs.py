@@ -1,4 +1,4 @@
-"""Graphs that cannot work are refused when they are loaded, with all problems at once, by the CLI and by the API."""
+"""Invalid graphs are refused when they are loaded, with all problems at once, by the CLI and by the API."""
 
 import asyncio
 import json
@@ -26,13 +26,13 @@ def dual(name: str, **more: Any) -> dict[str, Any]:
 
 
 def starts(name: str, *others: str) -> dict[str, Any]:
-    """Side A has the definition's own text, and starts others with it."""
+    """Side A has the definition's own prompt, which starts other agents."""
     immediate = [{"name": one, "immediate": True} for one in others]
     sides = {"side_b": {"prompt": "bg_b"}, "prompts": {"bg_b": B}, "expose_as_tool": True}
     return {"name": name, "description": "Starts others.", "prompt": "Work.", **sides, "subagent_tools": immediate}
 
 
-# the definition, then field and reason of each problem that must be named
+# a definition, then the field and reason of each problem that must be named
 TABLE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "dual_ai without side B, and an unknown field and hook besides": (
         {**agent("bg_one"), "type": "dual_ai", "hooks": ["none"], "colour": "red"},
@@ -103,7 +103,7 @@ BESIDE = [agent("bg_desk", expose_as_tool=True, tools=["bash"]), starts("bg_thir
 
 
 def write(folder: Path, definition: dict[str, Any]) -> None:
-    """The definition as the file that people would write, with its prompts as separate files."""
+    """Write the definition as the files that a user would write: prompts are separate files."""
     fields = {key: value for key, value in definition.items() if key not in ("prompt", "prompts")}
     (folder / f"{definition['name']}.md").write_text(join(fields, definition.get("prompt", "")))
 
@@ -136,7 +136,7 @@ async def test_put_refuses_a_bad_graph_with_every_pointer_and_changes_nothing(st
     for one in BESIDE:
         assert (await stack.http.put(f"/agents/{one['name']}", json=one)).is_success
     name = definition["name"]
-    if name == "bg_first":  # the agents of the circle but for its last link
+    if name == "bg_first":  # the agents of the circle, without its last link
         beside = starts("bg_third", "bg_first")
         assert (await stack.http.put("/agents/bg_first", json=starts("bg_first"))).is_success
         assert (await stack.http.put("/agents/bg_third", json=beside)).is_success
@@ -159,7 +159,7 @@ async def test_two_changes_at_once_cannot_close_a_circle_or_leave_a_reference_to
         assert (await stack.http.put(f"/agents/{name}", json=starts(name))).is_success
 
     async def at_once(*requests: Coroutine[Any, Any, Any]) -> list[Any]:
-        """Both have been checked, and wait to be written."""
+        """Both definitions have been checked and are waiting to be written."""
         waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         async with stack.pool.acquire() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('agents/default', 2))")
@@ -206,11 +206,11 @@ async def test_hostile_definitions_are_refused_in_time(stack: Stack) -> None:
         )
         assert answer.status_code in (400, 422), answer.text[:500]
         assert len(answer.content) < 100_000 and len(answer.json().get("errors", [])) <= 50
-    # many ways through a graph of immediate subagents are looked at once each
+    # in a graph with many paths through immediate subagents, each agent is checked once
     for below, names in zip([[], *reversed(layers[1:])], reversed(layers), strict=True):
         for name in names:
             definition = {**starts(name, *below), "variables": {} if below else {"TOWN": {"description": "a town"}}}
             assert (await stack.http.put(f"/agents/{name}", json=definition)).is_success
-    # and so they are when a task is submitted
+    # the same holds when a task is submitted
     refused = await stack.http.post("/tasks", json={"input": "Go.", "agent": layers[0][0]}, timeout=5)
     assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:missing-variables")

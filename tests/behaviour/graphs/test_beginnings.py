@@ -1,5 +1,5 @@
-"""What begins work on a thread: a user's message, a queued message, a queued tool, a scheduled effect. While the thread
-works, each waits in its order."""
+"""What starts work on a thread: a user's message, a queued message, a queued tool, a scheduled effect. While the thread
+is running, each of them waits in order."""
 
 from typing import Any
 
@@ -28,10 +28,10 @@ async def family(stack: Stack) -> None:
 
 
 async def of_root(talk: Talk, count: int) -> list[SessionRow]:
-    """The sessions of the main thread, once there are so many and all have ended."""
+    """Return the sessions of the main thread, once there are this many and all have ended."""
 
     async def look() -> list[SessionRow] | None:
-        # by time: the id of a session that a session woke follows from that one's, and may sort before it
+        # sort by time: the id of a woken session derives from the session that woke it, and may sort before it
         found = [row for row in await talk.sessions() if row.thread_id == talk.id]
         rows = sorted(found, key=lambda row: row.created_at)
         return rows if len(rows) >= count and all(row.status.terminal for row in rows) else None
@@ -40,7 +40,7 @@ async def of_root(talk: Talk, count: int) -> list[SessionRow]:
 
 
 async def calls(stack: Stack, session_id: str) -> list[tuple[bool, list[str]]]:
-    """For each reply: whether it is the platform's, and the tools that it calls."""
+    """Return for each reply whether it is the platform's, and the tools that it calls."""
     replies = [node["body"] for node in await stack.nodes(session_id) if node["kind"] == "assistant"]
     return [
         (bool(body.get("immediate")), [one["name"] for one in body["content"] if "name" in one]) for body in replies
@@ -52,9 +52,9 @@ async def test_four_triggers_begin_work_on_an_idle_thread_and_wait_for_a_busy_on
     gate, late = Gate(), Gate()
     child = ("be_child", {"message": late.then("Found.")})
     busy = chain([child, gate.call], [("defer", {"tool": "list_files"})], last="Off.")
-    talk = await Talk.begin(stack, busy, "be_lead")  # a user's message begins it
+    talk = await Talk.begin(stack, busy, "be_lead")  # a user's message starts work
     await stack.seen(talk.id, "tool_called", tool="wait_for")
-    waiting = await talk.say(say("Second."), if_busy="queue")  # another one waits
+    waiting = await talk.say(say("Second."), if_busy="queue")  # another message waits
     assert (await talk.session(waiting)).status == "submitted"
     late.open()
     [worker] = await talk.children()
@@ -70,20 +70,20 @@ async def test_four_triggers_begin_work_on_an_idle_thread_and_wait_for_a_busy_on
     [ref] = [line for line in (await talk.prompts(first.id))[0].splitlines() if line.startswith("ref ")]
     assert "queued_" not in str(await asked(stack, ref))  # the model is shown the result as text
 
-    # a queued message begins a turn of an idle thread
+    # a queued message starts a turn on an idle thread
     again = Gate()
     await talk.ended(await talk.say(chain([("be_child", {"message": again.then("More.")})], last="Off.")))
     again.open()
     *_, woken = await of_root(talk, 4)
     assert [one[: len(MESSAGE)] for one in await talk.prompts(woken.id)] == [MESSAGE]
 
-    # and so does a queued tool: its result is what the model is shown first
+    # so does a queued tool: the model is shown its result first
     later = await Talk.done(stack, say("Off."), "be_later")
     _, turn = await of_root(later, 2)
     assert (await calls(stack, turn.id))[0] == (True, ["list_files"]) and turn.status == "completed"
     assert await later.prompts(turn.id) == []
 
-    # a scheduled effect begins a session; the next one waits until that has ended
+    # a scheduled effect starts a session; the next one waits until that session has ended
     hold = Gate()
     made = await create(stack, hold.then("By the clock."), agent="be_lead", context="continue", overlap="queue")
     one, two = await trigger(stack, made["id"]), await trigger(stack, made["id"])

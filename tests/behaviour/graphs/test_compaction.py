@@ -1,4 +1,4 @@
-"""Checkpoints of sessions with two sides: each side compacts its own view, in a fixed form, and nothing is lost."""
+"""Checkpoints of sessions with two sides: each side compacts its own view, in a fixed format, and nothing is lost."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ OTHER = "claude-opus-5-5"
 @pytest.mark.parametrize(
     ("small", "fault", "step"),
     [
-        ("small-1", "", 2),  # its window is full by four fifths, so that no request is refused
+        ("small-1", "", 2),  # the window is four fifths full, so that no request is refused
         (OTHER, f"[[fault:413 at=3 model={OTHER}]]", 4),  # a request is refused as too long
     ],
     ids=["a share of the window", "refused"],
@@ -33,7 +33,7 @@ async def test_side_whose_context_is_full_writes_a_checkpoint_of_its_own_view(
     record = await stack.wait(task_id)
     assert (record["status"], record["reason"]) == ("completed", "goal_reached"), record
     compacted = of_type(await stack.events(task_id), "context_compacted")
-    assert compacted[0]["step"] == step  # the script of the small window starts again, and fills it again
+    assert compacted[0]["step"] == step  # with the small window the script starts again, and fills the window again
     rows = await stack.pool.fetch(
         "SELECT kind, side, body FROM messages WHERE session_id = $1 ORDER BY created_at, id", task_id
     )
@@ -41,7 +41,7 @@ async def test_side_whose_context_is_full_writes_a_checkpoint_of_its_own_view(
     assert [row["side"] for row in checkpoints] == ["a"] * len(compacted)
     text = json.loads(checkpoints[0]["body"])["text"]
     assert all(f"## {heading}" in text for heading in (*HEADINGS, CHILDREN))
-    # all that it replaces is still in the tree, and every call has its result there
+    # everything that the checkpoint replaces is still in the tree, and every call has its result there
     kinds = [row["kind"] for row in rows]
     assert kinds[:3] == ["user", "assistant", "tool_results"]
     requests = [one["body"] for one in await stack.asked(task_id)]
@@ -49,7 +49,7 @@ async def test_side_whose_context_is_full_writes_a_checkpoint_of_its_own_view(
     others = [one for one in requests if one["model"] != small]
     after = next(text for one in own if "<checkpoint>" in (text := json.dumps(one["messages"])))
     assert "<checkpoint>" in after and "Draft 1." not in after and "tool_result" not in after
-    # the other side's view is as it was: the whole conversation
+    # the other side's view did not change: it has the whole conversation
     assert "<checkpoint>" not in json.dumps(others)
     assert (
         _texts(others[-1])[-1] != [] and "Draft 1." in json.dumps(others[-1]) and "Draft 2." in json.dumps(others[-1])

@@ -1,4 +1,4 @@
-"""Sessions with two AI sides: turns over one message tree, the rules that end them, and the payload of the end."""
+"""Sessions with two AI sides: turns over one message tree, the rules that end them, and their results."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ GIVE_UP = {"session_fail": {"name": "give_up", "message_property": "reason", "at
 
 
 def _roles(request: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    """Role and texts of each message of a request, without the note about budgets and the tag of the test."""
+    """Return the role and texts of each message of a request, without the note about budgets and the test's tag."""
     shown = []
     for message in request["messages"]:
         texts = [block["text"].split("\nref ")[0] for block in message["content"] if block["type"] == "text"]
@@ -62,7 +62,7 @@ async def test_each_side_sees_itself_as_assistant_and_the_other_as_user(stack: S
         ("assistant", ["Better, please."]),
         ("user", ["Draft 3."]),
     ]
-    # what the other side called and saw is nowhere in a side's requests
+    # a side's requests contain no calls or results of the other side
     reviewing = json.dumps([requests[2], requests[4]])
     assert "list_files" not in reviewing and "tool_result" not in reviewing
     assert "approve" not in json.dumps(requests[3]["messages"])
@@ -93,7 +93,7 @@ async def test_the_stop_binding_s_message_and_files_are_the_result(stack: Stack)
     assert row is not None and row["status_text"] == "under review"
 
 
-@pytest.mark.proves("S4-07", "S4-08")  # the whole order is a table of a unit test
+@pytest.mark.proves("S4-07", "S4-08")  # a unit test has a table of the whole order
 async def test_the_fail_tool_wins_over_the_stop_tool_and_a_limit_and_other_calls_run_first(stack: Stack) -> None:
     both = {
         "calls": [
@@ -117,7 +117,7 @@ async def test_the_fail_tool_wins_over_the_stop_tool_and_a_limit_and_other_calls
     ]
     results = [node["body"]["results"] for node in await stack.nodes(task_id) if node["kind"] == "tool_results"]
     assert [len(one) for one in results] == [3]
-    assert len(await stack.asked(task_id)) == 1  # no summary: the tool ended it, not the limit
+    assert len(await stack.asked(task_id)) == 1  # no summary, because the tool ended the session, not the limit
 
 
 @pytest.mark.proves("S4-06", "S4-10")
@@ -144,7 +144,7 @@ async def test_max_session_turns_ends_the_session_with_a_summary(stack: Stack) -
     await define(stack, "busy", a, prompt("steps-b", "Never."), side_a={"max_steps": 2}, max_session_turns=4)
     record = await stack.run("Look.", agent="busy")
     assert (record["status"], record["reason"], record["usage"]["tool_invocations"]) == ("failed", "step_limit", 2)
-    # the steps of all of its turns count, also if each turn is only one
+    # the steps of all turns are counted, even if each turn has only one step
     pair = prompt("talks-a", "Ping."), prompt("talks-b", "Pong.")
     await define(stack, "talker", *pair, side_a={"max_steps": 2}, max_session_turns=8)
     task_id = await stack.submit("Talk.", agent="talker")

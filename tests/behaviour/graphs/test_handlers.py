@@ -1,4 +1,4 @@
-"""Handler sides: Python code that takes the turns of a side, with and without a model on the other one."""
+"""Handler sides: Python code takes the turns of a side, with or without a model on the other one."""
 
 import json
 from typing import Any
@@ -69,7 +69,8 @@ async def test_handler_alone_with_people_calls_tools_and_answers(stack: Stack) -
     denied = [{"permission": "list_files", "action": "deny"}]
     task_id = await stack.submit("Look.", agent="hs_alone", permissions=denied)
     assert (await stack.wait(task_id))["status"] == "completed"
-    assert (await stack.result(task_id))["output"] == "list_files: failed"  # under the same rules as a model's call
+    # the rules are the same as for a model's call
+    assert (await stack.result(task_id))["output"] == "list_files: failed"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ async def test_turn_limit_ends_a_session_whose_handler_spoke_last(stack: Stack) 
     task_id = await stack.submit("Play.", agent="hs_long")
     record = await stack.wait(task_id)
     assert (record["status"], record["reason"]) == ("failed", "turn_limit")
-    assert (await stack.result(task_id))["output"] == "Beat 1."  # code writes no summary
+    assert (await stack.result(task_id))["output"] == "Beat 1."  # a handler writes no summary
 
 
 async def test_unknown_handler_is_refused_with_the_existing_names(stack: Stack) -> None:
@@ -120,7 +121,7 @@ async def test_panel_of_three_whose_chair_picks_the_next_speaker(stack: Stack) -
     record = await stack.wait(task_id)
     assert (record["status"], record["reason"]) == ("completed", "goal_reached"), record
     events = await stack.events(task_id)
-    # the sceptic asked the pragmatist; everybody else speaks in turn
+    # the sceptic addressed the pragmatist; all others speak in turn
     order = [event["message"].split()[0] for event in of_type(events, "progress")]
     assert order == ["optimist", "sceptic", "pragmatist", "optimist", "sceptic", "pragmatist"]
     output = (await stack.result(task_id))["output"]
@@ -136,7 +137,7 @@ async def test_panel_of_three_whose_chair_picks_the_next_speaker(stack: Stack) -
 
 
 async def test_two_agents_converse_over_many_turns_addressed_by_key(stack: Stack) -> None:
-    """Each has its own thread, addressed by its name, and gets the new messages of the other."""
+    """Each agent has its own thread, which is addressed by name, and receives the new messages of the other."""
     hand_in: dict[str, Any] = {"side_b": {"handler": "hand_in"}, "expose_as_tool": True}
     for name in ("ada", "ben"):
         said = prompt(f"cv_{name}", *(f"{name} says {number}." for number in range(1, 6)))
@@ -161,7 +162,7 @@ async def test_two_agents_converse_over_many_turns_addressed_by_key(stack: Stack
     output = (await stack.result(task_id))["output"]
     minutes = [f"{name}: {name} says {number}." for number in range(1, 6) for name in ("ada", "ben")]
     assert output.endswith("\n\n".join(minutes))
-    # the last turn of the one received the last message of the other, on the thread with all the earlier ones
+    # the last turn of one agent received the last message of the other, on the thread with all earlier messages
     last = await stack.nodes(sessions[-1]["id"])
     assert last[0]["body"]["parts"][0]["text"] == "ada: ada says 5."
     [request] = await asked(stack, "ada: ada says 5.")

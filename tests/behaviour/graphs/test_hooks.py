@@ -1,4 +1,5 @@
-"""Hooks: a user's functions at moments of a session, with a state object, in time, and never at its cost."""
+"""Hooks: a user's functions at set points of a session. They have a state object and a time limit; a failing hook does
+not fail the session."""
 
 import json
 import re
@@ -84,7 +85,7 @@ async def test_hook_refuses_a_call_adds_notes_and_publishes_a_status(stack: Stac
     assert "Remember the milk." in first and "list_files done." in second
 
 
-@pytest.mark.proves("S4-B12")  # tests below show what failing hooks cost, whose hooks run, and that they act once
+@pytest.mark.proves("S4-B12")  # further tests below: failing hooks, whose hooks run, and that hooks act once
 async def test_hooks_filter_and_change_what_a_model_is_shown(stack: Stack) -> None:
     script = chain([LOOK], [("hk_child", {"message": "Go."})], [("bash", {"command": "echo x"})], last="Off.")
     mark = new_id()
@@ -92,9 +93,9 @@ async def test_hooks_filter_and_change_what_a_model_is_shown(stack: Stack) -> No
     requests = await asked(stack, mark)
     first, second, third, _ = [str(one["messages"]) for one in requests]
     assert all("Sign with a smile." in str(one["system"]) for one in requests)
-    # a reply is stored as the hook has it, and so is the output; what it calls stays
+    # the reply and the output are stored as the hook changed them; the calls of the reply stay
     assert (await stack.http.get(f"/tasks/{talk.id}/result")).json()["output"] == "Off. Yours."
-    # changed before it entered the context, and kept as it was sent
+    # the message was changed before it entered the context, and is stored as it was sent
     assert "look into [place]." in first and "the vault" not in first
     query = "SELECT parts, changed FROM inbox WHERE conversation_id = $1 ORDER BY number"
     row = await stack.pool.fetchrow(query, talk.id)
@@ -109,7 +110,7 @@ async def test_hooks_filter_and_change_what_a_model_is_shown(stack: Stack) -> No
     await talk.ended(later)
     [*_, request] = [str(one["messages"]) for one in await asked(stack, mark)]
     assert "Forget it." in request
-    # a call and its result are hidden together, and stay in the tree; the others are shown
+    # a call and its result are hidden together but stay in the tree; other calls are shown
     assert "'name': 'list_files'" not in request and "list_files returned something." not in request
     assert "'name': 'bash'" in request and "bash returned something." in request
     results = [one["text"] for node in await stack.nodes(talk.id) for one in node["body"].get("results", [])]
@@ -143,10 +144,10 @@ async def test_reply_interrupted_by_a_stop_is_stored_unchanged_without_hooks(sta
         await stack.cancel(one.id)
     cut, whole = await talk.ended(talk.id), await later.ended(later.id)
     assert (cut.status, whole.status) == ("cancelled", "cancelled")
-    # what it had said is kept, and the hook, which would have taken a minute, was not asked
+    # the unfinished reply is kept, and the hook, which would have taken a minute, was not called
     assert cut.output and "Pondered." not in cut.output
     assert of_type(await stack.events(talk.id), "progress", "hook_failed") == []
-    # the whole reply was paid for, and is neither lost nor delayed
+    # the whole reply was paid for, and it is neither lost nor delayed
     assert whole.output == "Done." and (await stack.record(later.id))["usage"]["llm_calls"] == 1
 
 
@@ -163,7 +164,7 @@ async def test_hook_of_a_subagent_reaches_its_parent(stack: Stack) -> None:
     assert [path for path in manifest if path.endswith("/out.txt")]
 
 
-@pytest.mark.proves("S4-B12")  # what a failing hook costs; that hooks shape what happens is shown above
+@pytest.mark.proves("S4-B12")  # failing hooks; the effects of hooks are tested above
 async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: Stack) -> None:
     token = "canary-of-a-failing-hook"
     talk = await Talk.done(stack, chain([LOOK], [("hk_child", {"message": "Go."})], last="Off."), "hk_failing")
@@ -178,16 +179,16 @@ async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: St
     assert "It failed (UserCodeError)" in str(
         [one for one in of_type(events, "hook_failed") if one["hook"] == "leaves"]
     )
-    # at the two others, too
+    # hooks at the two other points fail too
     passed = await stack.events(talk.id)
     every = {(f"fails.{point}", point) for point in HookPoint if point is not HookPoint.BEFORE_TOOL}
     assert {(one["hook"], one["point"]) for one in of_type(passed, "hook_failed")} == every
     assert (await talk.session(talk.id)).status == "completed" and await talk.output() == "Off."
     assert [one["state"] for one in of_type(passed, "tool_returned")] == ["ok", "ok"]
-    # those that take too long are abandoned in time, even if they block
+    # hooks that take too long are abandoned in time, even if they block
     slow = [one for one in of_type(events, "hook_failed") if one["hook"] in ("sleeps", "dozes")]
     assert {one["error"] for one in slow} == {"It did not finish within 0.3 seconds."}
-    # what may be there to guard does not let the call pass
+    # a failing hook that may be a guard does not let the call pass
     [returned] = of_type(events, "tool_returned")
     assert returned["preview"] == "This was not run: the hook 'fails.before_tool' failed."
     assert await secrets_found(stack, [token.encode()]) == []
@@ -205,7 +206,7 @@ async def test_hook_that_blocks_does_not_stall_other_sessions(stack: Stack) -> N
     gate = Gate()
     task_id = await stack.submit(f"Wait for {gate.path}", "hk_blocked")
     await stack.seen(task_id, "progress", message="blocked")
-    other = await stack.run(steps([LOOK]), "hk_watched")  # with its own hooks
+    other = await stack.run(steps([LOOK]), "hk_watched")  # this agent has its own hooks
     assert other["status"] == "completed" and (await stack.record(task_id))["status"] == "submitted"
     gate.open()
     assert (await stack.wait(task_id))["status"] == "completed"
@@ -222,7 +223,7 @@ async def test_hooks_of_a_prompt_replace_those_of_the_agent(stack: Stack) -> Non
     assert [(one["at"], one["step"]) for one in seen] == [("AfterModel", 1), ("BeforeModel", 2)]
 
 
-@pytest.mark.proves("S4-B12")  # that they act once
+@pytest.mark.proves("S4-B12")  # hooks act once
 async def test_hooks_survive_a_killed_worker_and_act_once(stack: Stack) -> None:
     script = steps([LOOK], [("bash", {"command": "sleep 4"})], [LOOK])
     task_id = await stack.submit(script, "hk_watched")
@@ -235,7 +236,7 @@ async def test_hooks_survive_a_killed_worker_and_act_once(stack: Stack) -> None:
 
 
 async def test_no_tool_runs_if_a_hook_that_may_guard_it_is_absent(stack: Stack) -> None:
-    """As after a worker was started without the module that has it."""
+    """As after the worker was started without the module that defines it."""
     query = (
         "UPDATE agent_versions SET definition = replace(definition, '\"guards\"', '\"gone\"') WHERE name = 'hk_gone'"
     )

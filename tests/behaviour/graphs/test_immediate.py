@@ -1,4 +1,4 @@
-"""Immediate subagents: they start with their parent's prompt, before its first model step."""
+"""Immediate subagents start with their parent's prompt, before its first model step."""
 
 import json
 from typing import Any
@@ -26,10 +26,10 @@ async def family(stack: Stack) -> None:
     scouting = prompt("im_scouting", "Nothing new.")
     token = {"TOKEN": {"description": "For this thread alone.", "required": False, "scoped": True}}
     await define(stack, "im_scout", scouting, approving, **sides, variables=token)
-    # a child whose own prompt starts a child
+    # a child whose prompt starts a child
     nested = prompt("im_nested", "Done.", subagent_tools=[{"name": "im_scout", "immediate": True}])
     await define(stack, "im_leader", nested, approving, **sides)
-    # a child whose second side starts one
+    # a child whose second side starts a child
     second = {**approving, "name": "im_second", "subagent_tools": [{"name": "im_scout", "immediate": True}]}
     await define(stack, "im_late", scouting, second, **sides)
     configured: dict[str, dict[str, Any]] = {
@@ -56,7 +56,7 @@ async def family(stack: Stack) -> None:
 
 
 async def first_request(stack: Stack, tag: str) -> dict[str, Any]:
-    """The first request of the parent: its children have scripts in their system prompts."""
+    """Return the parent's first request; the requests of its children have scripts in their system prompts."""
     found = [one for one in await asked(stack, tag) if "You are tested. [[script" not in json.dumps(one["system"])]
     return found[0]
 
@@ -65,11 +65,12 @@ async def first_request(stack: Stack, tag: str) -> dict[str, Any]:
 async def test_immediate_subagent_runs_before_the_first_model_step_and_its_result_is_there(stack: Stack) -> None:
     talk = await Talk.done(stack, say("All clear. im-one"), "im_lead")
     [child] = await talk.children()
-    assert (await talk.prompts(child.id))[0].startswith("[[script:say")  # the task, since nothing else describes it
+    # the child gets the task, since no other message is given
+    assert (await talk.prompts(child.id))[0].startswith("[[script:say")
     request = await first_request(stack, "im-one")
     texts = [block["text"] for block in request["messages"][-1]["content"]]
     assert RETURNED.format(child.thread_id, "Looked around.") in texts
-    assert "tool_use" not in json.dumps(request["messages"])  # calls of the platform are not the model's
+    assert "tool_use" not in json.dumps(request["messages"])  # the model is not shown calls of the platform as its own
     events = await stack.events(talk.id)
     kinds = [event["type"] for event in events if event["type"] in ("subagent_ended", "message")]
     assert kinds == ["subagent_ended", "message"]
@@ -130,7 +131,7 @@ async def test_immediate_subagent_starts_only_in_the_first_turn_of_a_thread(stac
 async def test_hidden_subagent_starts_and_is_no_tool(stack: Stack) -> None:
     steps = chain([("im_scout", {"message": "Again."})], last="Tried. im-four")
     talk = await Talk.done(stack, steps, "im_hider")
-    assert len(await talk.children()) == 1  # the immediate one alone
+    assert len(await talk.children()) == 1  # only the immediate one
     returned = of_type(await stack.events(talk.id), "tool_returned")
     assert [(one["state"], "no tool 'im_scout'" in one["preview"]) for one in returned] == [
         ("ok", False),
@@ -166,6 +167,6 @@ async def test_variables_name_an_immediate_subagent_and_scoped_ones_reach_no_mod
     assert (child.subagent_name, await talk.prompts(child.id)) == ("Scout Ann", ["Look at the harbour. im-six"])
     [entry] = (await talk.shown())["children"]
     assert (entry["name"], entry["resumable"]) == ("Scout Ann", True)
-    # the child's thread has the scoped value, and no request to a model ever had it
+    # the child's thread has the scoped value, and no request to a model contains it
     assert child.variables["TOKEN"] == "tok-83711"
     assert await asked(stack, "im-seven") and await asked(stack, "im-six") and not await asked(stack, "tok-83711")

@@ -1,4 +1,4 @@
-"""Invariants of every session with two sides: one step at a time, and results before the next one."""
+"""Invariants of every session with two sides: one step at a time, and all results before the next step."""
 
 import json
 
@@ -29,13 +29,13 @@ async def test_steps_and_calls_run_one_after_another_and_an_error_is_a_result(st
     tools = [(event["type"], event["tool"]) for event in of_type(events, "tool_called", "tool_returned")]
     in_order = [("tool_called", one["name"]) for one in calls]
     assert [one for one in tools if one[0] == "tool_called"][:4] == in_order
-    # no call began before the one before it had returned
+    # no call began before the previous one had returned
     assert tools[:8:2] == in_order and tools[1:8:2] == [("tool_returned", one["name"]) for one in calls]
     nodes = await stack.nodes(task_id)
     results = [node["body"]["results"] for node in nodes if node["kind"] == "tool_results"][0]
     assert [one["failed"] for one in results] == [False, True, False, False]
     assert results[3]["text"].index("one") < results[3]["text"].index("two")
-    # all that a step brought was in the tree before the next reply
+    # everything from a step was in the tree before the next reply
     assert [(node["kind"], node["step"]) for node in nodes] == [
         ("user", 1),
         ("assistant", 1),
@@ -57,7 +57,7 @@ async def test_a_queued_message_enters_before_the_next_step(stack: Stack) -> Non
     assert sent.is_success, sent.text
     assert (await stack.wait(task_id))["status"] == "completed"
     asked = [json.dumps(one["body"]) for one in await stack.asked(task_id)]
-    assert ["Make it blue." in one for one in asked] == [False, True, True]  # both sides see what comes from outside
+    assert ["Make it blue." in one for one in asked] == [False, True, True]  # both sides see messages from outside
 
 
 @pytest.mark.proves("S4-B08")

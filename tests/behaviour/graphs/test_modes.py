@@ -1,4 +1,4 @@
-"""The four modes of a subagent, its place beside its parent, its status, and the side that its messages are for."""
+"""The four modes of a subagent; its own thread and workspace; its status; and the side that receives its messages."""
 
 import json
 from typing import Any
@@ -41,7 +41,7 @@ async def test_each_mode_waits_or_not_and_persists_or_not(stack: Stack, blocking
     talk = await Talk.done(stack, chain([tool], last=last), f"mo_{blocking}_{resumable}")
     await talk.rest()
     [child] = await talk.children()
-    # its own thread, workspace and registry entry
+    # it has its own thread, workspace and registry entry
     parent = await talk.session(talk.id)
     assert child.thread_id != parent.thread_id and child.workspace_id != parent.workspace_id
     [entry] = (await talk.shown())["children"]
@@ -51,11 +51,11 @@ async def test_each_mode_waits_or_not_and_persists_or_not(stack: Stack, blocking
         resumable == "keeps",
     )
     if blocking == "waits":
-        assert "has returned the following result" in (await talk.results())[0]  # of the call itself
+        assert "has returned the following result" in (await talk.results())[0]  # the result of the call itself
     else:
 
         async def delivered() -> bool:
-            """In a separate turn, or at the next step of one that was still running."""
+            """Return whether the result arrived, in a separate turn or at the next step of a running one."""
             own = [row.id for row in await talk.sessions() if row.thread_id == talk.id]
             nodes = [node for id in own for node in await stack.nodes(id)]
             return any("has returned the following result" in str(node["body"]) for node in nodes)
@@ -70,7 +70,7 @@ async def test_each_mode_waits_or_not_and_persists_or_not(stack: Stack, blocking
     assert len({row.thread_id for row in sessions}) == 1
 
 
-@pytest.mark.proves("S4-15", "S4-27")  # its parent has ended while it works
+@pytest.mark.proves("S4-15", "S4-27")  # the parent has ended while the child is running
 async def test_status_of_a_child_is_in_its_parents_registry_while_it_works(stack: Stack) -> None:
     gate = Gate()
     approve, status = declared_tool("approve", "summary"), declared_tool("status", "text")
@@ -94,7 +94,7 @@ async def test_status_of_a_child_is_in_its_parents_registry_while_it_works(stack
 
     await eventually(half_done, what="the status in the registry")
     [child] = await talk.children()
-    assert not child.status.terminal  # it ended nothing
+    assert not child.status.terminal  # the status ended nothing
     gate.open()
     await talk.rest()
     [entry] = (await talk.shown())["children"]
@@ -120,7 +120,7 @@ async def test_child_has_messages_files_a_queue_and_a_life_of_its_own(stack: Sta
     ]
     talk = await Talk.done(stack, chain(*[[one] for one in steps], last="Off."), "mo_owner")
     child = await talk.child()
-    # its parent has ended and takes another turn, while it works and its queue waits
+    # the parent has ended and takes another turn, while the child is running and its queue waits
     second = await talk.say(chain([("list_files", {"path": "."})]))
     listed = (await talk.results(second))[0]
     assert "mine.txt" in listed and not (await talk.session(child.id)).status.terminal

@@ -1,4 +1,4 @@
-"""The worker and reviewer of the sample agent asset_subagent, as a task and as a subagent, and how they are shown."""
+"""The sample agent asset_subagent with its worker and reviewer: as a task, as a subagent, and in the views."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Subagents as tools of a prompt: four modes, exact texts, instances with an address, and the parent's registry."""
+"""Subagents as tools of a prompt: four modes, exact texts, named instances, and the parent's registry."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ SUBAGENTS: dict[str, Any] = {
 SWITCHED: list[dict[str, Any]] = [
     {"name": "st_pair", "optional": "WITH_PAIR"},
     {"name": "st_typed", "optional": "WITH_PAIR", "resumable": True},
-    {"name": "st_reporter", "resumable": True},  # it is always there, and with it the tools for instances
+    {"name": "st_reporter", "resumable": True},  # this subagent is always offered, and with it the tools for instances
 ]
 
 
@@ -86,7 +86,7 @@ async def children_of(talk: Talk) -> list[dict[str, Any]]:
 
 
 async def messages_to_root(talk: Talk) -> list[str]:
-    """The messages of subagents to the root thread, once there are any."""
+    """Return the messages of subagents to the root thread, once there are any."""
 
     async def look() -> list[str] | None:
         rows = [row for row in await talk.sessions() if row.thread_id == talk.id and row.status.terminal]
@@ -101,7 +101,7 @@ async def _count(talk: Talk, least: int) -> bool:
 
 
 async def silent(talk: Talk) -> list[str]:
-    """The messages of the root thread that are shown as silent."""
+    """Return the messages of the root thread that are shown as silent."""
     ids = [row.id for row in await talk.sessions() if row.thread_id == talk.id]
     shown = [one for id in ids for one in (await talk.stack.http.get(f"/sessions/{id}")).json()["display_messages"]]
     return [one["text"] for one in shown if one.get("silent")]
@@ -161,7 +161,7 @@ async def test_failed_subagent_is_an_error_with_its_output_so_far(stack: Stack) 
 
 @pytest.mark.parametrize("parent", ["st_stopped", "st_stopped_later"])
 async def test_cancelled_subagent_is_an_error_with_its_output_so_far(stack: Stack, parent: str) -> None:
-    """Blocking or not, its output before the stop is not its result."""
+    """For blocking and other subagents, the output before the stop is not the result."""
     talk = await Talk.begin(stack, chain([("st_wordy", {"message": "Draft it."})]), parent)
     child = await talk.child()
     await talk.speaking(child.id)
@@ -191,7 +191,7 @@ async def test_arguments_of_creation_name_and_tag_the_thread_and_stay_in_its_pro
     [thread] = [one for one in (await talk.shown())["threads"] if one["thread_id"] == first.thread_id]
     assert (thread["tags"], thread["arguments"]) == (["name:ann"], given)
     systems = [request["system"][0]["text"] for request in await asked(stack, brief)]
-    # both sessions of the thread, and only the side whose prompt shows it
+    # in both sessions of the thread, and only for the side whose prompt contains it
     assert len([text for text in systems if f"It is about: {brief} (not given)" in text]) == 2
     assert await talk.prompts(second.id) == ["Again."]
     mapped = await Talk.done(stack, chain([("st_typed", {"brief": "x", "label": "ben"})]), "st_mapped")
@@ -240,7 +240,7 @@ async def test_instances_have_tools_that_create_and_message_them_and_each_needs_
     assert ["name" in one for one in results] == [True, True] and not await talk.children()
     states = [one["state"] for one in of_type(await stack.events(talk.id), "tool_returned")]
     assert states == ["failed", "failed"]
-    await Talk.done(stack, mark + say(), "st_lead")  # whose subagent is not resumable
+    await Talk.done(stack, mark + say(), "st_lead")  # its subagent is not resumable
     first, *_, last = await asked(stack, mark)
     tools = {"subagent_create", "subagent_message"}
     assert tools <= {tool["name"] for tool in first["tools"]}
@@ -302,14 +302,14 @@ async def test_explicit_child_sends_only_its_own_messages_and_publishes_its_stat
     await talk.ended(child.id)
     await talk.rest()
     head = f"Subagent (reference: {child.thread_id}) has sent a message. It needs"
-    # one that does not say whether it needs an answer is refused
+    # a message without the field needs_answer is refused
     await eventually(lambda: _count(talk, 2), what="both messages reached the parent")
     assert await messages_to_root(talk) == [f"{head} an answer.\n\nWhich colour?", f"{head} no answer.\n\nIt is begun."]
     returned = [one["state"] for one in of_type(await stack.events(child.id), "tool_returned")]
     assert returned[1:4] == ["ok", "ok", "failed"] and not await talk.mail()
     [entry] = await children_of(talk)
     assert (entry["status"], entry["parent_communication"]) == ("half done", "explicit")
-    # nor does the parent get a failure: the registry has it
+    # the parent gets no failure either: only the registry shows it
     talk = await Talk.done(stack, chain([create("rep", agent="st_failing")], last="Off."), "st_mute")
     await talk.rest()
     assert [row.status for row in await talk.children()] == ["failed"] and not await talk.mail()
@@ -334,7 +334,7 @@ async def test_optional_subagent_is_offered_only_if_its_variable_is_true(stack: 
         assert "st_pair" not in offered and "st_typed" not in offered["subagent_create"]
         return
     assert called == ["st_pair", "st_typed", "st_typed"] and "st_pair" in offered
-    # what exists is not invoked any more once its branch is disabled
+    # an existing instance cannot be called any more once its variable is off
     put = await stack.http.put(f"/threads/{talk.id}/variables", json={"variables": {"WITH_PAIR": "off"}})
     assert put.is_success, put.text
     later = await talk.say(chain([message("ann")]))
@@ -353,7 +353,7 @@ async def test_terminated_conversation_shows_its_children_as_terminated(stack: S
 
 
 async def test_unexpected_error_is_a_tool_error(stack: Stack) -> None:
-    """A definition that cannot be read any more, while the worker still remembers which tools it led to."""
+    """The definition cannot be read any more, while the worker still has its list of tools in memory."""
     approve = declared_tool("approve", "summary")
     pair = prompt("gu_a", "A draft."), prompt("gu_b", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))
     await define(stack, "gu_pair", *pair, side_b={"session_stop": STOP}, expose_as_tool=True)

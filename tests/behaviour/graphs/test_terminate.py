@@ -1,4 +1,4 @@
-"""Termination of one subagent: soft, permanent, and seen by its parent; and the queue of a thread."""
+"""Termination of one subagent: soft, permanent, and visible to its parent; and the queue of a thread."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, eventually, of_type
 
 STOP = {"name": "approve", "message_property": "summary"}
-SECONDS = f"61.{os.getpid()}"  # of a command, by which its process is found
+SECONDS = f"61.{os.getpid()}"  # the argument of a command, by which its process is found
 APPROVE = declared_tool("approve", "summary")
 SIDES: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": True, "max_session_turns": 20}
 
@@ -36,10 +36,10 @@ async def family(stack: Stack) -> None:
 
 
 def _commands() -> list[bytes]:
-    """The running processes of the command."""
+    """Return the running processes of the command."""
     found = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has just ended
+        with contextlib.suppress(OSError):  # the process has just ended
             found.append(process.read_bytes())
     return [line for line in found if SECONDS.encode() in line]
 
@@ -82,12 +82,12 @@ async def test_terminate_stops_sessions_rejects_messages_and_shows_in_the_regist
     await talk.rest()
     [entry] = (await talk.shown())["children"]
     assert (entry["name"], entry["status"]) == ("ann", "terminated")
-    assert [row.id for row in await talk.children()] == [child.id]  # nothing began there
+    assert [row.id for row in await talk.children()] == [child.id]  # no session started there
     query = "SELECT count(*) FROM inbox WHERE thread_id = $1 AND taken_by IS NULL"
-    assert await stack.pool.fetchval(query, child.thread_id) == 0  # nor does anything wait
+    assert await stack.pool.fetchval(query, child.thread_id) == 0  # and no message waits there
     again = await stack.http.post(f"/threads/{child.thread_id}/terminate")
     assert again.status_code == 202 and again.json()["stopped"] == 0
-    # the history stays
+    # the history is kept
     shown = (await stack.http.get(f"/sessions/{child.id}")).json()
     assert shown["display_messages"]
 
@@ -127,13 +127,13 @@ async def test_messages_are_taken_in_order_before_the_next_step_and_else_begin_a
         assert sent.status_code == 202
     waiting = await stack.pool.fetch("SELECT taken_by FROM inbox WHERE thread_id = $1 ORDER BY number", talk.id)
     assert [row["taken_by"] for row in waiting[-5:]] == [None] * 5
-    await stack.back("worker", await stack.kill("worker"))  # durable: the next one knows of them all
+    await stack.back("worker", await stack.kill("worker"))  # they are durable: the next worker has all of them
     gate.open()
     await talk.ended(talk.id)
     nodes = [node for node in await stack.nodes(talk.id) if node["kind"] == "user"]
     texts = [node["body"]["parts"][0]["text"] for node in nodes]
     assert texts[1:] == [f"note {number}" for number in range(5)] and {node["step"] for node in nodes[1:]} == {2}
-    # nothing runs any more: the result of a child that is not waited for begins a turn
+    # when nothing is running, the result of a background child starts a turn
     later = await talk.say(chain([create("bob", "te_quick")], last="Off."))
     await talk.ended(later)
 

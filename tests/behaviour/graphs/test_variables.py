@@ -1,4 +1,4 @@
-"""Variables of a graph: who inherits which, what a subagent waits for, and secrets that only tools are given."""
+"""Variables of a graph: who inherits which, what a subagent waits for, and secrets that only tools receive."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from tests.support.stack import Stack, eventually, of_type
 
 STOP = {"name": "approve", "message_property": "summary"}
 SCOPED = {"description": "a key of its own", "kind": "secret", "scoped": True}
-LEVELS = [f"LEVEL_{number}" for number in range(1, 6)]  # the deployment has values of all but the first two
+LEVELS = [f"LEVEL_{number}" for number in range(1, 6)]  # the deployment has values for all but the first two
 CREATE = ("subagent_create", {"agent": "vt_pair", "name": "ann", "message": "Draft it."})
 
 
@@ -80,7 +80,7 @@ async def family(stack: Stack) -> None:
 
 
 async def waiting(stack: Stack, talk: Talk) -> dict[str, Any]:
-    """The structured error of the one call that could not start its subagent."""
+    """Return the structured error of the one call that could not start its subagent."""
     [error, *more] = await refusals(stack, talk)
     assert error["error"] == "subagent_env_required" and not more
     return error
@@ -125,9 +125,9 @@ async def test_values_boot_the_deferred_subagent_with_the_original_call_exactly_
     assert await talk.prompts(child.id) == ["Draft it."] and child.subagent_name == "ann"
     assert {answer.json()["reference"] for answer in answers} == {child.thread_id}
     assert await revealed(stack, child.id) == [f"Values: [redacted] north; lengths: {len(token)} 5"]
-    # what waits for the subagent's own subagent is its own
+    # the value for the subagent's own subagent is stored under that one's name
     assert sorted(child.variables) == ["TOKEN", "vt_deep:DEEP_KEY"]
-    # its parent had ended, and gets the result like that of any other
+    # the parent had ended, and receives the result like any other
 
     async def results() -> list[str]:
         sent = [one for row in await talk.sessions() for one in await talk.prompts(row.id)]
@@ -166,7 +166,7 @@ async def test_further_message_of_an_instance_keeps_its_values_and_a_second_one_
 async def test_subagent_starts_although_every_process_died_when_its_values_were_given(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([("vt_pair", {"message": "Draft it."})], last="Off."), "vt_once")
     error = await waiting(stack, talk)
-    stack.signal("worker", signal.SIGSTOP)  # nobody answers for the conversation
+    stack.signal("worker", signal.SIGSTOP)  # no worker answers for the conversation
     answering = asyncio.create_task(give(stack, error, TOKEN="value-1", DEEP_KEY="value-2"))
 
     async def stored() -> bool:
@@ -247,7 +247,7 @@ async def test_scoped_values_are_handed_over_by_name_and_reach_no_model(stack: S
     assert child.variables["NOTE"] == note
     assert await revealed(stack, child.id) == [f"Values: [redacted] [redacted]; lengths: {len(token)} {len(note)}"]
     assert await asked(stack, note) == [] and await asked(stack, token) == []
-    assert len(await asked(stack, "Draft it.")) > 2  # the model server would have shown them
+    assert len(await asked(stack, "Draft it.")) > 2  # the values would be visible in these requests
     assert await secrets_found(stack, [token.encode()]) == []
 
 
@@ -268,7 +268,7 @@ async def test_careless_tool_cannot_leak_a_secret(stack: Stack) -> None:
 
 
 async def test_children_inherit_a_conversations_values_but_not_scoped_ones(stack: Stack) -> None:
-    """The agent at the top names neither: values are given for the whole graph."""
+    """The agent at the top declares neither of them: values are given for the whole graph."""
     shows = chain([("reveal", {"names": ["TOKEN", "REGION"]})])
     given = {"TOKEN": "value-of-a-conversation", "REGION": "south"}
     script = chain(
@@ -285,7 +285,7 @@ async def test_children_inherit_a_conversations_values_but_not_scoped_ones(stack
     assert (await Talk(stack, task_id).session(further)).variables["REGION"] == "south"
 
 
-@pytest.mark.proves("S4-B10")  # its order; the next test shows the rest
+@pytest.mark.proves("S4-B10")  # the order of the levels; the next test shows the rest
 async def test_values_come_from_the_thread_the_tenant_the_deployment_the_agent_and_the_prompt(stack: Stack) -> None:
     token = f"canary-of-a-tenant-{new_id()}"
     refused = await stack.http.post("/tasks", json={"agent": "vt_levels", "input": "x"})
@@ -309,7 +309,7 @@ async def test_values_come_from_the_thread_the_tenant_the_deployment_the_agent_a
     shown = (await stack.http.get(f"/threads/{talk.id}/variables")).json()["variables"]
     sources = ["prompt", "agent", "deployment", "tenant", "inherited", "tenant"]
     assert [one["source"] for one in shown] == sources and shown[-1]["value"] is None
-    # a scoped one is not inherited, and has the tenant's value all the same
+    # a scoped variable is not inherited, but still has the tenant's value
     [child] = await talk.children()
     assert await revealed(stack, child.id) == [f"Values: [redacted]; lengths: {len(token)}"]
     # a secret of the tenant stays secret even if an agent declares it as text
@@ -339,30 +339,31 @@ async def test_values_come_from_the_thread_the_tenant_the_deployment_the_agent_a
 
 
 async def test_short_value_of_all_threads_that_an_agent_calls_a_secret_refuses_no_task(stack: Stack) -> None:
-    """Nobody could use the agent otherwise. The value is kept like a secret, although it is not found in results."""
+    """Otherwise nobody could use the agent. The value is stored as a secret, but results are not searched for it."""
     body = {"variables": {"SHORT_2": "8z"}, "kind": "text"}
     assert (await stack.http.put("/variables", json=body)).is_success
     talk = await Talk.done(stack, chain([("reveal", {"names": ["SHORT_1", "SHORT_2"]})]), "vt_short")
-    assert await talk.results() == ["Values: 7q 8z; lengths: 2 2"]  # the deployment's and the tenant's
+    assert await talk.results() == ["Values: 7q 8z; lengths: 2 2"]  # one value of the deployment, one of the tenant
     stored = (await talk.session(talk.id)).variables
     assert [stored[name].partition(":")[0] for name in ("**:SHORT_1", "*:SHORT_2")] == ["sealed"] * 2
     [ref] = [line for line in (await talk.prompts(talk.id))[0].splitlines() if line.startswith("ref ")]
     requests = await asked(stack, ref)
     assert requests and "SHORT_" not in json.dumps([one["system"] for one in requests])
-    # a caller's own value is refused: a longer one can be given
+    # a short value of the caller is refused, because the caller can give a longer one
     own = {"agent": "vt_short", "input": "x", "context": {"variables": {"SHORT_2": "8z"}}}
     refused = await stack.http.post("/tasks", json=own)
     assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:secret-too-short")
     assert (await stack.http.delete("/variables/SHORT_2")).status_code == 204
 
 
-@pytest.mark.proves("S4-B10")  # the order of the levels is shown above
+@pytest.mark.proves("S4-B10")  # the order of the levels is tested above
 async def test_values_that_are_set_reach_the_thread_and_those_below_that_inherit_them(stack: Stack) -> None:
-    """Text and secret, in a fixed order; scoped ones stay, unknown ones are secrets, all are demanded at the start."""
+    """Texts and secrets have a fixed precedence; scoped values are not inherited, undeclared ones are secrets, and all
+    missing ones are reported at the start."""
     key, salt, free = (f"canary-{name}-{new_id()}" for name in ("key", "salt", "free"))
     refused = await stack.http.post("/tasks", json={"agent": "vt_guide", "input": "x"})
     assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:missing-variables")
-    # of the subagent, and not what is scoped to it
+    # the subagent's variable is reported, but not the one that is scoped to it
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/context/variables/KEY"]
 
     create = ("subagent_create", {"agent": "vt_local", "name": "ann", "message": "Go."})
@@ -390,7 +391,7 @@ async def test_values_that_are_set_reach_the_thread_and_those_below_that_inherit
     second = (await talk.children())[-1]
     assert await revealed(stack, second.id) == [f"Values: Rome [redacted] (none); lengths: 4 {len(key)} 6"]
 
-    # a thread's own value wins over what it inherits, whichever came first; a tool sets values like the API
+    # a thread's own value takes precedence over an inherited one, whichever was set first; tools can set values too
     assert (await put(second.thread_id, TOWN="Oslo")).is_success
     assigns = ("assign", {"values": {"TOWN": "Paris", "FREE": "a-value-of-the-model"}})
     await talk.ended(await talk.say(chain([assigns], [message])))

@@ -1,4 +1,4 @@
-"""The agents of the tests of bounds, defined once."""
+"""The agents of the tests of limits, defined once."""
 
 import pytest_asyncio
 

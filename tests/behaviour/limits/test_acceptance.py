@@ -1,4 +1,4 @@
-"""Acceptance criteria: checked before the end, the verdict in the result, and a few chances to do better."""
+"""Acceptance criteria are checked before the end; the result has the verdicts, and the agent can try again."""
 
 import asyncio
 import json
@@ -27,10 +27,10 @@ async def test_met_criterion_is_in_the_result(stack: Stack) -> None:
     assert [(one["kind"], one["passed"]) for one in verdicts] == [("command", True), ("text", True), ("text", True)]
     [event] = of_type(await stack.events(record["task_id"]), "acceptance_checked")
     assert (event["round"], event["passed"]) == (1, True)
-    assert record["usage"]["llm_calls"] == 3  # two turns, and the call of the judge
+    assert record["usage"]["llm_calls"] == 3  # two turns, and the judge's call
     asked = await stack.asked(record["task_id"])
     assert [tool["name"] for tool in asked[-1]["body"]["tools"]] == ["give_verdict"]
-    assert "done.txt" in str(asked[0]["body"]["messages"][0])  # the agent knows them from the start
+    assert "done.txt" in str(asked[0]["body"]["messages"][0])  # the agent is shown the criteria from the start
     ledger = (await stack.result(record["task_id"]))["effects"]
     assert [(one["kind"], one["tool"], one["description"], one["state"]) for one in ledger][1:] == [
         ("command", "acceptance", "$ test -f done.txt", "done")
@@ -58,12 +58,13 @@ async def test_failed_criterion_sends_the_agent_back(stack: Stack) -> None:
     second = (await stack.asked(record["task_id"]))[1]
     assert "not done yet" in str(second["body"]["messages"][-1])
     history = await stack.session(record["task_id"]).fetch_history()
-    assert "not done yet" not in str(history.events)  # content stays out of it
+    assert "not done yet" not in str(history.events)  # the history contains no content
 
 
 @pytest.mark.proves("S1-51")
 async def test_criterion_that_is_never_met_fails_with_the_output_so_far(stack: Stack) -> None:
-    impossible = 'The answer says "the moon" [[script:say text=Finished.]]'  # which is what it says when sent back
+    # the script is the agent's reply when the criterion is sent back
+    impossible = 'The answer says "the moon" [[script:say text=Finished.]]'
     failed, limited = await asyncio.gather(
         stack.run("[[script:say text=Finished.]]", acceptance_criteria=[impossible, command("true")]),
         stack.run("[[script:say text=Finished.]]", acceptance_criteria=[impossible], config={"max_steps": 2}),
@@ -74,7 +75,7 @@ async def test_criterion_that_is_never_met_fails_with_the_output_so_far(stack: S
     assert [one["passed"] for one in result["acceptance"]] == [False, True]
     assert result["output"].endswith("Finished.")
     assert len(of_type(await stack.events(failed["task_id"]), "acceptance_checked")) == 3
-    assert limited["reason"] == "step_limit"  # going back is bounded like all work
+    assert limited["reason"] == "step_limit"  # repeated attempts are limited like all work
     assert (await stack.result(limited["task_id"]))["acceptance"][0]["passed"] is False
 
 
@@ -84,7 +85,7 @@ async def test_a_malformed_criterion_is_refused(stack: Stack) -> None:
         answer = await stack.http.post("/tasks", json=body)
         assert answer.status_code == 422
         pointers = [one["pointer"] for one in answer.json()["errors"]]
-        if isinstance(wrong, dict):  # that it could have been a text is not said of an object
+        if isinstance(wrong, dict):  # for an object, the errors do not mention that a text is allowed too
             assert len(pointers) == 1 and pointers[0].startswith("/acceptance_criteria/1/")
         else:
             assert set(pointers) == {"/acceptance_criteria/1"}

@@ -1,4 +1,4 @@
-"""Figures that people should look at raise one event each."""
+"""Each kind of anomaly emits one event."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ async def test_errors_and_denials_each_raise_one_event(bounded: Stack) -> None:
 
 @pytest.mark.proves("S1-26")
 async def test_fast_spending_raises_one_event(bounded: Stack) -> None:
-    """A reply of fifty thousand tokens of the dearest model costs more than a dollar, within the first minute."""
+    """A reply of fifty thousand tokens by the most expensive model costs over a dollar, within the first minute."""
     record = await bounded.run("[[script:count n=3 grow=200000]]", config={"model": "claude-fable-5-1"})
     assert record["reason"] == "goal_reached" and record["usage"]["cost_usd"] > 1
     [event] = of_type(await bounded.events(record["task_id"]), "anomaly")

@@ -23,7 +23,7 @@ async def test_the_budget_of_a_task_its_subagents_and_their_tree(bounded: Stack)
     assert own["tool_calls"] == (3, 1, 2) and own["steps"] == (50, 2, 48)
     [child] = found["children"]
     left = {line["budget"]: line["limit"] for line in child["budgets"]}
-    assert left["tokens"] < 50_000 and left["tool_calls"] == 3  # no more than its parent had
+    assert left["tokens"] < 50_000 and left["tool_calls"] == 3  # no more than the parent had left
     tree = {line["budget"]: line for line in found["tree"]["budgets"]}
     assert tree["sessions"]["used"] == 2
     spent = own["tokens"][1] + next(line["used"] for line in child["budgets"] if line["budget"] == "tokens")

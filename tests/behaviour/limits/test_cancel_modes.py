@@ -1,4 +1,4 @@
-"""Two ways to cancel: let the tools that run finish, within a time; or stop everything now."""
+"""Two ways to cancel: let running tools finish within a time limit, or stop everything now."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ async def test_a_graceful_cancel_lets_the_tool_finish(stack: Stack) -> None:
     assert [event["state"] for event in of_type(events, "tool_returned")] == ["ok"]
     assert of_type(events, "cancel_requested")[0]["mode"] == "graceful"
     assert await asyncio.to_thread((stack.workspace(task_id) / "done").exists)
-    assert len(await stack.asked(task_id)) == 1  # and nothing after it
+    assert len(await stack.asked(task_id)) == 1  # nothing ran after the tool
 
 
 @pytest.mark.proves("S1-B05")

@@ -1,4 +1,4 @@
-"""Limits of one session: tool calls are counted before they run, and agent and watchers see the remaining budget."""
+"""Limits of one session: tool calls are counted before they run; the agent and watchers see the remaining budget."""
 
 import asyncio
 
@@ -39,7 +39,8 @@ async def test_agent_sees_its_remaining_budget_without_losing_the_prompt_cache(s
     ]
     assert all(note.startswith("<budget>") for note in notes)
     assert [note.count("7 tool calls") for note in notes] == [1, 0, 0, 0, 0]
-    assert "<budget>" not in str(await stack.nodes(record["task_id"]))  # nor is it in the next request's past
+    # the note is not in the past of the next request either
+    assert "<budget>" not in str(await stack.nodes(record["task_id"]))
     assert all(str(one["body"]["messages"]).count("<budget>") == 1 for one in asked)
     usage = of_type(await stack.events(record["task_id"]), "usage_updated")
     assert all(one["call"]["cache_read_tokens"] > one["call"]["input_tokens"] for one in usage[1:])
@@ -82,7 +83,8 @@ async def test_agent_sees_the_time_of_its_tree_as_that_of_the_tree(bounded: Stac
 
 @pytest.mark.proves("S1-15", "S1-07", "S1-71")
 async def test_session_out_of_time_while_waiting_for_people_ends_with_input_timeout(bounded: Stack) -> None:
-    left = await bounded.submit("[[script:forever]]", config={"ttl": 2_500, "max_steps": 1_000})  # nobody looks at it
+    # no reader waits for this task
+    left = await bounded.submit("[[script:forever]]", config={"ttl": 2_500, "max_steps": 1_000})
     task_id = await bounded.submit(calls(ask("Which?")), "curious", config={"ttl": 2_500})
     await waiting(bounded, task_id)
     record = await bounded.wait(task_id)

@@ -1,4 +1,4 @@
-"""An agent that goes in circles is warned, then stopped; one that polls is left alone."""
+"""An agent that repeats itself is warned, then stopped; an agent that polls is not."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ async def test_polling_whose_results_change_is_no_loop(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-72")
-async def test_asking_after_a_subagent_again_and_again_is_no_loop(bounded: Stack) -> None:
+async def test_polling_a_subagent_is_no_loop(bounded: Stack) -> None:
     gate = Gate()
     looks = [[result_of("$0")]] * 9
     task_id = await bounded.submit(chain([async_task(gate.then(), "small")], *looks, last="Enough."), "thrifty")
@@ -69,4 +69,4 @@ async def test_inline_delegate_that_repeats_itself_is_stopped_and_its_caller_con
     assert (await bounded.result(task_id))["output"] == "Without it, then."
     [returned] = [one for one in of_type(await bounded.events(task_id), "tool_returned") if one["tool"] == "delegate"]
     assert (returned["state"], "loop_detected" in returned["preview"]) == ("failed", True)
-    assert record["usage"]["tool_invocations"] == 9  # eight looks of the delegate, and the call of the delegate
+    assert record["usage"]["tool_invocations"] == 9  # eight calls by the delegate, and the call that started it

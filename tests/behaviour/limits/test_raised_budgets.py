@@ -38,7 +38,7 @@ async def test_waiting_task_uses_its_raised_budget_and_ends_when_it_is_spent(bou
     record = await bounded.wait(task_id)
     assert (record["reason"], record["limits"]["raised"]) == ("goal_reached", True)
 
-    events = of_type(await bounded.events(task_id), "budget_raised")  # the repeat has changed nothing
+    events = of_type(await bounded.events(task_id), "budget_raised")  # the repeated request changed nothing
     assert [(one["scope"], one["budget"], one["before"], one["limit"]) for one in events] == [
         ("session", "ttl", 5_000, 90_000),
         ("session", "steps", 1, 5),
@@ -77,7 +77,7 @@ async def test_raises_are_bounded_and_never_lower_anything(bounded: Stack) -> No
 
 
 async def test_running_task_takes_more_steps_than_it_began_with(bounded: Stack) -> None:
-    """The signal reaches it between two steps."""
+    """The signal arrives between two steps."""
     task_id = await bounded.submit("[[script:count n=12 tool=bash]]", config={"max_steps": 6})
     await bounded.seen(task_id, "step_started", step=2)
     assert (await bounded.http.post(f"/tasks/{task_id}/budget", json={"max_steps": 20})).status_code == 200

@@ -39,7 +39,7 @@ async def test_a_supervisor_acts_on_others_tasks_and_nobody_else_does(bounded: S
         assert refused.status_code == 403, path
         assert refused.json()["needed"] == ["supervise"] and "supervise" in refused.json()["detail"]
     assert (await bounded.record(task_id))["status"] == "input_required"
-    assert (await bounded.http.get(f"/tasks/{task_id}", headers=other)).status_code == 200  # reading is shared
+    assert (await bounded.http.get(f"/tasks/{task_id}", headers=other)).status_code == 200  # every key may read
     assert (await answer(bounded, task_id, request["id"], "this one", **supervisor)).status_code == 202
     assert (await bounded.wait(task_id))["reason"] == "goal_reached"
     assert of_type(await bounded.events(task_id), "input_received")[0]["by"] == "supervise"

@@ -1,4 +1,4 @@
-"""Budgets of a whole tree: subagents side by side share them, and none can spend what another has."""
+"""Budgets of a whole tree: concurrent subagents share them, and none can use what another has reserved."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ async def test_concurrent_subagents_never_spend_more_than_the_tree_has(bounded: 
     assert used["tokens"]["used"] == sum(one.usage.tokens for one in sessions)
     final_calls = [of_type(await bounded.events(one.id), "usage_updated")[-1]["call"] for one in children]
     farewells = sum(sum(call[name] for name in call if name.endswith("_tokens")) for call in final_calls)
-    assert used["tokens"]["used"] - farewells <= most  # what a summary needs is the only thing above it
+    assert used["tokens"]["used"] - farewells <= most  # only the summaries may exceed the budget
     assert used["reserved"] == {"calls": 0, "tokens": 0, "cost_usd": 0}
     low = [one for row in sessions for one in of_type(await bounded.events(row.id), "budget_low")]
     assert [(one["budget"], one["limit"]) for one in low if one["scope"] == "tree"] == [("tokens", most)]
@@ -40,7 +40,7 @@ async def test_concurrent_subagents_never_spend_more_than_the_tree_has(bounded: 
 
 @pytest.mark.proves("S1-63")
 async def test_running_calls_keep_their_reservation(bounded: Stack) -> None:
-    four = [async_task(slow(1.0), "small")] * 4  # all of them ask while none has been counted
+    four = [async_task(slow(1.0), "small")] * 4  # all of them reserve steps before any is counted
     talk = await Talk.done(bounded, chain(four), "thrifty", config={"tree": {"max_steps": 4}})
     await talk.rest()
     assert (await tree(bounded, talk.id))["steps"]["used"] == 4
@@ -79,7 +79,7 @@ async def test_a_subagent_that_the_tree_cannot_afford_is_never_started(bounded: 
 
 @pytest.mark.proves("S1-63")
 async def test_tool_calls_of_the_tree_are_counted_before_they_run(bounded: Stack) -> None:
-    spec = {"tree": {"max_tool_calls": 6}}  # three to start the subagents, three for what they do
+    spec = {"tree": {"max_tool_calls": 6}}  # three calls to start the subagents, three calls of the subagents
     talk = await Talk.done(bounded, chain([async_task(WRITES, "small")] * 3), "thrifty", config=spec)
     await talk.rest()
     states = [
@@ -97,7 +97,7 @@ async def test_failed_call_releases_its_reservation(bounded: Stack) -> None:
     assert (await talk.session(talk.id)).reason == "error"
     used = await tree(bounded, talk.id)
     assert (used["tokens"]["used"], used["reserved"]["calls"]) == (0, 0)
-    gate = Gate()  # an inline line that fails is over, and its session continues
+    gate = Gate()  # an inline subagent that fails releases its reservation while its session continues
     inline = ("delegate", {"agent": "small", "prompt": "[[fault:400 times=always]]"})
     talk = await Talk.begin(bounded, chain([inline], [gate.call]), "thrifty", config={"tree": {"max_tokens": 90_000}})
     await bounded.seen(talk.id, "tool_called", tool="wait_for")

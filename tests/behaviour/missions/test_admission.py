@@ -1,4 +1,4 @@
-"""Nothing wakes a mission that may not run now, and turns of callers in its conversation are runs of it."""
+"""A mission that may not run now is not woken by anything, and turns of callers in its conversation are runs of it."""
 
 import asyncio
 from typing import Any
@@ -38,14 +38,14 @@ async def agents(stack: Stack) -> Stack:
 
 
 async def results(stack: Stack, text: str) -> list[str]:
-    """The results of the calls of an agent outside of any mission."""
+    """Return the results of the calls of an agent outside of any mission."""
     task = await stack.run(text, agent="mate")
     nodes = await stack.nodes(task["task_id"])
     return [one["text"] for node in nodes if node["kind"] == "tool_results" for one in node["body"]["results"]]
 
 
 def reach(agent_id: str, event: str) -> str:
-    """Every way in that an agent has."""
+    """Return a script with every way in which an agent can reach another."""
     return chain(
         [("emit_event", {"name": event, "data": {}})],
         [("send_agent_message", {"agent_id": agent_id, "message": "hello"})],
@@ -104,7 +104,8 @@ async def test_nothing_wakes_a_mission_with_a_spent_budget_and_its_next_run_read
     rules = await agents.pool.fetchval("SELECT rules FROM sessions WHERE id = $1", second["task_id"])
     assert made["id"] in rules and (await show(agents, made))["today"]["runs"] == 1
     await agents.pool.execute(yesterday, own)
-    await agents.pool.execute("UPDATE budgets SET max_tokens = 1 WHERE conversation_id = $1", own)  # as it left it
+    # the limit that an earlier run left
+    await agents.pool.execute("UPDATE budgets SET max_tokens = 1 WHERE conversation_id = $1", own)
     [sent] = await results(agents, chain([("ask_agent", {"agent_id": own, "prompt": say("I am back")})]))
     assert sent == "I am back" and (await show(agents, made))["today"]["runs"] == 1
 
@@ -188,7 +189,7 @@ async def test_background_agents_are_listed_running_queued_and_idle_and_wait_whi
 
 
 async def test_message_to_a_subagent_is_not_held_back_by_a_pause_that_ends_at_that_moment(agents: Stack) -> None:
-    """Nothing would wake the subagent afterwards."""
+    """Otherwise nothing would wake the subagent afterwards."""
     made = await create(agents, task={"agent": "mate", "input": say("Off.")})
     await finished(agents, made)
     await agents.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
@@ -196,7 +197,7 @@ async def test_message_to_a_subagent_is_not_held_back_by_a_pause_that_ends_at_th
     message = ThreadMessage(id=new_id(), conversation_id=own, thread_id=thread, text="go on", author=new_id())
     await conversations.add_message(agents.pool, "default", message)
     async with agents.pool.acquire() as connection, connection.transaction():
-        resumed = "UPDATE missions SET paused = false WHERE id = $1"  # and not committed yet
+        resumed = "UPDATE missions SET paused = false WHERE id = $1"  # not committed yet
         await connection.execute(resumed, made["id"])
         admitting = asyncio.create_task(
             mission_admission.admit_wake(agents.pool, "default", own, [message.id], new_run=False)
@@ -222,7 +223,7 @@ async def test_isolated_runs_respect_the_pause_and_the_end_of_their_mission(agen
     assert await sessions_of(agents, apart) == [first["task_id"]]
     await agents.http.post(f"/missions/{made['id']}/resume")
     await results(agents, calls(("emit_event", {"name": f"b:{mark}", "data": {}})))
-    assert len(await sessions_of(agents, apart)) == 2  # what may run is woken
+    assert len(await sessions_of(agents, apart)) == 2  # an agent that may run is woken
     await agents.http.post(f"/missions/{made['id']}/cancel")
     emitted, *refused = await results(agents, reach(apart, f"b:{mark}"))
     assert emitted.endswith("It reached 0 agents.") and all("the mission has ended" in one for one in refused)
@@ -257,7 +258,7 @@ async def test_turns_of_callers_and_other_schedules_in_a_mission_are_runs_of_it(
     last = await stack.http.post(f"/conversations/{own}/messages", json=wide)
     assert last.status_code == 202, last.text
     limit = await stack.pool.fetchval("SELECT max_tokens FROM budgets WHERE conversation_id = $1", own)
-    assert limit == 100_000  # no caller widens what the mission has
+    assert limit == 100_000  # a caller cannot raise the limit of the mission
     await stack.wait(last.json()["session_id"])
 
     async def ended() -> bool:

@@ -1,4 +1,4 @@
-"""The sample mission: it watches the tests of a folder, repairs a copy, saves a patch, and notifies."""
+"""The sample mission: it watches the tests of a folder, repairs a copy, saves a patch, and sends a notification."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ async def test_a_mission_mends_a_copy_of_a_folder_and_hands_in_a_patch(stack: St
         subscription = await watcher.subscribe(f"{receiver.url}/", events=["task_completed"])
         options = ["--dir", str(folder), "--every", "1d", "--check", CHECK, "--total-runs", "9"]
         made = await errand(stack, "add", name, "mender", MEND, *options, "--notify", subscription["name"])
-        newer = await create(stack)  # a name names its own mission and schedule, and not the newest one
+        newer = await create(stack)  # a name selects its own mission and schedule, not the newest one
         assert (await errand(stack, "show", name, group="schedules"))["id"] == made["schedule_id"] != newer["id"]
         first = await run(stack, name)
         assert (first["status"], first["task_status"]) == ("fired", "completed")
@@ -69,7 +69,7 @@ async def test_a_mission_mends_a_copy_of_a_folder_and_hands_in_a_patch(stack: St
         assert delivery["task_id"] == first["session_id"]
         assert (await run(stack, name))["status"] == "skipped"  # the copy is repaired
         await errand(stack, "push", name, "--dir", str(folder))
-        assert (await run(stack, name))["task_status"] == "completed"  # the folder is not
+        assert (await run(stack, name))["task_status"] == "completed"  # the folder itself is not repaired
         applied = await asyncio.create_subprocess_exec("patch", "-p1", "-i", str(patch), cwd=folder)
         assert await applied.wait() == 0
         await errand(stack, "push", name, "--dir", str(folder))

@@ -46,7 +46,7 @@ async def runs(stack: Stack, made: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def run(stack: Stack, made: dict[str, Any]) -> dict[str, Any]:
-    """Start one run by hand; returns its row."""
+    """Start one run by hand; return its row."""
     at = (await stack.http.post(f"/missions/{made['id']}/run")).json()["scheduled_at"]
 
     async def ticked() -> dict[str, Any] | None:
@@ -116,7 +116,8 @@ async def test_a_cancel_that_died_half_way_is_finished_by_a_repeat_or_by_the_swe
             continue
         await ScheduleSync(stack.pool, ScheduleClient(stack.client, stack.settings.task_queue)).repair()
         recorded = "SELECT cancel_requested::jsonb ->> 'scope' FROM sessions WHERE id = $1"
-        assert await stack.pool.fetchval(recorded, row["session_id"]) == "tree"  # which the sweeper signals
+        # the sweeper sends the signal for this stop
+        assert await stack.pool.fetchval(recorded, row["session_id"]) == "tree"
     gate.open()
 
 
@@ -137,7 +138,7 @@ async def test_daily_and_total_budgets_limit_a_mission(stack: Stack) -> None:
         "/conversations/run",
         json={"conversation_id": made["conversation_id"], "input": "more", "transport": "stream"},
     )
-    assert late.status_code == 409  # nothing runs in it any more
+    assert late.status_code == 409  # the conversation of an ended mission accepts no turns
 
 
 async def test_run_ends_within_the_remaining_budget(stack: Stack) -> None:
@@ -219,7 +220,7 @@ async def test_a_run_in_the_queue_waits_while_a_risk_pauses_the_mission(stack: S
 
     await eventually(idle)
     await stack.http.post(f"/missions/{made['id']}/resume")
-    assert len(await waiting(stack, second["session_id"])) == 1  # it runs, and comes upon the risk itself
+    assert len(await waiting(stack, second["session_id"])) == 1  # it starts, and then reaches the same risk
     assert (await stack.http.post(f"/missions/{made['id']}/cancel")).is_success
 
 
@@ -230,7 +231,8 @@ async def test_approval_does_not_resume_a_mission_that_a_person_paused(stack: St
     [request] = await waiting(stack, row["session_id"])
     await stack.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
     assert (await answer(stack, row["session_id"], request["id"], {"approved": True})).status_code == 202
-    [request] = await waiting(stack, row["session_id"])  # of the second call: an approval serves one
+    # the request of the second call: an approval is valid for one call
+    [request] = await waiting(stack, row["session_id"])
     assert (await show(stack, made))["pause_reason"] == "holiday"
     await answer(stack, row["session_id"], request["id"], {"approved": True})
     assert (await stack.wait(row["session_id"]))["status"] == "completed"
@@ -239,14 +241,14 @@ async def test_approval_does_not_resume_a_mission_that_a_person_paused(stack: St
 
 
 async def test_a_risk_may_begin_after_some_calls(stack: Stack) -> None:
-    """Only calls with such arguments are counted, those of earlier steps too."""
+    """Only calls with matching arguments are counted, including those of earlier steps."""
     look, other = ("bash", {"command": "echo x"}), ("bash", {"command": "echo y"})
     risk = {"tool": "bash", "argument": "*x", "after_calls": 2}
     made = await create(stack, steps([look, other], [other, look], [look]), risks=[risk])
     row = await run(stack, made)
     [request] = await waiting(stack, row["session_id"])
     done = [node["kind"] for node in await stack.nodes(row["session_id"])].count("tool_results")
-    assert done == 2  # it is that of the last call alone
+    assert done == 2  # the request is for the last call only
     await answer(stack, row["session_id"], request["id"], {"approved": True})
     assert (await stack.wait(row["session_id"]))["status"] == "completed"
 
@@ -266,7 +268,8 @@ async def test_a_mission_is_triggered_from_outside_and_bounded_by_risks_conditio
     await answer(stack, accepted["session_id"], request["id"], {"approved": True})
     await stack.wait(accepted["session_id"])
     shown = await show(stack, made)
-    assert (shown["status"], shown["paused"], shown["total"]["runs"]) == ("working", False, 2)  # no single completion
+    # no single run completes the mission
+    assert (shown["status"], shown["paused"], shown["total"]["runs"]) == ("working", False, 2)
     await finished(stack, made)
     ended = await show(stack, made)
     assert (ended["status"], ended["reason"]) == ("out_of_budget", "its budget of runs is used up")
@@ -274,7 +277,7 @@ async def test_a_mission_is_triggered_from_outside_and_bounded_by_risks_conditio
 
 
 async def test_events_keep_to_the_pauses_budgets_and_end_of_their_mission(stack: Stack) -> None:
-    """A refused event leaves no trace: its sender may send it again."""
+    """A refused event is not stored: its sender may send it again."""
     made = await create(stack, per_day={"runs": 3})
     path, mark = f"/missions/{made['id']}", new_id()
     task = {"agent": "tester", "input": "[[script:say text=seen]]"}
@@ -291,10 +294,10 @@ async def test_events_keep_to_the_pauses_budgets_and_end_of_their_mission(stack:
     first = await sender.accepted({"n": 1}, event_id=mark)
     assert (await stack.wait(first["session_id"]))["conversation_id"] == made["conversation_id"]
     await stack.http.post(f"{path}/pause")
-    assert await sender.accepted({"n": 1}, event_id=mark) == first  # a repeat is answered the same
+    assert await sender.accepted({"n": 1}, event_id=mark) == first  # a repeated event gets the same answer
     await stack.http.post(f"{path}/resume")
     answers = await asyncio.gather(*(sender.send({"n": number}) for number in range(5)))
-    assert sorted(one.status_code for one in answers) == [202, 202, 409, 409, 409]  # three runs a day
+    assert sorted(one.status_code for one in answers) == [202, 202, 409, 409, 409]  # three runs a day are allowed
     await refused("mission-budget-spent")
     assert "the day's budget of runs is used up" in str([one.json().get("detail") for one in answers])
     for one in answers:

@@ -1,4 +1,4 @@
-"""A receiver for each test, and the agents that ask."""
+"""A receiver for each test, and the agents that ask questions."""
 
 from collections.abc import AsyncIterator
 
@@ -18,7 +18,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @pytest_asyncio.fixture
 async def subscribers(stack: Stack) -> AsyncIterator[Subscribers]:
-    """The stack; subscriptions of a test are removed after it."""
+    """The stack; the subscriptions of a test are removed after it."""
     said = await stack.http.put("/agents/asker", json=agent("asker", may_ask=True))
     assert said.is_success, said.text
     subscribers = Subscribers(stack)

@@ -1,4 +1,4 @@
-"""Real receivers on loopback: an HTTP server that answers as configured, and an SMTP server that keeps what it gets."""
+"""Real receivers on loopback: an HTTP server with configurable answers, and an SMTP server that keeps its messages."""
 
 import asyncio
 import base64
@@ -36,12 +36,12 @@ class Request:
 
 @dataclass
 class Receiver:
-    """`answers`: the statuses that a path returns, in order; the last one is repeated. Other paths return 204."""
+    """`answers` lists the statuses that a path returns, in order; the last one is repeated. Other paths return 204."""
 
     url: str = ""
     requests: list[Request] = field(default_factory=list)
     answers: dict[str, list[str]] = field(default_factory=dict)
-    held: asyncio.Event | None = None  # while it is set up and unset, nobody gets an answer
+    held: asyncio.Event | None = None  # while this is an event that is not set, no request is answered
 
     def at(self, path: str) -> list[Request]:
         return [request for request in self.requests if request.path == path]
@@ -80,12 +80,12 @@ async def http_receiver() -> AsyncIterator[Receiver]:
 
 @dataclass
 class Mail:
-    """The part of RFC 5321 that a client needs: it checks the order of the commands and refuses unknown ones."""
+    """The part of RFC 5321 that a client needs. It checks the order of the commands and refuses unknown ones."""
 
     messages: list[EmailMessage] = field(default_factory=list)
-    recipients: list[str] = field(default_factory=list)  # of the envelopes
-    refuse: list[str] = field(default_factory=list)  # what the next recipients are refused with: "451 later"
-    attempts: int = 0  # recipients named, refused ones too
+    recipients: list[str] = field(default_factory=list)  # those of the envelopes
+    refuse: list[str] = field(default_factory=list)  # replies that refuse the next recipients, such as "451 later"
+    attempts: int = 0  # the number of recipients, including refused ones
 
     async def got(self, count: int) -> list[EmailMessage]:
         async def look() -> list[EmailMessage] | None:

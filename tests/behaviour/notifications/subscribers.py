@@ -24,14 +24,14 @@ class Subscribers:
         return made
 
     async def deliveries(self, subscription: dict[str, Any]) -> list[dict[str, Any]]:
-        """Oldest first."""
+        """Return the deliveries, oldest first."""
         params = {"subscription_id": subscription["id"], "limit": "200"}
         answer = await self.stack.http.get("/deliveries", params=params)
         assert answer.status_code == 200, answer.text
         return list(reversed(answer.json()["items"]))
 
     async def delivery(self, subscription: dict[str, Any], **fields: Any) -> dict[str, Any]:
-        """The one delivery of a subscription, once it has these fields."""
+        """Return the only delivery of a subscription, once it has these fields."""
 
         async def look() -> dict[str, Any] | None:
             found = await self.deliveries(subscription)

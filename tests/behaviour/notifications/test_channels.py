@@ -1,4 +1,4 @@
-"""Slack, e-mail and push: real receivers get words that people can read, and nothing that an agent could slip in."""
+"""Slack, e-mail and push: real receivers get readable text, into which an agent cannot inject anything."""
 
 import json
 from collections.abc import AsyncIterator
@@ -74,7 +74,7 @@ async def test_an_email_arrives(subscribers: Subscribers, receiver: Receiver, ma
 
 
 @pytest.mark.parametrize("server", [None, MailServer("127.0.0.1", free_port(), "x@example.org", tls="none")])
-async def test_a_mail_server_that_is_not_there_is_a_reason_to_try_again(server: MailServer | None) -> None:
+async def test_unreachable_mail_server_is_retried(server: MailServer | None) -> None:
     with pytest.raises(SendError) as caught:
         await Email(server).send(envelope("ann@example.org", title="x"))
     assert not caught.value.gone and "ann" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Whatever dies, and when: every event is delivered, at least once, under one id."""
+"""Crashes of any process at any time: every event is delivered at least once, with one id."""
 
 import asyncio
 import signal
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.exactly_once
 
 @pytest_asyncio.fixture(scope="module")
 async def task_id(stack: Stack) -> Any:
-    """A task that waits for people, so that only these tests write events."""
+    """A task that waits for a person, so that only these tests write events."""
     assert (await stack.http.put("/agents/asker", json=agent("asker", may_ask=True))).is_success
     task_id = await stack.submit(calls(ask("Which?")), "asker")
     await waiting(stack, task_id)
@@ -41,7 +41,7 @@ async def happens(stack: Stack, task_id: str) -> None:
 async def test_delivery_waits_for_a_part_that_is_away(
     subscribers: Subscribers, receiver: Receiver, task_id: str, part: str
 ) -> None:
-    """The row of the outbox is all there is then."""
+    """At that time only the outbox row exists."""
     made = await subscribers.subscribe(f"{receiver.url}/away")
     before = subscribers.stack.pid(part)
     with subscribers.stack.frozen_supervisor():

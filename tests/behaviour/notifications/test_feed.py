@@ -1,4 +1,4 @@
-"""One feed over everything, by server-sent events, pages and WebSocket: left and resumed without a gap or a double."""
+"""One feed of all events, by server-sent events, pages and WebSocket: readers resume it without gaps or duplicates."""
 
 import asyncio
 import json
@@ -49,14 +49,14 @@ async def by_socket(stack: Stack, after: int, count: int, **headers: str) -> lis
 
 
 async def at_rest(stack: Stack) -> int:
-    """The end of the feed, once what other tests left running has ended."""
+    """Return the end of the feed, once the tasks that other tests left running have ended."""
 
     async def still() -> tuple[int] | None:
         before: int = (await page(stack))["next_after"]
         await asyncio.sleep(2)
         return (before,) if (await page(stack))["next_after"] == before else None
 
-    [end] = await eventually(still, what="the feed rests")  # it is 0 on a stack that nobody has used
+    [end] = await eventually(still, what="the feed rests")  # 0 on a new stack
     return end
 
 
@@ -114,7 +114,7 @@ async def test_malformed_cursor_is_refused(stack: Stack, after: str, status: int
 
 
 async def test_feed_says_which_notices_are_no_longer_kept(subscribers: Subscribers) -> None:
-    for _ in range(2):  # notices before the one that is kept, also if no other test has left any
+    for _ in range(2):  # older notices than the one that is kept, in case other tests left none
         await subscribers.stack.run("[[script:say text=x]]")
     head = (await page(subscribers.stack))["next_after"]
     await subscribers.stack.pool.execute("DELETE FROM notices WHERE tenant = 'default' AND number < $1", head)

@@ -1,4 +1,4 @@
-"""No notification reaches the inside: not by an address, a name, a name that moves, nor a redirect."""
+"""No notification reaches a private address: by address, by name, by a name that changes, or by a redirect."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.support.stack import Stack
 from tests.unit.activities.tools.support.test_egress import LITERALS, Recording, names
 
 NOTICE = Notice(type="test", timestamp="now", data={"name": "x"}).model_dump_json().encode()
-ALLOWED = "127.0.0.1"  # of the stack under test
+ALLOWED = "127.0.0.1"  # the address that the stack under test allows
 
 
 async def subscribe(stack: Stack, **body: Any) -> Any:
@@ -76,7 +76,7 @@ async def test_invalid_subscriptions_are_refused(
         assert allowed in found["allowed"]
 
 
-async def test_a_name_is_given_once_and_is_not_a_channels(subscribers: Subscribers) -> None:
+async def test_subscription_name_is_unique_and_not_that_of_a_channel(subscribers: Subscribers) -> None:
     made = await subscribers.subscribe("https://hooks.example.org/", every_task=False)
     taken = await subscribe(subscribers.stack, name=made["name"], target="https://hooks.example.org/")
     assert (taken.status_code, taken.json()["type"]) == (409, "urn:errand:problem:name-taken")
@@ -121,7 +121,7 @@ async def test_a_redirect_is_not_followed(kind: ChannelName) -> None:
         ({"reminder_after": 9_000, "tree": {"ttl": 8_000}}, "/config/reminder_after"),
     ],
 )
-async def test_a_task_that_names_nobody_is_refused(
+async def test_task_with_unusable_notification_settings_is_refused(
     subscribers: Subscribers, config: dict[str, Any], pointer: str
 ) -> None:
     made = await subscribers.subscribe("https://hooks.example.org/", every_task=False)
@@ -133,7 +133,7 @@ async def test_a_task_that_names_nobody_is_refused(
         assert made["name"] in found["allowed"]
 
 
-async def test_a_route_for_nothing_is_refused(subscribers: Subscribers) -> None:
+async def test_route_for_an_unknown_kind_of_request_is_refused(subscribers: Subscribers) -> None:
     config = {"routes": {"applause": "ops"}}
     answer = await subscribers.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
     [found] = answer.json()["errors"]

@@ -1,4 +1,4 @@
-"""Addresses and secrets are nowhere in plain text: no table, nor Temporal, nor a log, nor a response shows them."""
+"""Addresses and secrets are never in plain text: not in a table, in Temporal, in a log, or in a response."""
 
 import asyncio
 from dataclasses import replace
@@ -17,7 +17,7 @@ TOKEN = "canary-81f2c40e"
 @pytest.mark.proves("S1-27")
 async def test_no_secret_is_stored_or_shown(subscribers: Subscribers, receiver: Receiver) -> None:
     receiver.answers[f"/{TOKEN}"] = ["500 Oh", "204 No Content"]
-    made = await subscribers.subscribe(f"{receiver.url}/{TOKEN}", every_task=False)  # only of the task that names it
+    made = await subscribers.subscribe(f"{receiver.url}/{TOKEN}", every_task=False)  # only for the task that names it
     rotated = (await subscribers.stack.http.post(f"/subscriptions/{made['id']}/rotate")).json()
     secrets = [TOKEN, made["secret"], rotated["secret"]]
     await subscribers.stack.run("[[script:say text=x]]", config={"notify": [made["name"]]})
@@ -43,7 +43,7 @@ def _files(root: Path) -> list[Path]:
 
 
 async def test_without_a_key_no_secret_is_stored(subscribers: Subscribers) -> None:
-    """An API without ERRAND_SECRET_KEYS refuses subscriptions and secret variables, and says what to set."""
+    """An API without ERRAND_SECRET_KEYS refuses subscriptions and secret variables, and names the setting."""
     settings = replace(
         subscribers.stack.settings, database_url=subscribers.stack.database_url, secret_keys=(), local_token=None
     )

@@ -1,4 +1,4 @@
-"""Webhooks: signed, only for subscribed events, retried for days, failed in the end, and resent on demand."""
+"""Webhooks: signed, only for subscribed events, retried for days, given up in the end, and resent on request."""
 
 import asyncio
 from pathlib import Path
@@ -69,8 +69,8 @@ async def test_task_chooses_its_subscriptions_and_its_sandbox(subscribers: Subsc
 
 @pytest.mark.proves("S1-90")
 async def test_seven_foundations_hold_together(subscribers: Subscribers, receiver: Receiver, tmp_path: Path) -> None:
-    """Handle, durable store, reasoning loop, five states, observation, bounds and notification: all of them in the
-    first task; two more reach the ends that it cannot have as well."""
+    """Handle, durable store, reasoning loop, five states, observation, bounds and notification: the first task shows
+    all of them; two more tasks reach the other final states."""
     stack, ledger = subscribers.stack, tmp_path / "ledger"
     made = await subscribers.subscribe(
         f"{receiver.url}/all", events=["task_completed", "task_failed", "task_cancelled"]
@@ -79,21 +79,21 @@ async def test_seven_foundations_hold_together(subscribers: Subscribers, receive
     spec = {"agent": "asker", "input": steps([work], [ask("Which port?")], [("list_files", {"path": "."})])}
     config = {"ttl": 120_000, "max_steps": 5}
     handle = (await stack.http.post("/tasks", json={**spec, "config": config})).json()
-    task_id, states = handle["task_id"], [handle["status"]]  # a handle at once
+    task_id, states = handle["task_id"], [handle["status"]]  # the handle is returned immediately
 
     async def called() -> bool:
         return await asyncio.to_thread(ledger.exists)
 
     await eventually(called, what="the tool runs")
     states.append((await stack.record(task_id))["status"])
-    await stack.back("worker", await stack.kill("worker"))  # in the middle of the call; the store is durable
+    await stack.back("worker", await stack.kill("worker"))  # the worker dies during the call; the store is durable
     [request] = await waiting(stack, task_id)
     states.append((await stack.record(task_id))["status"])
     done = await answered(stack, task_id, "80")
     assert (done["reason"], done["limits"]["ttl_ms"], done["limits"]["steps"]) == ("goal_reached", 120_000, 5)
     lines = (await asyncio.to_thread(ledger.read_text)).splitlines()
-    assert len({line.split()[0] for line in lines}) == 1  # one call, whatever number of attempts
-    events = await stack.events(task_id)  # watched: every step of the loop, and no number is missing
+    assert len({line.split()[0] for line in lines}) == 1  # one call, however many attempts
+    events = await stack.events(task_id)  # observation: every step of the loop, without gaps in the numbers
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert [event["step"] for event in of_type(events, "step_started")] == [1, 2, 3, 4]
     assert [event["tool"] for event in of_type(events, "tool_called")] == ["ledger_again", "ask_user", "list_files"]
@@ -156,7 +156,7 @@ async def test_delivery_given_up_after_days_switches_its_subscription_off(
     refused = await subscribers.stack.http.post(f"/deliveries/{failed['id']}/resend")
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:subscription-disabled")
     await subscribers.stack.run("[[script:say text=y]]")
-    assert len(await subscribers.deliveries(made)) == 1  # nothing new for one that is off
+    assert len(await subscribers.deliveries(made)) == 1  # a disabled subscription gets nothing new
     assert (await subscribers.stack.http.post(f"/subscriptions/{made['id']}/enable")).json()["status"] == "active"
     receiver.answers.clear()
     assert (await subscribers.stack.http.post(f"/deliveries/{failed['id']}/resend")).status_code == 202
@@ -164,7 +164,7 @@ async def test_delivery_given_up_after_days_switches_its_subscription_off(
     assert len({request.headers["webhook-id"] for request in receiver.at("/dead")}) == 1
 
 
-async def test_an_address_that_is_gone_is_left_alone_at_once(subscribers: Subscribers, receiver: Receiver) -> None:
+async def test_410_disables_the_subscription_immediately(subscribers: Subscribers, receiver: Receiver) -> None:
     receiver.answers["/gone"] = ["410 Gone"]
     made = await subscribers.subscribe(f"{receiver.url}/gone")
     await subscribers.stack.run("[[script:say text=x]]")
@@ -172,7 +172,7 @@ async def test_an_address_that_is_gone_is_left_alone_at_once(subscribers: Subscr
     assert (await subscribers.record(made))["status"] == "disabled"
 
 
-async def test_a_receiver_may_ask_for_patience_and_a_person_for_haste(
+async def test_receiver_can_delay_a_retry_and_a_person_can_send_it_now(
     subscribers: Subscribers, receiver: Receiver
 ) -> None:
     receiver.answers["/busy"] = [f"{DOWN}\r\nRetry-After: 7000", "204 No Content"]
@@ -185,12 +185,12 @@ async def test_a_receiver_may_ask_for_patience_and_a_person_for_haste(
     await subscribers.delivery(made, status="delivered", attempts=2)
     assert (
         await subscribers.stack.http.post(f"/deliveries/{pending['id']}/resend")
-    ).status_code == 202  # delivered ones too
+    ).status_code == 202  # delivered ones can be resent too
     await subscribers.delivery(made, status="delivered", attempts=3)
     assert len({one.headers["webhook-id"] for one in receiver.at("/busy")}) == 1
 
 
-async def test_two_secrets_sign_while_they_are_changed_over(subscribers: Subscribers, receiver: Receiver) -> None:
+async def test_both_secrets_sign_during_a_rotation(subscribers: Subscribers, receiver: Receiver) -> None:
     made = await subscribers.subscribe(f"{receiver.url}/rotate", every_task=False)
     rotated = await subscribers.stack.http.post(f"/subscriptions/{made['id']}/rotate")
     assert rotated.status_code == 200 and rotated.json()["secret"] != made["secret"]
@@ -231,8 +231,8 @@ async def test_question_is_delivered_reminded_of_and_escalated(subscribers: Subs
 
 @pytest.mark.proves("S1-26", "S1-27")
 async def test_routes_say_who_gets_which_escalation(subscribers: Subscribers, receiver: Receiver) -> None:
-    """Each kind of request is sent to the subscription that the task names for it, whatever events that one asks for.
-    Unanswered requests escalate in the same way."""
+    """Each kind of request is sent to the subscription that the task names for it, whichever events that one is
+    for. Unanswered requests are escalated in the same way."""
     names = {}
     for name in ("desk", "safety", "chief"):
         made = await subscribers.subscribe(f"{receiver.url}/{name}", every_task=False, events=["task_failed"])

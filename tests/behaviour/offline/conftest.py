@@ -1,4 +1,4 @@
-"""The offline model on a loopback port, and the real SDK as its client."""
+"""The offline model on a loopback port, with the real SDK as its client."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -43,7 +43,7 @@ Ask = Callable[..., Awaitable[Any]]
 
 @pytest.fixture
 def ask(client: AsyncAnthropic) -> Ask:
-    """Streams one answer to a text or to messages and returns the final message."""
+    """Stream one answer to a text or to messages; return the final message."""
 
     async def _ask(content: Any, **options: Any) -> Any:
         messages: Any = [{"role": "user", "content": content}] if isinstance(content, str) else content
@@ -73,7 +73,7 @@ def text_of(message: Any) -> str:
 
 
 def with_results(messages: list[Any], reply: Any, results: list[tuple[str, bool]]) -> list[Any]:
-    """The conversation after the tools of a reply have answered."""
+    """Return the conversation with the results of a reply's tool calls."""
     calls = [block for block in reply.content if block.type == "tool_use"]
     blocks = [
         {"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": is_error}

@@ -1,4 +1,4 @@
-"""A small agent loop: the offline model decides, the real tools act."""
+"""A small agent loop with the decisions of the offline model and the real tools."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ REF = SessionRef(tenant="t", session_id="s", conversation_id="s")
 
 
 class LocalCommands:
-    """Runs commands in the workspace as they are; the sandbox itself is tested elsewhere."""
+    """Runs commands in the workspace without a sandbox, which has its own tests."""
 
     name = "local"
 
@@ -45,7 +45,7 @@ class LocalCommands:
         pipes: Pipes | None = None,
     ) -> SandboxResult:
         pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
-        # an edit within the same second that leaves the length as it is would go unnoticed
+        # Python would not notice an edit within the same second that keeps the length
         env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         ran = await asyncio.create_subprocess_shell(command, cwd=workspace, stdout=pipe, stderr=both, env=env)
         output, _ = await ran.communicate()
@@ -63,7 +63,7 @@ class NoNetwork:
 
 
 class Children:
-    """Subagents in the same loop: started in parallel, with outcomes in the texts of the real tools."""
+    """Subagents in the same loop: they start in parallel, and their outcomes have the texts of the real tools."""
 
     def __init__(self, agent: str, workspace: Path, sandbox: Any, failing: Callable[[str], bool]) -> None:
         self._agent, self._workspace, self._sandbox, self._failing = agent, workspace, sandbox, failing
@@ -105,7 +105,7 @@ class Run:
     calls: list[str] = field(default_factory=list)
     artifacts: dict[str, str] = field(default_factory=dict)
     progress: list[str] = field(default_factory=list)
-    prompts: list[str] = field(default_factory=list)  # of its subagents
+    prompts: list[str] = field(default_factory=list)  # the prompts of its subagents
 
     @property
     def replans(self) -> int:
@@ -120,7 +120,7 @@ async def work(
     without: tuple[str, ...] = (),
     failing: Callable[[str], bool] = lambda child: False,
 ) -> Run:
-    """The smallest loop that is an agent: ask, run the tools, ask again."""
+    """The smallest agent loop: call the model, run the tools, call the model again."""
     children = Children(agent, workspace, sandbox, failing)
     run = Run(prompts=children.prompts)
     own = tools_of(TOOLS, AGENTS[agent].tools, [], delegates=bool(AGENTS[agent].subagents))

@@ -1,4 +1,4 @@
-"""The demos use the real tools, and the results decide what they do next."""
+"""The demos call the real tools, and the results determine their next steps."""
 
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ async def test_assistant_says_that_nothing_can_run(tmp_path: Path) -> None:
 
 
 async def test_assistant_does_not_claim_a_file_it_could_not_write(tmp_path: Path) -> None:
-    (tmp_path / "primes.py").mkdir()  # a folder is in the way
+    (tmp_path / "primes.py").mkdir()  # a folder has the name of the file
     run = await work("assistant", "Compute the first 6 primes", tmp_path, NoCommands())
     assert run.final.startswith("primes.py could not be written, so there is no result: ")
 
@@ -209,7 +209,7 @@ async def test_orchestrator_assigns_a_failed_part_again_and_waits(tmp_path: Path
     assert run.calls.count("task") == 1 and run.replans == 1
     assert "Part 2: The model cannot be reached." in run.reasons[0]
     assert "No harbour is cheap." in run.artifacts["summary.md"]
-    assert "Nothing.\n" in run.artifacts["summary.md"]  # is open
+    assert "Nothing.\n" in run.artifacts["summary.md"]  # no part is open
 
 
 async def test_orchestrator_lists_a_part_that_fails_twice_as_open(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ async def test_three_researchers_take_as_long_as_the_slowest(stack: Stack) -> No
 
 
 async def test_orchestrator_reports_are_real_files_and_leave_nothing_to_fire(stack: Stack) -> None:
-    record = await stack.run("Prepare a plan for the lighthouse", "orchestrator")  # nothing to begin with
+    record = await stack.run("Prepare a plan for the lighthouse", "orchestrator")  # an empty workspace
     result = await stack.result(record["task_id"])
     [summary] = [one for one in result["artifacts"] if one["name"] == "summary.md"]
     text = (await stack.http.get(summary["url"])).text
@@ -80,6 +80,6 @@ async def test_part_of_a_stopped_researcher_is_assigned_again(stack: Stack) -> N
     events = await stack.events(task_id)
     again = [event for event in of_type(events, "tool_called") if event["tool"] == "task"]
     reasons = [event["reason"] for event in of_type(events, "replanning")]
-    if again:  # it was stopped before it had said anything
+    if again:  # the researcher was stopped before it had said anything
         assert any("Part " in reason for reason in reasons)
     assert "Part 1" in (await stack.result(task_id))["output"]

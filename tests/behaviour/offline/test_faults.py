@@ -1,4 +1,4 @@
-"""Every fault reaches the SDK as the real API's would."""
+"""Every fault reaches the SDK in the same form as from the real API."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The stand-in answers in the Messages format that the real SDK reads, and refuses what the real API refuses."""
+"""The offline model answers in the Messages format that the real SDK reads, and refuses what the real API refuses."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Agents of these tests, and how they wait for the sweeper."""
+"""The agents of these tests, and a helper that waits for the sweeper."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ async def recorded(stack: Stack) -> Stack:
 
 
 async def swept(stack: Stack, task_id: str) -> dict[str, Any]:
-    """The task's record, once its content was removed."""
+    """Return the task's record, once its content was removed."""
 
     async def look() -> dict[str, Any] | None:
         await WorkflowClient(stack.client, "errand").sweep()

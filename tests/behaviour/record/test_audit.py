@@ -1,4 +1,4 @@
-"""The audit log: each action is recorded in its own transaction, and no entry can be removed unnoticed."""
+"""The audit log: each action is recorded in its own transaction, and a removed entry is noticed."""
 
 import asyncio
 import hashlib
@@ -16,7 +16,7 @@ WRITE = ("write_file", {"path": "a.txt", "content": "one\n"})
 
 
 async def entries(stack: Stack, path: str) -> list[dict[str, Any]]:
-    """Oldest first."""
+    """Return the entries, oldest first."""
     answer = await stack.http.get(path, params={"limit": 1000})
     assert answer.status_code == 200, answer.text
     items: list[dict[str, Any]] = answer.json()["items"]
@@ -46,7 +46,8 @@ async def test_a_task_leaves_a_chain_of_who_did_what(recorded: Stack) -> None:
     ]
     assert found[-1]["subject"] == "completed goal_reached"
     assert [entry["hash"] for entry in found[:-1]] == [entry["previous"] for entry in found[1:]]
-    assert all(link(AuditEntry(**entry)) == entry["hash"] for entry in found)  # ours is the database's
+    # our hash function and the database's agree
+    assert all(link(AuditEntry(**entry)) == entry["hash"] for entry in found)
     output = (await recorded.result(task_id))["output"]
     assert found[-1]["digest"] == hashlib.sha256(output.encode()).hexdigest()
     submitted = await recorded.pool.fetchval(
@@ -59,7 +60,7 @@ async def test_a_task_leaves_a_chain_of_who_did_what(recorded: Stack) -> None:
 async def test_log_shows_what_was_denied_steered_and_cancelled(recorded: Stack) -> None:
     slow = ("bash", {"command": "sleep 20"})
     task_id = await recorded.submit(steps([("ask_user", {"question": "?"})]), "denied")
-    record = await recorded.wait(task_id)  # it may not ask: that ends it
+    record = await recorded.wait(task_id)  # it may not ask, so the request ends it
     assert record["reason"] == "needs_input"
     refused = await recorded.run(calls(("bash", {"command": "true"})), "denied")
     denials = await entries(recorded, f"/tasks/{refused['task_id']}/audit")
@@ -104,7 +105,7 @@ async def test_only_supervisors_read_the_log_of_all(recorded: Stack) -> None:
 
 
 @pytest.mark.parametrize("path", ["/audit/verify?heads=0", "/audit?conversation=0", "/input-requests?conversation=0"])
-async def test_a_misspelt_question_gets_no_answer(recorded: Stack, path: str) -> None:
+async def test_misspelt_query_parameter_is_refused(recorded: Stack, path: str) -> None:
     said = await recorded.http.get(path)
     assert said.status_code == 422 and said.json()["errors"][0]["in"] == "query"
 

@@ -1,4 +1,4 @@
-"""The record from the command line."""
+"""The audit log, effects and retention from the command line."""
 
 import json
 

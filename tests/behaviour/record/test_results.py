@@ -1,4 +1,4 @@
-"""Results: typed if the agent has a schema, with a list of their sources."""
+"""Results: structured if the agent has a schema, and with a list of their sources."""
 
 import hashlib
 import json
@@ -61,7 +61,8 @@ async def test_result_lists_its_sources_with_their_times(recorded: Stack) -> Non
     assert based_on["models"] == record["models"][:1]
     hashes = [hashlib.sha256(content).hexdigest(), hashlib.sha256(b"changed").hexdigest()]
     assert _of(based_on, "context_file") == [("notes.md", hashes[0])]
-    assert _of(based_on, "file") == [("notes.md", hashes[0]), ("notes.md", hashes[1])]  # it was changed in between
+    # the file was changed in between
+    assert _of(based_on, "file") == [("notes.md", hashes[0]), ("notes.md", hashes[1])]
     [(message, digest)] = _of(based_on, "message")
     parts = await recorded.pool.fetchval("SELECT parts FROM inbox WHERE id = $1", message)
     assert digest == hashlib.sha256(parts.encode()).hexdigest()
@@ -91,6 +92,6 @@ async def test_trace_has_reasons_thinking_and_cost(recorded: Stack) -> None:
     [used] = of_type(log, "usage_updated")
     assert used["step"] == 1 and used["call"]["output_tokens"] > 0 and "cost_usd" in used["call"]
     began, ended = of_type(log, "step_started"), of_type(log, "step_completed")
-    assert began[0]["at"] < ended[0]["at"]  # the wall clock of a step
+    assert began[0]["at"] < ended[0]["at"]  # the times of a step are those of the wall clock
     system = (await recorded.asked(record["task_id"]))[0]["body"]["system"][0]["text"]
     assert "Before you call tools, say in a sentence why these." in system

@@ -1,4 +1,4 @@
-"""Retention: after it texts and bytes are removed and the outcome stays; what is live or forked is left alone."""
+"""Retention: afterwards texts and bytes are removed and the outcome stays; live and forked sessions are not touched."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from store import retention
 from tests.behaviour.record.conftest import swept
 from tests.support.stack import Stack, calls, steps
 
-CANARY = "canary-of-the-record"  # is in all that a caller or an agent can say
+CANARY = "canary-of-the-record"  # it is in everything that a caller or an agent says
 SAVE = steps(
     [("write_file", {"path": f"{CANARY}.txt", "content": CANARY}), ("read_file", {"path": "notes.md"})],
     [("save_artifact", {"path": f"{CANARY}.txt", "description": CANARY}), ("bash", {"command": f"echo {CANARY}"})],
@@ -25,7 +25,7 @@ async def upload(stack: Stack) -> str:
 
 
 async def tables_with(stack: Stack, phrase: str) -> list[str]:
-    """Every table that holds this phrase in any column."""
+    """Return every table that contains this phrase in any column."""
     names = await stack.pool.fetch("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
     search = "SELECT 1 FROM {} t WHERE to_jsonb(t)::text LIKE '%' || $1 || '%' LIMIT 1"
     found = [row[0] for row in names if await stack.pool.fetchval(search.format(row[0]), phrase)]
@@ -95,7 +95,7 @@ async def test_a_live_conversation_and_the_source_of_a_fork_are_left_alone(recor
     source = await recorded.run("Origin.", config=SHORT)
     fork = await recorded.run("Go on.", context={"history_session": source["task_id"]})
     done = await recorded.run("Done.", config=SHORT)
-    await swept(recorded, done["task_id"])  # so the others were due before it, too
+    await swept(recorded, done["task_id"])  # the other sessions were due earlier than this one
     assert (await recorded.result(first["task_id"]))["output"]
     assert (await recorded.result(source["task_id"]))["output"]
     await recorded.cancel(second)
@@ -109,7 +109,8 @@ async def test_a_live_conversation_and_the_source_of_a_fork_are_left_alone(recor
 async def test_conversation_continues_without_its_removed_past(recorded: Stack) -> None:
     first = await recorded.run("A secret of the past.", config=SHORT)
     await swept(recorded, first["task_id"])
-    assert not await retention.remove_content(recorded.pool, "default", first["conversation_id"])  # it is done once
+    # content is removed once
+    assert not await retention.remove_content(recorded.pool, "default", first["conversation_id"])
     url = f"/conversations/{first['conversation_id']}/messages"
     said = await recorded.http.post(url, json={"input": "Once more.", "agent": "tester"})
     assert said.status_code == 202, said.text

@@ -1,4 +1,4 @@
-"""Every back end that works on this host, tried with the same hostile commands."""
+"""Every back end that works on this host is tested with the same hostile commands."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,8 @@ BACK_ENDS: list[Sandbox] = [*bubblewrap.candidates(), *landlock.candidates()]
 def workspace(tmp_path: Path) -> Path:
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_mode & 0o077 == 0:
-            folder.chmod(0o711)  # pytest's own folders; the sandlock back end has no way to reach below a closed one
+            # pytest's folders; the sandlock back end cannot reach anything below a folder that is closed to others
+            folder.chmod(0o711)
     place = tmp_path / "workspace"
     place.mkdir()
     return place

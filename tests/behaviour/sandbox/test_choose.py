@@ -1,4 +1,4 @@
-"""The choice of a back end: by trying it, and refusal instead of anything weaker."""
+"""The choice of a back end: each is tried, and commands are refused rather than run with less protection."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from activities.sandbox.supervise import supervise
 
 @dataclass(frozen=True)
 class Bare:
-    """No sandbox at all, perhaps with some of what one gives: what the probe must find out."""
+    """No sandbox, but with some of its protections: the probe must notice what is missing."""
 
     prefix: str = ""
     name: str = "bare"

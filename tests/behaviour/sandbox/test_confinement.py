@@ -1,4 +1,4 @@
-"""A command in the sandbox cannot see, reach or change anything of the host."""
+"""A command in the sandbox cannot see, reach or change anything on the host."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ class Secret:
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Secret:
-    """A file that everybody on the host may read and write: only the sandbox keeps it away."""
+    """A file that everybody on the host may read and write: only the sandbox protects it."""
     made = Secret(tmp_path / "outside" / "secret", secrets.token_hex())
     made.path.parent.mkdir()
     made.path.parent.chmod(0o777)
@@ -59,7 +59,7 @@ async def test_the_workspace_and_the_tools_of_the_host_are_usable(sandbox: Sandb
 
 
 async def test_a_module_that_was_just_edited_is_the_one_that_runs(sandbox: Sandbox, workspace: Path) -> None:
-    """With the same length and modification time, Python would take a compiled file as current."""
+    """If length and modification time are the same, Python would use the old compiled file."""
     module = workspace / "sums.py"
     for operator, shown in (("-", "1\n"), ("+", "5\n")):
         module.write_text(f"print(3 {operator} 2)\n")
@@ -73,7 +73,7 @@ async def test_exit_codes_and_order_of_output_are_kept(sandbox: Sandbox, workspa
 
 
 async def all_fail(sandbox: Sandbox, workspace: Path, commands: list[str]) -> str:
-    """Run each in a separate shell; returns the output of all."""
+    """Run each command in a separate shell; return the output of all."""
     script = "\n".join(f"mkdir {at}; ( cd {at}; {command} ) && echo WORKED {at}" for at, command in enumerate(commands))
     result = await run(sandbox, workspace, f"{script}\necho FINISHED")
     assert "FINISHED" in result.output, result.output
@@ -165,7 +165,7 @@ DENIED = [
 async def test_dangerous_calls_are_denied(sandbox: Sandbox, workspace: Path) -> None:
     began = time.monotonic()
     await all_fail(sandbox, workspace, [f"python3 -c '{code}'" for code in DENIED])
-    assert time.monotonic() - began < 10  # a ptrace that hangs the sandbox is a success of its kind
+    assert time.monotonic() - began < 10  # a ptrace call that hangs the sandbox would be a successful attack
 
 
 async def test_no_process_of_the_host_is_seen_or_signalled(sandbox: Sandbox, workspace: Path) -> None:
@@ -177,7 +177,7 @@ async def test_no_process_of_the_host_is_seen_or_signalled(sandbox: Sandbox, wor
         )
         result = await run(sandbox, workspace, command, timeout_s=5.0)
         assert marker not in result.output
-        with pytest.raises(TimeoutError):  # it still sleeps
+        with pytest.raises(TimeoutError):  # the process is still running
             await asyncio.wait_for(victim.wait(), 0.3)
     finally:
         victim.kill()
@@ -202,7 +202,7 @@ asyncio.run(main())
 
 
 async def test_the_environment_of_the_worker_is_not_seen(workspace: Path) -> None:
-    """A separate worker, started with a secret, as a real one with its API key."""
+    """A separate worker is started with a secret, as a real worker has its API key."""
     secret = secrets.token_hex()
     worker = await asyncio.to_thread(
         subprocess.run,

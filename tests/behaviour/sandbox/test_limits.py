@@ -1,4 +1,4 @@
-"""The limits of a command; none of its processes is left when it ends, in whichever way."""
+"""The limits of a command. However it ends, none of its processes is left."""
 
 import asyncio
 import os
@@ -26,7 +26,8 @@ def survivors(marker: str) -> list[int]:
 
 @pytest.fixture
 def marker() -> str:
-    return f"{secrets.randbelow(10**6)}.{secrets.randbelow(10**9)}"  # a number of seconds to sleep, and ours alone
+    # a number of seconds to sleep that only this test uses
+    return f"{secrets.randbelow(10**6)}.{secrets.randbelow(10**9)}"
 
 
 BACKGROUND = "sleep {0} & sleep {0} >/dev/null 2>&1 & "
@@ -88,8 +89,8 @@ async def test_a_command_cancelled_while_it_starts_leaves_nothing(
     assert survivors(marker) == []
 
 
-async def test_a_fork_bomb_is_held(sandbox: Sandbox, workspace: Path, marker: str) -> None:
-    """A bomb of 200 at the most: where the limit fails, the test must not harm the host."""
+async def test_fork_bomb_is_limited(sandbox: Sandbox, workspace: Path, marker: str) -> None:
+    """At most 200 processes: if the limit fails, the test must not harm the host."""
     limits = SandboxLimits(processes=40)
     command = f"for i in $(seq 200); do sleep {marker} & done 2>/dev/null; sleep {marker}"
     running = asyncio.create_task(run(sandbox, workspace, command, timeout_s=8.0, limits=limits))
@@ -98,7 +99,7 @@ async def test_a_fork_bomb_is_held(sandbox: Sandbox, workspace: Path, marker: st
         most = max(most, len(survivors(marker)))
         await asyncio.sleep(0.05)
     result = await running
-    assert most <= 108  # the kernel's own limit is a little higher, and some processes are the back end's
+    assert most <= 108  # the kernel's limit is a little higher, and some processes belong to the back end
     assert survivors(marker) == []
     if sandbox.name.startswith("bwrap"):
         assert result.stopped == "it ran more than 40 processes and threads at a time", result
@@ -108,7 +109,7 @@ async def test_a_fork_bomb_is_held(sandbox: Sandbox, workspace: Path, marker: st
 async def test_many_small_processes_that_use_much_memory_together_are_stopped(
     sandbox: Sandbox, workspace: Path, marker: str
 ) -> None:
-    """Half of them left their parents: the other half alone would be below the limit."""
+    """Half of the processes left their parents: the other half alone would be below the limit."""
     limits = SandboxLimits(memory_bytes=400 * 1024**2)
     code = f"import sys, time; x = bytearray(55 * 1024**2); open(sys.argv[1], chr(119)); time.sleep({marker})"
     hogs = [f"python3 -c '{code}' got-{number}" for number in range(12)]
@@ -116,13 +117,13 @@ async def test_many_small_processes_that_use_much_memory_together_are_stopped(
     result = await run(sandbox, workspace, f"{command}\nsleep {marker}", timeout_s=8.0, limits=limits)
     if sandbox.name.startswith("bwrap"):
         assert result.stopped == "its processes together used more than 400 MiB of memory"
-    else:  # sandlock lets none of them have more, and the others keep what they have
+    else:  # sandlock refuses more memory to each process, and the others keep theirs
         assert 0 < sum(name.startswith("got-") for name in os.listdir(workspace)) <= 7, result
     assert survivors(marker) == []
 
 
 async def test_memory_that_processes_share_counts_once(workspace: Path) -> None:
-    """Eight forks of a process with 100 MiB would be 900 MiB if every process counted alone."""
+    """Eight forks of a process with 100 MiB would be 900 MiB if shared memory were counted for each process."""
     limits = SandboxLimits(memory_bytes=500 * 1024**2)
     code = "import os, time; x = b'x' * (100 * 1024**2); [os.fork() or (time.sleep(1), os._exit(0)) for _ in range(8)]"
     for back_end in bubblewrap.candidates():
@@ -132,7 +133,7 @@ async def test_memory_that_processes_share_counts_once(workspace: Path) -> None:
 
 @pytest.mark.parametrize("where", [".", "/dev/shm"])
 async def test_output_of_a_command_on_disk_is_bounded_as_a_whole(workspace: Path, where: str) -> None:
-    """Many files, each within its own limit, and files that are deleted while they are open."""
+    """Many files that are each within the limit, and files that are deleted while they are open."""
     limits = SandboxLimits(disk_bytes=50_000_000, file_bytes=20_000_000, tmp_bytes=20_000_000)
     fill = f"for i in $(seq 40); do head -c 10000000 /dev/zero > {where}/$i || exit 9; sleep 0.1; done; echo ALL"
     for back_end in bubblewrap.candidates():
@@ -165,7 +166,7 @@ async def test_very_many_files_are_stopped(workspace: Path) -> None:
 
 
 async def test_memory_that_belongs_to_no_process_is_not_available(workspace: Path) -> None:
-    """Anonymous files, large System V segments and sets of semaphores live in memory without belonging to a process."""
+    """Anonymous files, large System V segments and sets of semaphores use memory that belongs to no process."""
     shmget, semget = (f"ctypes.CDLL(None).{call}(0, {{}}, 0o1666)" for call in ("shmget", "semget"))
     held = ("os.memfd_create('x')", "os.posix_fallocate(1, 0, 1)", "ctypes.CDLL(None).msgget(0, 0o1666)")
     for back_end in bubblewrap.candidates():
@@ -173,7 +174,7 @@ async def test_memory_that_belongs_to_no_process_is_not_available(workspace: Pat
             command = f"python3 -c 'import os, ctypes, sys; sys.exit({code} == -1)'".replace("'x'", '"x"')
             assert (await run(back_end, workspace, command)).exit_code != 0, code
         small = f"python3 -c 'import ctypes, sys; sys.exit(min({shmget.format(100)}, {semget.format(17)}) < 0)'"
-        assert (await run(back_end, workspace, small)).exit_code == 0  # a PostgreSQL needs as much
+        assert (await run(back_end, workspace, small)).exit_code == 0  # PostgreSQL needs a segment of this size
 
 
 async def test_memory_in_the_buffers_of_sockets_is_bounded(workspace: Path) -> None:
@@ -197,7 +198,7 @@ async def test_very_many_empty_files_in_memory_are_stopped(workspace: Path, plac
 
 
 async def test_a_worker_stays_up_beside_a_bomb(workspace: Path) -> None:
-    """Another command runs while one is stopped."""
+    """Another command runs while one is being stopped."""
     for back_end in bubblewrap.candidates():
         bomb = run(back_end, workspace, "b() { b | b & }; b; sleep 5", limits=SandboxLimits(processes=50))
         exploded, other = await asyncio.gather(bomb, run(back_end, workspace, "sleep 0.5; echo fine"))
@@ -205,7 +206,7 @@ async def test_a_worker_stays_up_beside_a_bomb(workspace: Path) -> None:
         assert other.output == "fine\n"
 
 
-async def test_a_memory_hog_is_held(sandbox: Sandbox, workspace: Path) -> None:
+async def test_memory_of_one_process_is_limited(sandbox: Sandbox, workspace: Path) -> None:
     limits = SandboxLimits(memory_bytes=300 * 1024**2)
     command = "python3 -c 'x = bytearray(600 * 1024**2); print(\"HELD\", len(x))'"
     result = await run(sandbox, workspace, command, limits=limits)
@@ -238,7 +239,7 @@ async def test_output_that_is_not_text_arrives(sandbox: Sandbox, workspace: Path
     assert result.output == "\ufffd\ufffdok"
 
 
-async def test_cpu_time_and_file_size_are_held(workspace: Path, sandbox: Sandbox) -> None:
+async def test_cpu_time_and_file_size_are_limited(workspace: Path, sandbox: Sandbox) -> None:
     limits = SandboxLimits(cpu_s=1, file_bytes=1_000_000)
     result = await run(sandbox, workspace, "while true; do :; done", limits=limits)
     assert result.exit_code in (137, -9, 152)
@@ -247,7 +248,7 @@ async def test_cpu_time_and_file_size_are_held(workspace: Path, sandbox: Sandbox
 
 
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
-async def test_scratch_space_is_held(workspace: Path, place: str) -> None:
+async def test_scratch_space_is_limited(workspace: Path, place: str) -> None:
     command = f"for i in 1 2 3; do head -c 900000 /dev/zero > {place}/$i || exit 9; done"
     for back_end in bubblewrap.candidates():
         assert (await run(back_end, workspace, command)).exit_code == 0

@@ -1,5 +1,6 @@
 """MCP servers that are programs, in every back end: a real one works and sees nothing of its host, and a hostile one is
-bounded."""
+limited.
+"""
 
 import asyncio
 import json
@@ -34,7 +35,8 @@ LIMITS = SandboxLimits(readable=(sys.prefix, sys.base_prefix, FOLDER))
 
 def agent(sandbox: Sandbox, *arguments: str, **more: Any) -> AgentDefinition:
     python = [sys.executable]
-    if isinstance(sandbox, Landlock):  # a folder below a closed one cannot be reached, so the system's own is used
+    # a folder below a closed one cannot be reached, so the system's temporary folder is used
+    if isinstance(sandbox, Landlock):
         system = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
         if not system.exists():
             pytest.skip("no Python that this sandbox reaches")

@@ -1,4 +1,4 @@
-"""The network of a command: its own loopback, and one guarded way out."""
+"""The network of a command: its own loopback, and one filtered way out."""
 
 import asyncio
 import os
@@ -71,7 +71,7 @@ def policy(
 
 
 class HostPort:
-    """A port of the host's loopback, as Temporal, PostgreSQL and the API have one."""
+    """A port on the host's loopback, like those of Temporal, PostgreSQL and the API."""
 
     def __init__(self) -> None:
         self.reached = 0
@@ -100,7 +100,7 @@ async def test_a_networked_command_does_not_reach_the_loopback_of_the_host(
     names_of_loopback = ["127.0.0.1", "localhost", "LOCALHOST.", "127.1", "0x7f000001", "2130706433", "0", "0177.0.0.1"]
     names_of_loopback += ["[::1]", "[::ffff:127.0.0.1]", "127.0.0.2"]
     for name in names_of_loopback:
-        # with an empty list curl does not leave out the proxy even for localhost
+        # with an empty list, curl uses the proxy even for localhost
         ways.append(f"{CURL} --fail --noproxy '' http://{name}:{host.port}/")
         ways.append(f"{CURL} --fail --noproxy '' --proxytunnel http://{name}:{host.port}/")
     script = "\n".join(f"{way} >/dev/null 2>&1 && echo REACHED {at}" for at, way in enumerate(ways))
@@ -220,7 +220,7 @@ async def test_each_command_has_a_network_of_its_own(networked: Sandbox, workspa
     )
     assert results[0].output == "hello"
     assert "not among the hosts" in results[1].output and other.connected == []
-    assert results[2].exit_code == 6  # there is nobody to ask for names
+    assert results[2].exit_code == 6  # no name server can be reached
 
 
 async def test_connections_end_with_their_command(networked: Sandbox, workspace: Path) -> None:

@@ -1,4 +1,4 @@
-"""A bubblewrap that is killed while it starts leaves an init behind; the next worker ends it, and nothing else."""
+"""A bubblewrap that is killed while it starts leaves an init process behind; the next worker ends only that."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux" or not candidates(), rea
 
 
 def init_of(process: "subprocess.Popen[bytes]") -> int:
-    """Its child, which waits until it gets its identity."""
+    """Return its child, which waits for its user mapping."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     give_up = time.monotonic() + 20
     while not (found := children.read_text().split()):
@@ -33,7 +33,7 @@ def lives(pid: int) -> bool:
 
 @pytest.mark.proves("S1-25")
 def test_only_orphaned_sandboxes_are_ended() -> None:
-    blocked, keep = os.pipe()  # stops both at the point where a kill leaves something behind
+    blocked, keep = os.pipe()  # blocks both at the point where a kill leaves something behind
     flags = "--unshare-user --unshare-pid --unshare-uts --hostname sandbox --die-with-parent --ro-bind / /"
     pipes = ["--info-fd", "1", "--userns-block-fd", str(blocked)]
     argv = [str(candidates()[-1].program), *flags.split(), *pipes, "sleep", "60"]

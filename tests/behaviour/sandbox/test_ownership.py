@@ -28,7 +28,7 @@ def test_links_and_shared_files_are_left_alone(workspace: Path, tmp_path: Path) 
 
 
 async def test_a_workspace_below_a_closed_folder_is_usable(tmp_path: Path) -> None:
-    """A folder like one below /root, which only root may read."""
+    """A folder that only root may read, like one below /root."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     workspace = closed / "workspace"

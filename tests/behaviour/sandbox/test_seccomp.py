@@ -1,4 +1,4 @@
-"""The filter as the kernel would run it: a small interpreter of its instructions."""
+"""The seccomp filter as the kernel would run it, in a small interpreter of its instructions."""
 
 import errno
 import struct
@@ -31,7 +31,7 @@ def error(code: int) -> int:
     return 0x00050000 | code
 
 
-CALLS = {  # x86_64, aarch64
+CALLS = {  # call numbers on x86_64 and aarch64
     "read": (0, 63),
     "openat": (257, 56),
     "execve": (59, 221),
@@ -75,7 +75,7 @@ def test_filter_gives_each_call_its_verdict(machine: str) -> None:
     for family in (0, 17, 38, 40, 44):
         assert verdict("socket", family) == error(errno.EAFNOSUPPORT)
     assert verdict("clone", 0x11) == ALLOW
-    assert verdict("clone", 0x003D0F00) == ALLOW  # a thread
+    assert verdict("clone", 0x003D0F00) == ALLOW  # the flags that create a thread
     for flag in (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
         assert verdict("clone", flag | 0x11) == error(errno.EPERM)
     assert verdict("clone3") == error(errno.ENOSYS)

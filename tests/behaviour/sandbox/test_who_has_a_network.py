@@ -1,4 +1,5 @@
-"""Who has a network: the agent's definition and the operator's setting together give it, a task only takes it away."""
+"""Which commands have a network: the agent's definition and the operator's setting must both allow it, and a task can
+only remove it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nREACHE
 
 
 class Listed:
-    """The one private address that the platform of the tests lists in ERRAND_ALLOW_PRIVATE_HOSTS."""
+    """The only private address that the tests' platform lists in ERRAND_ALLOW_PRIVATE_HOSTS."""
 
     def __init__(self, address: str) -> None:
         self.port = int(address.partition(":")[2])
@@ -43,7 +44,7 @@ async def define(stack: Stack, name: str, **changes: Any) -> None:
 
 
 async def shown(stack: Stack, task_id: str) -> str:
-    """The results of its calls that the model was shown."""
+    """Return the results of its calls that the model was shown."""
     return str((await stack.asked(task_id))[-1]["body"]["messages"][-1])
 
 
@@ -96,7 +97,7 @@ async def test_hosts_of_agent_and_task_bind_commands(
 
 
 async def test_running_platform_is_out_of_reach_of_a_networked_command(stack: Stack) -> None:
-    """The API, Temporal and PostgreSQL: the hole through which a session approved its own calls."""
+    """The API, Temporal and PostgreSQL: otherwise a session could approve its own calls."""
     await define(stack, "networked", network=True)
     addresses = [stack.url.partition("//")[2], stack.temporal_address]
     addresses.append(stack.database_url.rpartition("@")[2].partition("/")[0])

@@ -1,4 +1,4 @@
-"""Helpers for tests of schedules: schedules that never come due unless triggered, and their runs."""
+"""Helpers for schedule tests: schedules that fire only when triggered, and their runs."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -28,7 +28,7 @@ async def show(stack: Stack, schedule_id: str) -> dict[str, Any]:
 
 
 async def runs(stack: Stack, schedule_id: str) -> list[dict[str, Any]]:
-    """Oldest first."""
+    """Return the runs, oldest first."""
     answer = await stack.http.get(f"/schedules/{schedule_id}/runs", params={"limit": 200})
     assert answer.status_code == 200, answer.text
     return list(reversed(answer.json()["items"]))
@@ -43,7 +43,7 @@ async def until(stack: Stack, schedule_id: str, enough: Callable[[list[dict[str,
 
 
 async def trigger(stack: Stack, schedule_id: str) -> dict[str, Any]:
-    """Trigger it and answer the run."""
+    """Trigger the schedule and return the run."""
     answer = await stack.http.post(f"/schedules/{schedule_id}/trigger")
     assert answer.status_code == 202, answer.text
     at = answer.json()["scheduled_at"]
@@ -52,7 +52,7 @@ async def trigger(stack: Stack, schedule_id: str) -> dict[str, Any]:
 
 
 async def fired(stack: Stack, schedule_id: str) -> dict[str, Any]:
-    """Trigger it and wait for the end of the session; answers the session's record."""
+    """Trigger the schedule, wait for the end of the session, and return the session's record."""
     run = await trigger(stack, schedule_id)
     assert run["status"] == "fired", run
     return await stack.wait(run["session_id"])

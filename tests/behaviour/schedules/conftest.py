@@ -1,4 +1,4 @@
-"""The agents that the tests of schedules share with those of conversations."""
+"""The agents that the schedule tests share with the conversation tests."""
 
 import pytest_asyncio
 

@@ -1,4 +1,4 @@
-"""Daylight saving: the times that Temporal itself computes for our specification, over both changes of the clock."""
+"""Daylight saving: the times that Temporal computes for our specification, over both changes of the clock."""
 
 import asyncio
 from dataclasses import replace
@@ -21,7 +21,7 @@ BACK = datetime(2027, 10, 31, tzinfo=UTC)  # 03:00 becomes 02:00
 
 
 async def due(stack: Stack, timing: Timing, start: datetime) -> list[datetime]:
-    """The first times from `start` on; the schedule is paused and never fires."""
+    """Return the first times from `start` on; the schedule is paused and never fires."""
     spec = replace(spec_of(timing), start_at=start)
     action = ScheduleActionStartWorkflow("Tick", id=f"dst/{new_id()}", task_queue="nowhere")
     handle = await stack.client.create_schedule(
@@ -38,7 +38,7 @@ async def test_a_daily_time_stays_at_its_clock_time(stack: Stack) -> None:
     for change in (FORWARD, BACK):
         times = (await due(stack, timing, change - timedelta(days=2)))[:4]
         assert [time.astimezone(BERLIN).strftime("%H:%M") for time in times] == ["07:30"] * 4
-        assert len({time.hour for time in times}) == 2  # in UTC it moved
+        assert len({time.hour for time in times}) == 2  # in UTC the hour changes
 
 
 async def test_a_time_that_does_not_exist_has_no_tick(stack: Stack) -> None:
@@ -50,7 +50,7 @@ async def test_a_time_that_does_not_exist_has_no_tick(stack: Stack) -> None:
 async def test_a_time_that_exists_twice_has_one_tick(stack: Stack) -> None:
     times = await due(stack, Timing(cron="30 2 * * *", timezone="Europe/Berlin"), BACK - timedelta(days=1))
     [on_the_day] = [time for time in times if time.astimezone(BERLIN).day == 31]
-    assert on_the_day.hour == 1  # in UTC: the second one, after the change
+    assert on_the_day.hour == 1  # in UTC: the second 02:30, after the change
 
 
 @pytest.mark.exactly_once
@@ -65,7 +65,7 @@ async def test_a_time_that_exists_twice_has_one_tick(stack: Stack) -> None:
 async def test_each_tick_over_a_change_of_the_clock_is_one_message(
     stack: Stack, change: datetime, days: list[int], hours: int
 ) -> None:
-    """Three days are run by a backfill: a message at half past two, and a check at each hour of the day."""
+    """A backfill runs three days: a message at half past two, and a check at each hour of the day."""
     berlin: dict[str, Any] = {"timezone": "Europe/Berlin", "overlap": "queue"}
     nightly = await create(stack, cron="30 2 * * *", **berlin)
     hourly = await create(stack, cron="0 * * * *", check={"run": "exit 3"}, **berlin)
@@ -75,7 +75,7 @@ async def test_each_tick_over_a_change_of_the_clock_is_one_message(
         (hourly, midnight - timedelta(minutes=1), midnight + timedelta(days=1) - timedelta(minutes=1)),
     ):
         span = {"start": start.isoformat(), "end": end.isoformat()}
-        for _ in range(2):  # the second finds every time taken
+        for _ in range(2):  # the second backfill finds a run for every time
             assert (await stack.http.post(f"/schedules/{made['id']}/backfill", json=span)).status_code == 202
     found = await until(stack, nightly["id"], lambda listed: len(listed) >= len(days))
     at = [datetime.fromisoformat(run["scheduled_at"]).astimezone(BERLIN) for run in found]
@@ -90,7 +90,7 @@ async def test_each_tick_over_a_change_of_the_clock_is_one_message(
         await stack.http.delete(f"/schedules/{made['id']}")
 
 
-async def test_an_interval_and_utc_do_not_move(stack: Stack) -> None:
+async def test_intervals_and_utc_times_ignore_daylight_saving(stack: Stack) -> None:
     every, utc = await asyncio.gather(
         due(stack, Timing(every=3_600_000), FORWARD), due(stack, Timing(cron="0 * * * *"), FORWARD)
     )
@@ -98,6 +98,6 @@ async def test_an_interval_and_utc_do_not_move(stack: Stack) -> None:
         assert {later - earlier for earlier, later in zip(times, times[1:], strict=False)} == {timedelta(hours=1)}
 
 
-async def test_both_kinds_of_days_are_alternatives(stack: Stack) -> None:
+async def test_day_of_month_and_day_of_week_are_alternatives(stack: Stack) -> None:
     times = await due(stack, Timing(cron="0 9 1 * MON"), datetime(2027, 2, 1, tzinfo=UTC))
     assert [time.day for time in times[:6]] == [1, 8, 15, 22, 1, 8]

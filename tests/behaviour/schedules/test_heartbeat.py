@@ -1,4 +1,4 @@
-"""Checks and heartbeats: a check without findings costs no model call; and defects reported of other systems."""
+"""Checks and heartbeats: a check without findings costs no model call; and known defects of other systems."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ async def test_a_check_with_nothing_to_do_costs_one_row_and_no_model_call(stack:
         await stack.wait(run["session_id"])
         [request] = await asked(stack, word)  # one model call in twelve ticks
         assert "<check_output>\nalarm\n</check_output>" in str(request["messages"][0]).replace("\\n", "\n")
-        await watcher.delivery(subscription, status="delivered")  # one notification, of the run that did something
+        await watcher.delivery(subscription, status="delivered")  # one notification, for the run that did something
         await stack.http.delete(f"/subscriptions/{subscription['id']}")
 
 
@@ -75,7 +75,8 @@ async def test_nothing_to_do_ends_silently(stack: Stack) -> None:
 
 @pytest.mark.exactly_once
 async def test_no_duplicate_heartbeats_whatever_repeats_a_tick(stack: Stack) -> None:
-    """835 duplicate heartbeats in a day: the same due time, claimed by many at once, by a backfill and by retries."""
+    """Reported of another system: 835 duplicate heartbeats in a day. Here concurrent claims, a backfill and retries
+    repeat the same due time."""
     made = await create(stack, cron="*/15 * * * *", overlap="queue", check={"run": "exit 3"})
     day = datetime(2026, 3, 2, tzinfo=UTC)
     span = {"start": (day - timedelta(minutes=1)).isoformat(), "end": (day + timedelta(hours=3)).isoformat()}
@@ -91,8 +92,8 @@ async def test_no_duplicate_heartbeats_whatever_repeats_a_tick(stack: Stack) -> 
 
 @pytest.mark.exactly_once
 async def test_a_day_of_heartbeats_has_one_row_for_each_due_time_though_the_worker_is_killed(stack: Stack) -> None:
-    """30 days with 20 kills by hand: `python -m tests.faults.heartbeats`."""
-    quiet = {"start": "00:00", "end": "23:59"}  # the cheapest of the reasons to skip a run
+    """By hand, 30 days with 20 kills: `python -m tests.faults.heartbeats`."""
+    quiet = {"start": "00:00", "end": "23:59"}  # the cheapest reason to skip a run
     schedule_id, due = await beat(stack, days=1, kills=2, within_s=120, quiet_hours=quiet)
     assert sorted(due) == [START + timedelta(minutes=15 * number) for number in range(PER_DAY)]
     assert {run["status"] for run in await runs(stack, schedule_id)} == {"skipped"}
@@ -100,7 +101,7 @@ async def test_a_day_of_heartbeats_has_one_row_for_each_due_time_though_the_work
 
 
 async def test_no_extra_heartbeats_after_tool_calls(stack: Stack) -> None:
-    """By the clock: each due time has one run, nothing runs between them, and no session is without its run."""
+    """By the clock: each due time has one run, nothing runs between them, and every session belongs to a run."""
     look = calls(("list_files", {"path": "."}), ("list_files", {"path": "."}))
     made = await create(stack, look, every=1_000, overlap="queue")
     await until(stack, made["id"], lambda listed: len(listed) >= 3)
@@ -117,7 +118,7 @@ async def test_no_extra_heartbeats_after_tool_calls(stack: Stack) -> None:
 
 
 async def test_a_heartbeat_is_not_stuck_after_its_first_run(stack: Stack) -> None:
-    """Ticks by the clock with the default rules: whichever way the first run ended, others follow."""
+    """Ticks by the clock with the default rules: however the first run ended, others follow."""
     again: dict[str, Any] = {"every": 1_000, "pause_after_failures": None}
     well, broken = await create(stack, **again), await create(stack, BROKEN, **again)
     endless = await create(stack, "[[script:say words=600 delay=0.1]]", **again)
@@ -163,7 +164,7 @@ async def test_failing_sessions_pause_the_schedule_with_one_notice(stack: Stack)
     failed = "SELECT count(*) FROM notices WHERE type = 'task_failed' AND conversation_id = $1"
     assert await stack.pool.fetchval(failed, made["conversation_id"]) == 2  # each failure is reported once, by its run
     read = "SELECT count(*) FROM inbox WHERE conversation_id = $1"
-    assert await stack.pool.fetchval(read, made["conversation_id"]) == 2  # and the agent is sent none about it
+    assert await stack.pool.fetchval(read, made["conversation_id"]) == 2  # and the agent gets no message about it
     resumed = (await stack.http.post(f"/schedules/{made['id']}/resume")).json()
     assert not resumed["paused"] and resumed["failures"] == 0
 
@@ -176,7 +177,7 @@ async def test_the_cadence_does_not_stall_when_the_worker_dies(stack: Stack) -> 
     await stack.http.post(f"/schedules/{made['id']}/pause")
 
     def complete(listed: list[dict[str, Any]]) -> bool:
-        """Every due time has its row, those during the outage too."""
+        """Every due time has its row, including those during the outage."""
         times = [datetime.fromisoformat(run["scheduled_at"]) for run in listed]
         return {later - earlier for earlier, later in zip(times, times[1:], strict=False)} == {timedelta(seconds=1)}
 

@@ -1,4 +1,4 @@
-"""Overlap and context: what a tick does while the run before is not over, and what a run knows."""
+"""Overlap and context: what a tick does while the previous run is not over, and which history a run sees."""
 
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support.stack import Stack
 
 
 async def waiting(stack: Stack, gate: Gate, overlap: str, context: str = "continue") -> tuple[dict[str, Any], str]:
-    """A schedule whose first run waits at a gate."""
+    """Create a schedule whose first run waits at a gate."""
     made = await create(stack, gate.then("Through."), agent="boss", overlap=overlap, context=context)
     first = await trigger(stack, made["id"])
     await stack.seen(first["session_id"], "tool_called")
@@ -30,7 +30,7 @@ async def test_skip_does_not_disturb_the_running_session(team: Stack) -> None:
         assert second["status"] == "skipped" and second["session_id"] is None and second["reason"]
         gate.open()
         assert (await team.wait(first))["status"] == "completed"
-        assert (await fired(team, made["id"]))["status"] == "completed"  # not stuck after the first run
+        assert (await fired(team, made["id"]))["status"] == "completed"  # it is not stuck after the first run
 
 
 async def test_queue_waits_for_its_turn(team: Stack) -> None:
@@ -83,7 +83,7 @@ async def test_allow_runs_both(team: Stack) -> None:
 
 @pytest.mark.proves("S0-B32")
 async def test_each_context_has_exactly_the_history_it_should(team: Stack) -> None:
-    """Isolation that is ignored: an isolated run must see nothing of the runs before."""
+    """Reported of another system: isolation is ignored. Here an isolated run must see nothing of earlier runs."""
     busy = {"skip": "skipped", "queue": "fired", "steer": "steered"}
     for overlap, status in busy.items():
         gate = Gate()
@@ -102,7 +102,7 @@ async def test_each_context_has_exactly_the_history_it_should(team: Stack) -> No
         requests = await asked(team, secret)
         seen[context] = [len(request["messages"]) for request in requests]
     assert seen == {"continue": [1, 3, 5], "fork": [1, 3, 3], "isolated": [1, 1, 1]}
-    # cron with a zone; paused, resumed and triggered by hand; each due time once; what cannot be accepted is on record
+    # cron with a zone; paused, resumed and triggered by hand; each due time once; a refused message is recorded
     made = await create(team, cron="30 7 * * *", timezone="Europe/Berlin", overlap="queue")
     path, zone = f"/schedules/{made['id']}", ZoneInfo("Europe/Berlin")
     assert {datetime.fromisoformat(one).astimezone(zone).strftime("%H:%M") for one in made["next_times"]} == {"07:30"}
@@ -119,7 +119,7 @@ async def test_each_context_has_exactly_the_history_it_should(team: Stack) -> No
     refused = await trigger(team, made["id"])
     assert (refused["status"], refused["manual"]) == ("failed", True)
     assert refused["reason"] == "the conversation was terminated"
-    # agents have a small tool for their own, a prompt and booleans; heartbeats are not theirs: no check, no quiet hours
+    # agents have a small tool for their own schedules, without the settings of heartbeats: no check, no quiet hours
     offered = Input.model_json_schema()["properties"]
     assert {"action", "name", "prompt", "cron", "timezone", "every_s", "at", "isolated"} == set(offered)
     body = {"name": "plans", "description": "x", "prompt": "x", "tools": ["manage_schedule"], "schedules": 1}

@@ -1,4 +1,4 @@
-"""Schedules that agents make for themselves, and checks by a tool."""
+"""Schedules that agents create for themselves, and checks by a tool."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ async def test_a_tool_is_the_check_of_a_schedule(planners: Stack) -> None:
     made = await create(planners, agent="planner", check={"tool": "read_file", "input": {"path": "alarm.txt"}})
     await trigger(planners, made["id"])
     [run] = await until(planners, made["id"], lambda listed: len(listed) == 1)
-    assert run["status"] == "failed" and "the check failed" in run["reason"]  # there is no such file
+    assert run["status"] == "failed" and "the check failed" in run["reason"]  # the file does not exist
     writing = await create(
         planners, agent="planner", check={"tool": "write_file", "input": {"path": "x", "content": "y"}}
     )

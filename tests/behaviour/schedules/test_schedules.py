@@ -37,14 +37,14 @@ async def test_once_fires_once(stack: Stack) -> None:
 
 @pytest.mark.proves("S1-B12")
 async def test_ticks_missed_in_an_outage_follow_the_setting_of_each_schedule(stack: Stack) -> None:
-    """Temporal is killed and stays down until ticks are missed. Also: once, cron with a zone, overlap."""
+    """Temporal is killed and stays down until ticks are missed. Also tested: once, cron with a zone, overlap."""
     every: dict[str, Any] = {"every": 6_000, "overlap": "queue"}
     made = {one: await create(stack, missed=one, **every) for one in ("each", "once", "skip")}
     made["dropped"] = await create(stack, catch_up=10_000, **every)
     daily = await create(stack, cron="30 7 * * *", timezone="Europe/Berlin")
     zone = ZoneInfo("Europe/Berlin")
     assert {datetime.fromisoformat(one).astimezone(zone).strftime("%H:%M") for one in daily["next_times"]} == {"07:30"}
-    for one in made.values():  # Temporal counts from its first look at a schedule
+    for one in made.values():  # Temporal counts from the time when it first processes a schedule
         await until(stack, one["id"], lambda listed: len(listed) >= 1)
     down = datetime.now(UTC)
     soon = {"at": (down + timedelta(seconds=4)).isoformat()}
@@ -56,7 +56,7 @@ async def test_ticks_missed_in_an_outage_follow_the_setting_of_each_schedule(sta
     up = datetime.now(UTC)
 
     async def after(name: str) -> list[dict[str, Any]]:
-        """The runs since the outage began, when the schedule fires again."""
+        """Return the runs since the outage began, once the schedule fires again."""
 
         def enough(listed: list[dict[str, Any]]) -> bool:
             times = [_at(run) for run in listed if _at(run) > down]
@@ -70,10 +70,10 @@ async def test_ticks_missed_in_an_outage_follow_the_setting_of_each_schedule(sta
     for name, reason in (("once", "missed, as was a later one"), ("skip", "missed")):
         missed = [run for run in found[name] if run["status"] == "skipped"]
         assert missed == found[name][: len(missed)] and {run["reason"] for run in missed} == {reason}, name
-    assert _at(found["dropped"][0]) > _next(down)  # what was missed for longer is gone
+    assert _at(found["dropped"][0]) > _next(down)  # ticks that were missed for longer are dropped
     for name, decided in (("each", ("fired", "")), ("once", ("fired", "")), ("skip", ("skipped", "missed"))):
         [run] = await until(stack, made[f"at {name}"]["id"], lambda listed: len(listed) == 1)
-        assert (run["status"], run["reason"]) == decided, name  # no later tick takes its place
+        assert (run["status"], run["reason"]) == decided, name  # no later tick replaces it
         assert (await show(stack, made[f"at {name}"]["id"]))["next_times"] == []
     for one in made.values():
         await stack.http.delete(f"/schedules/{one['id']}")
@@ -100,7 +100,7 @@ def _at(run: dict[str, Any]) -> datetime:
 
 
 def _next(moment: datetime, every: int = 6) -> datetime:
-    """The next time of an interval, which Temporal counts from the epoch."""
+    """Return the next time of an interval, which Temporal counts from the epoch."""
     return datetime.fromtimestamp((int(moment.timestamp()) // every + 1) * every, UTC)
 
 
@@ -124,7 +124,7 @@ async def test_a_backfill_fires_each_time_once(stack: Stack) -> None:
     made = await create(stack, cron="0 * * * *", overlap="queue")
     start = datetime(2026, 1, 5, 0, 30, tzinfo=UTC)
     span = {"start": start.isoformat(), "end": (start + timedelta(hours=6)).isoformat()}
-    for _ in range(2):  # the second finds every time taken
+    for _ in range(2):  # the second backfill finds a run for every time
         answer = await stack.http.post(f"/schedules/{made['id']}/backfill", json=span)
         assert answer.status_code == 202, answer.text
         found = await until(stack, made["id"], lambda listed: len(listed) >= 6)

@@ -1,4 +1,4 @@
-"""Values that a tenant has for all threads are those of when a run begins, not of when it was planned."""
+"""A run uses the tenant's shared values of the time when it begins, not of the time when it was planned."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ async def test_shared_values_are_those_of_when_a_run_begins(painter: Stack) -> N
     assert (run["status"], run["reason"]) == ("failed", "The agent lacks values for HUE.")
     refused = await sender.send({"n": 2})
     assert (refused.status_code, refused.json()["type"]) == (422, f"{PROBLEM}missing-variables")
-    await painter.run(ask, agent="caller")  # what is said to a thread that lives is not lost
+    await painter.run(ask, agent="caller")  # a message to an existing thread is still delivered
 
 
 async def thread(stack: Stack, session_id: str) -> str:

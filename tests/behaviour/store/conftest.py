@@ -1,4 +1,4 @@
-"""A database with our schema, and sessions without workflows."""
+"""A database with the schema, and sessions without workflows."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -23,7 +23,7 @@ NEW = NewSession(
 
 @pytest_asyncio.fixture(scope="session")
 async def database(stack: Stack) -> AsyncIterator[str]:
-    """A separate database: the sweeper must not find sessions without workflows."""
+    """A separate database, because the sweeper must not find sessions without workflows."""
     async with empty_database(stack.database_url) as url:
         await migrate(url)
         yield url
@@ -46,7 +46,7 @@ def accept(pool: Pool) -> Accept:
 
 
 def new_session(conversation_id: str | None = None, tenant: str = "default") -> PlacedSession:
-    """Without a conversation it is the root of a new one."""
+    """Create a session; without a conversation it is the root of a new one."""
     name = new_id()
     ref = SessionRef(tenant=tenant, session_id=name, conversation_id=conversation_id or name)
     return NEW.model_copy(update={"workspace_id": ref.conversation_id}).placed(ref)

@@ -1,4 +1,4 @@
-"""Sessions of one conversation that are accepted at the same time wait for each other, and in their order."""
+"""Sessions of one conversation that are accepted at the same time wait for each other, in order."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def test_many_at_once(pool: Pool, accept: Accept) -> None:
 
 @pytest.mark.proves("S0-B01")
 async def test_queued_session_is_not_overtaken(pool: Pool, accept: Accept) -> None:
-    """Between two turns nothing is live, and the next one's turn it is all the same."""
+    """Between two turns no session is live, but the queued session still comes first."""
     root = await accept()
     first, late = new_session(root.conversation_id), new_session(root.conversation_id)
     assert await queue(pool, first) and await queue(pool, new_session(root.conversation_id))
@@ -41,7 +41,7 @@ async def test_queued_session_is_not_overtaken(pool: Pool, accept: Accept) -> No
 
 
 async def test_siblings_keep_the_order_of_their_calls(pool: Pool, accept: Accept) -> None:
-    """Their ids derive from the calls, and say nothing about the order."""
+    """Their ids derive from the calls and do not show the order."""
     root = await accept()
     names = [f"{9 - place}-{new_id()}" for place in range(5)]
     listed = [new_session(root.conversation_id).model_copy(update={"thread_id": name, "id": name}) for name in names]
@@ -80,7 +80,7 @@ async def test_mail_that_another_session_claimed_is_refused_and_nothing_is_writt
 
 
 async def test_nothing_begins_below_a_terminated_thread(pool: Pool, accept: Accept) -> None:
-    """Not even a subagent with its own thread whose start waited for values."""
+    """This includes a subagent with its own thread whose start waited for values."""
     root = await accept()
     child = new_session(root.conversation_id)
     child = child.model_copy(update={"thread_id": child.id})

@@ -1,4 +1,4 @@
-"""Addresses: one conversation each, made at first use; one session per message, in order; the same key once."""
+"""Addresses: each has one conversation, created at first use; one session per message, in order; each key once."""
 
 import asyncio
 from typing import Any

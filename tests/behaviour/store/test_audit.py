@@ -1,4 +1,4 @@
-"""The audit log in the hands of somebody who has the database: refused, and if not, then noticed and named."""
+"""The audit log against somebody with access to the database: changes are refused, or else noticed and named."""
 
 import asyncpg
 import pytest
@@ -82,7 +82,7 @@ async def test_shared_entries_are_verified_for_every_tenant(pool: Pool, accept: 
 
 @pytest.mark.parametrize("where", ["true", "chain <> ''"])
 async def test_a_deleted_log_beside_sessions_is_a_break(pool: Pool, accept: Accept, where: str) -> None:
-    """If its heads and seals are removed too, the log does not show that there was a chain, but the sessions do."""
+    """If its heads and seals are removed too, the log shows no trace of the chain, but the sessions do."""
     tenant = new_id()
     chain = (await accept(tenant)).conversation_id
     assert (await audit.verify(pool, tenant)).found is None

@@ -52,7 +52,7 @@ async def test_an_attempt_replaces_the_one_before_and_a_commit_settles_once(pool
     assert [json.loads(row["data"]) for row in reported] == [
         {"scope": "tree", "budget": "tokens", "limit": 10_000, "left": 1_500}
     ]
-    assert (await budgets.reserve(pool, ref, "main", ESTIMATE)).output_tokens == 500  # what is left, and no more
+    assert (await budgets.reserve(pool, ref, "main", ESTIMATE)).output_tokens == 500  # no more than what is left
 
 
 async def test_end_of_a_session_releases_its_reservations(pool: Pool, accept: Accept) -> None:

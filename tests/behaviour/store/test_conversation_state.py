@@ -13,7 +13,7 @@ from tests.behaviour.store.test_trees import accepted, child_of, ref_of
 
 
 async def test_the_newest_ending_of_a_thread_is_known(pool: Pool, accept: Accept) -> None:
-    """Without it a message that woke a thread in vain would wake the same session again, which has ended."""
+    """Without it, a message that woke a thread in vain would wake the same ended session again."""
     root = await accept()
     child = child_of(root)
     await accepted(pool, child)

@@ -1,4 +1,4 @@
-"""A default has one source: a column that every INSERT fills has none in the schema."""
+"""A default has one source: a column that every INSERT fills has no default in the schema."""
 
 import re
 
@@ -10,7 +10,7 @@ SOURCES = [*(ROOT / "store").glob("*.py"), *(ROOT / "store" / "functions").glob(
 
 
 async def test_no_column_that_is_always_written_has_a_default(pool: Pool) -> None:
-    filled: dict[str, list[set[str] | None]] = {}  # None: a whole row
+    filled: dict[str, list[set[str] | None]] = {}  # None means a whole row
     for file in SOURCES:
         for table, columns, row in INSERT.findall(file.read_text()):
             filled.setdefault(table, []).append(None if row else set(re.split(r",\s*", columns.strip())))

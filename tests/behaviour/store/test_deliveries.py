@@ -1,4 +1,4 @@
-"""The outbox and the feed: written with their events or not at all, numbered without gaps, attempts counted once."""
+"""The outbox and the feed: written together with their events, numbered without gaps, attempts counted once."""
 
 import asyncio
 from typing import Any
@@ -50,7 +50,7 @@ async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Poo
     mine = await subscribed(pool)
     ref = await accept()
     head = (await notices.ends(pool, "default"))[1]
-    for _ in range(2):  # the second is late: the session's log is closed
+    for _ in range(2):  # the second append is late: the session's log is closed
         await events.append(pool, new_id(), [EventRow.of(ref, DONE)])
     [one] = await found(pool, mine)
     assert is_id(one.id) and (one.event, one.session_id) == ("task_completed", ref.session_id)

@@ -1,4 +1,4 @@
-"""The event log: numbers without gaps for any writers, a repeat is recognised, nothing follows the end."""
+"""The event log: numbers without gaps for concurrent writers, repeats are recognised, nothing follows the end."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Transactions that meet on the same rows wait for each other in one order: none of them ends as a deadlock."""
+"""Transactions on the same rows lock them in one order: none of them ends in a deadlock."""
 
 import asyncio
 import json
@@ -31,14 +31,14 @@ pytestmark = pytest.mark.exactly_once
 
 
 class Held:
-    """Rows that somebody holds; what needs them begins in a known order."""
+    """Holds locked rows; operations that need them are started in a known order."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.begun: list[asyncio.Task[Any]] = []
 
     async def begin(self, operation: Coroutine[Any, Any, Any]) -> None:
-        """Wait until the connection waits for a lock."""
+        """Start the operation and wait until its connection waits for a lock."""
         self.begun.append(asyncio.create_task(operation))
 
         async def waits() -> bool:
@@ -86,7 +86,7 @@ async def test_message_to_an_ending_session_does_not_deadlock(pool: Pool, accept
     ref, second = first.ref, Acceptance(session=new_session(first.id))
     await new_sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_sessions=9, low_percent=1)))
     async with held(pool, "budgets", f"conversation_id = '{ref.conversation_id}'") as others:
-        await others.begin(new_sessions.accept(pool, second))  # it has the conversation
+        await others.begin(new_sessions.accept(pool, second))  # it holds the lock of the conversation
         await others.begin(endings.finish(pool, ending(ref, Reason.GOAL_REACHED)))
     refused, ended = [task.result() for task in others.begun]
     assert refused == Accepted(busy=ref.session_id) and ended.status is Status.COMPLETED

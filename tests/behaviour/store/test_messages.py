@@ -1,4 +1,4 @@
-"""The message tree: of repeated appends one is committed, and the projection only moves forward."""
+"""The message tree: one of several repeated appends is committed, and the projection only moves forward."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Migrations: each once, under a lock, and never changed afterwards."""
+"""Migrations: each runs once, under a lock, and is never changed afterwards."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -51,9 +51,9 @@ async def test_a_changed_migration_is_refused(fresh_url: str, tmp_path: Path, mo
     with pytest.raises(asyncpg.UndefinedFunctionError):
         await migrate(fresh_url)
     (tmp_path / "0002_second.sql").write_text("CREATE TABLE two (id int);")
-    assert await migrate(fresh_url) == ["0002_second.sql"]  # nothing of the failed one was left
+    assert await migrate(fresh_url) == ["0002_second.sql"]  # the failed migration left nothing
     (tmp_path / "0002_second.sql").rename(tmp_path / "0003_second.sql")
-    assert await migrate(fresh_url) == []  # another number is no other migration
+    assert await migrate(fresh_url) == []  # a migration with another number is still the same one
     (tmp_path / "0001_first.sql").write_text("CREATE TABLE one (id bigint);")
     with pytest.raises(MigrationChanged):
         await migrate(fresh_url)

@@ -1,4 +1,4 @@
-"""The roles of the API and of the worker: neither owns anything, and the API's sees one tenant at a time."""
+"""The roles of the API and of the worker: neither owns anything, and the API's role sees one tenant at a time."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -46,13 +46,13 @@ async def test_a_statement_that_forgets_its_tenant_sees_nothing_of_others(
     accept: Accept, api: Pool, worker: Pool
 ) -> None:
     own, foreign = await accept("a"), await accept("b")
-    for tenant, seen in (("a", own), ("b", foreign), ("a", own)):  # one connection, which changes its tenant
+    for tenant, seen in (("a", own), ("b", foreign), ("a", own)):  # the same connection changes its tenant
         token = current_tenant.set(tenant)
         rows = await api.fetch("SELECT id FROM sessions WHERE id = ANY($1)", [own.session_id, foreign.session_id])
         assert [row["id"] for row in rows] == [seen.session_id]
         assert {row["tenant"] for row in await api.fetch("SELECT tenant FROM conversations")} == {tenant}
         current_tenant.reset(token)
-    assert await api.fetch("SELECT id FROM sessions") == []  # without a tenant, nothing
+    assert await api.fetch("SELECT id FROM sessions") == []  # without a tenant it sees nothing
     assert await worker.fetchval("SELECT count(DISTINCT tenant) FROM sessions WHERE tenant IN ('a', 'b')") == 2
 
 
@@ -103,7 +103,7 @@ async def test_the_api_changes_neither_the_schema_nor_keys(api: Pool, of_tenant_
 
 async def test_the_api_finds_keys_and_counts_before_it_knows_a_tenant(pool: Pool, accept: Accept, api: Pool) -> None:
     _, secret = await keys.create(pool, "b", "key", [Right.READ])
-    used = await keys.use(api, secret, 60)  # before its tenant is known
+    used = await keys.use(api, secret, 60)  # before the tenant is known
     assert used is not None and used.tenant == "b"
     await accept("a")
     assert (await figures.sessions_by_status(api))["submitted"] >= 1

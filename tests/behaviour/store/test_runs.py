@@ -1,4 +1,4 @@
-"""Only the current run of a session's workflow may begin, claim or commit anything."""
+"""Only the current run of a session's workflow can begin, claim or commit anything."""
 
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -105,12 +105,12 @@ async def test_a_run_that_was_superseded_begins_claims_and_commits_nothing(pool:
     counted = "SELECT count(*) FROM {} WHERE session_id = $1"
     for table, number in (("messages", 0), ("tool_calls", 1), ("input_requests", 0)):
         assert await pool.fetchval(counted.format(table), ref.session_id) == number
-    # the new run finds the claim of the old one, and does not act again
+    # the new run finds the claim of the old one and does not run the call again
     again = await tool_calls.claim(pool, of_run(claim(ref, node, 1, Effect.ONCE, "second/1"), "second"))
     assert (again.go, again.state) == (False, "unknown")
 
 
-async def test_a_session_changes_hands_only_from_the_run_that_was_seen(pool: Pool, accept: Accept) -> None:
+async def test_session_is_taken_over_only_from_the_expected_run(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     await messages.begin_step(pool, beginning(ref, "first"))
     seen = Holder(tenant=ref.tenant, session_id=ref.session_id, run_id="first")

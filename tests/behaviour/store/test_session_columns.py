@@ -1,9 +1,9 @@
-"""The table of sessions and the model of its rows have the same columns, so that SQL needs no defaults."""
+"""The sessions table and the model of its rows have the same columns, so that SQL needs no defaults."""
 
 from store.database import Pool
 from store.sessions import SessionRow
 
-NOT_IN_THE_ROW = {"acceptance"}  # read with the result alone; null until the first check
+NOT_IN_THE_ROW = {"acceptance"}  # read only with the result; null until the first check
 
 
 async def test_session_row_has_every_column_of_its_table(pool: Pool) -> None:

@@ -1,4 +1,4 @@
-"""Sessions: they end once, and an accepted cancel leaves no other end."""
+"""Sessions end once, and an accepted cancel permits no other end."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ async def test_a_session_ends_once(pool: Pool, accept: Accept) -> None:
 async def test_an_accepted_cancel_leaves_one_end(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     assert await cancel(pool, ref)
-    assert not await cancel(pool, ref)  # noted once
+    assert not await cancel(pool, ref)  # recorded once
     noted = await endings.finish(pool, ending(ref, Reason.GOAL_REACHED))
     assert isinstance(noted, StopRequest) and noted.reason is Reason.CALLER_CANCEL
     row = await sessions.get(pool, "default", ref.session_id)

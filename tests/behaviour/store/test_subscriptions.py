@@ -1,4 +1,4 @@
-"""Every change of a subscription is in the audit log, with who made it."""
+"""Every change of a subscription is in the audit log, with its author."""
 
 import pytest
 
@@ -19,7 +19,8 @@ async def test_changes_of_subscriptions_are_in_the_audit_log(stack: Stack) -> No
     body = NewSubscription(name="ops", channel=ChannelName.WEBHOOK, target="https://x.example/token")
     made = await subscriptions.create(stack.pool, tenant, body, "whsec_one", "key/a", KEYS)
     assert made is not None
-    assert await subscriptions.create(stack.pool, tenant, body, "whsec_two", "key/a", KEYS) is None  # changed nothing
+    # nothing was changed
+    assert await subscriptions.create(stack.pool, tenant, body, "whsec_two", "key/a", KEYS) is None
     assert await subscriptions.rotate(stack.pool, tenant, made.id, "whsec_three", "key/b", KEYS)
     assert await subscriptions.enable(stack.pool, tenant, made.id, "key/b")
     assert await subscriptions.remove(stack.pool, tenant, made.id, "key/c")

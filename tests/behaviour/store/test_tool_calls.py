@@ -52,7 +52,7 @@ async def test_read_claims_nothing_and_its_first_result_is_kept(pool: Pool, acce
 
 
 async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Accept) -> None:
-    """A local activity that is run again after a crash cannot know that it is: its number is the same."""
+    """A local activity that runs again after a crash does not know it: its attempt number is the same."""
     ref, node = await accept(), new_id()
     await budgeted(pool, ref, max_tool_calls=1)
     called = [EventRow.of(ref, ToolCalled(tool="bash", args=""))]
@@ -100,11 +100,11 @@ async def test_repeatable_call_is_claimed_again_and_its_old_attempt_is_fenced(po
     effect = Effect.IDEMPOTENT
     ref, node = await accept(), new_id()
     assert (await tool_calls.claim(pool, claim(ref, node, 1, effect))).go
-    assert (await tool_calls.claim(pool, claim(ref, node, 1, effect))).go  # its answer was lost
+    assert (await tool_calls.claim(pool, claim(ref, node, 1, effect))).go  # the answer to this claim was lost
     assert (await tool_calls.claim(pool, claim(ref, node, 2, effect))).go
     assert not await tool_calls.commit(pool, outcome(ref, node, 1, "from a worker that woke up late"))
     assert await tool_calls.commit(pool, outcome(ref, node, 2, "right"))
-    assert await tool_calls.commit(pool, outcome(ref, node, 2, "right"))  # a repeated commit is one
+    assert await tool_calls.commit(pool, outcome(ref, node, 2, "right"))  # a repeated commit counts once
     late = await tool_calls.claim(pool, claim(ref, node, 3, effect))
     assert (late.go, late.state, late.text) == (False, "ok", "right")
 

@@ -1,4 +1,4 @@
-"""A tree that is cancelled grows no more, whichever of the two came first."""
+"""A cancelled tree accepts no further sessions, whichever of the two requests came first."""
 
 import asyncio
 from typing import Literal
@@ -33,7 +33,7 @@ def ref_of(acceptance: Acceptance) -> SessionRef:
 
 
 async def accepted(pool: Pool, *wanted: Acceptance) -> list[bool]:
-    """Whether each was accepted; the others are refused because nothing may begin there."""
+    """Return whether each session was accepted; the others are refused because nothing may start there."""
     answers = await new_sessions.accept_all(pool, wanted)
     assert all(answer.session is not None or answer == Accepted(cancelled=True) for answer in answers)
     return [answer.session is not None for answer in answers]
@@ -49,9 +49,10 @@ async def test_cancelled_tree_and_ended_session_accept_no_child(pool: Pool, acce
     first = child_of(root)
     assert await accepted(pool, first) == [True]
     below = child_of(ref_of(first), 2)
-    await cancel(pool, root)  # of the session alone: others may continue, and begin
+    await cancel(pool, root)  # only this session: others may continue and start
     assert await accepted(pool, below, child_of(root)) == [True, True]
-    assert not await cancel(pool, root, scope=Scope.TREE)  # noted before, and widened now
+    # the cancel is already recorded, and its scope is widened now
+    assert not await cancel(pool, root, scope=Scope.TREE)
     late = [child_of(ref_of(below), 3), child_of(root)]
     assert await accepted(pool, *late) == [False, False]
     assert await sessions.by_ids(pool, "default", [ref_of(one).session_id for one in late]) == {}
@@ -88,7 +89,7 @@ async def test_an_outcome_wakes_nobody_in_a_cancelled_tree(pool: Pool, accept: A
         one = child_of(root)
         await accepted(pool, one)
         await cancel(pool, root, scope)
-        for _ in range(2):  # asked again, it says the same
+        for _ in range(2):  # the second call returns the same
             ended = await end(pool, ref_of(one), Reason.CALLER_CANCEL)
             assert ended.held is held and ended.mail
         waits = await pool.fetchval("SELECT count(*) FROM inbox WHERE conversation_id = $1", root.conversation_id)

@@ -1,4 +1,4 @@
-"""Proofs of contract items, tried on small test runs: what counts as proved, what fails a run, what is printed."""
+"""Proofs of contract items in small test runs: what counts as proved, what fails a run, and what is printed."""
 
 import json
 import subprocess

@@ -107,7 +107,7 @@ async def _by_class(stack: Any) -> None:
 
 
 async def _peaceful(stack: Any) -> None:
-    assert read_items(page_of(ROOT)) and entry(stack, FLAKY)  # uses others that kill nothing
+    assert read_items(page_of(ROOT)) and entry(stack, FLAKY)  # it calls other functions, which kill nothing
 
 
 def test_tests_that_end_a_process_are_known_by_their_code() -> None:

@@ -1,4 +1,4 @@
-"""The agents of the tests of supervision, defined once."""
+"""The agents of the supervision tests, defined once."""
 
 from collections.abc import AsyncIterator
 
@@ -18,7 +18,7 @@ async def people(stack: Stack) -> Stack:
 
 @pytest_asyncio.fixture(scope="module")
 async def asked(people: Stack) -> AsyncIterator[tuple[Stack, str, str]]:
-    """A task that waits for a port: the stack, the task and the request."""
+    """A task that waits for a port number: the stack, the task and the request."""
     schema = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
     task_id = await people.submit(calls(ask("Which port?", answer_schema=schema)), "asker")
     [request] = await waiting(people, task_id)

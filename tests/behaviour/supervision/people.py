@@ -1,4 +1,4 @@
-"""The people of these tests: their open requests and answers."""
+"""Helpers of these tests: open requests and answers to them."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def bash(command: str) -> tuple[str, dict[str, Any]]:
 
 
 async def waiting(stack: Stack, task_id: str, count: int = 1) -> list[dict[str, Any]]:
-    """The open requests of a task, oldest first, once there are as many."""
+    """Return the open requests of a task, oldest first, once there are this many."""
 
     async def look() -> list[dict[str, Any]] | None:
         listed = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
@@ -69,7 +69,7 @@ async def answer(stack: Stack, task_id: str, request_id: str, value: Any, **head
 
 
 async def answered(stack: Stack, task_id: str, value: Any) -> dict[str, Any]:
-    """Answer the one request that is open, and see the end."""
+    """Answer the only open request and wait for the end of the task."""
     [request] = await waiting(stack, task_id)
     said = await answer(stack, task_id, request["id"], value)
     assert said.status_code == 202, said.text

@@ -1,4 +1,4 @@
-"""A person at a terminal answers where they are asked: in `run` and in `chat`, without another terminal."""
+"""A person at a terminal answers in place: in `run` and in `chat`, without another terminal."""
 
 import asyncio
 from pathlib import Path
@@ -62,7 +62,7 @@ async def test_always_is_a_rule_for_this_conversation_alone(people: Stack, envir
             shown.expect("these calls run without asking, in this conversation only")
             shown.expect("allow bash")
             shown.type("")
-            # the same command runs again without a question; another one beside it does not
+            # the same command runs again without a question; combined with another command it does not
             shown.expect("command: touch b && touch a")
             shown.expect("Approve?")
             shown.type("y")
@@ -73,9 +73,9 @@ async def test_always_is_a_rule_for_this_conversation_alone(people: Stack, envir
     task_id = await newest(people)
     body = {"input": calls(bash("touch a")), "transport": "stream", "conversation_id": task_id}
     further = (await people.http.post("/conversations/run", json=body)).json()["session_id"]
-    assert (await people.wait(further))["status"] == "completed"  # the rule holds for later turns
+    assert (await people.wait(further))["status"] == "completed"  # the rule applies to later turns
     other = await people.submit(calls(bash("touch a")), "careful")
-    [request] = await waiting(people, other)  # and for no other conversation
+    [request] = await waiting(people, other)  # and to no other conversation
     assert request["details"]["always"] == ["touch a"]
     denied = {"response_to": request["id"], "input": {"approved": False, "always": ["*"]}}
     assert (await people.http.post(f"/tasks/{other}/input", json=denied)).status_code == 422
@@ -152,7 +152,7 @@ async def test_chat_takes_answers_approvals_and_plans(people: Stack, environment
 
 
 async def settle(people: Stack, task_id: str, value: Any) -> None:
-    """Answer the open request, as somebody else."""
+    """Answer the open request as another person."""
     [request] = await waiting(people, task_id)
     assert (await answer(people, task_id, request["id"], value)).status_code == 202
 
@@ -202,7 +202,7 @@ async def test_half_typed_line_in_chat_answers_no_other_question(people: Stack, 
         await settle(people, conversation, {"approved": False})
         await asyncio.to_thread(shown.expect, "command: touch second")
         await asyncio.to_thread(shown.expect, "Approve?")
-        shown.type("")  # Enter: the y of before would approve it
+        shown.type("")  # Enter: the earlier y would approve the new request
         await asyncio.to_thread(shown.expect, "Left open")
         shown.type("and my own mess", "")
         await asyncio.to_thread(shown.expect, "and my own mess")
@@ -212,7 +212,7 @@ async def test_half_typed_line_in_chat_answers_no_other_question(people: Stack, 
         await asyncio.to_thread(shown.expect, "Your answer")
         shown.type("blue")
         await asyncio.to_thread(shown.expect, "Answered.")
-        await asyncio.to_thread(shown.expect, "> and my own mess")  # the message is still there
+        await asyncio.to_thread(shown.expect, "> and my own mess")  # the typed message is still there
         shown.type("age")
         await asyncio.to_thread(shown.expect, "model call")
         shown.type("/quit")

@@ -1,4 +1,4 @@
-"""An approval applies only to what people saw: the command, and the files that it runs."""
+"""An approval applies only to what the person saw: the command, and the files that it runs."""
 
 import asyncio
 import hashlib
@@ -47,7 +47,7 @@ async def test_files_of_a_command_are_shown_and_it_runs_with_them(people: Stack)
 
 @pytest.mark.parametrize("before", [[write(GOOD)], []], ids=["changed", "new"])
 async def test_approval_is_void_when_a_file_was_changed_since(people: Stack, before: list[Any]) -> None:
-    """The same reply has a second call, which exchanges the file while people look at the first."""
+    """A second call of the same reply replaces the file while the person looks at the first call."""
     first = [before] if before else []
     script = steps(*first, [bash("sh deploy.sh"), write(BAD)])
     task_id = await people.submit(script, "asker", permissions=GATE)
@@ -69,7 +69,7 @@ async def test_approval_is_void_when_a_file_was_changed_since(people: Stack, bef
 
 @pytest.mark.parametrize("exchanged", ["deploy.sh", "many/59/deploy.sh", "run", None])
 async def test_approval_holds_for_links_and_for_more_files_than_are_shown(people: Stack, exchanged: str | None) -> None:
-    """A folder of the same name is not a file of the command; a file at the top is shown whatever else has its name."""
+    """A folder of that name is not a file of the command; a file at the top is shown even if others share its name."""
     make = "for i in $(seq 60); do mkdir -p many/$i run.d; cp deploy.sh many/$i/; done; ln -s deploy.sh run"
     change = f"rm -f {exchanged}; echo touch bad > {exchanged}" if exchanged else "true"
     script = steps([write(GOOD)], [bash(make)], [bash("sh ./run run.d"), bash(change)], [bash("sh run")])
@@ -92,7 +92,7 @@ async def test_approval_holds_for_links_and_for_more_files_than_are_shown(people
 
 
 async def test_approved_command_waits_for_calls_that_could_exchange_its_files(people: Stack) -> None:
-    """A second command writes the bad script again and again, and the good one at its end."""
+    """A second command keeps writing the bad script, and restores the good one at its end."""
     swap = "for i in $(seq 60); do echo touch bad > deploy.sh; sleep 0.05; done; echo touch good > deploy.sh"
     script = steps([write(GOOD)], [bash("sh deploy.sh"), bash(swap)])
     task_id = await people.submit(script, "asker", permissions=GATE)
@@ -124,11 +124,11 @@ async def test_rule_is_met_in_another_spelling(people: Stack) -> None:
 
 
 async def test_approval_of_another_call_is_refused_where_the_call_is_made(people: Stack) -> None:
-    """The activity itself looks: an approval that was given for one call runs no other, for any caller."""
+    """The activity itself checks this: an approval for one call runs no other call, for any caller."""
     task_id = await people.submit(calls(bash("sh -c true")), "asker", permissions=GATE)
     [request] = await waiting(people, task_id)
     await answered(people, task_id, {"approved": True})
-    unused: Any = None  # it is refused before any of these is needed
+    unused: Any = None  # the call is refused before any of these is used
     runner = RunTool(people.pool, {"bash": BASH}, *[*[unused] * 9, FreshCalls()])
     other = ToolRequest(
         ref=SessionRef(tenant="default", session_id=task_id, conversation_id=task_id),

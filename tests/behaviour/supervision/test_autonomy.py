@@ -1,4 +1,4 @@
-"""The levels of autonomy, each shown by one task as a caller meets it."""
+"""The levels of autonomy, each shown by one task as its caller sees it."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ async def test_unattended_task_asks_nobody_has_limits_and_is_fetched_by_polling(
     held = ("bash", {"command": "until [ -e go ]; do sleep 0.1; done"})
     task_id = await people.submit(steps([held], [LOOK]), "tester", config={"ttl": 60_000})
     await people.seen(task_id, "tool_called")
-    early = await people.http.get(f"/tasks/{task_id}/result")  # the caller is never kept waiting
+    early = await people.http.get(f"/tasks/{task_id}/result")  # the request does not wait for the result
     assert (early.status_code, early.json()["task_status"]) == (409, "working")
     (people.workspace(task_id) / "go").touch()
     record = await people.wait(task_id)
@@ -43,7 +43,7 @@ async def test_a_supervised_task_has_its_plan_edited_asks_and_shows_its_progress
     [wanted] = await waiting(people, task_id)
     assert wanted["kind"] == "plan_approval" and (await people.record(task_id))["status"] == "input_required"
     before = of_type(await people.events(task_id), "tool_called", "artifact_saved")
-    assert [event["tool"] for event in before] == ["update_plan"]  # what made the plan, and nothing else
+    assert [event["tool"] for event in before] == ["update_plan"]  # the call that made the plan, and nothing else
     edited = {"approved": True, "plan": ["look twice", "write"]}
     assert (await answer(people, task_id, wanted["id"], edited)).status_code == 202
     [question] = await waiting(people, task_id)
@@ -57,17 +57,18 @@ async def test_a_supervised_task_has_its_plan_edited_asks_and_shows_its_progress
     assert record["status"] == "completed"
     requests = [json.dumps(one["body"]["messages"]) for one in await people.asked(task_id)]
     steered = ["Mind the margins." in one for one in requests]
-    assert steered == [False, False, False, True, True]  # read at the next step
+    assert steered == [False, False, False, True, True]  # the message is read at the next step
     seen = await people.events(task_id)
     assert len(of_type(seen, "step_started")) >= 4
-    thought = await people.run('[[script:think thought="I weigh it."]]', "supervised")  # nobody intervenes, nobody must
+    # nobody intervenes, and nobody has to
+    thought = await people.run('[[script:think thought="I weigh it."]]', "supervised")
     assert thought["status"] == "completed"
     [thinking] = of_type(await people.events(thought["task_id"]), "thinking")
     assert thinking["text"] == "I weigh it."
 
 
 async def by_person(stack: Stack, agent: str, goal: str) -> str:
-    return await stack.submit(goal, agent)  # accepted at once: a handle, no answer
+    return await stack.submit(goal, agent)  # accepted immediately: the response is a handle, not an answer
 
 
 async def by_clock(stack: Stack, agent: str, goal: str) -> str:
@@ -88,8 +89,8 @@ async def by_clock(stack: Stack, agent: str, goal: str) -> str:
 
 
 @pytest.mark.proves("S1-85")
-async def test_a_goal_takes_the_course_that_its_world_allows_for_a_person_and_for_the_clock(people: Stack) -> None:
-    """The same goal in two worlds: one lets Python run, the other denies it. Nobody says anything after the goal."""
+async def test_same_goal_takes_another_course_where_python_is_denied_by_person_and_by_schedule(people: Stack) -> None:
+    """The same goal in two environments: one can run Python, the other denies it. Nobody sends a further message."""
     denied = {"permission": "bash", "pattern": "python3*", "action": "deny"}
     worlds = {"s1-85-free": [], "s1-85-hindered": [denied]}
     for name, rules in worlds.items():
@@ -110,7 +111,7 @@ async def test_a_goal_takes_the_course_that_its_world_allows_for_a_person_and_fo
     free, free_by_clock, hindered, hindered_by_clock = map(sorted, courses)  # calls of one step return in any order
     assert free == free_by_clock and hindered == hindered_by_clock and free != hindered
     assert [course.count(("bash", "failed")) for course in (free, hindered)] == [1, 2]
-    # what failed changed the plan; what an earlier step had written, a later one ran
+    # the failure changed the plan, and a later step ran what an earlier one had written
     awk = "Run it with awk instead of Python"
     assert [(awk in plan[0], awk in plan[-1]) for plan in plans] == [(False, False)] * 2 + [(False, True)] * 2
     assert all(course.index(("write_file", "ok")) < course.index(("bash", "ok")) for course in courses)

@@ -40,7 +40,7 @@ async def test_the_inbox_shows_all_that_is_needed_and_takes_answers(people: Stac
 
 @pytest.mark.proves("S1-42")
 async def test_a_change_of_a_file_is_shown_as_a_diff(people: Stack) -> None:
-    """Against the file as it is: of a whole new text, of an edit, of a new file, and of what cannot be compared."""
+    """The diff is against the present file: for a new text, an edit, a new file, and a file that cannot be compared."""
     script = steps(
         [
             ("bash", {"command": "seq 1 9 > a.txt; printf 'one\ntwo\n' > b.txt; printf '\\377\\376' > c.bin"}),

@@ -25,7 +25,7 @@ async def defined(stack: Stack, name: str) -> str:
 
 
 def continued(events: list[dict[str, Any]], *expected: str) -> None:
-    """The wait and what ended it, each once, and steps after it until the end."""
+    """Assert one wait and one event that ended it, followed by steps until the end."""
     waits = of_type(events, "input_required", "input_received", "input_expired")
     assert [event["type"] for event in waits] == list(expected)
     assert len({event["request_id"] for event in waits}) == 1
@@ -52,7 +52,7 @@ async def test_continuing_after_a_wait_is_an_event(
 ) -> None:
     task_id = await people.submit(text, await defined(people, agent), config=config)
     assert (await people.seen(task_id, "input_required"))["kind"] == kind
-    if kind == "missing_variables":  # the worker dies while it waits
+    if kind == "missing_variables":  # the worker dies during the wait
         await people.back("worker", await people.kill("worker"))
     record = await (people.wait(task_id) if answer is None else answered(people, task_id, answer))
     assert record["reason"] == "goal_reached"

@@ -1,4 +1,4 @@
-"""Waiting holds nothing and survives: kills of the worker and of Temporal, and days that pass."""
+"""Waiting uses no resources and survives kills of the worker and of Temporal, and days that pass."""
 
 import asyncio
 import signal
@@ -27,7 +27,7 @@ async def test_a_plan_is_approved_after_three_days(people: Stack) -> None:
     history = await people.session(task_id).fetch_history()
     times = [event.event_time.ToDatetime() for event in history.events]
     assert times[-1] - times[0] > timedelta(days=3)
-    assert len(history.events) < 80  # days of waiting are one timer
+    assert len(history.events) < 80  # days of waiting are a single timer
 
 
 @pytest.mark.proves("S1-15", "S1-07")

@@ -1,4 +1,4 @@
-"""Tools that the caller answers: asked for by the model, listed, answered, gated, and failed if they are left out."""
+"""Tools that the caller runs: called by the model, listed, answered, approved, and failed if they get no answer."""
 
 import asyncio
 from typing import Any
@@ -76,7 +76,7 @@ async def test_conversation_continues_with_some_answers_and_the_rest_is_denied_o
     assert texts[0] == "paid" and texts[1] == "No result was given when the conversation continued."
     assert "denied" in texts[3] and texts[4] == "this one"
     messages = [node["body"]["parts"][0]["text"] for node in await people.nodes(task_id) if node["kind"] == "user"]
-    assert messages[1:] == ["Mind the gap."]  # read together with the results
+    assert messages[1:] == ["Mind the gap."]  # the message is read together with the results
     late = await people.http.post("/conversations/run", json={**more, "answers": {}})
     assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:nothing-waits")
 
@@ -87,13 +87,13 @@ async def test_an_external_call_is_gated_and_withheld_like_any_other(people: Sta
     config = CONFIG | {"approval_required": True}
     task_id = await people.submit(script, config=config, permissions=rules)
     [request] = await waiting(people, task_id)
-    assert request["kind"] == "plan_approval"  # the call before it was refused
+    assert request["kind"] == "plan_approval"  # the earlier call was refused, because the plan was not approved yet
     await answer(people, task_id, request["id"], {"approved": True})
     [approval] = await waiting(people, task_id)
     assert approval["kind"] == "tool_approval"
     await answer(people, task_id, approval["id"], {"approved": True, "arguments": {"order": 7}})
     [call] = await waiting(people, task_id)
-    assert call["details"]["arguments"] == {"order": 7}  # as it was approved
+    assert call["details"]["arguments"] == {"order": 7}  # the approved arguments
     assert (await answered(people, task_id, {"result": "found"}))["reason"] == "goal_reached"
     denied = await people.run(
         calls(look_up(1)), config=CONFIG, permissions=[{"permission": "look_up", "action": "deny"}]
@@ -119,7 +119,7 @@ async def test_a_dry_run_asks_nobody_and_lists_the_call(people: Stack) -> None:
 
 
 async def test_a_callers_tool_has_nothing_of_the_built_in_tool_of_its_name(people: Stack) -> None:
-    """Neither its code nor its traits: not even after an approval for the whole conversation, nor in a subagent."""
+    """It has neither its code nor its traits, even after an approval for the whole conversation, and in a subagent."""
     brought = [TOOL | {"name": name} for name in ("write_file", "wait_for_event", "Send-Mail")]
     written = {"path": "stolen.txt", "content": "x"}
     child = ("task", {"agent": "mute-helper", "prompt": calls(("write_file", written)), "description": "write"})
@@ -137,7 +137,8 @@ async def test_a_callers_tool_has_nothing_of_the_built_in_tool_of_its_name(peopl
     assert (await answer(people, task_id, first["write_file"]["id"], always)).status_code == 202
     for request in [one for one in await waiting(people, task_id, 3) if one["kind"] == "external_result"]:
         assert (await answer(people, task_id, request["id"], {"result": "mine"})).status_code == 202
-    assert (await people.wait(task_id))["reason"] == "goal_reached"  # the second call does not fit the caller's schema
+    # the arguments of the second call do not match the caller's schema
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
     said = await output(people, task_id)
     assert said.count("mine") == 3 and "do not fit the input schema of write_file" in said
     assert "stolen.txt" not in said.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""Approvals of tools that an agent has besides the platform's: declared ones, its subagents and its handoffs."""
+"""Approvals of tools other than the platform's: declared tools, subagents and handoffs of an agent."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ async def agents(people: Stack) -> None:
         agent(
             "own_lead",
             may_ask=True,
-            declared_tools=[declared_tool("own_note", "text"), APPROVE],  # the rules hold for its subagents too
+            declared_tools=[declared_tool("own_note", "text"), APPROVE],  # the rules apply to its subagents too
             permissions=RULES,
             subagent_tools=[{"name": "own_child"}],
             handoffs=["own_other"],
@@ -88,13 +88,13 @@ async def test_event_of_a_call_has_its_arguments_unless_they_are_long(people: St
 
 
 async def test_keys_in_arguments_and_results_are_used_and_not_shown(people: Stack) -> None:
-    """A call that is claimed, and one that only reads: their events are written in different places."""
+    """One call is claimed, and one only reads: their events are written in different places."""
     key = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUv"
     reads = [("read_file", {"path": path}) for path in ("d.txt", key)]
     script = chain([write("d.txt", key)], *([one] for one in reads), last="Done.")
     task_id = await people.submit(
         script.replace(key, key.replace("-", "\\u002d"))
-    )  # what people wrote is shown as it is
+    )  # text that people wrote is shown unchanged
     await people.wait(task_id)
     calls = of_type(await people.events(task_id), "tool_called")
     assert [list(one["arguments"].values()) for one in calls] == [["d.txt", REDACTED], ["d.txt"], [REDACTED]]

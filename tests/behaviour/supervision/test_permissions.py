@@ -1,4 +1,4 @@
-"""Permissions: rules that only tighten, approvals for one call only, boundaries, and which keys may approve."""
+"""Permissions: rules that can only be tightened, approvals for one call, boundaries, and the keys that may approve."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ async def exists(stack: Stack, task_id: str, name: str) -> bool:
 
 @pytest.mark.proves("S1-61")
 async def test_rules_bind_commands_and_paths(people: Stack) -> None:
-    """The agent's rules allow echo alone; a command behind another is seen, and the task's rules only tighten."""
+    """The agent's rules allow only echo. A second command in a line is checked too; the task's rules only tighten."""
     tried = [
         bash("echo fine"),
         bash("echo x; rm -rf y"),
@@ -37,7 +37,7 @@ async def test_rules_bind_commands_and_paths(people: Stack) -> None:
         ("write_file", {"path": "notes", "content": "x"}),
     ]
     permissions = [
-        rule("bash", "*", "allow"),  # loosens nothing
+        rule("bash", "*", "allow"),  # this rule loosens nothing
         rule("bash", "*secret*", "deny"),
         rule("write_file", "keys/*", "deny"),
     ]
@@ -60,7 +60,7 @@ async def test_rules_bind_commands_and_paths(people: Stack) -> None:
 
 @pytest.mark.proves("S1-61")
 async def test_call_of_a_denied_tool_names_the_rule(people: Stack) -> None:
-    """It is not offered, but a model may remember it, or guess."""
+    """The tool is not offered, but a model may remember or guess it."""
     tried = calls(bash("ls"), ("list_files", {}), ("no_such_tool", {}))
     record = await people.run(tried, permissions=[rule("bash", "*", "deny"), rule("bash", "rm *", "deny")])
     said = await output(people, record["task_id"])
@@ -74,7 +74,7 @@ async def test_call_of_a_denied_tool_names_the_rule(people: Stack) -> None:
 
 @pytest.mark.proves("S1-61", "S1-62")
 async def test_a_rule_for_no_tool_is_refused(people: Stack) -> None:
-    """It would forbid nothing, and nobody would notice."""
+    """Such a rule would forbid nothing, and nobody would notice."""
     before = len((await people.http.get("/tasks", params={"limit": 200})).json()["items"])
     task = {"agent": "tester", "input": "x", "permissions": [rule("write_*", "*", "deny"), rule("bahs", "*", "deny")]}
     refused = await people.http.post("/tasks", json={**task, "boundary": {"tools": ["read_file", "nosuch"]}})
@@ -127,7 +127,7 @@ async def test_an_approval_serves_one_call_only(people: Stack) -> None:
         return [one for one in found if one["id"] != first["id"]]
 
     [second] = await eventually(asked_again, what="the same call is asked about again")
-    differing = {"so_far": 0, "files": 0}  # now there is a file of that name
+    differing = {"so_far": 0, "files": 0}  # these fields differ, because the file exists now
     assert second["details"] | differing == first["details"] | differing
     record = await answered(people, task_id, {"approved": False})
     assert record["reason"] == "goal_reached"
@@ -136,7 +136,7 @@ async def test_an_approval_serves_one_call_only(people: Stack) -> None:
 
 @pytest.mark.proves("S1-61")
 async def test_approver_cannot_approve_what_is_denied(people: Stack) -> None:
-    """Refused with the rule's name, and the request stays open, also where several are answered at once."""
+    """The approval is refused with the rule's name and the request stays open, also if several are answered at once."""
     task_id = await people.submit(calls(bash("touch a")), "careful")
     [request] = await waiting(people, task_id)
     changed = {"approved": True, "arguments": {"command": "touch a; rm -rf ."}}
@@ -148,7 +148,7 @@ async def test_approver_cannot_approve_what_is_denied(people: Stack) -> None:
         assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:denied-by-rule")
         assert refused.json()["rule"] == rule("bash", "*", "deny")
         assert refused.json()["errors"][0]["pointer"] == "/input/arguments"
-        assert "rm -rf" not in refused.text  # what was sent is not repeated
+        assert "rm -rf" not in refused.text  # the refusal does not repeat the input
     assert [one["id"] for one in await waiting(people, task_id)] == [request["id"]]
     await answered(people, task_id, {"approved": True, "arguments": {"command": "touch b"}})
     assert await exists(people, task_id, "b")
@@ -167,7 +167,7 @@ async def test_an_inline_subagent_asks_under_its_parents_rules(people: Stack) ->
 
 @pytest.mark.proves("S1-61")
 async def test_the_session_itself_refuses_what_is_denied(people: Stack) -> None:
-    """An answer that reached the store past the API decides nothing against the rules."""
+    """An answer that reached the store without the API cannot override the rules."""
     task_id = await people.submit(calls(bash("touch a")), "careful")
     [request] = await waiting(people, task_id)
     past = {"approved": True, "arguments": {"command": "rm -rf . ; touch past"}}
@@ -183,13 +183,13 @@ async def test_an_agent_that_may_not_ask_ends_at_its_gate(people: Stack) -> None
     record = await people.run(calls(bash("touch a")), "gated")
     assert (record["reason"], record["error"]["message"]) == ("needs_input", "May bash run: $ touch a?")
     task_id = await people.submit(calls(bash("touch a")), permissions=[rule("bash", "touch *", "ask")])
-    await answered(people, task_id, {"approved": True})  # those who want to be asked are asked
+    await answered(people, task_id, {"approved": True})  # a task whose own rules ask for approval does ask
     assert await exists(people, task_id, "a")
 
 
 @pytest.mark.proves("S1-61")
 async def test_rules_apply_to_agents_that_work_is_delegated_to(people: Stack) -> None:
-    """Inline and in separate sessions; approvals of an inline one are requests of the session."""
+    """This holds inline and in separate sessions; an inline subagent's approvals are requests of the session."""
     denied = steps([bash("rm x"), bash("danger")])
     inline = ("delegate", {"agent": "mute-helper", "prompt": denied})
     child = ("task", {"agent": "asking-helper", "prompt": denied, "description": "the same"})
@@ -252,7 +252,7 @@ def copied(source: str, *targets: str) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.proves("S1-62")
 async def test_path_boundary_binds_every_tool_that_takes_paths(people: Stack, tmp_path: Path) -> None:
-    """Users' own tools too, with each of their paths; one that declares nothing could touch any file: denied."""
+    """This includes users' own tools, with all of their paths. A tool without declared paths is denied."""
     await people.http.put("/agents/own-tools", json=OWN_TOOLS)
     tried = [
         ("write_file", {"path": "src/a", "content": "x"}),
@@ -294,7 +294,8 @@ async def test_host_boundary_binds_every_tool_that_reaches_hosts(people: Stack, 
     states = [one["state"] for one in await results(people, record["task_id"])]
     assert states == ["ok", "failed", "ok", "failed", "ok", "ok", "failed"]
     assert not (tmp_path / "ledger").exists()
-    listed = {**boundary, "tools": ["bash", "ledger_again"]}  # a command's reach cannot be seen; listed, it is accepted
+    # the hosts of a command cannot be known in advance; if the boundary lists it, it is accepted
+    listed = {**boundary, "tools": ["bash", "ledger_again"]}
     record = await people.run(calls(bash("echo x"), tried[3]), "own-tools", boundary=listed)
     assert [one["state"] for one in await results(people, record["task_id"])] == ["ok", "failed"]
 

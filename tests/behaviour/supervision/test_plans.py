@@ -39,7 +39,8 @@ async def test_effects_wait_until_the_plan_is_approved(people: Stack) -> None:
 @pytest.mark.proves("S1-46", "S1-42")
 async def test_a_rejection_leads_to_another_plan_and_an_edit_changes_it(people: Stack) -> None:
     text = steps([plan("burn it")], [bash("touch burnt"), plan("tidy it")], [bash("touch tidied")])
-    task_id = await people.submit(text, "tester", config=APPROVAL)  # also for an agent that asks nothing itself
+    # this includes an agent that asks no questions itself
+    task_id = await people.submit(text, "tester", config=APPROVAL)
     [first] = await waiting(people, task_id)
     assert (await answer(people, task_id, first["id"], {"approved": False, "notes": "too hot"})).status_code == 202
     for _ in range(100):
@@ -66,7 +67,7 @@ async def test_a_plan_that_changes_is_approved_again(people: Stack) -> None:
         [second] = await waiting(people, task_id)
         if second["id"] != first["id"]:
             break
-    # progress on the same steps asked nobody; other steps do
+    # progress on the same steps needed no approval; other steps do
     assert second["details"]["plan"] == ["burn it"] and await exists(people, task_id, "first")
     assert (await answer(people, task_id, second["id"], {"approved": False, "notes": "no fire"})).status_code == 202
     await people.wait(task_id)

@@ -1,4 +1,4 @@
-"""Questions to people: asked, listed, answered once, refused with a reason, and never without an end."""
+"""Questions to people: asked, listed, answered once, refused with a reason, and always ended."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ async def test_question_waits_and_its_answer_continues_the_session(people: Stack
         ("input_required", request["id"]),
         ("input_received", request["id"]),
     ]
-    assert reported[1]["by"]  # who it was
+    assert reported[1]["by"]  # the name of the person
 
 
 async def test_open_requests_are_listed_by_deadline_and_answered_ones_by_their_answer(people: Stack) -> None:
@@ -199,7 +199,7 @@ async def test_a_subagents_question_shows_on_the_conversation(people: Stack) -> 
     assert (await people.record(task_id))["status"] == "working"
 
     async def counted() -> bool:
-        """The call that has ended, while the other waits: in lists and in the budgets of subagents."""
+        """The ended call is counted while the other one waits: in lists and in the budgets of subagents."""
         listed = (await people.http.get("/tasks", params={"conversation_id": task_id})).json()["items"]
         usage = {one["task_id"]: one["usage"]["tool_invocations"] for one in listed}
         below = (await people.http.get(f"/tasks/{task_id}/budget")).json()["children"]
@@ -210,12 +210,12 @@ async def test_a_subagents_question_shows_on_the_conversation(people: Stack) -> 
     assert (await answer(people, request["session_id"], request["id"], "port 80")).status_code == 202
     await people.wait(task_id)
     said = await output(people, task_id)
-    assert "port 80" in said and "Which port?" in said  # the mute one failed with its question
+    assert "port 80" in said and "Which port?" in said  # the subagent that may not ask failed with its question
 
 
 @pytest.mark.proves("S1-B07", "S1-13")
 async def test_question_of_a_subagent_that_may_not_ask_reaches_its_parent_who_asks_people(people: Stack) -> None:
-    """The child asks its parent, the parent asks people, and the answer returns the same way."""
+    """The child asks its parent, the parent asks a person, and the answer returns the same way."""
     mute = {"agent": "mute-helper", "description": "find the port"}
     asks = [[{"name": "ask_user", "input": {"question": "Which port?"}}]]
     replies = [
@@ -241,7 +241,7 @@ async def test_question_of_a_subagent_that_may_not_ask_reaches_its_parent_who_as
 
 @pytest.mark.proves("S1-13", "S1-14")
 async def test_the_shipped_assistant_asks_and_works_with_the_answer(people: Stack) -> None:
-    """The page about supervision lets a newcomer try this offline."""
+    """The page about supervision shows this to newcomers, with the offline model."""
     task_id = await people.submit("Ask me how many prime numbers I want, then print them", "assistant")
     [request] = await waiting(people, task_id)
     assert (request["kind"], request["question"]) == ("clarification", "How many prime numbers do you want?")
@@ -255,7 +255,7 @@ async def test_the_shipped_assistant_asks_and_works_with_the_answer(people: Stac
 
 
 async def test_cancelled_task_leaves_no_question_open(people: Stack) -> None:
-    """Neither its request nor its tool call: nothing of an ended task seems to run."""
+    """Neither its request nor its tool call stays open: nothing of an ended task appears to run."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
     given = calls(ask("Which port?"), ("look_up", {}))
     task_id = await people.submit(given, "asker", config={"external_tools": [tool]})

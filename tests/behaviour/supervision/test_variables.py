@@ -1,4 +1,4 @@
-"""Variables that an agent declares: set, requested together before the first step, stored, and refused."""
+"""Variables that an agent declares: given, requested together before the first step, stored, and refused."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ async def test_missing_variables_are_requested_together_before_the_first_step(pe
     assert "Variables of this task:\n- city: Oslo\n- day: Monday\n" in await system(people, task_id)
     kinds = [event["type"] for event in await people.events(task_id)]
     assert kinds.index("input_received") < kinds.index("task_started")
-    # the conversation knows them from here on
+    # from here on the conversation has the values
     more = {"conversation_id": task_id, "input": "[[script:say text=again]]", "transport": "stream"}
     further = (await people.http.post("/conversations/run", json=more)).json()["session_id"]
     assert (await people.wait(further))["reason"] == "goal_reached"

@@ -1,4 +1,4 @@
-"""Temporal's Web UI shows a session that waits for people: its status, the question, the rule and the deadline."""
+"""Temporal's Web UI shows a session that waits for a person: its status, the question, the rule and the deadline."""
 
 from tests.behaviour.supervision.people import answer, ask, bash, waiting
 from tests.support.stack import Stack, eventually, steps

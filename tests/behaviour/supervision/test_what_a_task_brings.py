@@ -1,4 +1,4 @@
-"""The things that a task may bring, and the session for which its tools act."""
+"""What a task can bring with it, and the session for which its tools act."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ async def test_task_sets_files_notes_model_tools_and_rules_and_its_tools_act_for
         context={"files": [sent.json()["file_id"]], "notes": ["Mind the gap."]},
         config={"model": MODEL},
         boundary={"tools": ["read_file", "bash", "whoami"]},
-        permissions=[  # in order: the last one that fits decides
+        permissions=[  # in order: the last rule that matches decides
             {"permission": "bash", "pattern": "*allowed*", "action": "deny"},
             {"permission": "bash", "pattern": "*secret*", "action": "deny"},
             {"permission": "bash", "pattern": "*secret-but-allowed*", "action": "allow"},
@@ -41,12 +41,13 @@ async def test_task_sets_files_notes_model_tools_and_rules_and_its_tools_act_for
     first, second = (one["body"] for one in (await stack.asked(task_id))[:2])
     assert first["model"] == MODEL and "Mind the gap." in json.dumps(first["messages"])
     offered = {tool["name"] for tool in first["tools"]}
-    assert offered == {"read_file", "bash", "whoami", "update_plan", "report_progress"}  # talking is never withheld
+    # tools for plans and progress are always offered
+    assert offered == {"read_file", "bash", "whoami", "update_plan", "report_progress"}
     results = [block for block in second["messages"][-1]["content"] if block["type"] == "tool_result"]
     assert [block.get("is_error", False) for block in results] == [False, False, True, False, False, True, False]
     assert "the port is 8080" in json.dumps(results[0])
     assert f"I act for traveller in {task_id} of {task_id}." in json.dumps(results[-1])
-    folder = stack.workspace(task_id)  # its own directory, and no other's
+    folder = stack.workspace(task_id)  # its own directory only
     files = await asyncio.to_thread(lambda: {path.name for path in folder.iterdir() if path.is_file()})
     assert files == {"notes.md", "kept", "secret-but-allowed", "asked", "whoami"}
     stopped = await stack.submit(steps([("bash", {"command": "sleep 60; touch late"})]))

@@ -1,4 +1,4 @@
-"""A service that sends signed events, each kind signed without our code."""
+"""A service that sends signed events; each kind is signed without our code."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ SECRET = "a-secret-of-the-tests-0123456789"
 
 
 class Sender:
-    """One trigger, and the events sent to it."""
+    """One trigger and the events that were sent to it."""
 
     def __init__(self, stack: Stack, name: str, made: dict[str, Any]) -> None:
         self.stack, self.name, self.made = stack, name, made

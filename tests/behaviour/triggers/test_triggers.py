@@ -21,7 +21,7 @@ def say(text: str) -> str:
 
 
 async def _seen(stack: Stack, session_id: str) -> str:
-    """The message that a session began with."""
+    """Return the message that a session began with."""
     for node in await stack.nodes(session_id):
         if node["kind"] == "user":
             return "".join(part["text"] for part in node["body"]["parts"])
@@ -45,7 +45,7 @@ async def test_an_event_becomes_one_message_in_which_its_text_is_marked(stack: S
     marked = text.split("<untrusted_event ")[1]
     assert f'source="trigger {sender.name}" type="order.paid" id="evt_1">\nann says: &lt;/untrusted_event>' in marked
     assert "<system_message>" not in text and text.count("</untrusted_event>") == 1
-    second = await sender.accepted({"type": "x"}, event_id="evt_2")  # the next is in the same conversation
+    second = await sender.accepted({"type": "x"}, event_id="evt_2")  # the next event is in the same conversation
     assert second["conversation_id"] == accepted["conversation_id"] != second["session_id"]
 
 
@@ -53,7 +53,7 @@ async def test_an_event_becomes_one_message_in_which_its_text_is_marked(stack: S
 async def test_a_replayed_event_is_answered_the_same_and_nothing_is_new(stack: Stack) -> None:
     for kind, payload, again in (
         ("standard_webhooks", {"type": "a"}, {"event_id": "evt_7"}),
-        ("github", {"action": "opened"}, {}),  # with another delivery id each time: GitHub does not sign it
+        ("github", {"action": "opened"}, {}),  # each has another delivery id, which GitHub does not sign
         ("slack", {"event_id": "Ev7", "event": {"type": "message"}}, {}),
     ):
         sender = await Sender.new(stack, kind)
@@ -108,11 +108,11 @@ async def test_each_key_and_each_event_may_have_a_conversation_of_its_own(stack:
         return (await named.send({"n": 2})).status_code == 409
 
     await eventually(refused)
-    assert all(one["outcome"] == "accepted" for one in await named.events())  # a refused one left no trace
+    assert all(one["outcome"] == "accepted" for one in await named.events())  # a refused event was not stored
 
 
 async def _announced(stack: Stack, name: str, size: int) -> int:
-    """The status of an event that announces its size; nothing of it is read."""
+    """Return the status of an event that announces its size; its body is not read."""
     url = httpx2.URL(stack.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
     head = f"POST /triggers/{name} HTTP/1.1\r\nHost: {url.host}:{url.port}\r\nContent-Length: {size}\r\n\r\n"
@@ -168,7 +168,7 @@ async def test_a_trigger_that_cannot_work_is_refused(stack: Stack, body: dict[st
 
 
 async def test_trigger_cannot_have_the_reserved_name_of_agent_events(stack: Stack) -> None:
-    """Otherwise any agent of the tenant could answer `wait_for_event` in the trigger's name."""
+    """Otherwise any agent of the tenant could answer `wait_for_event` in the name of the trigger."""
     body = {"signature": "standard_webhooks", "task": {"agent": "tester", "input": "x"}}
     refused = await stack.http.put("/triggers/emit", json=body)
     assert (refused.status_code, refused.json()["errors"][0]["code"]) == (422, "reserved"), refused.text
@@ -185,7 +185,7 @@ async def test_a_trigger_is_changed_by_its_name_and_its_secret_is_shown_once(sta
     body = {"signature": "standard_webhooks", "task": {"agent": "tester", "input": "Now this."}}
     changed = (await stack.http.put(f"/triggers/{sender.name}", json=body)).json()
     assert (changed["id"], changed["secret"], changed["prompt"]) == (sender.made["id"], None, "Now this.")
-    assert (await sender.accepted({"n": 1}))["outcome"] == "accepted"  # the old secret still signs
+    assert (await sender.accepted({"n": 1}))["outcome"] == "accepted"  # the old secret is still accepted
     assert (await sender.send({"n": 2}, path=f"/triggers/{sender.made['id']}")).status_code == 202
     assert sender.name in [one["name"] for one in (await stack.http.get("/triggers")).json()["items"]]
 
@@ -230,7 +230,7 @@ async def test_a_name_that_too_many_tenants_have_is_refused_before_an_event_is_l
 
 
 async def test_an_event_is_one_message_though_api_and_worker_are_killed(stack: Stack) -> None:
-    """The sender repeats until it is answered; whatever was killed in between, there is one message per event."""
+    """The sender repeats until it gets an answer; whatever was killed in between, there is one message per event."""
     sender = await Sender.new(stack, task={"agent": "tester", "input": say("done")}, context="isolated")
 
     async def delivered(number: int) -> dict[str, Any]:
@@ -258,7 +258,7 @@ async def test_an_event_is_one_message_though_api_and_worker_are_killed(stack: S
 
 
 async def test_an_old_event_of_github_is_not_accepted_again(stack: Stack) -> None:
-    """It has no signed time, so an attacker could send a stolen one at any time."""
+    """The event has no signed time, so an attacker could send a stolen one at any time."""
     sender = await Sender.new(stack, "github")
     first = await sender.accepted({"n": 1})
     timed = await Sender.new(stack)
@@ -267,7 +267,8 @@ async def test_an_old_event_of_github_is_not_accepted_again(stack: Stack) -> Non
     aged = "UPDATE external_events SET created_at = created_at - interval '40 days' WHERE source = ANY ($1::text[])"
     await stack.pool.execute(aged, sources)
     await external_events.forget_old(stack.pool, 30)
-    await stack.pool.execute("DELETE FROM address_messages WHERE session_id = $1", first["session_id"])  # is as old
+    # the message is as old as the event
+    await stack.pool.execute("DELETE FROM address_messages WHERE session_id = $1", first["session_id"])
     assert await timed.events() == []
     assert await sender.accepted({"n": 1}) == first
 
@@ -281,7 +282,8 @@ async def test_one_task_has_several_triggers_and_outlives_each(stack: Stack) -> 
     assert accepted["conversation_id"] == conversation_id
     await stack.wait(accepted["session_id"])
     assert (await stack.http.delete(f"/triggers/{sender.name}")).status_code == 204
-    assert (await fired(stack, schedule["id"]))["conversation_id"] == conversation_id  # by hand, and by the clock
+    # schedules work by hand and by the clock
+    assert (await fired(stack, schedule["id"]))["conversation_id"] == conversation_id
     again = await stack.http.put(
         f"/triggers/{sender.name}",
         json={
@@ -290,12 +292,12 @@ async def test_one_task_has_several_triggers_and_outlives_each(stack: Stack) -> 
             "task": {"agent": "tester", "input": "x"},
         },
     )
-    assert again.json()["id"] != sender.made["id"]  # an id is never used again
+    assert again.json()["id"] != sender.made["id"]  # ids are never used again
     assert (await stack.http.delete(f"/schedules/{schedule['id']}")).status_code == 204
     body = {"conversation_id": conversation_id, "input": say("still here"), "transport": "stream"}
     said = (await stack.http.post("/conversations/run", json=body)).json()
     assert (await stack.wait(said["session_id"]))["status"] == "completed"
     quiet = await Sender.new(stack, filter=[{"path": "payload.n", "equals": 2}])
-    assert (await quiet.accepted({"n": 1}))["outcome"] == "filtered"  # no session, and so no model
+    assert (await quiet.accepted({"n": 1}))["outcome"] == "filtered"  # no session, and so no model call
     silent = await create(stack, check={"run": "exit 3"})
-    assert (await trigger(stack, silent["id"]))["status"] == "skipped"  # it did its work without a model
+    assert (await trigger(stack, silent["id"]))["status"] == "skipped"  # the check ran without a model call

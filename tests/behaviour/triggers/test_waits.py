@@ -53,19 +53,20 @@ async def test_an_event_reaches_the_session_that_waits_for_its_key(waiters: Stac
     await _waits(waiters, first)
     held = await waiters.run(text, agent="waiter")
     [refusal] = await _results(waiters, held["task_id"])
-    assert first in refusal and "waits for" in refusal  # the key is held
+    assert first in refusal and "waits for" in refusal  # the key is taken
     assert (await waiters.wait(first))["status"] == "completed"
-    task_id = await waiters.submit(text, agent="waiter")  # it has expired
+    task_id = await waiters.submit(text, agent="waiter")  # the first wait has expired
     request = await _waits(waiters, task_id)
     assert request["kind"] == "external_event"
-    assert (await waiters.record(task_id))["status"] == "working"  # nobody has to do anything
+    assert (await waiters.record(task_id))["status"] == "working"  # no person has to do anything
     listed = (await waiters.http.get("/input-requests")).json()["items"]
     assert request["id"] not in [one["id"] for one in listed]
     other = await sender.accepted({"order": "another", "paid": 1})
     assert other["outcome"] == "kept"
     accepted = await sender.accepted({"order": order, "paid": 42}, event_id=f"evt-{order}")
     assert (accepted["outcome"], accepted["session_id"]) == ("delivered", task_id)
-    assert await sender.accepted({"order": order, "paid": 42}, event_id=f"evt-{order}") == accepted  # sent again
+    # the event is sent again
+    assert await sender.accepted({"order": order, "paid": 42}, event_id=f"evt-{order}") == accepted
     assert (await waiters.wait(task_id))["status"] == "completed"
     [text] = await _results(waiters, task_id)
     assert "<untrusted_event" in text and "\npaid: 42\n" in text
@@ -122,7 +123,7 @@ async def test_an_answer_that_was_not_signalled_is_found_by_the_sweeper(waiters:
     task_id = await waiters.submit(chain([wait(key)], last="ok"), agent="waiter")
     request = await _waits(waiters, task_id)
     answer = json.dumps({"text": "late news"})
-    await waiters.pool.execute(  # as if the API was killed between the commit and the signal
+    await waiters.pool.execute(  # as if the API had been killed between the commit and the signal
         "UPDATE input_requests SET status = 'answered', answer = $2, answered_at = now() WHERE id = $1",
         request["id"],
         answer,
@@ -137,7 +138,7 @@ async def test_emitted_events_wake_the_subscribers_and_never_their_sender(waiter
     mark = new_id()
     pattern = ("subscribe_events", {"pattern": f"build:*:{mark}"})
     listener = await waiters.run(chain([pattern], last="subscribed"), agent="waiter")
-    # subscribed in a step before: the calls of one step may run at the same time
+    # subscribe in an earlier step: the calls of one step may run at the same time
     script = chain([pattern], [emit(f"build:42:{mark}", ok=True), emit(f"build:{mark}")], last="emitted")
     sender = await waiters.run(script, agent="emitter")
     results = await _results(waiters, sender["task_id"])
@@ -166,6 +167,6 @@ async def test_emitted_events_wake_the_subscribers_and_never_their_sender(waiter
         },
     )
     await waiters.wait(answer.json()["session_id"])
-    # the first emitter, which subscribed too, is the only one left
+    # only the first emitter, which subscribed too, is left
     after = await waiters.run(chain([emit(f"build:43:{mark}")], last="emitted"), agent="emitter")
     assert await _results(waiters, after["task_id"]) == [f"Emitted build:43:{mark}. It reached 1 agent."]

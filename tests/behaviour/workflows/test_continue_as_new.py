@@ -1,4 +1,4 @@
-"""Continue-as-new: when the server suggests it nothing is lost, the deadline stays, the steps are counted on."""
+"""Continue-as-new: when the server suggests it nothing is lost, the deadline stays, and steps are counted on."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from tests.support.own_worker import platform
 from tests.support.stack import Stack, calls, eventually, of_type
 from workflows.client import WorkflowClient
 
-SUGGEST = {"limit.historyCount.suggestContinueAsNew": "100"}  # instead of 4,096 events
+SUGGEST = {"limit.historyCount.suggestContinueAsNew": "100"}  # the default is 4,096 events
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -26,7 +26,7 @@ async def own(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
 
 
 async def runs(own: Stack, task_id: str) -> list[int]:
-    """Events of each run, the first one first."""
+    """Return the events of each run, beginning with the first."""
     counts: list[int] = []
     described = await own.client.get_workflow_handle(f"session/{task_id}").describe()
     latest, run_id = described.run_id, described.raw_description.workflow_execution_info.first_run_id
@@ -53,7 +53,7 @@ async def test_continued_run_takes_the_next_step(own: Stack) -> None:
     assert len(of_type(events, "task_started")) == 1
     counts = await runs(own, task_id)
     assert len(counts) >= 3 and max(counts) < 150
-    # the last run passed it on
+    # the last run passed the result on
     await asyncio.wait_for(own.client.get_workflow_handle(f"conversation/{task_id}").result(), 20)
 
 
@@ -67,7 +67,7 @@ async def test_continued_run_keeps_the_deadline(own: Stack) -> None:
 
 
 async def test_message_that_arrives_before_a_continued_run_is_delivered_once(own: Stack) -> None:
-    """One arrives in every step, while its tool runs: at each renewal some message has not entered the context yet."""
+    """One message arrives in every step, while its tool runs: at each renewal one is not in the context yet."""
     slow = '{"command": "sleep 0.2"}'
     task_id = await own.submit(f"[[script:count n=30 tool=bash input={slow}]]")
     sent = []
@@ -84,7 +84,7 @@ async def test_message_that_arrives_before_a_continued_run_is_delivered_once(own
 
 
 async def test_message_that_is_signalled_again_is_taken_once(own: Stack) -> None:
-    """A message is read even by a run that began after it was taken, and during the last reply: none stays unread."""
+    """A message is read even if the run began after it was taken, or if it arrives during the last reply."""
     slow = '{"command": "sleep 0.2"}'
     task_id = await own.submit(f"[[script:count n=20 tool=bash input={slow}]] [[fault:slow delay=0.5 at=21]]")
     await own.seen(task_id, "step_started", step=2)
@@ -121,7 +121,7 @@ async def test_call_that_continues_at_a_server_is_followed_by_the_next_run(own: 
         server.done |= {*server.polls}
         record = await own.wait(task_id)
         assert (record["reason"], record["usage"]["tool_invocations"]) == ("goal_reached", 3)
-        assert len(server.calls) == 2 and server.done == {"build-1", "build-2"}  # each was made once
+        assert len(server.calls) == 2 and server.done == {"build-1", "build-2"}  # each call was made once
     shown = str((await own.asked(task_id))[-1]["body"]["messages"])
     assert all(f"build-{one} built" in shown for one in (1, 2))
     assert len(of_type(await own.events(task_id), "tool_called")) == 3

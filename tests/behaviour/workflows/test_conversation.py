@@ -1,4 +1,4 @@
-"""The conversation: starts its sessions once, and closes when nothing is live."""
+"""The conversation workflow starts its sessions once, and closes when no session is live."""
 
 import asyncio
 from datetime import timedelta
@@ -38,7 +38,7 @@ async def test_a_task_that_needs_no_decision_has_no_conversation_workflow(stack:
 
 
 async def test_conversation_opened_late_adopts_live_sessions_and_closes_with_them(stack: Stack) -> None:
-    """While a session begins, works or ends: a conversation opened then finds it running or at rest."""
+    """A session begins, runs or ends: a conversation that is opened at that time finds it running or ended."""
     tasks = [await stack.submit("[[script:count n=2]]") for _ in range(8)]
     for number, task_id in enumerate(tasks):
         await asyncio.sleep(number / 50)
@@ -61,7 +61,7 @@ async def test_message_to_the_first_session_opens_its_conversation(stack: Stack,
 
 @pytest.mark.proves("D13", "S1-21")
 async def test_a_repeated_start_changes_nothing(stack: Stack) -> None:
-    """A repeated start, by the same client or another, finds the conversation started."""
+    """A repeated start, by the same client or another one, finds the conversation started."""
     record = await stack.run("[[script:count n=1]]")
     task_id = record["task_id"]
     row = await sessions.get(stack.pool, "default", task_id)
@@ -75,8 +75,8 @@ async def test_a_repeated_start_changes_nothing(stack: Stack) -> None:
     assert len(await stack.asked(task_id)) == 2
 
 
-async def test_a_conversation_that_had_no_time_to_answer_is_away(stack: Stack) -> None:
-    """Repeats of an update share one time limit, which may be over before the next of them."""
+async def test_conversation_without_time_to_answer_is_unavailable(stack: Stack) -> None:
+    """Repeats of an update share one time limit, which may have passed before the next repeat."""
     client = WorkflowClient(stack.client, stack.settings.task_queue)
     nobody = Steer(request_id=new_id(), thread=new_id(), message=new_id())
     with pytest.raises(Unavailable):

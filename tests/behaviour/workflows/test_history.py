@@ -1,4 +1,4 @@
-"""Temporal's history holds references and previews, the same few bytes per step, never the content."""
+"""Temporal's history contains references and previews, the same few bytes per step, and never the content."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from tests.support.stack import Stack, calls
 
 
 async def size(stack: Stack, task_id: str) -> int:
-    """The size of the history as the server counts it for its limits."""
+    """Return the size of the history as the server counts it for its limits."""
     described = await stack.session(task_id).describe()
     return described.raw_description.workflow_execution_info.history_size_bytes
 
@@ -40,5 +40,5 @@ async def test_history_holds_no_content_beyond_its_previews(stack: Stack) -> Non
     for workflow in (f"session/{record['task_id']}", f"session/{later}", f"conversation/{record['task_id']}"):
         history = await stack.client.get_workflow_handle(workflow).fetch_history()
         raw = b"".join(event.SerializeToString() for event in history.events)
-        assert record["task_id"].encode() in raw  # payloads are searched as they are
+        assert record["task_id"].encode() in raw  # the search covers raw payloads
         assert b"canary-in-the" not in raw

@@ -1,4 +1,4 @@
-"""Limits end a session with their reason and a summary, never in silence."""
+"""A limit ends a session with its reason and a summary, never silently."""
 
 from datetime import datetime, timedelta
 
@@ -44,7 +44,7 @@ async def test_a_short_ttl_reaches_a_model_that_hangs(stack: Stack) -> None:
 
 @pytest.mark.proves("S1-60")
 async def test_hours_of_retries_end_at_the_deadline(stack: Stack) -> None:
-    """An hour of an overloaded model, in the workflow's own skipped time; the deadline is the accepting clock's."""
+    """The model is overloaded for an hour of skipped workflow time; the deadline is by the clock of acceptance."""
     overloaded = "[[script:say text=late]] [[fault:529 retry_after=300 times=12]]"
     task_id = await stack.submit(overloaded, config={"ttl": 3_590_000})
     await stack.seen(task_id, "model_retry")
@@ -54,7 +54,7 @@ async def test_hours_of_retries_end_at_the_deadline(stack: Stack) -> None:
     assert len(of_type(await stack.events(task_id), "model_retry")) == 12  # every five minutes, up to the deadline
 
 
-async def test_a_farewell_knows_the_task_even_if_no_turn_was_committed(stack: Stack) -> None:
+async def test_final_summary_knows_the_task_even_if_no_turn_was_committed(stack: Stack) -> None:
     record = await stack.run("[[script:say text=hello]] [[fault:529 retry_after=60]]", config={"ttl": 1_500})
     assert record["reason"] == "ttl"
     assert (await stack.result(record["task_id"]))["output"] == "hello"

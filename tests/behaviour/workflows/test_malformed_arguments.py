@@ -1,4 +1,4 @@
-"""No argument that anybody sends to a handler of ours can fail a workflow task, and the workflow works afterwards."""
+"""No argument of any sender can fail a workflow task of ours, and the workflow works afterwards."""
 
 import contextlib
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ UNFIT: list[list[Any]] = [
 
 
 def test_every_handler_declares_the_class_of_its_argument() -> None:
-    """The guard compares with these classes."""
+    """The guard checks arguments against these classes."""
     for kind in WORKFLOWS:
         definition = workflow._Definition.must_from_class(kind)
         every: list[Any] = [*definition.signals.values(), *definition.updates.values(), *definition.queries.values()]
@@ -71,7 +71,7 @@ def test_every_handler_declares_the_class_of_its_argument() -> None:
 
 
 def handlers(name: str) -> Iterator[tuple[str, str]]:
-    """Every handler of a workflow that the SDK does not define itself, and a few that are not there."""
+    """Yield every handler of a workflow that the SDK does not define itself, and names that do not exist."""
     kind = next(one for one in WORKFLOWS if one.__name__ == name)
     definition = workflow._Definition.must_from_class(kind)
     yield from (("signal", str(handler)) for handler in (*definition.signals, "nonsense"))
@@ -86,13 +86,13 @@ async def send(handle: WorkflowHandle[Any, Any], kind: str, name: str, arguments
     elif kind == "update":
         with pytest.raises(WorkflowUpdateFailedError):
             await handle.execute_update(name, args=arguments, id=new_id(), rpc_timeout=within)
-    else:  # a query changes nothing: whether the SDK ignores surplus arguments or refuses them does not matter
+    else:  # a query changes nothing, so it does not matter whether the SDK ignores or refuses extra arguments
         with contextlib.suppress(WorkflowQueryFailedError):
             await handle.query(name, args=arguments, rpc_timeout=within)
 
 
 async def bombard(handle: WorkflowHandle[Any, Any], name: str) -> None:
-    """Send everything to every handler; signals without an argument have one fit call, which is left out."""
+    """Send all arguments to every handler, except the only valid call of signals without an argument."""
     for kind, handler in handlers(name):
         for arguments in UNFIT:
             if arguments or handler not in (wire.TERMINATED, wire.RELOAD, wire.RESEND):
@@ -155,7 +155,7 @@ async def test_notification_delivery_survives_malformed_arguments(stack: Stack) 
 async def test_workflow_without_handlers_survives_malformed_arguments(
     stack: Stack, kind: str, argument: BaseModel
 ) -> None:
-    """It lives for one activity only, so everything has to be there when it begins."""
+    """The workflow runs for one activity only, so everything must be sent before it begins."""
     queue = stack.settings.task_queue
     assert {name for _, name in handlers(kind)} == {"nonsense"}
     for arguments in UNFIT:
@@ -166,7 +166,7 @@ async def test_workflow_without_handlers_survives_malformed_arguments(
         await unharmed(handle)
 
 
-def test_every_workflow_is_bombarded() -> None:
+def test_every_workflow_gets_malformed_arguments() -> None:
     bombarded = {wire.SESSION, wire.CONVERSATION, wire.NOTIFICATION_DELIVERY, wire.SWEEPER, wire.TICK}
     bombarded |= {wire.TOOL_DISCOVERY}
     assert {workflow._Definition.must_from_class(kind).name for kind in WORKFLOWS} == bombarded

@@ -1,4 +1,4 @@
-"""With payload encryption, Temporal's history holds no content; replay, the codec endpoint and a rotation read it."""
+"""With payload encryption, Temporal's history contains no content; replay, codec endpoint and rotation can read it."""
 
 import json
 from collections.abc import AsyncIterator
@@ -34,18 +34,18 @@ async def _history(stack: Stack, prompt: str) -> list[WorkflowHistory]:
 
 
 def _plain(value: object, path: str = "") -> set[str]:
-    """A stack whose payloads are not encrypted."""
+    """A stack without payload encryption."""
     if isinstance(value, list):
         return {one for child in value for one in _plain(child, path)}
     if not isinstance(value, dict):
         return set()
     if isinstance(value.get("encoding"), str):
-        return set() if value["encoding"] == "YmluYXJ5L2VuY3J5cHRlZA==" else {path}  # binary/encrypted
+        return set() if value["encoding"] == "YmluYXJ5L2VuY3J5cHRlZA==" else {path}  # binary/encrypted in base64
     return {one for key, child in value.items() for one in _plain(child, f"{path}/{key}")}
 
 
 def _messages(value: object) -> set[str]:
-    """The messages of failures."""
+    """Return the messages of failures."""
     if isinstance(value, list):
         return {one for child in value for one in _messages(child)}
     if not isinstance(value, dict):
@@ -62,7 +62,7 @@ async def test_history_holds_no_content_and_replays(encrypted: Stack) -> None:
     for history in found:
         text = json.dumps(to_document(history))
         assert CANARY not in text
-        # search attributes, and the names and times that the SDK itself notes of local activities
+        # only search attributes, and the names and times that the SDK records for local activities
         for path in _plain(json.loads(history.to_json())):
             assert "/searchAttributes/" in path or path.endswith("/details/data/payloads/metadata"), path
         assert _messages(json.loads(history.to_json())) <= {"Encoded failure"}

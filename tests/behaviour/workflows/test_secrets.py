@@ -1,4 +1,4 @@
-"""Secrets show up nowhere: not in Temporal's file, the database, the logs, the events, nor in what a command sees."""
+"""Secrets are visible nowhere: not in Temporal's file, the database, logs or events, nor to a command."""
 
 import pytest
 

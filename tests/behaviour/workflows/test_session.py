@@ -1,4 +1,4 @@
-"""The ends of a session: each has its reason, and the record, the stream and Temporal agree on it."""
+"""The ends of a session: each has its reason, and the record, the stream and Temporal agree about it."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from tests.support.stack import Stack, calls, of_type, steps
 @pytest.mark.proves("S1-02", "S1-16")
 async def test_completed_session_has_reached_its_goal(stack: Stack) -> None:
     task_id = await stack.submit("[[script:count n=2]]")
-    handle = await stack.record(task_id)  # the handle alone suffices, at once
+    handle = await stack.record(task_id)  # the handle alone is enough, immediately
     assert is_id(task_id) and handle["task_id"] == task_id
     record = await stack.wait(task_id)
     assert (record["status"], record["reason"], record["partial"]) == ("completed", "goal_reached", False)
@@ -132,7 +132,7 @@ async def test_context_reaches_the_agent(stack: Stack) -> None:
 
 @pytest.mark.proves("D16", "S1-03")
 async def test_many_sessions_run_side_by_side(stack: Stack, tmp_path: Any) -> None:
-    """Each would take 3 seconds alone; none waits for another, and nobody is there to watch."""
+    """Each session would take 3 seconds alone; none waits for another, and no client is connected."""
     slow = calls(("ledger_again", {"path": str(tmp_path / "ledger"), "seconds": 3}))
     ids = await asyncio.gather(*(stack.submit(slow) for _ in range(20)))
     records = await asyncio.gather(*(stack.wait(task_id) for task_id in ids))
@@ -148,7 +148,7 @@ async def test_many_sessions_run_side_by_side(stack: Stack, tmp_path: Any) -> No
 
 @pytest.mark.proves("S1-04")
 async def test_the_same_request_takes_another_course_where_the_tools_return_something_else(stack: Stack) -> None:
-    """Plan, act, observe, replan: one agent may run Python, the other is denied it and finds another way."""
+    """Plan, act, observe, replan: one agent may run Python; the other is denied it and replans."""
     denied = {"permission": "bash", "pattern": "python3*", "action": "deny"}
     courses = {}
     for name, rules in (("free", []), ("hindered", [denied])):

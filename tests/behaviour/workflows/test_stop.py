@@ -1,4 +1,4 @@
-"""A cancel stops running calls and keeps results; once it is accepted, the only end is `cancelled`."""
+"""A cancel stops running calls and keeps results; once it is accepted, the only possible end is `cancelled`."""
 
 import asyncio
 import random
@@ -25,9 +25,7 @@ async def test_cancel_reaches_a_running_model_call(stack: Stack) -> None:
     answer = await stack.cancel(task_id, reason="no longer needed")
     assert answer.status_code == 202
     record = await stack.wait(task_id)
-    assert (
-        time.monotonic() - began < 8
-    )  # half a second on a quiet machine; without the push it would be the heartbeat's 10
+    assert time.monotonic() - began < 8  # 0.5 s on an idle machine; without the push, the heartbeat's 10 s
     assert (record["status"], record["reason"], record["partial"]) == ("cancelled", "caller_cancel", True)
     assert record["cancel_requested"]["note"] == "no longer needed"
     assert (await stack.result(task_id))["output"].startswith("word1 word2")
@@ -64,7 +62,7 @@ async def test_cancel_ends_a_running_command(stack: Stack) -> None:
 
 
 async def test_cancel_ends_every_call_of_a_reply(stack: Stack, tmp_path: Path) -> None:
-    """The ending waits for all of them: each says how it ended before the task does."""
+    """The ending waits for all of them: each call's end is recorded before the task's."""
     slow = ("bash", {"command": "sleep 60"}), ("ledger_again", {"path": str(tmp_path / "ledger"), "seconds": 50})
     task_id = await stack.submit(calls(*slow, *slow))
 
@@ -99,7 +97,7 @@ async def test_temporals_own_cancel_is_a_cancel(stack: Stack) -> None:
 
 @pytest.mark.proves("S1-18")
 async def test_temporals_own_cancel_loses_no_ending_that_is_under_way(stack: Stack) -> None:
-    """A farewell, or another cancel: the button in the Web UI may be pressed at any moment."""
+    """During the final summary or another cancel: the button in the Web UI may be pressed at any moment."""
     workflow_client = WorkflowClient(stack.client, stack.settings.task_queue)
 
     async def in_the_farewell() -> str:
@@ -115,7 +113,7 @@ async def test_temporals_own_cancel_loses_no_ending_that_is_under_way(stack: Sta
         await stack.seen(task_id, "message_delta")
         await stack.cancel(task_id)
         await asyncio.sleep(pause)
-        with suppress(RPCError):  # it has ended
+        with suppress(RPCError):  # the workflow has ended
             await stack.session(task_id).cancel()
         return task_id
 
@@ -127,12 +125,12 @@ async def test_temporals_own_cancel_loses_no_ending_that_is_under_way(stack: Sta
         assert (outcome["status"], outcome["reason"]) == ("cancelled", "caller_cancel")
         await asyncio.wait_for(
             stack.client.get_workflow_handle(f"conversation/{task_id}").result(), 20
-        )  # it was signalled
+        )  # the conversation was signalled
 
 
 @pytest.mark.proves("F-14", "S1-18")
 async def test_cancel_against_completion_has_one_winner(stack: Stack) -> None:
-    """50 races: an accepted cancel ends cancelled, a late one changes nothing, and all sources agree."""
+    """50 races: after an accepted cancel the task ends cancelled, a late one changes nothing, and all sources agree."""
 
     async def undisturbed() -> float:
         began = time.monotonic()
@@ -148,9 +146,10 @@ async def test_cancel_against_completion_has_one_winner(stack: Stack) -> None:
         assert outcome["status"] == record["status"] == (await stack.events(task_id))[-1]["status"]
         return accepted, record["status"]
 
-    span = max(await asyncio.gather(*(undisturbed() for _ in range(25))))  # the races end about then
+    span = max(await asyncio.gather(*(undisturbed() for _ in range(25))))  # the time that an undisturbed task takes
     seen: Counter[tuple[int, str]] = Counter()
-    while seen.total() < 50 or (len(seen) < 2 and seen.total() < 200):  # until some were close, however busy it is
+    # until both outcomes were seen, however busy the machine is
+    while seen.total() < 50 or (len(seen) < 2 and seen.total() < 200):
         outcomes = await asyncio.gather(*(race(number * span / 20) for number in range(25)))
         seen.update(outcomes)
         span *= 2 if (200, "completed") not in outcomes else 0.5 if (202, "cancelled") not in outcomes else 1

@@ -1,4 +1,4 @@
-"""A session that is stopped ends in the workflow task that stops it, even if the end cannot be stored yet."""
+"""A stopped session ends in the workflow task that stops it, even if the end cannot be stored yet."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ MARKER, SCHEDULED = "EVENT_TYPE_MARKER_RECORDED", "EVENT_TYPE_ACTIVITY_TASK_SCHE
 
 
 async def kinds_after_stop(stack: Stack, task_id: str) -> Counter[str]:
-    """The events of its history since the signal that stopped it."""
+    """Return the events of the history since the signal that stopped the session."""
     history = await stack.client.get_workflow_handle(f"session/{task_id}").fetch_history()
     kinds = [EventType.Name(event.event_type) for event in history.events]
     stop = "EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED"
@@ -25,7 +25,7 @@ async def test_stopped_session_ends_once(stack: Stack, held: bool) -> None:
     task_id = await stack.submit(calls(("list_files", {"path": "."})), permissions=ASK)
     await stack.seen(task_id, "input_required")
     async with stack.pool.acquire() as connection, connection.transaction():
-        if held:  # an ending needs this row; a request to stop does not
+        if held:  # storing the end needs this row; a request to stop does not
             await connection.execute("SELECT 1 FROM conversations WHERE id = $1 FOR UPDATE", task_id)
         assert (await stack.cancel(task_id)).status_code == 202
 
