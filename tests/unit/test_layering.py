@@ -16,7 +16,7 @@ from tests.support.layering import (
     wrong_imports,
 )
 
-LONG: dict[str, str] = {}  # a file that is long because it is one thing -> why it cannot be two
+LONG: dict[str, str] = {}  # a long file -> why it cannot be split
 
 
 def test_packages_import_only_what_they_may() -> None:
@@ -36,7 +36,7 @@ def test_files_are_not_too_long() -> None:
 
 
 def test_rules_cover_every_folder_with_code() -> None:
-    """Every folder with code is known to the rules, so that a new one cannot slip past them."""
+    """Every folder with code is covered by the rules, so that a new one cannot escape them."""
     folders = {path.parent.relative_to(ROOT).parts[0] for path in ROOT.glob("*/**/*.py") if path.parent != ROOT}
     hidden_or_generated = {name for name in folders if name.startswith(".")} | {"build", "tests"}
     assert folders - hidden_or_generated <= set(PACKAGES)

@@ -12,7 +12,7 @@ PIN = re.compile(r"^([\w.-]+)(\[[^]]*\])?==(\S+)", re.MULTILINE)
 
 @pytest.mark.parametrize("file", LOCKS)
 def test_pin_with_extras_is_also_there_without(file: str) -> None:
-    """Otherwise pip 23 refuses the whole file as soon as there is a newer release of that one package."""
+    """Otherwise pip 23 refuses the whole file as soon as that package has a newer release."""
     text = (ROOT / file).read_text()
     pins = PIN.findall(text)
     bare = {(name, version) for name, extras, version in pins if not extras}

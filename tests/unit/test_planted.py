@@ -1,4 +1,4 @@
-"""The planted bugs (`python -m tests.planted`) still fit the code; the runs themselves are not part of the suite."""
+"""The planted bugs (`python -m tests.planted`) still match the code; running them is not part of the suite."""
 
 from collections import Counter
 

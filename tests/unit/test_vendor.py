@@ -1,4 +1,4 @@
-"""Only the model's own module knows how the vendor spells a request and a reply."""
+"""Only the vendor's module contains the terms of the vendor's requests and replies."""
 
 from pathlib import Path
 
@@ -47,6 +47,6 @@ def test_imports_of_the_sdk_elsewhere_are_found(tmp_path: Path, line: str) -> No
 
 
 @pytest.mark.parametrize("path", ["offline/wire.py", "bench/bare_worker.py", TRANSLATES])
-def test_protocol_is_spoken_where_it_belongs(tmp_path: Path, path: str) -> None:
+def test_modules_of_the_protocol_may_use_its_terms(tmp_path: Path, path: str) -> None:
     root = write(tmp_path, path, 'import anthropic\nkind = "tool_use"')
     assert vendor_terms(root) == sdk_imports(root) == []

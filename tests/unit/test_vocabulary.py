@@ -7,7 +7,7 @@ import pytest
 from settings import ROOT
 from tests.support.vocabulary import repeated_classes, retired_uses, too_many
 
-# Packages that may have some, with how many: none.
+# How many retired words each package may still contain: none.
 ALLOWANCE: dict[str, int] = {}
 REPEATED: set[str] = set()
 EVERY_TOOL_HAS_ONE = "Input"
@@ -48,7 +48,7 @@ def found_in(root: Path, path: str, source: str) -> list[str]:
         ("stands = whoever = standing = 1", ["stands", "whoever"]),
         ("def reword(parts: list[str], sword, later): pass", []),
         ("from json import loads as tell_all", ["tell_all"]),
-        ("call.told", []),  # only used: its definition is the finding
+        ("call.told", []),  # the name is only used here; its definition is reported
     ],
 )
 def test_retired_names_are_found_where_they_are_defined(tmp_path: Path, source: str, found: list[str]) -> None:
@@ -77,7 +77,7 @@ def test_retired_phrases_are_found_in_docstrings_comments_and_texts(
 
 def test_comments_of_sql_and_prompts_of_agents_are_checked_too(tmp_path: Path) -> None:
     found_in(tmp_path, "store/functions/add.sql", "SELECT 'whoever';  -- it stands here, told\n")
-    found_in(tmp_path, "store/migrations/0001_first.sql", "-- whoever\n")  # cannot change once it was applied
+    found_in(tmp_path, "store/migrations/0001_first.sql", "-- whoever\n")  # an applied migration cannot change
     assert found_in(tmp_path, "agents/helper.md", "Tell me more, and go on.") == ["stands", "told", "go on"]
 
 

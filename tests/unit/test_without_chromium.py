@@ -1,4 +1,4 @@
-"""On a machine without chromium the tests of the console are skipped, and the run says at its end how to have them."""
+"""Without chromium the tests of the console are skipped, and the end of the run explains how to enable them."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Agent files: what is read, what is refused, and how clearly."""
+"""Agent files: which are read, which are refused, and with which messages."""
 
 import json
 from pathlib import Path

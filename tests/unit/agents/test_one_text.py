@@ -1,4 +1,4 @@
-"""A definition of several files as one text."""
+"""A definition that consists of several files becomes one text."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_prompts_beside_the_file_are_in_its_text(tmp_path: Path) -> None:
     "text",
     [
         "no front matter",
-        PAIR,  # there are no such files
+        PAIR,  # names files that do not exist
         "---\nname: pair\nside_a: {prompt: ../secret}\nside_b: human\n---\n",
         f"---\nname: pair\nside_a: {{prompt: {'x' * 5000}}}\n---\n",
         "---\nname: pair\nside_a: {prompt: 5}\nside_b: [1]\nprompts: 7\n---\n",

@@ -100,7 +100,7 @@ def test_agent_with_sides_survives_being_written_and_read(example: AgentDefiniti
     assert parse_agent(to_markdown(example), "asset_subagent.md", KNOWN) == example
 
 
-@pytest.mark.proves("S4-02", "S4-04")  # its default
+@pytest.mark.proves("S4-02", "S4-04")  # the default agent type
 def test_short_form_is_a_model_on_side_a_and_people_on_side_b() -> None:
     agent = parse_agent(short("helper"), "helper.md", KNOWN)
     assert (agent.side("a").kind, agent.side("b").kind) == (SideKind.PROMPT, SideKind.HUMAN)
@@ -238,7 +238,7 @@ def side_b(text: str) -> str:
         (short("x", "expose_as_tool: yes please\n"), "expose_as_tool", "valid boolean"),
     ],
 )
-@pytest.mark.proves("S4-01", "S4-02", "S4-04")  # what is required, and what does not belong
+@pytest.mark.proves("S4-01", "S4-02", "S4-04")  # missing and superfluous fields
 def test_wrong_agent_is_refused_with_its_file_field_and_reason(
     tmp_path: Path, text: str, field: str, reason: str
 ) -> None:
@@ -262,7 +262,7 @@ def test_subagent_has_no_human_side_and_each_of_its_sides_has_a_prompt(tmp_path:
     assert {one.field.partition(".")[0] for one in found["y.md"].problems} >= {"side_a", "side_b"}
 
 
-@pytest.mark.proves("S4-01")  # a name is that of its file, so no two agents have the same
+@pytest.mark.proves("S4-01")  # the name of an agent is that of its file, so names are unique
 def test_all_problems_of_all_files_are_found_at_once(tmp_path: Path) -> None:
     assert found_problems(
         tmp_path,

@@ -1,4 +1,4 @@
-"""The table is computed from the numbers as it says."""
+"""The table's figures are computed from the measurements as its headings say."""
 
 import json
 

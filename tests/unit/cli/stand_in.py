@@ -26,10 +26,10 @@ class StandIn:
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
-        self.cut_after: list[int] = []  # each cuts one connection in the middle of the event after that number
+        self.cut_after: list[int] = []  # each number cuts one connection in the middle of the event after it
         self.hold_after: int | None = None  # the stream stays open and silent after this event
         self.close_after: int | None = None  # one stream ends properly after this event, as when the API drains
-        self.replay_all = False  # repeats events that were seen before
+        self.replay_all = False  # whether it sends events again that the client has already received
         self.refusals: dict[str, tuple[int, dict[str, Any]]] = {}  # path -> status and problem
         self.task: dict[str, Any] = {"task_id": TASK, "status": "working", "progress": {"step": 1, "total_steps": None}}
         self.result: dict[str, Any] = {}
@@ -38,7 +38,7 @@ class StandIn:
         self.headers: list[dict[str, str]] = []
         self.queries: list[dict[str, str]] = []
         self.streams: list[dict[str, str]] = []  # the headers of each event stream that was opened
-        self.feed: list[dict[str, Any]] = []  # of the conversation TASK, whose stream has no end
+        self.feed: list[dict[str, Any]] = []  # events of the conversation TASK, whose stream has no end
         self.turns: list[tuple[str, list[Event]]] = []  # session and events of each accepted message or fire
         self.sessions: dict[str, dict[str, Any]] = {}
         self.open_for_messages = threading.Event()  # messages wait while it is not set

@@ -54,7 +54,7 @@ def given(command: click.Command, value: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that read histories set Temporal's runtime and end the process: here they must not."""
+    """Keep commands that read histories from setting Temporal's runtime and ending this process."""
 
     def leave(code: int) -> NoReturn:
         raise SystemExit(code)

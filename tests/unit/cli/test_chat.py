@@ -50,7 +50,7 @@ def says(text: str, *more: Event) -> list[Event]:
 
 @pytest.fixture
 def talk(server: StandIn) -> StandIn:
-    """Two answers; during the first one a subagent begins, and nothing has ended it yet."""
+    """Two answers; a subagent starts during the first one and has not ended yet."""
     server.turns = [(TASK, says("Hello you.")), (SECOND, says("The second answer."))]
     server.sessions[CHILD] = {"session_type": "async_subagent", "subagent_name": "scout", "session_id": CHILD}
     return server
@@ -258,7 +258,7 @@ def test_ctrl_c_before_the_prompt_is_back_waits_its_turn(talk: StandIn, environm
         talk.open_for_messages.clear()
         shown.type("hi")
         wait_until(lambda: bool(talk.asked_for(RUN)))
-        shown.interrupt()  # the message is being sent: no prompt is there, and the terminal makes a signal of it
+        shown.interrupt()  # the message is being sent: there is no prompt, and the terminal turns Ctrl-C into a signal
         talk.open_for_messages.set()
         shown.expect(f"The answer continues ({TASK})")
         shown.type("next")
@@ -268,7 +268,7 @@ def test_ctrl_c_before_the_prompt_is_back_waits_its_turn(talk: StandIn, environm
         wait_until(lambda: len(talk.asked_for(RUN)) == 3)
         shown.interrupt()
         shown.expect("^C")
-        shown.interrupt()  # the second one leaves at once
+        shown.interrupt()  # the second Ctrl-C ends the chat at once
         shown.expect(f"./errand chat --conversation {TASK}")
         assert shown.exit_code() == 130
     assert "Traceback" not in shown.text
@@ -295,7 +295,7 @@ def test_typed_secrets_are_neither_shown_nor_kept(talk: StandIn, environment: di
         talk.open_for_messages.clear()
         shown.type("hi")
         wait_until(lambda: bool(talk.asked_for(RUN)))
-        assert not shown.echoes  # also while no prompt is there
+        assert not shown.echoes  # also while there is no prompt
         talk.open_for_messages.set()
         for name, secret in zip(("TOKEN", "PIN"), SECRETS, strict=True):
             shown.expect(f"{name} (empty: later):")
@@ -339,7 +339,7 @@ print("its own thread alone" if len(callers) == 1 and threading.main_thread() no
 
 
 def test_prompt_is_drawn_by_one_thread_alone(environment: dict[str, str]) -> None:
-    """Another thread would meet an event loop that ends with the line, and end the chat with its traceback."""
+    """Another thread could use an event loop that has ended with the line, and the chat would end with a traceback."""
     with Terminal(argv=(sys.executable, "-c", CHANGED_PROMPT), env=environment) as shown:
         shown.expect("changed>")
         shown.type("a line")

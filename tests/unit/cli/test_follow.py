@@ -1,4 +1,4 @@
-"""Following a task over broken connections: every event once, in order, until patience ends."""
+"""Following a task over broken connections: every event is shown once, in order, until the retries are used up."""
 
 import threading
 import time

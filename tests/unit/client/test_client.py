@@ -1,4 +1,4 @@
-"""The client's pure parts, and its models against what the API documents and the events that exist."""
+"""The client's pure parts; its models agree with the documented API and the existing events."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def schemas() -> dict[str, Any]:
 def test_models_have_fields_that_the_api_has(schemas: dict[str, Any], name: str) -> None:
     documented = schemas[name]["properties"]
     for field, info in SAME[name].model_fields.items():
-        assert field in documented, field  # and what may be null there may be None here
+        assert field in documented, field  # and a field that may be null there may be None here
         nullable = {"type": "null"} in documented[field].get("anyOf", [])
         assert not nullable or TypeAdapter[Any](info.annotation or Any).validate_python(None) is None, field
 
@@ -103,7 +103,7 @@ def test_a_stack_that_moved_is_found_again(monkeypatch: pytest.MonkeyPatch, tmp_
     assert (str(options["base_url"]), options["headers"]) == ("http://127.0.0.1:1", {"Authorization": "Bearer secret"})
     assert not connection.moved()
     (tmp_path / "stack.json").unlink()
-    assert not connection.moved()  # it is being restarted
+    assert not connection.moved()  # the stack is being restarted
     runs_at(2)
     assert connection.moved()
 
@@ -114,7 +114,7 @@ def test_requests_are_repeated_while_there_is_patience() -> None:
     assert [retries.pause_after(busy), retries.pause_after(OSError())] == [0.25, 0.5]
     with pytest.raises(errors.Unreachable, match="no answer for 1 seconds"):
         retries.pause_after(OSError())
-    assert retries.pause_after(busy) is None  # the server's own reason is raised by who asked
+    assert retries.pause_after(busy) is None  # the caller of the method raises the server's own error
     assert Retries(60).pause_after(Answer(problem=errors.problem_of(422, {}, "", None))) is None
     assert Retries(60).pause_after(Answer(problem=errors.problem_of(429, {}, "", "7"))) == 7.0
 

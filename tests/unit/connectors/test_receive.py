@@ -1,4 +1,4 @@
-"""Connectors refuse requests that no service sends, and never fail with another error."""
+"""Connectors refuse requests that no real service would send, and never fail with another error."""
 
 import base64
 import hashlib

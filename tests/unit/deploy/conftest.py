@@ -1,4 +1,4 @@
-"""Fixtures of the stack's own tests."""
+"""Fixtures for the tests of deploy/."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""Certificates and tokens for Temporal: each has its purpose only, and existing ones are kept."""
+"""Certificates and tokens for Temporal: each is valid for one purpose only, and existing ones are kept."""
 
 import base64
 import json

@@ -29,14 +29,14 @@ def test_settings_survive_conversion_to_environment_variables() -> None:
 
 
 def test_settings_have_the_defaults_of_the_domain() -> None:
-    """Settings import nothing; the models need the same values for what a payload leaves out."""
+    """Settings import no models, so both must define the same defaults for omitted fields."""
     known = Settings()
     assert (known.retention_ms, known.budget_low_percent) == (RETENTION_MS, LOW_PERCENT)
     assert (known.loop_warning, known.loop_limit) == (Limits().repeats_warning, Limits().repeats)
 
 
 def test_tokens_do_not_end_a_task_before_its_steps_do() -> None:
-    """With half a million tokens of context in each step."""
+    """This holds even if each step has half a million tokens of context."""
     assert Settings().max_tokens >= Settings().max_steps * 500_000
 
 

@@ -40,7 +40,7 @@ def test_running_stack_is_found_and_a_stale_state_file_is_not(tmp_path: Path) ->
     assert local.status(Settings(data_dir=tmp_path)) is None
     state.write(info(tmp_path, os.getpid(), started_at(os.getpid())))
     assert state.running(tmp_path) is not None
-    # another process has the pid by now
+    # the pid now belongs to another process
     state.write(info(tmp_path, os.getpid(), "1"))
     assert state.running(tmp_path) is None
     assert local.down(Settings(data_dir=tmp_path)) is False

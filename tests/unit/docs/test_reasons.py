@@ -1,4 +1,4 @@
-"""The page about limits names every reason for an end, its status, and a test that is there."""
+"""The page about limits names every reason for an end, its status, and an existing test."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Chains: whatever is changed, taken out, doubled or cut off is noticed, and the place is named."""
+"""Chains: a changed, removed, repeated or cut entry is noticed, and its place is named."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -71,7 +71,7 @@ def sealing(heads: list[Head]) -> list[AuditEntry]:
 
 @given(CHAINS, CHAINS, st.data())
 def test_a_seal_outlives_the_head(entries: list[AuditEntry], others: list[AuditEntry], data: st.DataObject) -> None:
-    """Even with write access to the heads nobody can cut, drop or rewrite a chain: the tenant's chain shows it."""
+    """Even an attacker who can write the heads cannot cut, drop or rewrite a chain: the tenant's chain shows it."""
     seal = sealing([head_of(entries)])
     heads = [head_of(seal)]
     assert broken(seal + entries, [*heads, head_of(entries)]) is None

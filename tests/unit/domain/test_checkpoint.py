@@ -1,4 +1,4 @@
-"""The form of a checkpoint: all headings, whatever a model wrote."""
+"""A checkpoint has all headings, whatever the model wrote."""
 
 from domain.checkpoint import CHILDREN, HEADINGS, NOTHING, REQUEST, in_form
 

@@ -1,4 +1,4 @@
-"""Ids: sortable by time, safe in URLs, and derived ones a pure function of their key."""
+"""Ids sort by time and are safe in URLs; a derived id is a pure function of its key."""
 
 from urllib.parse import quote
 

@@ -1,4 +1,4 @@
-"""Foreign schemas cannot block the process that checks a value against them."""
+"""Schemas from callers cannot block the process that checks a value against them."""
 
 import time
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from domain import json_schema
 from domain.json_schema import COMPLEXITY, errors, fits, schema_problems
 
-HANGS = "^(a+)+$"  # on Python's engine: seconds for 26 characters, doubling with each further one
+HANGS = "^(a+)+$"  # Python's engine needs seconds for 26 characters, and twice as long for each further one
 TEXT = "a" * 40 + "!"
 
 
@@ -32,7 +32,7 @@ TEXT = "a" * 40 + "!"
     ],
 )
 def test_no_schema_takes_long(schema: dict[str, Any], value: object) -> None:
-    begun = time.process_time()  # a busy machine must not fail it
+    begun = time.process_time()  # process time, so that a busy machine does not fail the test
     assert not fits(schema, value)
     assert time.process_time() - begun < 10
 

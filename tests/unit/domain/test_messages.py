@@ -57,7 +57,7 @@ def known_results(draw: st.DrawFn, calls: int) -> list[ToolCallResult]:
 
 @st.composite
 def paths(draw: st.DrawFn) -> list[Node]:
-    """A session as the platform writes it: results of the last calls, then what else came, then the next reply."""
+    """A session as the platform stores it: results of the last calls, then other messages, then the next reply."""
     path = [node(UserBody(parts=[TextBlock(text=draw(TEXTS))]))]
     for turn in range(draw(st.integers(0, 5))):
         path.append(draw(replies(turn)))

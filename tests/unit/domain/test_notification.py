@@ -1,4 +1,4 @@
-"""Signatures by the convention's own example, pauses that add up, and texts for people."""
+"""Signatures match the convention's own example, pauses add up to their total, and every notice has a text."""
 
 import pytest
 from hypothesis import given
@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from domain.notification import Notice, NotificationSubject, new_secret, pauses, signature
 
-# the example that libraries of the convention test themselves with
+# the example in the tests of the convention's own libraries
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SIGNED = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_the_signature_is_the_conventions() -> None:
+def test_signature_matches_the_example_of_the_convention() -> None:
     body = b'{"test": 2432232314}'
     assert signature([SECRET], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body) == SIGNED
     first, second = signature([new_secret(), SECRET], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body).split(" ")
@@ -31,7 +31,7 @@ def test_pauses_grow_and_add_up(span: float) -> None:
     assert found[:-1] == sorted(found[:-1])
 
 
-def test_three_days_are_about_a_dozen_attempts() -> None:
+def test_three_days_have_about_a_dozen_attempts() -> None:
     assert 10 <= len(pauses(72 * 3_600)) <= 15
 
 

@@ -1,4 +1,4 @@
-"""Known values do not survive in any text, whatever encoding a tool chose."""
+"""Known secret values are removed from every text, in each of the usual encodings."""
 
 import base64
 import json

@@ -17,7 +17,7 @@ RING = KeyRing.parse([f"old:{OLD}"])
 def test_a_sealed_text_opens_only_where_it_belongs() -> None:
     stored = RING.seal("swordfish", "mine", "subscription", "1")
     assert is_sealed(stored) and "swordfish" not in stored
-    assert stored != RING.seal("swordfish", "mine", "subscription", "1")  # equal secrets do not look equal
+    assert stored != RING.seal("swordfish", "mine", "subscription", "1")  # equal secrets have different ciphertexts
     assert RING.unseal(stored, "mine", "subscription", "1") == "swordfish"
     for elsewhere in (("theirs", "subscription", "1"), ("mine", "subscription", "2"), ("mine", "variable", "1")):
         with pytest.raises(SealingError):
@@ -51,7 +51,8 @@ def test_bad_keys_are_refused_without_being_shown(wrong: str) -> None:
     assert NEW not in str(refused.value)
     with pytest.raises(KeyRingError, match="two keys"):
         KeyRing.parse([f"a:{NEW}", f"a:{OLD}"])
-    assert KeyRing.parse(["a:" + NEW.rstrip("=").replace("+", "-").replace("/", "_")])  # as secrets.token_urlsafe
+    # the alphabet of secrets.token_urlsafe
+    assert KeyRing.parse(["a:" + NEW.rstrip("=").replace("+", "-").replace("/", "_")])
 
 
 def test_secret_variables_are_sealed_and_hidden_from_the_model() -> None:

@@ -1,4 +1,4 @@
-"""Tasks: the text in which an agent reads one, and its title."""
+"""Tasks: the opening text that the agent reads, and the title."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from domain.task import TaskSpec, opening, title_of
 
 LINES = st.text(min_size=1, max_size=30)
-TEXTS = st.text(min_size=1, max_size=400).filter(str.strip)  # nothing but white space is refused, see below
+TEXTS = st.text(min_size=1, max_size=400).filter(str.strip)  # a text of white space only is refused, see below
 INPUTS = TEXTS | st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3)
 
 

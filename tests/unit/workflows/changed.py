@@ -1,4 +1,4 @@
-"""The workflows as a careless change would leave them: the same names, one timer more at their beginning."""
+"""The workflows after a careless change: the same names, with one more timer at the start."""
 
 import asyncio
 

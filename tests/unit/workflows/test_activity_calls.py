@@ -26,7 +26,7 @@ CALLS = {"start_activity", "execute_activity"}
 
 @pytest.fixture
 async def registered(tmp_path: Path) -> dict[str, _Definition]:
-    no_pool = cast(Pool, None)  # only kept by the activities; asking it anything would fail loudly
+    no_pool = cast(Pool, None)  # the activities only store it; any use would fail
     settings = Settings(agents_dir=tmp_path, anthropic_api_key="x", workspaces_dir=tmp_path)
     client = await Client.connect("127.0.0.1:1", lazy=True)
     services = worker.build_services(settings, no_pool, client, EventWriter(no_pool), Refusing("none", ""))
@@ -37,7 +37,7 @@ async def registered(tmp_path: Path) -> dict[str, _Definition]:
 
 
 def expected() -> Iterator[tuple[str, type, type]]:
-    """Each step with its types; the one for tools covers every tool, refusals, recorded, declared and MCP ones."""
+    """Each activity with its types; the one for tools covers refused, recorded, declared and MCP calls too."""
     for step in steps.ALL:
         own = [name for name, tool in TOOLS.items() if tool.activity is None]
         names = (
@@ -70,7 +70,7 @@ def test_rarer_heartbeats_repeat_no_call_of_a_worker_that_pauses(every: timedelt
     beats = Heartbeats()
     beats.every = every
     assert beats.timeout - every == LONGEST_PAUSE
-    assert every <= 0.8 * beats.timeout  # the SDK would send them more often
+    assert every <= 0.8 * beats.timeout  # with a shorter timeout the SDK would send heartbeats more often
 
 
 def literal_calls() -> Iterator[tuple[str, str]]:

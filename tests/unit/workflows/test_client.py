@@ -1,4 +1,4 @@
-"""An update of a conversation has one time limit, whatever its calls of Temporal wait for."""
+"""An update of a conversation has one time limit for all its calls to Temporal."""
 
 import socket
 import time

@@ -1,7 +1,7 @@
 """The modules of the workflows import each other one way only.
 
-In a circle the workflow sandbox would hand out the module from outside of it: a second copy, whose exceptions nobody
-inside catches, so that an inline delegate's failure wedges its session.
+If imports form a cycle, the workflow sandbox returns the module from outside the sandbox: a second copy, whose
+exceptions no code inside catches, so that a failed inline delegate would block its session.
 """
 
 import ast
@@ -43,7 +43,7 @@ def imported(file: Path) -> set[str]:
 def test_no_module_of_the_workflows_imports_itself_through_others() -> None:
     graph = {name_of(file): imported(file) for file in FOLDER.rglob("*.py")}
     assert "activity_calls" in graph["session.loop"]
-    assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)  # a circle raises
+    assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)  # raises if there is a cycle
 
 
 KNOWN = {
@@ -93,7 +93,7 @@ def test_impurities_are_found(source: str) -> None:
 
 
 def test_all_but_the_workflows_themselves_pass_through() -> None:
-    """A module with a copy inside the sandbox and another outside would have two kinds of each exception."""
+    """A module with one copy inside the sandbox and one outside would have two classes for each exception."""
     inside = {workflow.__module__.removeprefix("workflows.") for workflow in WORKFLOWS}
     for name in {*PURE, *inside}:
         assert not imported(path_of(name)) - set(PURE) - inside, name

@@ -1,4 +1,4 @@
-"""The runner answers for the workflow that no payload has a context; nothing that uses one may be configured."""
+"""The runner assumes that payloads have no serialization context; no configured converter may use one."""
 
 import base64
 

@@ -1,4 +1,5 @@
-"""Recorded histories replay on today's workflows: running sessions survive an upgrade, a breaking change is caught."""
+"""Recorded histories replay on the current workflows: running sessions survive upgrades; breaking changes are
+caught."""
 
 import base64
 import json
@@ -27,7 +28,7 @@ def history(path: Path) -> WorkflowHistory:
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 async def test_recorded_history_replays(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     await new_replayer(list(WORKFLOWS)).replay_workflow(history(path))
-    # an exception after the last decision differs from no history, and would fail the workflow task all the same
+    # an exception after the last decision contradicts no history, but would fail the workflow task
     assert [record.message for record in caplog.records if "Failed activation" in record.message] == []
 
 
@@ -40,7 +41,7 @@ def test_every_scenario_is_recorded() -> None:
 
 @pytest.mark.proves("S1-80", "F-14")
 def test_every_workflow_is_recorded() -> None:
-    """A change of one that is not recorded would go unnoticed."""
+    """A breaking change of a workflow without a recorded history would not be noticed."""
     recorded = {
         history(path).events[0].workflow_execution_started_event_attributes.workflow_type.name for path in FILES
     }

@@ -1,4 +1,4 @@
-"""The handlers that come with the platform: who speaks next, and what is handed in."""
+"""The handlers that come with the platform: which participant speaks next, and which result ends the session."""
 
 import pytest
 
@@ -43,7 +43,8 @@ async def test_participants_speak_in_turn_and_get_the_messages_of_the_others() -
     assert addressed(second) == "ben" and "ann: Tea." in second.calls[0].input["message"]
     again = await round_table(turn(spoke("ann", "Tea."), spoke("ben", "Coffee."), spoke("cat", "Water.")))
     assert again.calls[0].name == "subagent_message" and addressed(again) == "ann"
-    assert again.calls[0].input["message"] == "ben: Coffee.\n\ncat: Water."  # its own thread has the rest
+    # her own thread already has the earlier messages
+    assert again.calls[0].input["message"] == "ben: Coffee.\n\ncat: Water."
 
 
 async def test_addressed_participant_speaks_next() -> None:

@@ -26,7 +26,7 @@ def test_handlers_of_a_module_are_added_to_the_built_in_ones(monkeypatch: pytest
     name = module(monkeypatch, HANDLERS={"greet": greet})
     loaded = load_handlers(name)
     assert (loaded.found, loaded.problems) == ({**HANDLERS, "greet": greet}, [])
-    assert load_tools(name) == load_tools(None)  # it needs no tools
+    assert load_tools(name) == load_tools(None)  # a module of handlers needs no tools
     assert load_handlers(None).found == HANDLERS == load_handlers(module(monkeypatch, TOOLS=[])).found
 
 

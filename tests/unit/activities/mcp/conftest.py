@@ -1,4 +1,4 @@
-"""The context that tools run in, as for the built-in ones."""
+"""The context in which tools run, the same as for built-in tools."""
 
 from tests.unit.activities.tools.conftest import make_context as make_context
 from tests.unit.activities.tools.conftest import workspace as workspace

@@ -1,4 +1,4 @@
-"""Calls that continue at their server: by a handle, through lost connections, and never made twice."""
+"""Calls that continue at their server are polled by a handle, survive lost connections, and are never made twice."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ async def tasks() -> AsyncIterator[TaskServer]:
 
 
 class AskingServer(TestServer):
-    """Asks in place of a result, with its own state, and keeps nothing."""
+    """A server that answers with a question and its state instead of a result, and stores nothing itself."""
 
     async def _call(self, context: Context, params: CallToolRequestParams) -> Any:
         self.calls.append((params.name, params.arguments or {}))
@@ -60,8 +60,9 @@ async def test_handle_is_polled_through_outages_until_the_server_forgets_it(
         return await call(lambda **given: make_context(remote=remote, **given), tasks, definition, BUILD, **arguments)
 
     begun = await poll(None, target="x")
-    assert begun.remote == RemoteCall(task_id="build-1") and begun.wait_ms == 500  # never more often
-    tasks.tools = []  # the tool is gone, its task is not
+    # the shortest pause, even if the server asks for less
+    assert begun.remote == RemoteCall(task_id="build-1") and begun.wait_ms == 500
+    tasks.tools = []  # the tool was removed, its task was not
     assert (await poll(begun.remote)).remote == begun.remote
 
     tasks.app = refuses
@@ -93,7 +94,7 @@ async def test_server_that_asks_in_place_of_a_result_gets_its_state_and_the_answ
         def continued(**given: Any) -> Any:
             return make_context(remote=asked.remote, hold=hold, answers={"form-1": {"target": "y"}}, **given)
 
-        server.app = refuses  # nothing was sent, so that the answers are kept
+        server.app = refuses  # nothing was sent, so the answers are kept
         assert (await call(continued, server, definition, name, path="/")).remote == asked.remote and not held
         server.app = None
         done = await call(continued, server, definition, name, path="/")

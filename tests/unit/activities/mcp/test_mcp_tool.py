@@ -1,4 +1,4 @@
-"""MCP servers as tools: lists as they are pinned, calls, and servers that mean harm. The servers are real ones."""
+"""MCP servers as tools: pinned tool lists, calls, and hostile servers. The servers are real ones."""
 
 import asyncio
 import json
@@ -75,7 +75,7 @@ async def test_list_is_pinned_with_names_effects_and_host_and_a_call_brings_text
         for one in mcp_tools(definition, map(tool_name, ["pages"] * 3, ["get_page", "set_page", "pay.invoice"]))
     }
     assert {name: one.effect for name, one in tools.items()} == {
-        "mcp__pages__get_page": Effect.ONCE,  # hints of a server that is not trusted count for nothing
+        "mcp__pages__get_page": Effect.ONCE,  # hints of a server that is not trusted are ignored
         "mcp__pages__set_page": Effect.ONCE,
         "mcp__pages__pay_invoice": Effect.IDEMPOTENT,
     }
@@ -229,7 +229,7 @@ async def test_secret_that_a_server_repeats_in_its_list_is_not_stored(
     definition = agent(server)
     found = await lists.discover(SHIPPED, definition, ["pages"])
     assert not found.problems and "t-123" not in found.model_dump_json()
-    # and is not a change of the tool
+    # and the tool does not count as changed
     result = await call(make_context, server, with_lists(definition, found), "mcp__pages__get_page", path="/")
     assert not result.failed and len(server.calls) == 1
     server.tools = [tool("t-123")]

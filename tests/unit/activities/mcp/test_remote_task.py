@@ -1,4 +1,4 @@
-"""What a server asks of people: forms that can be shown, and everything else refused."""
+"""Questions of a server to people: forms that can be shown are accepted, everything else is refused."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def test_forms_are_numbered_by_round_and_answered_ones_are_not_asked_again() -> 
     assert (nothing.round, nothing.forms) == (1, [])
     schema = {"type": "object", "properties": {"x": {"type": "string"}}}
     parsed = ElicitRequest(params=ElicitRequestFormParams(message="m\x00", requested_schema=schema))
-    [form] = asking(RemoteCall(), {"k": parsed}).forms  # as the library reads a result that asks
+    [form] = asking(RemoteCall(), {"k": parsed}).forms  # as the library parses a result that contains a question
     assert (form.message, form.answer_schema) == ("m", schema)
 
 
@@ -75,6 +75,6 @@ def test_server_cannot_ask_or_be_asked_without_end() -> None:
         asking(RemoteCall(task_id="t", round=MOST_ROUNDS), {"k": FORM})
     assert [poll_ms(one) for one in (None, -5, 0, 10**12)] == [*[SHORTEST_POLL_MS] * 3, LONGEST_POLL_MS]
     created = CreatedTask.model_validate({"resultType": "task", "taskId": "t", "pollIntervalMs": "soon"})
-    assert created.task_id == "t"  # the id is not lost because of the rest
+    assert created.task_id == "t"  # the id is kept although the rest is invalid
     strange: tuple[Any, ...] = (created.poll_interval_ms, [], float("nan"), float("inf"), 1500.5)
     assert [poll_ms(one) for one in strange] == [*[SHORTEST_POLL_MS] * 3, LONGEST_POLL_MS, 1500]

@@ -1,4 +1,4 @@
-"""The vendor's form of a request, and parsing of its stream."""
+"""Requests in the vendor's form, and parsing of its stream."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def assistant(*blocks: AnyBlock) -> ModelMessage:
     return ModelMessage("assistant", list(blocks) or [TextBlock(text="y")])
 
 
-def test_every_block_is_spelled_as_the_api_takes_it() -> None:
+def test_every_block_has_the_form_of_the_api() -> None:
     thoughts = [ThinkingBlock(text="hm", proof=sign("hm")), ThinkingBlock(proof="sealed", hidden=True)]
     sent = spelled(request(user(), assistant(*thoughts, CALL), user(RESULT), cached=False))
     check(sent)
@@ -66,13 +66,13 @@ def test_notes_follow_all_that_can_be_cached(last: ModelMessage) -> None:
     assert sent["messages"][-1]["content"][-2:] == [{"type": "text", "text": text} for text in ("one", "two")]
 
 
-def test_a_request_is_not_changed_by_spelling_it() -> None:
+def test_encoding_a_request_does_not_change_it() -> None:
     wanted = request(user(), notes=["x"])
     assert spelled(wanted) == spelled(wanted)
     assert wanted == request(user(), notes=["x"])
 
 
-def test_tools_and_thoughts_are_asked_for_only_where_they_are_wanted() -> None:
+def test_tools_and_thinking_are_requested_only_where_enabled() -> None:
     bare = spelled(request(user()))
     assert not {"tools", "tool_choice", "thinking"} & bare.keys() and bare["max_tokens"] == 100
     tool = ToolDefinition("bash", "Runs a command.", {"type": "object"})
@@ -125,5 +125,5 @@ def test_thoughts_that_could_not_be_sent_back_make_a_malformed_reply(field: str)
         read_block({"type": "thinking", "thinking": "hm", "signature": "s", field: "\ud800"})
 
 
-def test_every_reason_to_continue_or_fail_has_a_spelling() -> None:
+def test_every_reason_to_continue_or_fail_has_a_vendor_term() -> None:
     assert set(STOP_REASONS.values()) == set(StopReason) - {StopReason.ANSWERED, StopReason.INTERRUPTED}

@@ -19,7 +19,7 @@ from domain.sessions.step import ModelCall
 from store import database
 from store.messages import StepFacts
 
-NOT_REACHED = cast(Any, None)  # what the call needs only once the database has answered
+NOT_REACHED = cast(Any, None)  # arguments that the call needs only after the database has answered
 
 
 async def _never(*_: object) -> None:
@@ -28,7 +28,7 @@ async def _never(*_: object) -> None:
 
 async def test_hooks_of_the_system_prompt_wait_for_an_unavailable_database() -> None:
     hook = SessionHook(name="instructs", point=HookPoint.AFTER_SYSTEM_MESSAGE, run=_never)
-    pool = await database.connect("postgresql://errand@127.0.0.1:1/errand")  # nobody listens
+    pool = await database.connect("postgresql://errand@127.0.0.1:1/errand")  # no server listens on this port
     try:
         hooks = InnerHooks(pool, {hook.name: hook}, NOT_REACHED, NOT_REACHED)
         asking = CallModel(*cast(Any, [pool, *[NOT_REACHED] * 7, 3, hooks, FreshCalls()]))

@@ -27,9 +27,9 @@ def test_a_model_is_not_asked_to_continue_its_own_last_message() -> None:
     assert node.parent == SAID.id
 
 
-def test_nothing_is_added_where_others_had_the_last_word() -> None:
+def test_nothing_is_added_after_a_message_of_others() -> None:
     assert prelude(call(), [ASKED], StepFacts()) == []
     assert prelude(call(), [], StepFacts()) == []
     assert prelude(call(Purpose.COMPACT), [ASKED, SAID], StepFacts()) == []
-    other = SAID.model_copy(update={"side": "b"})  # the other side's text is a question here
+    other = SAID.model_copy(update={"side": "b"})  # for this side, the other side's text is a user message
     assert prelude(call(), [ASKED, other], StepFacts()) == []

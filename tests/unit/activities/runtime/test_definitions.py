@@ -1,4 +1,4 @@
-"""Definitions of a worker: the last used are kept, and those of a single session are not."""
+"""A worker keeps the definitions that it used last, and does not keep those of a single session."""
 
 from typing import Any
 

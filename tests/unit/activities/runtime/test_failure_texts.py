@@ -1,4 +1,4 @@
-"""Temporal's history has only our own texts of a failure, whatever caused it."""
+"""Temporal's history contains only our own text for a failure, whatever caused it."""
 
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ def raised(error: Exception, cause: Exception | None = None) -> Failure:
             try:
                 raise ValueError(QUOTED)
             except ValueError:
-                raise error from cause  # it has a context, too
+                raise error from cause  # the error also has a context
 
     failure = Failure()
     converter = DataConverter.default

@@ -1,4 +1,4 @@
-"""A call from the worker's memory is one that the store would also let run."""
+"""The worker runs a call from its memory only if the store would also allow it."""
 
 import pytest
 

@@ -37,7 +37,7 @@ async def test_local_activity_does_not_beat(environment: tuple[ActivityEnvironme
     assert await alone.run(takes_a_while) == "done" and beats == []
 
 
-async def test_cancelled_activity_knows_that_it_was_requested(
+async def test_cancelled_activity_knows_that_cancellation_was_requested(
     environment: tuple[ActivityEnvironment, list[object]],
 ) -> None:
     alone, _ = environment

@@ -1,4 +1,4 @@
-"""A user's code neither ends the worker nor is waited for without limit."""
+"""A user's code cannot end the worker, and the worker does not wait for it without limit."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ async def stays() -> None:
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            await asyncio.sleep(0.3)  # it ends in the end, so that the test's loop can close
+            await asyncio.sleep(0.3)  # the code ends after a while, so that the test's loop can close
             return
 
 
@@ -163,7 +163,7 @@ def test_code_has_the_context_of_its_caller_and_reaches_its_loop() -> None:
 
 
 def test_result_that_arrives_with_the_cancellation_counts() -> None:
-    """A tool whose effect is there was not interrupted."""
+    """A tool whose effect has happened counts as not interrupted."""
 
     async def run() -> None:
         ended = asyncio.Event()
@@ -176,7 +176,7 @@ def test_result_that_arrives_with_the_cancellation_counts() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         ended.set()
-        for _ in range(2):  # the code has ended, its waiter has not run yet
+        for _ in range(2):  # the code has ended, but the task that waits for it has not run yet
             await asyncio.sleep(0)
         task.cancel()
         assert await task == "done"

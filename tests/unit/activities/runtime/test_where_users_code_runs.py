@@ -1,4 +1,4 @@
-"""A user's tool and handler run outside the worker's event loop, which their calls of the platform return to."""
+"""A user's tools and handlers run outside the worker's event loop; their calls to the platform run inside it."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ class Input(BaseModel):
 
 
 class Service:
-    """An example of what belongs to the worker's loop, such as connections to the database."""
+    """An object that belongs to the worker's loop, as database connections do."""
 
     async def loop(self, *_: object) -> Any:
         return asyncio.get_running_loop()

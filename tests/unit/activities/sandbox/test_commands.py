@@ -1,4 +1,4 @@
-"""Who has a network, in every combination."""
+"""Which commands have network access, for every combination of settings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A context for tools: a real workspace, a real Fetcher, and a sandbox that refuses unless a test gives another."""
+"""A context for tools: a real workspace, a real Fetcher, and a sandbox that refuses unless a test replaces it."""
 
 from collections.abc import Callable
 from pathlib import Path

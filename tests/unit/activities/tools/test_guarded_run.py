@@ -1,4 +1,4 @@
-"""A tool that ignores its cancellation is not waited for until the activity's timeout."""
+"""The worker does not wait until the activity's timeout for a tool that ignores its cancellation."""
 
 import asyncio
 import contextlib

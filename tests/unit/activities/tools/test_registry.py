@@ -84,12 +84,12 @@ def test_bookkeeping_may_be_repeated() -> None:
 
 
 def test_only_bookkeeping_stays_off_the_queue() -> None:
-    """A tool that touches or reads the world is a separate activity that the timeline shows."""
+    """A tool that reads or changes anything outside the session is a separate activity, which the timeline shows."""
     local = {name for name, tool in TOOLS.items() if tool.bookkeeping}
     assert local == {"update_plan", "report_progress", "list_subagents", "set_status"}
 
 
 @pytest.mark.parametrize("module", ["TOOLS = [tool('greet')]"], indirect=True)
-def test_own_tool_is_run_apart(module: str) -> None:
+def test_own_tool_runs_outside_the_workers_loop(module: str) -> None:
     loaded = load_tools(module).found["greet"]
     assert loaded.run is not sys.modules[module].run  # see runtime/test_where_users_code_runs.py

@@ -1,4 +1,4 @@
-"""The name of a tool is written in its tool: what depends on it elsewhere asks for a trait."""
+"""Only a tool's own module contains its name; other code uses the tool's traits."""
 
 import ast
 import re
@@ -10,12 +10,12 @@ import pytest
 from activities.tools.registry import TOOLS
 from settings import ROOT
 
-NAMES = {*TOOLS} - {"bash", "task"}  # also a shell, and what people submit
+NAMES = {*TOOLS} - {"bash", "task"}  # these two are also words for a shell and for what people submit
 PRODUCT = ("activities", "agents", "api", "cli", "connectors", "deploy", "domain", "store", "workflows")
 THEIR_OWN = (
     "activities/tools/builtin/",
-    "domain/agents/own_tools.py",  # compared with the traits by a test
-    "domain/conversations/delegation.py",  # the enum from which these tools have their names
+    "domain/agents/own_tools.py",  # a test compares these names with the traits
+    "domain/conversations/delegation.py",  # the enum that defines the names of these tools
 )
 FILES = [
     *ROOT.glob("*.py"),
@@ -24,7 +24,7 @@ FILES = [
 
 
 def texts(file: Path) -> Iterator[str]:
-    """All texts of a file that are written as literals."""
+    """All string literals of a file."""
     if file.suffix == ".sql":
         yield from re.findall(r"'(\w+)'", file.read_text())
     else:

@@ -1,4 +1,4 @@
-"""Redaction of a result: also in addresses, and in questions of a call that continues elsewhere."""
+"""Redaction of a result, including its addresses and the questions of a call that continues at a server."""
 
 from activities.tools.tool import ArtifactFile, ToolResult
 from domain.redactor import Redactor

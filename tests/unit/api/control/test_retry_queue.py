@@ -21,7 +21,7 @@ async def waiting() -> AsyncIterator[RetryQueue]:
 
 
 class Failing:
-    """Succeeds at the n-th call; never, if that is 0."""
+    """Succeeds at the n-th call, or never if n is 0."""
 
     def __init__(self, succeeds_at: int = 0) -> None:
         self.succeeds_at = succeeds_at
@@ -69,7 +69,7 @@ async def test_failing_operations_do_not_delay_others(waiting: RetryQueue) -> No
         return good.calls == 1
 
     await eventually(succeeded, seconds=10, pause=0.01, what="the last operation succeeded")
-    assert len(waiting) == 3 * retry_queue.AT_ONCE + 1  # the others wait on, the broken one too
+    assert len(waiting) == 3 * retry_queue.AT_ONCE + 1  # the others still wait, including the one that always fails
 
 
 async def test_queue_is_bounded(waiting: RetryQueue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Who needs no key is decided by the addresses of the accepted connection."""
+"""The addresses of the accepted connection decide whether a request needs a key."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_both_ends_of_the_connection_decide(
 
 
 def test_connection_whose_owner_is_unknown_needs_a_key() -> None:
-    """No process has this connection, so nobody knows whose it is: it may have been closed by its sender."""
+    """No process owns this connection, perhaps because its sender has closed it, so its owner is unknown."""
     scope = {"server": LOCAL, "client": ("127.0.0.1", 1)}
     headers = {"host": ["127.0.0.1:8700"]}
     with pytest.raises(Unauthenticated):
@@ -57,7 +57,7 @@ def test_headers_of_proxies_need_a_key(header: str) -> None:
 
 
 def test_http_1_0_needs_a_key() -> None:
-    """It identifies a proxy that adds no header, such as nginx with its default configuration."""
+    """HTTP/1.0 indicates a proxy that adds no header, such as nginx with its default configuration."""
     scope = {"server": LOCAL, "client": ("127.0.0.1", 1), "http_version": "1.0"}
     with pytest.raises(Unauthenticated, match="proxy"):
         check_local(scope, {"host": ["127.0.0.1:8700"]}, token=True)

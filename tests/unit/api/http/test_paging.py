@@ -23,7 +23,7 @@ def test_cursor_contains_its_id_and_moment() -> None:
 
 
 def made(text: str) -> str:
-    """A cursor as a stranger could write it: the digest has no secret."""
+    """A cursor as an attacker could write it, since the digest uses no secret."""
     digest = paging._digest(QUERY, text)
     return base64.urlsafe_b64encode(f"{text[:26]}{digest}{text[26:]}".encode()).decode()
 
@@ -34,7 +34,7 @@ def made(text: str) -> str:
         *("", "x", "…", "A" * 200, paging.cursor({"status": "answered"}, new_id(), AT)),
         *(made(f"{new_id()}{moment}") for moment in ("soon", "2031-05-06", "9999-12-31T23:59:59-23:00", "\x00")),
     ],
-    ids=[f"cursor{number}" for number in range(9)],  # each process makes other cursors, and needs the same names
+    ids=[f"cursor{number}" for number in range(9)],  # cursors differ between test processes, names of tests must not
 )
 def test_other_cursors_are_refused(given: str) -> None:
     with pytest.raises(Unreadable):

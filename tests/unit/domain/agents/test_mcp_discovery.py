@@ -1,4 +1,4 @@
-"""Requests for tool lists: nothing in them that the worker does not need. Lists together have a limit."""
+"""Requests for tool lists contain only what the worker needs. All lists together have a size limit."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The names that a caller's tools cannot have, against what the tools themselves declare."""
+"""The lists of names that a caller's tools cannot have agree with what the built-in tools declare."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_every_list_has_the_names_of_the_tools_with_its_trait() -> None:
 
 def test_tools_that_begin_with_a_delegation_are_those_that_a_session_knows() -> None:
     begun = {name for name, tool in TOOLS.items() if tool.activity == BEGIN_DELEGATIONS}
-    assert begun | {DelegationTool.SUBAGENT} == set(DelegationTool)  # that one has the name of its agent
+    assert begun | {DelegationTool.SUBAGENT} == set(DelegationTool)  # such a tool has the name of its agent
 
 
 def test_an_agent_has_the_names_of_its_tools_and_leaves_the_others_free() -> None:
@@ -55,7 +55,7 @@ def test_any_free_name_is_a_name(name: str) -> None:
 
 @pytest.mark.parametrize("external", [True, False])
 def test_an_approval_for_a_whole_conversation_holds_for_one_kind_of_tool(external: bool) -> None:
-    """An approval for a caller's tool does not cover the built-in tool of the same name, nor the other way round."""
+    """An approval for a caller's tool does not cover the built-in tool of the same name, or vice versa."""
     own, brought = (
         TOOLS["write_file"],
         callers_tool(ExternalTool(name="write_file", description="D.", input_schema={"type": "object"})),

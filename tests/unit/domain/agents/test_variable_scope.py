@@ -1,4 +1,4 @@
-"""Which values a thread has, who inherits them, and what a graph still needs."""
+"""Which values a thread has, which threads inherit them, and which values a graph still needs."""
 
 import time
 from typing import Any
@@ -91,10 +91,10 @@ def test_many_ways_through_a_graph_are_not_all_walked() -> None:
             own = {"TOWN": TOWN, f"V_{name[1:].replace('-', '_')}": {**NOTE, "required": False}}
             graph[name] = agent(name, *below, variables=own, env={"OTHER": str(place)})
     known = [name for one in graph.values() for name in one.variables if name != "TOWN"]
-    given = dict.fromkeys(known[::2], "x")  # more than a task can bring
+    given = dict.fromkeys(known[::2], "x")  # more than one task can supply
     began = time.process_time()
     assert {name for name, _ in missing(graph["a0-0"], given, graph)} == {"a0-0", *sum(names[1:], [])}
-    assert time.process_time() - began < 3  # each way on its own would take longer than the universe has existed
+    assert time.process_time() - began < 3  # walking each path separately would practically never end
 
 
 def test_value_is_missing_if_one_way_does_not_hand_it_over() -> None:
@@ -126,7 +126,8 @@ def test_model_sees_neither_secrets_nor_what_is_for_a_thread_alone() -> None:
 def test_value_that_is_set_later_reaches_all_that_inherit_it() -> None:
     values = {"TOWN": "Rome", "NOTE": "n", "KEY": "sealed:k", ":FREE": "sealed:f"}
     assert passed_on(values, TOP, MIDDLE, GRAPH) == {"TOWN": "Rome", "KEY": "sealed:k"}
-    assert passed_on(values, MIDDLE, DEEP, {"deep": DEEP}) == {"TOWN": "Rome", "KEY": "sealed:k"}  # handed over
+    # the tool hands it over
+    assert passed_on(values, MIDDLE, DEEP, {"deep": DEEP}) == {"TOWN": "Rome", "KEY": "sealed:k"}
     assert passed_on(values, agent("other", "deep"), DEEP, {"deep": DEEP}) == {"TOWN": "Rome"}
 
 

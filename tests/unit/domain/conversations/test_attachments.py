@@ -1,4 +1,4 @@
-"""Files that cross threads: which may, under which paths, and how a message names them."""
+"""Files passed between threads: which are allowed, under which paths, and how a message names them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The texts in which outcomes reach a prompt, to the letter."""
+"""The exact texts in which outcomes appear in a prompt."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_a_long_result_is_cut_with_a_link() -> None:
     assert text.endswith(f"{'x' * MAX_RESULT}\n[… 5 more characters: {rest('s1', MAX_RESULT)}]")
 
 
-def test_earlier_messages_give_way_to_the_last_reply() -> None:
+def test_earlier_messages_are_omitted_before_the_last_reply() -> None:
     long = DONE.model_copy(update={"earlier": ["a" * 5_000, "b" * 5_000, "c"], "output": "x" * (MAX_RESULT - 10)})
     [_, left, kept, last] = render([long]).replace("\n\n", "\n").split("\n")
     assert (left, kept, last) == ("[… 2 earlier messages: GET /sessions/s1]", "c", "x" * (MAX_RESULT - 10))

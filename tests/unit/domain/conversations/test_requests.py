@@ -1,4 +1,4 @@
-"""The state that a conversation carries from run to run: live threads, and recent answers."""
+"""The state that a conversation keeps when it continues as new: live threads and recent answers."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -47,7 +47,7 @@ def test_answers_are_forgotten_by_number_age_and_length() -> None:
 
 
 def test_answers_of_an_earlier_version_are_remembered() -> None:
-    """It kept them as JSON texts."""
+    """The earlier version stored them as JSON texts."""
     spawned = SpawnAnswers(answers=[SpawnAnswer(session_id="c", error="no")])
     earlier = {
         "answers": {"a": spawned.model_dump_json(), "b": Fired(session_id="s").model_dump_json()},

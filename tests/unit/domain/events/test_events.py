@@ -1,4 +1,4 @@
-"""Events: names that are unique and stable, and the fields that callers were promised."""
+"""Events have unique, stable names and the fields that the contract promises."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def test_the_name_is_that_of_its_class(event: type[Event]) -> None:
     ("event", "fields"),
     [
         (events.StepStarted, ["step", "description"]),
-        (events.ToolCalled, ["tool", "args", "arguments"]),  # the last is an addition of ours
+        (events.ToolCalled, ["tool", "args", "arguments"]),  # the last field is our addition
         (events.Progress, ["message"]),
         (events.StepCompleted, ["step", "result"]),
         (events.Replanning, ["reason"]),

@@ -1,4 +1,4 @@
-"""Anomalies: each figure has its threshold, and too few calls say nothing."""
+"""Anomalies: each figure has its threshold, and too few calls are not judged."""
 
 from domain.limits.anomalies import Thresholds, anomalies
 from domain.sessions.session import Usage
@@ -16,7 +16,7 @@ def test_each_figure_has_its_threshold() -> None:
     assert kinds(failed=9, tool_invocations=9) == []  # too few to judge
     assert kinds(seconds=120, cost_usd=2.5) == ["spend_rate"]
     assert kinds(seconds=180, cost_usd=2.5) == []
-    assert kinds(seconds=1, cost_usd=0.9) == []  # the first minute counts as one
+    assert kinds(seconds=1, cost_usd=0.9) == []  # less than a minute counts as a whole minute
     assert kinds(denied=3) == ["denied_calls"]
     assert kinds(failed=10, denied=9, seconds=60, tool_invocations=10, cost_usd=9) == [
         "error_rate",

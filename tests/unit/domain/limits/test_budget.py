@@ -1,4 +1,4 @@
-"""Budgets: a grant never exceeds the rest, and no call waits for a spent budget."""
+"""Budgets: a reservation never exceeds what is left, and no call waits for a spent budget."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -86,7 +86,7 @@ def test_rest_of_a_budget_is_described_and_a_low_one_is_noticed() -> None:
     [(60, 60_000, 50_000), (59.5, 60_000, 49_500), (20, 20_000, 10_000), (90, 60_000, 60_000)],
 )
 def test_the_time_of_a_session_may_be_what_its_tree_had_left(seconds: float, limit: float, left: float) -> None:
-    """Stored just after its deadline was set, it has its own time; otherwise the deadline decides."""
+    """A session that was stored just after its deadline was set has its own time; otherwise the deadline decides."""
     limits = Limits(ttl_ms=60_000)
     time = time_of(limits, NOW, NOW + timedelta(seconds=seconds), NOW + timedelta(seconds=10))
     assert (time.limit, time.left) == (limit, left)

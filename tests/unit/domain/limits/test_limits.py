@@ -1,4 +1,4 @@
-"""Limits: which one forbids another step, and that each of them has a text for the agent."""
+"""Limits: which of them forbids another step; each has a text for the agent."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Loop detection: what repeats without effect is noticed, in every form; what polls, waits or gets on is not."""
+"""Loop detection finds every form of repetition without effect, and ignores polling, waiting and progress."""
 
 from itertools import cycle, islice
 
@@ -18,7 +18,7 @@ def outcome(tool: str, given: object = None, text: str = "same", state: str = "o
 
 
 def walk(*steps: list[ToolOutcome], seconds: float = 0.1) -> list[LoopVerdict]:
-    """The verdict after each step, as the loop sees them."""
+    """The verdict of the loop detection after each step."""
     trail: list[str] = []
     found = []
     for outcomes in steps:
@@ -59,7 +59,7 @@ def test_polling_is_no_loop() -> None:
     assert set(walk(*polling)) == {LoopVerdict.FINE}
 
 
-def test_a_look_between_two_waits_is_no_loop() -> None:
+def test_a_read_between_two_waits_is_no_loop() -> None:
     trail: list[str] = []
     for _ in range(30):
         trail = extended(trail, [outcome("bash", "sleep 30")], 30, LIMIT)

@@ -23,7 +23,7 @@ BARE = Side(prompt="p")
         # also at a limit
         (SIDE, ["fail"], 3, 9, (SideVerdict.FAIL_SESSION, 0)),
         (SIDE, ["approve"], 3, 9, (SideVerdict.STOP_SESSION, 0)),
-        # a status ends nothing
+        # a status binding ends nothing
         (SIDE, ["status"], 1, 0, (SideVerdict.ACT, None)),
         # then the stop tool, also beside other calls
         (SIDE, ["done"], 1, 0, (SideVerdict.END_TURN, 0)),

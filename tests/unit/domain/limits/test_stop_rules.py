@@ -1,4 +1,4 @@
-"""Stop rules: what follows from a reply, and which rule goes first."""
+"""Stop rules: what happens after a reply, and which rule takes precedence."""
 
 import pytest
 from hypothesis import given

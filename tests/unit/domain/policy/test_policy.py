@@ -1,4 +1,4 @@
-"""Permissions: the last rule that matches decides; a child has no tool that its parent lacks."""
+"""Permissions: the last matching rule decides; a child has no tool that its parent lacks."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_the_last_matching_rule_decides() -> None:
     )
 
 
-def test_brackets_are_letters_like_any_other() -> None:
+def test_brackets_in_a_pattern_are_literal() -> None:
     rules = [Rule(permission="write_file", pattern="notes[1]*", action=Action.DENY)]
     assert decide(rules, TOOLS["write_file"], "notes[1].md") is Action.DENY
     assert decide(rules, TOOLS["write_file"], "notes1.md") is Action.ALLOW

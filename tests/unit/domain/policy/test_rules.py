@@ -1,4 +1,4 @@
-"""Rules: the last match decides within a list, no list loosens another, and a boundary names all there is."""
+"""Rules: the last match in a list decides, no list weakens another, and a boundary allows only what it names."""
 
 from fnmatch import fnmatchcase
 
@@ -80,7 +80,8 @@ def test_a_subagent_has_at_most_what_its_parent_has(rules: list[Rule], own: list
 
 LISTS = st.one_of(st.none(), st.lists(st.sampled_from(["bash", "read_file", "fetch_url", "own_*"]), unique=True))
 PLACES = st.one_of(st.none(), st.lists(st.sampled_from(["a", "a/*", "example.org", "*.org"]), unique=True))
-TOUCHED: dict[str, tuple[set[str], set[str]]] = {  # by name: what its subject is, and what it touches unnamed
+# by tool: what its rule subjects are, and what it uses that is no subject
+TOUCHED: dict[str, tuple[set[str], set[str]]] = {
     "read_file": ({"paths"}, set()),
     "save_artifact": ({"paths"}, set()),
     "fetch_url": ({"hosts"}, set()),
@@ -103,7 +104,7 @@ def test_boundary_allows_exactly_what_it_names(
         own, unnamed = TOUCHED[tool]
         allowed = allowed and all(any(fnmatchcase(subject, one) for one in named[kind]) for kind in own & named.keys())
         allowed = allowed and not unnamed & named.keys()
-    elif named:  # what a command touches cannot be seen: only one that is listed by its very name may run
+    elif named:  # what a command uses cannot be seen: only a tool that is listed by its exact name may run
         allowed = allowed and tools is not None and tool in tools
     layers = Boundary(tools=tools, hosts=hosts, paths=paths).layers()
     assert strictest(layers, tool, [subject]) is (Action.ALLOW if allowed else Action.DENY)
@@ -116,7 +117,7 @@ def test_subject_covers_every_path_that_a_call_names() -> None:
     subject = Subject(kind=SubjectKind.PATH, fields=("source", "targets"))
     assert subject.of({"source": "./a", "targets": ["/workspace/b", "c//d"]}) == ["a", "b", "c/d"]
     assert subject.of({"source": None, "targets": []}) == [""]
-    assert subject.of({"source": {"path": "a"}}) == [""]  # what cannot be read matches no pattern but *
+    assert subject.of({"source": {"path": "a"}}) == [""]  # a value that cannot be read matches only the pattern *
     assert Subject(fields=("agent", "name")).of({"agent": "x", "name": "y"}) == ["x"]
 
 

@@ -1,4 +1,4 @@
-"""Cron expressions: five fields; what is wrong is named; both kinds of days are alternatives."""
+"""Cron expressions have five fields; errors name the wrong field; day of month and day of week are alternatives."""
 
 import pytest
 
@@ -41,6 +41,6 @@ def test_day_of_month_and_day_of_week_are_alternatives() -> None:
     assert expressions("0 9 * * MON") == ["0 9 * * MON"]
 
 
-def test_how_often_a_day() -> None:
+def test_runs_per_day_are_counted() -> None:
     assert per_day("*/15 * * * *") == 96
     assert per_day("0 9,17 * * *") == 2

@@ -1,4 +1,4 @@
-"""The ledger shows for each effect what the state of its call means."""
+"""The ledger derives the state of each effect from the state of its call."""
 
 import pytest
 
@@ -14,8 +14,8 @@ from domain.sessions.step import CallState, Effect
         ("failed", False, True, "failed"),
         ("failed", True, True, "failed"),
         ("unknown", False, True, "unknown"),
-        ("cancelled", False, True, "unknown"),  # it may have happened in part
-        ("cancelled", True, True, "failed"),  # nothing was to happen
+        ("cancelled", False, True, "unknown"),  # the effect may have happened in part
+        ("cancelled", True, True, "failed"),  # a dry run has no effect
         ("started", False, False, "running"),
         ("started", False, True, "unknown"),
     ],
@@ -27,5 +27,5 @@ def test_each_effect_has_its_state(state: str, dry: bool, ended: bool, shown: st
 def test_a_dry_run_withholds_what_touches_anything() -> None:
     assert withheld(EffectKind.FILE, Effect.IDEMPOTENT) and withheld(EffectKind.CALL, Effect.ONCE)
     assert not withheld(EffectKind.CALL, Effect.READ)
-    assert not withheld(None, Effect.IDEMPOTENT)  # a plan touches nothing
-    assert not withheld(EffectKind.SUBAGENT, Effect.IDEMPOTENT)  # it is a dry run itself
+    assert not withheld(None, Effect.IDEMPOTENT)  # a plan changes nothing outside the session
+    assert not withheld(EffectKind.SUBAGENT, Effect.IDEMPOTENT)  # the subagent is itself a dry run

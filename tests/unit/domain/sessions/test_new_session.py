@@ -1,4 +1,4 @@
-"""A session becomes a row that leaves nothing for SQL to fill in."""
+"""A new session becomes a complete row, in which SQL fills in no defaults."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from domain.sessions.session import SessionRef
 @pytest.mark.parametrize(
     ("spawned_by", "own", "given", "written"),
     [
-        (None, None, None, None),  # nobody waits for it
+        (None, None, None, None),  # no session waits for it
         ("parent", None, None, DeliveryMode.HOLD),
         ("parent", DeliveryMode.WAKE, None, DeliveryMode.WAKE),
         ("parent", DeliveryMode.WAKE, DeliveryMode.EXPLICIT, DeliveryMode.EXPLICIT),

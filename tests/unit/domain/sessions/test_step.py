@@ -1,4 +1,4 @@
-"""Previews: one line, bounded, nothing lost that fits."""
+"""A preview is one line of bounded length, and omits nothing that fits."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A store and sessions in memory, as far as a conversation's decisions need them; the decisions are the real ones."""
+"""A store and sessions in memory, with what a conversation's decisions need; the code that decides is the real one."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -65,12 +65,12 @@ class Mail:
 
 
 class Store:
-    """The rows; each method is what one transaction does."""
+    """The rows of the store; each method does what one transaction does."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, Row] = {}
         self.mail: dict[str, Mail] = {}
-        self.inbox: dict[str, str | None] = {}  # outcomes on their way: message -> who took it
+        self.inbox: dict[str, str | None] = {}  # outcomes being delivered: message -> the session that took it
         self.threads: dict[str, Thread] = {}
 
     def live_on(self, thread: str) -> str | None:
@@ -163,7 +163,7 @@ def _live(row: Row) -> Live:
 
 
 class PretendStarter(SessionStarter):
-    """Writes into the store above and signals the sessions in it."""
+    """Writes to the store above and signals its sessions."""
 
     def __init__(self, start: ConversationInput, state: ConversationState, store: Store) -> None:
         super().__init__(start, state)
@@ -257,7 +257,7 @@ def session_input(session_id: str) -> SessionInput:
 
 
 def conversation(store: Store, state: ConversationState) -> Conversation:
-    """The real one, on the pretended store."""
+    """The real router, on the store in memory."""
     start = ConversationInput(tenant="t", conversation_id=ROOT, carried=state)
     made = Conversation(start)
     made.starter = PretendStarter(start, made.state, store)

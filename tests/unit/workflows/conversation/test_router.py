@@ -1,4 +1,4 @@
-"""Each outcome exists once and is delivered once, to the thread that spawned it: in all orders of events."""
+"""Each outcome exists once and is delivered once, to the thread that spawned it, in any order of events."""
 
 from collections import Counter
 
@@ -44,7 +44,7 @@ class ConversationMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
-        self.posts: list[EndedSession] = []  # still on their way
+        self.posts: list[EndedSession] = []  # ends that were not delivered yet
 
     @initialize()
     def open(self) -> None:
@@ -120,11 +120,11 @@ class ConversationMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._live())
     @rule(data=st.data(), committed=st.booleans(), late=st.booleans())
     def finish(self, data: st.DataObject, committed: bool, late: bool) -> None:
-        """The younger ones more often, as children do; their post may be late."""
+        """End a session, more often a younger one, as with real subagents; its post may be late."""
         live = self._live()
         row = data.draw(st.sampled_from([*live, *live[1:], *live[1:]]))
         if committed and row.inbox:
-            return  # a session does not end well with messages unread
+            return  # a session does not complete while messages are unread
         self.posts.append(self.store.finish(row, committed))
         if not late:
             self._receive(self.posts.pop())
@@ -177,9 +177,9 @@ class ConversationMachine(RuleBasedStateMachine):
 
     @rule(dice=st.integers(1, 8))
     def restart(self, dice: int) -> None:
-        """Somebody ended the workflow; its next run knows what the store knows, and posts under way reach it."""
+        """The workflow was terminated; its next run knows the store and receives the posts under way."""
         if dice > 1:
-            return  # rare, because it repairs whatever was wrong before
+            return  # rare, because a restart repairs earlier errors and would hide them
         self.conversation = conversation(self.store, ConversationState())
         self.conversation.actions.extend(self.conversation.router.adopt(self.store.load()))
         self._work()
@@ -203,7 +203,7 @@ class ConversationMachine(RuleBasedStateMachine):
         assert all(count == 1 for count in threads.values())
 
     def teardown(self) -> None:
-        """Let everything end: nothing may be lost."""
+        """Let all sessions end and check that nothing was lost."""
         for _ in range(200):
             while self.posts:
                 self._receive(self.posts.pop(0))

@@ -1,4 +1,4 @@
-"""Decisions of a conversation that meet at one moment: a spawn and the end of its spawner, a claim and a fire."""
+"""Concurrent decisions of a conversation: a spawn and the end of the spawning session, a claim and a fire."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from workflows.conversation.workflow import PARENT_ENDED
 
 
 class MeanwhileEnded(PretendStarter):
-    """The spawner's post arrives while its children are being written."""
+    """The end of the spawning session is posted while its children are being written."""
 
     signalled: list[tuple[str, str, Any]]
 
@@ -73,5 +73,5 @@ def test_queued_fire_keeps_its_outcomes_when_another_session_reads_them() -> Non
     made.state.queued_mail["fired"] = ["m1"]
     assert made.router.withdraw(["m1", "m2"], "reader") == []
     assert made.state.delivered == {"m1": "fired", "m2": "reader"}
-    made.router.put_back([pending("m1")], "fired")  # the fire was called off
+    made.router.put_back([pending("m1")], "fired")  # the fire was cancelled
     assert made.state.pending == [pending("m1")]

@@ -1,4 +1,4 @@
-"""Guards that cannot run let no call pass, and a failed lookup is not the last one."""
+"""If guards cannot run, calls are refused; a failed lookup of hooks is repeated at the next call."""
 
 import asyncio
 from types import SimpleNamespace
@@ -59,9 +59,11 @@ def test_calls_are_refused_while_their_guards_cannot_run(monkeypatch: pytest.Mon
     works: dict[str, Any] = {"list_hooks": listed, "run_hooks": ran}
     for name, activity in {**works, broken: failing}.items():
         monkeypatch.setattr(activity_calls, name, activity)
-    monkeypatch.setattr(workflow.logger, "log_during_replay", True)  # outside a workflow there is none to ask
+    # outside a workflow the logger cannot ask whether it replays
+    monkeypatch.setattr(workflow.logger, "log_during_replay", True)
     own = session()
     assert all(one.refusal for one in asyncio.run(hooks.before_tools(own, LINE, "n", CALLS)))
-    assert asyncio.run(hooks.at(own, LINE, HookPoint.AFTER_MODEL)) == HookOutcome()  # others cost nothing
+    # at other points a failure of hooks has no effect
+    assert asyncio.run(hooks.at(own, LINE, HookPoint.AFTER_MODEL)) == HookOutcome()
     monkeypatch.setattr(activity_calls, broken, works[broken])
     assert not any(one.refusal for one in asyncio.run(hooks.before_tools(own, LINE, "n", CALLS)))

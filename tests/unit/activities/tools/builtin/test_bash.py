@@ -1,4 +1,4 @@
-"""bash: a command of the model, its end described in text."""
+"""bash: runs a command of the model and describes in text how it ended."""
 
 import os
 from pathlib import Path

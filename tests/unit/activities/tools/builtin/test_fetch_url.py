@@ -1,4 +1,4 @@
-"""fetch_url: pages as text."""
+"""fetch_url: returns pages as text."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The file tools as the model meets them."""
+"""The file tools, with the arguments and results that the model sees."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""update_plan and report_progress: what the watcher sees."""
+"""update_plan and report_progress: what watchers see."""
 
 import pytest
 

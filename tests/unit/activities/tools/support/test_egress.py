@@ -17,7 +17,7 @@ from activities.tools.tool import ToolContext
 
 
 class Recording(httpcore2.AsyncNetworkBackend):
-    """Notes every address a connection would go to, and opens none."""
+    """Records every address to which a connection would be made, and opens none."""
 
     def __init__(self, answers: list[bytes] | None = None) -> None:
         self.connected: list[tuple[str, int]] = []
@@ -39,7 +39,7 @@ def names(table: dict[str, list[str]]) -> Any:
     return resolve
 
 
-# what the system's own resolver makes of these is the point, so it is used; none is a name that needs a server
+# the system's resolver is used, because its reading of these is tested; none is a name that needs a server
 LITERALS = [
     "http://127.0.0.1/",
     "http://127.1/",
@@ -112,7 +112,7 @@ async def test_every_address_of_a_name_must_be_public(addresses: list[str]) -> N
 
 
 async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
-    """A name that answers differently the second time is asked only once."""
+    """A name is resolved only once, since it could resolve to another address the second time."""
     answers = [["93.184.216.34"], ["127.0.0.1"]]
 
     async def resolve(host: str, port: int) -> list[str]:
@@ -210,7 +210,7 @@ async def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.Monkey
 
 
 class Server:
-    """A real web server on loopback with the answers of a test."""
+    """A real web server on loopback with the responses that a test sets."""
 
     def __init__(self, port: int) -> None:
         self.port = port

@@ -1,4 +1,4 @@
-"""No module but the named ones may import an HTTP client: a second way out would be an unguarded one."""
+"""Only the listed modules may import an HTTP client: requests of any other module would be unguarded."""
 
 import ast
 
@@ -23,12 +23,13 @@ ALLOWED = {
     "activities/notifications/channels/email.py": {"smtplib"},  # to the mail server that the operator set
     "cli/": {"httpx2"},  # to our own API
     "client/errand/": {"httpx2"},  # to our own API, from programs of callers: no part of the stack imports it
-    "activities/tools/builtin/save_artifact.py": {"httpx2"},  # its URL only: an address is parsed, never requested
-    "domain/policy/subjects.py": {"httpx2"},  # its URL only: rules must read a host as the client will
+    # only its URL class: an address is parsed, never requested
+    "activities/tools/builtin/save_artifact.py": {"httpx2"},
+    "domain/policy/subjects.py": {"httpx2"},  # only its URL class: rules must parse a host as the client does
     "deploy/ui_guard.py": {"httpx2"},  # to the Web UI that the supervisor itself started
     "deploy/": {"http.client"},  # health of the parts that the supervisor itself started
     "bench/": {"httpx2", "anthropic"},
-    "worker.py": {"anthropic", "httpx2"},  # makes the model client and hands it in
+    "worker.py": {"anthropic", "httpx2"},  # creates the model client and passes it on
 }
 
 

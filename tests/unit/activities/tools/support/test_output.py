@@ -1,4 +1,4 @@
-"""Bounded and cleaned text."""
+"""Tool output is cut to its bound and cleaned of hidden characters."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""No path leaves the workspace: every way out that we could think of, for every kind of access."""
+"""No path leads out of the workspace: every attack that we could think of, for every kind of access."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def outside(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def traps(workspace: Path, outside: Path) -> Iterator[Path]:
-    """A workspace in which a hostile command left everything it can leave."""
+    """A workspace in which a hostile command left every kind of file that it can create."""
     (workspace / "plain").write_text("plain")
     (workspace / "folder").mkdir()
     links: dict[str, str | Path] = {
@@ -50,7 +50,7 @@ def traps(workspace: Path, outside: Path) -> Iterator[Path]:
     os.mkfifo(workspace / "fifo")
     with socket.socket(socket.AF_UNIX) as listener:
         here = os.getcwd()
-        os.chdir(workspace)  # a socket's path may have 107 bytes only
+        os.chdir(workspace)  # the path of a socket has at most 107 bytes
         listener.bind("socket")
         os.chdir(here)
         yield workspace
@@ -181,7 +181,7 @@ def test_a_link_swapped_in_while_we_look_gains_nothing(workspace: Path, outside:
 def test_a_link_swapped_in_between_look_and_open_is_not_followed(
     workspace: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same race, with the attacker always in time."""
+    """The same race, in which the attacker always wins."""
     target = workspace / "target"
     target.write_bytes(b"harmless")
     look = workspace_path._plain
@@ -212,7 +212,7 @@ def test_a_write_never_changes_a_file_that_has_another_name_elsewhere(workspace:
     assert (outside / "secret").read_bytes() == SECRET
 
 
-def test_a_failed_write_leaves_no_rest(workspace: Path) -> None:
+def test_a_failed_write_leaves_no_partial_file(workspace: Path) -> None:
     (workspace / "name").mkdir()
     with pytest.raises(PathError):
         Workspace(workspace).write("name", b"x")

@@ -1,4 +1,4 @@
-"""Forms by table: what a person is shown for each kind of request, and which answer a filled form means."""
+"""Which form a person sees for each kind of request, and which answer a filled form gives."""
 
 from datetime import UTC, datetime
 from typing import Any

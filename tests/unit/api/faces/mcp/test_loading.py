@@ -1,4 +1,4 @@
-"""The protocol's library is large: neither the API nor a command waits for it at its start."""
+"""The protocol's library is large, so neither the API nor a command imports it at its start."""
 
 import subprocess
 import sys

@@ -33,7 +33,7 @@ def test_status_of_a_task_that_has_not_ended() -> None:
     assert seen(Status.SUBMITTED)["status"] == "working"
     asking = seen(Status.INPUT_REQUIRED, [APPROVAL], [APPROVAL])
     assert asking["status"] == "input_required" and asking["inputRequests"].keys() == {APPROVAL.id}
-    # nobody at this client may answer, or it shows no forms: the inbox has it
+    # the client may not answer, or shows no forms: the request is in the inbox
     assert seen(Status.INPUT_REQUIRED, [APPROVAL])["status"] == "working"
     assert "waits for people: Which?" in seen(Status.INPUT_REQUIRED, [APPROVAL])["statusMessage"]
 

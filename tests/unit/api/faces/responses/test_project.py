@@ -1,4 +1,4 @@
-"""The fold by table: logs as sessions write them, and the responses and streams that clients check strictly."""
+"""Event logs as sessions write them become responses and streams, which are parsed as strictly as clients do."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -124,7 +124,7 @@ def shown(state: ResponseState, part: int) -> ResponseObject:
 
 
 def streamed(fold: Fold, part: int = 1) -> tuple[list[ResponseStreamEvent], ResponseStreamState[Any]]:
-    """The stream of a part, read as clients read it: each event strictly, then accumulated."""
+    """Read the stream of a part as clients do: parse each event strictly, then accumulate."""
     state: ResponseStreamState[Any] = ResponseStreamState(input_tools=[], text_format=NO_FORMAT)
     seen = []
     for number, one in enumerate(fold.parts[part - 1].events):
@@ -140,7 +140,7 @@ from openai import omit as NO_FORMAT  # noqa: E402
 
 
 def final(fold: Fold, part: int = 1) -> Response:
-    """The object as a GET shows it, checked strictly; the same without the deltas."""
+    """The object that a GET returns, parsed strictly; it is the same without the deltas."""
     return Response.model_validate(shown(fold.parts[part - 1].state, part).model_dump(mode="json"), strict=True)
 
 
@@ -203,7 +203,7 @@ def test_response_ends_when_all_calls_wait_for_the_caller_and_continues_with_the
         ("look_up", f"call_{B.id}", {"order": "b"}),
     ]
     assert [item.type for item in response.output] == ["function_call", "mcp_call", "function_call"]
-    for length in range(len(PARALLEL), len(PARALLEL) + 4):  # one answer opens nothing
+    for length in range(len(PARALLEL), len(PARALLEL) + 4):  # one of two answers does not continue the response
         assert len(folded(ANSWERED[:length]).parts) == 1
     fold = folded(ANSWERED)
     assert final(fold) == response and len(fold.parts) == 2
@@ -262,7 +262,8 @@ def test_cancel_shows_at_once_and_reads_of_any_length_agree() -> None:
     assert final(folded([*WORKING, stop])).status == "cancelled"
     assert final(folded([SUBMITTED])).status == "queued" and final(folded(WORKING)).status == "in_progress"
     whole = [one.model_dump() for one in folded(ANSWERED).parts[0].events]
-    for length in range(1, len(ANSWERED)):  # a cursor means the same in every process, whenever it read the log
+    # a cursor has the same meaning in every process, however much of the log it has read
+    for length in range(1, len(ANSWERED)):
         begun = [one.model_dump() for one in folded(ANSWERED[:length]).parts[0].events]
         assert whole[: len(begun)] == begun
 
