@@ -70,6 +70,41 @@ async def _woken(stack: Stack) -> str:
     return await _closed(talk)
 
 
+async def _read_apart(stack: Stack) -> str:
+    """A report and a failure on work of one thread of a channel, while a session answers in another thread."""
+    tools = ["start_background_agent", "send_agent_message", "wait_for"]
+    for definition in (agent("digger", mode="subagent", tools=tools), agent("front", "digger", tools=tools)):
+        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    (await stack.http.put("/connectors/front", json={"kind": "webhook", "agent": "front"})).raise_for_status()
+
+    async def write(text: str, thread: str) -> str:
+        body = {"text": text, "thread": thread}
+        answer = await stack.http.post("/channels/front/room/ann/messages", json=body)
+        session_id: str = answer.raise_for_status().json()["session_id"]
+        return session_id
+
+    gate, busy = Gate(), Gate()
+    report = chain([gate.call], [("send_agent_message", {"message": say("The report.")})], last="Done.")
+    broken = f"{chain([gate.call], last='x')} [[fault:400 at=2 times=always]]"
+    started = [("start_background_agent", {"prompt": prompt}) for prompt in (report, broken)]
+    talk = Talk(stack, await write(chain(started, last="Off."), "t1"))
+    await talk.ended(talk.id)
+    await stack.seen(await write(busy.then("Answered."), "t2"), "tool_called", tool="wait_for")
+    last = await write(say("Queued."), "t3")
+    gate.open()
+
+    async def waiting() -> bool:
+        unread = "SELECT count(*) FROM inbox WHERE thread_id = $1 AND taken_by IS NULL"
+        return bool(await stack.pool.fetchval(unread, talk.id) == 2)
+
+    await eventually(waiting, what="both wait")
+    busy.open()
+    await eventually(lambda: _sessions(talk, 7), what="each was read by a session of its own")
+    await talk.ended(last)
+    await talk.rest()
+    return await _closed(talk)
+
+
 async def _sessions(talk: Talk, count: int) -> bool:
     return len(await talk.sessions()) >= count
 
@@ -220,6 +255,7 @@ TREE_SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "turns": _turns,
     "fan_out": _fan_out,
     "woken": _woken,
+    "read_apart": _read_apart,
     "handed_over": _handed_over,
     "deferred": _deferred,
     "terminated": _terminated,
