@@ -19,7 +19,9 @@ class WebhookConnector:
         message_id = check_standard_webhook([secrets.signing], request.headers, request.body, request.now)
         try:
             body = json.loads(request.body)
-            if isinstance(body, dict) and "request_id" in body:
+            if not isinstance(body, dict):
+                raise Invalid("The body is not a JSON object.")
+            if "request_id" in body:
                 return Received(answers=[IncomingAnswer.model_validate(body)])
             message = IncomingMessage.model_validate(body)
         except ValidationError as error:
@@ -42,7 +44,7 @@ class WebhookConnector:
 def unreadable(error: ValidationError) -> Invalid:
     """The faults by field; the values that were sent are never repeated."""
     found = [
-        {"pointer": "/" + "/".join(map(str, one["loc"])), "code": one["type"], "message": one["msg"]}
+        {"pointer": "".join(f"/{place}" for place in one["loc"]), "code": one["type"], "message": one["msg"]}
         for one in error.errors(include_input=False, include_url=False)
     ]
     return Invalid("The message does not fit.", errors=found[:20])

@@ -8,7 +8,7 @@ from api.auth import Call
 from api.conversations import channel_answers
 from api.http import lookup
 from api.http.idempotency import IdempotencyKey, reused
-from api.http.problems import finding
+from api.http.problems import finding, pointers_moved
 from api.schemas.channels import ChannelAccepted
 from api.schemas.conversations import stream_key
 from api.submission import accept as submit
@@ -133,7 +133,8 @@ async def _session(
     # not validated again: ChannelMessage has checked the same limits
     context = TaskContext.model_construct(files=body.files)
     spec = TaskSpec.model_construct(agent=connector.agent, input=body.text, context=context)
-    task = await submit.check(call, spec, schema=False)
+    with pointers_moved("/context", ""):
+        task = await submit.check(call, spec, schema=False)
     place = SessionPlace(await_children=False, trigger=Trigger.CHANNEL)
     session = submit.new_session(task, title_of(spec), place, call.caller.created_by)
     channel = {"message_id": body.message_id, "thread": body.thread}

@@ -5,6 +5,7 @@ from typing import Any
 from api.auth import Call
 from api.control import answer as answering
 from api.http import strict_json
+from api.http.problems import pointers_moved
 from domain.channels import ChannelMessage, ChannelRef, IncomingAnswer
 from domain.conversations.address import Address, ArrivingMessage
 from domain.errors import ErrandError, NotFound
@@ -30,7 +31,8 @@ async def answer(call: Call, connector: str, given: IncomingAnswer) -> bool:
         raise NotFound("Nothing waits for an answer from this address.")
     if request.status is not RequestStatus.OPEN:
         return False
-    answering.check(call.caller, request, given.value)
+    with pointers_moved("/input", "/value"):
+        answering.check(call.caller, request, given.value)
     value = await answering.sealed(call, session, request, given.value)
     written = answering.to_write(call.caller, session, request, value)
     # somebody else answered between the check and this write

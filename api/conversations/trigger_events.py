@@ -59,6 +59,8 @@ def read(kind: SignatureKind, headers: Mapping[str, str], body: bytes) -> tuple[
     form = headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
     payload = strict_json.parse(_form_payload(body) if form else body)
     if kind is SignatureKind.GITHUB:
+        if not isinstance(payload, dict | list):
+            raise Invalid("An event is a JSON object or list.")
         # GitHub signs neither the id nor the type of a delivery, so its key comes from the body
         event = ExternalEvent(
             id=_fitting(_ID, headers.get("x-github-delivery")),

@@ -5,7 +5,8 @@
 
 import logging
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
@@ -131,6 +132,18 @@ def finding(
     return Finding.model_validate(
         {"pointer": pointer, "code": code, "message": message, "allowed": listed, "in": place}
     )
+
+
+@contextmanager
+def pointers_moved(old: str, new: str) -> Iterator[None]:
+    """Let findings below `old` point below `new`: where the part that is checked is in the caller's body."""
+    try:
+        yield
+    except Invalid as error:
+        for one in error.extra.get("errors", []):
+            if one.pointer.startswith(old):
+                one.pointer = new + one.pointer.removeprefix(old)
+        raise
 
 
 def problem(

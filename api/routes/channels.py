@@ -1,6 +1,5 @@
 """/channels: messages of people on other services, by their address; /hooks: signed requests of services."""
 
-import json
 import time
 from typing import Annotated
 
@@ -24,7 +23,7 @@ from api.schemas.channels import AddressRecord, ChannelAccepted, HookAccepted
 from api.services import ServicesDep
 from connectors import CONNECTORS
 from connectors.connector import SignedRequest
-from domain.channels import ChannelMessage, ChannelRef
+from domain.channels import ChannelMessage, ChannelRef, ConnectorKind
 from domain.conversations.address import Address
 from domain.errors import Invalid, NotFound
 from domain.ids import is_id
@@ -52,12 +51,16 @@ def _check_length(value: object, settings: Settings) -> None:
 
 
 def channel_ref(connector: str, channel_id: str, user_id: str) -> ChannelRef:
+    given = {"channel_id": channel_id, "user_id": user_id}
     try:
-        return ChannelRef(connector=connector, channel_id=channel_id, user_id=user_id)
+        # a path that is not UTF-8 is decoded to this character: different ids would be one address
+        if not (names := [name for name, value in given.items() if "\ufffd" in value]):
+            return ChannelRef(connector=connector, **given)
     except ValidationError as error:
         names = [str(one["loc"][0]) for one in error.errors()]
-        found = [finding(f"/{name}", "invalid_name", "1 to 255 characters, not blank", place="path") for name in names]
-        raise Invalid("A message needs the channel and the user that it comes from.", errors=found) from None
+    why = "1 to 255 characters of UTF-8, not blank"
+    found = [finding(f"/{name}", "invalid_name", why, place="path") for name in names]
+    raise Invalid("A message needs the channel and the user that it comes from.", errors=found)
 
 
 @router.post(
@@ -147,6 +150,8 @@ async def receive_hook(request: Request, services: ServicesDep, connector_id: st
     raw = await bodies.read(request, services.settings.max_body_bytes)
     signed = SignedRequest(headers=dict(request.headers), body=raw, now=time.time())
     received = CONNECTORS[hook.connector.kind].receive(signed, hook.secrets)
+    if hook.connector.kind is ConnectorKind.WEBHOOK:
+        strict_json.parse(raw)  # all of it, before anything is written
     call = Call(services, _caller(hook))
     accepted = []
     for message in received.messages:
@@ -155,9 +160,6 @@ async def receive_hook(request: Request, services: ServicesDep, connector_id: st
         strict_json.clean(message.text, "/text")
         channel = channel_ref(hook.connector.name, message.channel_id, message.user_id)
         accepted.append(await arrivals.accept(call, hook.connector, channel, message))
-    for one in received.answers:
-        # all answers before the first is written, so that a bad one leaves nothing half done
-        strict_json.parse(json.dumps(one.value).encode())
     answered = [await channel_answers.answer(call, hook.connector.name, one) for one in received.answers]
     if received.response:
         return Response(received.response, 200, media_type="text/plain")

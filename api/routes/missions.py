@@ -14,6 +14,7 @@ from api.http import lookup
 from api.http.accept_header import accepts_json
 from api.http.body import json_body
 from api.http.paging import cursor, position
+from api.http.problems import pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.routes import schedules as schedule_routes
 from api.schemas.missions import MissionFiles, MissionPage, MissionRecord, MissionRunPage, NewMission, mission_record
@@ -129,7 +130,8 @@ async def put_mission_files(
     mission = await _own(call, mission_id)
     _check_working(mission)
     context = TaskContext.model_construct(files=body.files, archives=body.archives)
-    given = await rules.manifest(call, TaskSpec.model_construct(context=context))
+    with pointers_moved("/context", ""):
+        given = await rules.manifest(call, TaskSpec.model_construct(context=context))
     await budgets.check_workspaces(call, given)
     await workspaces.update(call.pool, call.tenant, mission.conversation_id, lambda _: given)
     return await _shown(call, mission)

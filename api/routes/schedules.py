@@ -11,7 +11,7 @@ from api.http import lookup
 from api.http.accept_header import accepts_json
 from api.http.body import json_body
 from api.http.paging import cursor, position
-from api.http.problems import finding
+from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.schedules import (
     BackfillBody,
@@ -209,7 +209,8 @@ async def checked(call: Call, body: NewSchedule) -> Checked:
         found = [finding("/at", "out_of_range", why)]
         raise Invalid("Nothing can be due at this time.", type="invalid-time", errors=found)
     excluded = [name for name in ("history", "history_session") if getattr(body.task.context, name)]
-    excluded += ["files"] if body.conversation_id and body.task.context.files else []
+    if body.conversation_id:
+        excluded += [name for name in ("files", "archives") if getattr(body.task.context, name)]
     if excluded:
         pointer = f"/task/context/{excluded[0]}"
         raise Invalid(
@@ -221,7 +222,8 @@ async def checked(call: Call, body: NewSchedule) -> Checked:
         raise Invalid("A schedule's runs have their own limits.", errors=[problem])
     if body.conversation_id is not None:
         await lookup.open_conversation(call, body.conversation_id)
-    return await submit.check(call, body.task)
+    with pointers_moved("", "/task"):
+        return await submit.check(call, body.task)
 
 
 def run_session(call: Call, body: NewSchedule, task: Checked) -> NewSession:

@@ -11,7 +11,7 @@ from api.http import body as bodies
 from api.http import lookup
 from api.http.accept_header import accepts_json
 from api.http.body import json_body
-from api.http.problems import finding
+from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.connectors import Supervisor
 from api.schemas.triggers import (
@@ -178,13 +178,15 @@ async def _session(call: Call, name: str, body: NewTrigger) -> tuple[NewSession 
     if body.task is None:
         return None, ""
     context, config = body.task.context, body.task.config
-    excluded = [f"context/{one}" for one in ("history", "history_session", "files") if getattr(context, one)]
+    parts = ("history", "history_session", "files", "archives")
+    excluded = [f"context/{one}" for one in parts if getattr(context, one)]
     excluded += ["config/tree"] if config.tree is not None else []
     if excluded:
         raise _invalid(f"/task/{excluded[0]}", "excluded", "not for the task of a trigger")
     if body.conversation_id is not None:
         await _check_conversation(call, body.conversation_id)
-    task = await submit.check(call, body.task)
+    with pointers_moved("", "/task"):
+        task = await submit.check(call, body.task)
     session = submit.new_session(
         task, task.spec.title or name, SessionPlace(trigger=Trigger.EVENT), call.caller.created_by
     )

@@ -39,7 +39,7 @@ def _zone(name: str) -> str:
     return name
 
 
-Cron = Annotated[str, StringConstraints(min_length=9, max_length=200), AfterValidator(_cron)]
+Cron = Annotated[str, StringConstraints(max_length=200), AfterValidator(_cron)]
 Zone = Annotated[str, StringConstraints(min_length=1, max_length=64), AfterValidator(_zone)]
 ClockTime = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 ScheduleName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]

@@ -72,7 +72,7 @@ class Service:
         self, body: Any, *, message_id: str = "", at: int | None = None, secret: str = ""
     ) -> httpx2.Response:
         """Build a request as the service sends it; it is signed without our code."""
-        raw = json.dumps(body).encode()
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         message_id, at = message_id or new_id(), int(time.time()) if at is None else at
         key = base64.b64decode((secret or self.secret).removeprefix("whsec_"))
         digest = hmac.new(key, f"{message_id}.{at}.".encode() + raw, hashlib.sha256).digest()

@@ -95,7 +95,14 @@ async def test_a_message_is_accepted_once(service: Service) -> None:
 
 @pytest.mark.proves("S2-04")
 async def test_a_message_without_an_address_or_to_an_unknown_one_is_refused(service: Service) -> None:
-    for channel, user in (("", "ann"), ("room", ""), ("%20", "ann"), ("room", "%20%20"), ("room", "a%00b")):
+    for channel, user in (
+        ("", "ann"),
+        ("room", ""),
+        ("%20", "ann"),
+        ("room", "%20%20"),
+        ("room", "a%00b"),
+        ("%FF", "ann"),
+    ):
         refused = await service.post(say("x"), channel, user)
         assert refused.status_code in (404, 422), (channel, user, refused.text)
         assert refused.headers["content-type"] == "application/problem+json"
@@ -105,7 +112,11 @@ async def test_a_message_without_an_address_or_to_an_unknown_one_is_refused(serv
         assert refused.json()["errors"][0]["code"] == "missing"
     assert (await service.post(say("x"), connector="nobody")).status_code == 404
     assert (await service.post("   ")).status_code == 422
-    assert (await service.post("x", files=["01m7h5pjrzy5zk03zj8xz0xsa9"])).status_code == 422
+    repeated = b'{"channel_id": "room", "user_id": "ann", "text": "x", "text": "y"}'
+    for unreadable, status in ((b"null", 422), (b"[]", 422), (repeated, 400)):
+        assert (await service.signed(unreadable)).status_code == status
+    unknown = await service.post("x", files=["01m7h5pjrzy5zk03zj8xz0xsa9"])
+    assert (unknown.status_code, unknown.json()["errors"][0]["pointer"]) == (422, "/files/0")
     assert (await service.stack.http.get(f"/channels/{service.name}/room/ann")).status_code == 404
 
 

@@ -97,6 +97,7 @@ async def test_a_service_without_a_key_answers_by_request_and_a_key_needs_the_ri
         await service.signed({**answer, "text": "and a message"}),
     ]
     assert [one.status_code for one in bad] == [404, 404, 422, 422, 422], [one.text for one in bad]
+    assert bad[2].json()["errors"][0]["pointer"] == "/value/approved"
     assert (await service.signed(answer)).json()["answered"] == 1
     assert (await service.signed(answer)).json()["answered"] == 0
     _, question = await service.replies(2)

@@ -185,7 +185,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"at": "2020-01-01T00:00:00Z"}, "/at"),
     ({"at": "9999-12-31T23:59:59Z"}, "/at"),
     ({"every": 60_000, "overlap": "allow"}, ""),
-    ({"every": 60_000, "task": {"agent": "nobody", "input": "x"}}, "/agent"),
+    ({"every": 60_000, "task": {"agent": "nobody", "input": "x"}}, "/task/agent"),
     ({"every": 60_000, "check": {"run": ""}}, "/check/run"),
     ({"every": 60_000, "quiet_hours": {"start": "25:00", "end": "07:00"}}, "/quiet_hours/start"),
     ({"every": 60_000, "conversation_id": "0" * 26}, ""),

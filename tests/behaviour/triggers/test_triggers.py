@@ -138,6 +138,8 @@ async def test_bad_requests_are_refused_and_change_nothing(stack: Stack) -> None
             assert (answer.status_code, answer.json()["type"]) == (401, "urn:errand:problem:bad-signature"), answer.text
             assert answer.headers["www-authenticate"]
         assert (await sender.send(b"{not json")).status_code == 400
+        for nothing in (b"null", b"1", b'"x"'):
+            assert (await sender.send(nothing)).status_code == 422
         assert await _announced(stack, sender.name, 1_000_001) == 413
         assert await sender.events() == []
         assert (await stack.http.delete(f"/triggers/{sender.name}")).status_code == 204
@@ -153,7 +155,8 @@ async def test_bad_requests_are_refused_and_change_nothing(stack: Stack) -> None
         ({"template": "{{env.SECRET}}"}, "/template"),
         ({"context": "per_key"}, ""),
         ({"task": None}, ""),
-        ({"task": {"agent": "nobody", "input": "x"}}, "/agent"),
+        ({"task": {"agent": "nobody", "input": "x"}}, "/task/agent"),
+        ({"task": {"agent": "tester", "input": "x", "context": {"archives": ["0" * 26]}}}, "/task/context/archives"),
         ({"secret": "short"}, "/secret"),
         ({"secret": "0123456789abcdef"}, "/secret"),
         ({"signature": "slack"}, "/secret"),

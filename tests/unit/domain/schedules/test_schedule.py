@@ -33,3 +33,9 @@ def test_quiet_hours_past_midnight_follow_the_zone() -> None:
 def test_rules_that_make_no_sense_are_refused(rules: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ScheduleRules.model_validate({"name": "x", **rules})
+
+
+@pytest.mark.parametrize("cron", ["", "@daily", "* * * *"])
+def test_a_short_cron_expression_is_refused_with_what_it_needs(cron: str) -> None:
+    with pytest.raises(ValidationError, match="five fields are needed"):
+        ScheduleRules.model_validate({"name": "x", "cron": cron})
