@@ -27,6 +27,7 @@ from activities import ActivityServices
 from activities.handlers.registry import load_handlers
 from activities.hooks.registry import load_hooks
 from activities.mcp.discover import ShippedLists
+from activities.mcp.scratch_folder import remove_leftovers
 from activities.model.anthropic import Model
 from activities.model.check import ModelCheck
 from activities.model.trial import ModelTrial
@@ -202,14 +203,13 @@ async def run(settings: Settings) -> None:
     )
     sandbox = await choose(settings.sandbox)
     log.info("sandbox: %s", sandbox.name)
+    await remove_leftovers()
     async with pool, EventWriter(pool) as events:
         services = build_services(settings, pool, client, events, sandbox)
-        # retry without end: the database may be restarting, or its disk full
         known = Catalogue(tools=services.tools, handlers=services.handlers, hooks=services.hooks)
         files = AgentFiles(pool, AgentFolder(settings.agents_dir, known), activities.shipped_lists(services))
-        await patiently(files.publish, seconds=math.inf)
-        own = _problems(settings.tools_module)
-        model = ModelTrial(services.model_check, settings.default_model)
+        await patiently(files.publish, seconds=math.inf)  # the database may be restarting, or its disk full
+        own, model = _problems(settings.tools_module), ModelTrial(services.model_check, settings.default_model)
         await model.run()
 
         async def beat() -> None:

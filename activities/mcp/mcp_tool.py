@@ -56,7 +56,9 @@ def _tool(name: str, server_name: str, server: McpServer, tool: McpTool) -> Tool
         kind=EffectKind.REQUEST,
         timeout_s=server.timeout_s + OWN_TIME_S + 5,  # more than the call itself may take
         subject=Subject(kind=SubjectKind.HOST, fixed=server.host),
-        touches=(SubjectKind.HOST,),
+        # a program has the whole workspace, whatever its arguments name
+        touches=(SubjectKind.HOST, SubjectKind.PATH) if server.command else (SubjectKind.HOST,),
+        could_write=bool(server.command),
         summary=lambda arguments: preview(
             f"{server.host} {json.dumps(arguments.model_dump(), ensure_ascii=False)}", 160
         ),

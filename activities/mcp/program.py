@@ -5,12 +5,12 @@ import asyncio
 import contextlib
 import os
 import shlex
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from activities.mcp.scratch_folder import scratch_folder
 from activities.mcp.untrusted import quoted
 from activities.sandbox import Commands, NetworkPolicy, Pipes, Sandbox, SandboxLimits, SandboxResult
 from activities.tools.support.egress import ByteAllowance, FetchError
@@ -37,11 +37,11 @@ class ProgramPlace:
     network: NetworkPolicy | None = None
 
 
-@contextlib.contextmanager
-def empty_place(commands: Commands) -> Iterator[ProgramPlace]:
+@contextlib.asynccontextmanager
+async def empty_place(commands: Commands) -> AsyncIterator[ProgramPlace]:
     """An empty workspace without a network, to read a tool list."""
-    with tempfile.TemporaryDirectory(prefix="errand-mcp-", ignore_cleanup_errors=True) as folder:
-        yield ProgramPlace(commands.sandbox, Path(folder), commands.limits)
+    async with scratch_folder() as folder:
+        yield ProgramPlace(commands.sandbox, folder, commands.limits)
 
 
 @dataclass

@@ -33,9 +33,8 @@ async def read_list(
     """The tools of one server that the definition chooses; `values`: variables, as variable_scope keeps them."""
     server = agent.mcp_servers[name]
     headers = filled_headers(server, resolved(agent, values))
-    with empty_place(commands) as place:
-        async with connected(fetcher, server, headers, LIST_SECONDS, place) as session:
-            tools = await listed(session, server)
+    async with empty_place(commands) as place, connected(fetcher, server, headers, LIST_SECONDS, place) as session:
+        tools = await listed(session, server)
     # off the event loop, because schemas of others can take long to check
     return await asyncio.to_thread(_checked, name, tools)
 

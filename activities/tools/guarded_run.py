@@ -2,8 +2,9 @@
 and secrets are removed from the output."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from store import input_requests
 from store.database import Pool
 
 GRACE_SECONDS = 8.0  # for a tool that was cancelled; the sandbox takes up to five to end all processes
+STOP_SECONDS = 40.0  # for a tool's `stop`, at most: with the grace, less than its activity has
 _BUSY = "Another call is using this workspace and did not end in time. {} was not run; try again."
 _CHANGED = (
     "The command was approved with other content of files that it names: {}. It was not run. Make the call again, so "
@@ -49,7 +51,8 @@ async def call_turn(pool: Pool, request: ToolRequest, tool: Tool, folder: Path) 
     Calls that change the workspace share it. A command that people approved has it exclusively, from the moment its
     files are compared with what people saw, so that no other call can replace one in between.
     """
-    if tool.effect is Effect.READ or tool.kind is None or tool.touches == (SubjectKind.HOST,):
+    reads = tool.effect is Effect.READ and not tool.could_write
+    if reads or tool.kind is None or tool.touches == (SubjectKind.HOST,):
         yield None
         return
     approval = await approval_of(pool, request) if runs_commands(tool) else None
@@ -68,23 +71,45 @@ async def guarded(
     tool: Tool, arguments: Any, context: ToolContext, turn: AbstractAsyncContextManager[ToolResult | None]
 ) -> ToolResult:
     """Run a tool when its turn comes. An error in the tool is a result for the model, never a failed activity."""
+
+    async def run() -> ToolResult:
+        async with turn as refusal:
+            if refusal is not None:
+                return refusal
+            return await _within(tool.timeout_s, partial(tool.run, arguments, context), context)
+
+    return await _result(tool.name, tool.timeout_s, run, context)
+
+
+async def stopped(tool: Tool, context: ToolContext) -> ToolResult:
+    """Let a tool stop a call that continues elsewhere. If that fails, the outcome of the call is unknown."""
+    assert tool.stop is not None
+    seconds = min(tool.timeout_s, STOP_SECONDS)
+    run = partial(_within, seconds, partial(tool.stop, context), context)
+    return await _result(f"The stop of {tool.name}", seconds, run, context, unknown=tool.effect is not Effect.READ)
+
+
+async def _within(seconds: float, run: Callable[[], Awaitable[ToolResult]], context: ToolContext) -> ToolResult:
+    async def hidden() -> ToolResult:
+        with hidden_in_logs(context.state.redactor):  # also while it runs after it was abandoned
+            return await run()
+
+    return await within(seconds, hidden(), grace=GRACE_SECONDS)
+
+
+async def _result(
+    what: str, seconds: float, run: Callable[[], Awaitable[ToolResult]], context: ToolContext, *, unknown: bool = False
+) -> ToolResult:
     redactor = context.state.redactor
     with hidden_in_logs(redactor):
         try:
-            async with turn as refusal:
-                if refusal is not None:
-                    return refusal
-                result = await within(tool.timeout_s, _run(tool, arguments, context), grace=GRACE_SECONDS)
+            result = await run()
         except TimeoutError:
-            result = ToolResult(f"{tool.name} did not finish within {tool.timeout_s:g} seconds.", failed=True)
+            text = f"{what} did not finish within {seconds:g} seconds."
+            result = ToolResult(text, failed=True, unknown=unknown)
         except Exception:
-            # An unexpected error may contain secrets, so the model only learns that the tool failed.
-            activity.logger.exception("tool %s failed unexpectedly", tool.name)
-            text = f"{tool.name} failed unexpectedly; the operator's log has the details."
-            result = ToolResult(text, failed=True)
+            # An unexpected error may contain secrets, so the model only learns that it failed.
+            activity.logger.exception("tool: %s failed unexpectedly", what)
+            text = f"{what} failed unexpectedly; the operator's log has the details."
+            result = ToolResult(text, failed=True, unknown=unknown)
     return result.redacted(redactor)
-
-
-async def _run(tool: Tool, arguments: Any, context: ToolContext) -> ToolResult:
-    with hidden_in_logs(context.state.redactor):  # also while it runs after it was abandoned
-        return await tool.run(arguments, context)

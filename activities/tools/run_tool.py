@@ -25,7 +25,7 @@ from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
 from activities.tools.declared_tools import DECLARED, find_declared, with_binding
-from activities.tools.guarded_run import approval_of, call_turn, guarded
+from activities.tools.guarded_run import approval_of, call_turn, guarded, stopped
 from activities.tools.outcomes import (
     current_step,
     form_answers,
@@ -206,7 +206,7 @@ class RunTool:
             answers=await form_answers(self._pool, request, claim.remote) if claim.remote else {},
         )
         if request.cancel and tool.stop is not None:
-            return (await tool.stop(context)).redacted(state.redactor)
+            return await stopped(tool, context)
         result = await guarded(tool, arguments, context, call_turn(self._pool, request, tool, folder))
         if result.remote is not None:
             return result

@@ -165,6 +165,7 @@ class Tool(ToolTraits):
     kind: EffectKind | None = EffectKind.CALL  # its kind in the ledger of effects; None: it changes nothing
     activity: str | None = None  # the activity that runs it; None: its own, which calls `run`
     timeout_s: float = 60
+    could_write: bool = False  # it is a program in the workspace: it takes its turn there even if it says that it reads
     # It only writes to the database: it runs as a local activity within the workflow task, and may run twice. For
     # built-in tools only: what touches the world must be an activity that the timeline shows while it runs.
     bookkeeping: bool = False

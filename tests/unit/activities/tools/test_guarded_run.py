@@ -1,19 +1,26 @@
-"""The worker does not wait until the activity's timeout for a tool that ignores its cancellation."""
+"""The worker does not wait until the activity's timeout for a tool that ignores its cancellation, or for its `stop`. A
+program takes its turn in the workspace."""
 
 import asyncio
 import contextlib
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
+from activities.mcp.mcp_tool import mcp_tools
 from activities.tools import guarded_run
-from activities.tools.guarded_run import guarded
+from activities.tools.guarded_run import call_turn, guarded, stopped
+from activities.tools.support import workspace_turn
 from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.agents.definition import AgentDefinition
+from domain.policy.rules import Action, verdict
 from domain.redactor import Redactor
 from domain.sessions.step import Effect
+from domain.task import Boundary
 
 CONTEXT: Any = SimpleNamespace(state=SimpleNamespace(redactor=Redactor()))
 
@@ -45,3 +52,57 @@ async def test_tool_that_ignores_its_cancellation_is_abandoned(monkeypatch: pyte
     with pytest.raises(asyncio.CancelledError):
         await stopped
     assert time.monotonic() - began < 0.8
+
+
+async def test_stop_that_hangs_or_fails_is_bounded_and_leaves_the_call_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guarded_run, "GRACE_SECONDS", 0.05)
+
+    async def hangs(context: ToolContext) -> ToolResult:
+        return await ignores(Input(), context)
+
+    async def fails(context: ToolContext) -> ToolResult:
+        raise ValueError("a secret")
+
+    async def works(context: ToolContext) -> ToolResult:
+        return ToolResult("stopped", failed=True)
+
+    def stops(stop: Any) -> Any:
+        tool = Tool(name="far", description="x", input=Input, stop=stop, effect=Effect.ONCE, timeout_s=0.05)
+        return stopped(tool, CONTEXT)
+
+    began = time.monotonic()
+    late, failed, fine = await stops(hangs), await stops(fails), await stops(works)
+    assert time.monotonic() - began < 0.8
+    assert late == ToolResult("The stop of far did not finish within 0.05 seconds.", failed=True, unknown=True)
+    assert failed.failed and failed.unknown and "a secret" not in failed.text
+    assert fine == ToolResult("stopped", failed=True)
+
+
+def server_tool(**server: Any) -> Tool:
+    """A tool of an MCP server that only reads, as its definition says."""
+    listed = {"name": "look", "description": "", "input_schema": {"type": "object"}}
+    given = {"fs": {**server, "effects": {"*": "read"}, "tools": [listed]}}
+    [found] = mcp_tools(AgentDefinition.model_validate({"name": "x", "mcp_servers": given}), ["mcp__fs__look"])
+    return found
+
+
+async def test_program_is_bound_by_paths_and_takes_its_turn_in_the_workspace_even_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspace_turn, "_PATIENCE_S", 0.1)
+    program, remote = server_tool(command=["files"]), server_tool(url="https://files.example.org/")
+    paths = Boundary(paths=["docs/*"]).layers()
+    assert verdict(paths, program, ["stdio"]).action is Action.DENY
+    assert verdict(paths, remote, ["files.example.org"]).action is Action.ALLOW
+
+    pool: Any = None
+    request: Any = SimpleNamespace(ref=SimpleNamespace(tenant="default"), workspace_id="w1")
+    async with workspace_turn.workspace_turn(tmp_path, alone=True):  # an approved command runs
+        async with call_turn(pool, request, program, tmp_path) as refusal:
+            assert refusal is not None and "mcp__fs__look was not run" in refusal.text
+        async with call_turn(pool, request, remote, tmp_path) as refusal:
+            assert refusal is None
+    async with call_turn(pool, request, program, tmp_path) as refusal:
+        assert refusal is None
