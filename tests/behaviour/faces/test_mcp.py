@@ -291,7 +291,9 @@ async def test_plain_client_of_the_bridge_outlives_kills_and_its_cancel_is_passe
     await stack.cancel(task_id)
 
 
-async def test_refusals(stack: Stack, own_key: str, agents: None) -> None:
+async def test_bad_requests_are_refused_in_the_formats_of_the_protocol(
+    stack: Stack, own_key: str, agents: None
+) -> None:
     """Unknown and foreign ids, missing rights, wrong headers and bad bodies are refused in the protocol's formats."""
     async with mcp_client(stack, own_key) as client:
         started = await client.call_tool("tester", {"input": "[[script:say text=secret]]"})

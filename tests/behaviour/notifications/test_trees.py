@@ -55,8 +55,7 @@ async def test_subagent_takes_follow_ups_and_its_end_reaches_parent_and_webhook(
     subscribers: Subscribers, receiver: Receiver
 ) -> None:
     """The follow-up extends the running session, which is neither interrupted nor started again. Its end wakes the
-    parent, and is sent to the only webhook that subscribes to the ends of subagents.
-    """
+    parent, and is sent to the only webhook that subscribes to the ends of subagents."""
     for definition in AGENTS:
         assert (await subscribers.stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
     everything = await subscribers.subscribe(f"{receiver.url}/tree", every_task=False, subagents=True)

@@ -255,6 +255,6 @@ async def test_scratch_space_is_limited(workspace: Path, place: str) -> None:
         assert (await run(back_end, workspace, command, limits=SandboxLimits(tmp_bytes=1_000_000))).exit_code == 9
 
 
-async def test_many_at_once(sandbox: Sandbox, workspace: Path) -> None:
+async def test_many_commands_run_at_once(sandbox: Sandbox, workspace: Path) -> None:
     results = await asyncio.gather(*(run(sandbox, workspace, f"echo {number}") for number in range(12)))
     assert [result.output for result in results] == [f"{number}\n" for number in range(12)]

@@ -1,6 +1,5 @@
 """MCP servers that are programs, in every back end: a real one works and sees nothing of its host, and a hostile one is
-limited.
-"""
+limited."""
 
 import asyncio
 import json

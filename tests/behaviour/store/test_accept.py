@@ -21,7 +21,7 @@ async def queue(pool: Pool, session: PlacedSession) -> bool:
     return accepted.session is not None and not accepted.session.live
 
 
-async def test_many_at_once(pool: Pool, accept: Accept) -> None:
+async def test_many_sessions_are_queued_at_once(pool: Pool, accept: Accept) -> None:
     root = await accept()
     assert all(await asyncio.gather(*(queue(pool, new_session(root.conversation_id)) for _ in range(40))))
 

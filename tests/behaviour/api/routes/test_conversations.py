@@ -164,7 +164,7 @@ async def test_files_of_a_steered_message_are_in_the_workspace(api: httpx2.Async
     assert sorted(manifest) == ["c.txt"] and version == 1
 
 
-async def test_answers_to_nothing_are_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_answers_without_an_open_request_are_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
     live = (await run(api))["session_id"]
     await refused(api, 409, "nothing-waits", conversation_id=live, answers={})
     await refused(api, 422, "validation", agent="assistant", answers={})
