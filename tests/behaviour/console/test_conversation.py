@@ -14,11 +14,14 @@ pytestmark = needs_browser
 
 LANES = ["model", "tools", "subagents", "retries", "waits"]
 EDIT = ("edit_file", {"path": "a.txt", "old": "one\ntwo\n", "new": "one\n2\n"})
-# record the length of the unfinished answer each time it changes
+# record the length of the unfinished second answer each time it changes
 NOTE_WRITING = """() => {
     window.lengths = [];
     const place = document.querySelector(".writing");
-    const note = () => place.hidden || window.lengths.push(place.textContent.length);
+    const note = () => {
+        const text = place.hidden ? "" : place.textContent;
+        if (text.includes("Bold")) window.lengths.push(text.length);
+    };
     new MutationObserver(note).observe(place, { childList: true });
 }"""
 WRITE = ("write_file", {"path": "a.txt", "content": "one\ntwo\n"})

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from agents.front_matter import join
 from cli.main import errand
 from domain.ids import new_id
+from store.database import Connection
 from tests.behaviour.conversations.talk import agent
 from tests.behaviour.graphs.duet import prompt
 from tests.support.stack import Stack, eventually
@@ -160,11 +161,12 @@ async def test_two_changes_at_once_cannot_close_a_circle_or_leave_a_reference_to
 
     async def at_once(*requests: Coroutine[Any, Any, Any]) -> list[Any]:
         """Both definitions have been checked and are waiting to be written."""
-        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        waiting = """SELECT count(*) FROM pg_locks held JOIN pg_locks wanted USING (locktype, classid, objid, objsubid)
+                     WHERE locktype = 'advisory' AND held.pid = pg_backend_pid() AND NOT wanted.granted"""
         async with stack.pool.acquire() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('agents/default', 2))")
             sent = [asyncio.create_task(request) for request in requests]
-            await eventually(lambda: _reached(stack, waiting, len(sent)), pause=0.05, what="both wait")
+            await eventually(lambda: _reached(connection, waiting, len(sent)), pause=0.05, what="both wait")
         return await asyncio.gather(*sent)
 
     first, second, third = names
@@ -182,8 +184,8 @@ async def test_two_changes_at_once_cannot_close_a_circle_or_leave_a_reference_to
     assert codes in ([200, 409], [422, 204]), [one.text for one in answers]
 
 
-async def _reached(stack: Stack, query: str, count: int) -> bool:
-    return bool(await stack.pool.fetchval(query) >= count)
+async def _reached(connection: Connection, query: str, count: int) -> bool:
+    return bool(await connection.fetchval(query) >= count)
 
 
 async def test_hostile_definitions_are_refused_in_time(stack: Stack) -> None:

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
-from tests.support.stack import Stack, eventually
+from tests.support.stack import Stack, eventually, of_type
 
 STOP = {"name": "approve", "message_property": "summary"}
 STATUS = {"name": "status", "message_property": "text"}
@@ -29,7 +29,7 @@ async def family(stack: Stack) -> None:
             assert (await stack.http.put(f"/agents/{name}", json=agent(name, subagent_tools=config))).is_success
 
 
-@pytest.mark.proves("S4-14", "S4-15")
+@pytest.mark.proves("S4-15")
 @pytest.mark.parametrize("blocking", ["waits", "goes"])
 @pytest.mark.parametrize("resumable", ["keeps", "drops"])
 async def test_each_mode_waits_or_not_and_persists_or_not(stack: Stack, blocking: str, resumable: str) -> None:
@@ -102,7 +102,7 @@ async def test_status_of_a_child_is_in_its_parents_registry_while_it_works(stack
 
 
 @pytest.mark.proves("S4-14")
-async def test_child_has_messages_files_a_queue_and_a_life_of_its_own(stack: Stack) -> None:
+async def test_child_has_two_ai_sides_and_messages_files_a_queue_and_a_life_of_its_own(stack: Stack) -> None:
     gate = Gate()
     approve = declared_tool("approve", "summary")
     writes = {"calls": [call("write_file", path="theirs.txt", content="x"), call("list_files", path=".")]}
@@ -127,7 +127,12 @@ async def test_child_has_messages_files_a_queue_and_a_life_of_its_own(stack: Sta
     gate.open()
     await talk.rest()
     parent = await talk.session(talk.id)
-    assert child.thread_id != parent.thread_id
+    assert child.thread_id != parent.thread_id and child.spawned_by == parent.id
+    began = of_type(await stack.events(child.id), "step_started")
+    assert {event["description"].partition(":")[0] for event in began} == {"Worker", "Reviewer"}
+    human = {**lead, "name": "mo_wrong", "subagent_tools": [{"name": "mo_owner"}]}
+    refused = await stack.http.put("/agents/mo_wrong", json=human)
+    assert refused.status_code == 422 and "has a human side, so it cannot be a subagent" in refused.text
     assert await talk.prompts(child.id) == ["Draft it.", "Queued for ann."]
     own = [one for row in await talk.sessions() if row.thread_id == talk.id for one in await talk.prompts(row.id)]
     assert not [one for one in own if one in ("Draft it.", "Queued for ann.")]

@@ -193,8 +193,8 @@ async def test_half_typed_line_in_chat_answers_no_other_question(people: Stack, 
         shown = Terminal("chat", "--conversation", conversation, env=environment).__enter__()
         shown.expect("command: touch first")
         shown.expect("Approve?")
-        shown.type("y", "")
-        shown.expect("y")
+        shown.type("yes please", "")  # its first letter counts
+        shown.expect("yes please")
         return shown
 
     shown = await asyncio.to_thread(open_chat)
@@ -202,7 +202,7 @@ async def test_half_typed_line_in_chat_answers_no_other_question(people: Stack, 
         await settle(people, conversation, {"approved": False})
         await asyncio.to_thread(shown.expect, "command: touch second")
         await asyncio.to_thread(shown.expect, "Approve?")
-        shown.type("")  # Enter: the earlier y would approve the new request
+        shown.type("")  # Enter: the earlier yes would approve the new request
         await asyncio.to_thread(shown.expect, "Left open")
         shown.type("and my own mess", "")
         await asyncio.to_thread(shown.expect, "and my own mess")

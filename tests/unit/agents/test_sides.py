@@ -252,7 +252,7 @@ def test_wrong_agent_is_refused_with_its_file_field_and_reason(
     assert any(field == one.field and reason in one.message for one in error.problems), error
 
 
-@pytest.mark.proves("S4-06", "S4-14")
+@pytest.mark.proves("S4-06")
 def test_subagent_has_no_human_side_and_each_of_its_sides_has_a_prompt(tmp_path: Path) -> None:
     people = short("x", "subagent_tools: [{name: helper}]\n")
     bare = "---\nname: y\nside_a: {label: A}\nside_b: {label: B}\n---\n"

@@ -3,18 +3,15 @@
 import re
 from pathlib import Path
 
-import pytest
-
 import store
 
 FOLDER = Path(store.__file__).parent
 CHANGES = re.compile(r"\bUPDATE\s+(ONLY\s+)?(\w+\.)?messages\b|INTO\s+messages\b[^;]*DO\s+UPDATE", re.IGNORECASE)
 
 
-@pytest.mark.proves("S4-B12")  # only the part about updated messages; behaviour tests show the other hooks
 def test_no_statement_changes_a_message() -> None:
     assert CHANGES.search("UPDATE messages SET body = ''") and CHANGES.search("INTO messages (id) … DO UPDATE SET x")
     files = [path for kind in ("*.py", "*.sql") for path in FOLDER.rglob(kind)]
     assert files and [path.name for path in files if CHANGES.search(path.read_text())] == []
     # the only statement whose table is a parameter: it encrypts values again
-    assert '"messages"' not in (FOLDER / "resealing.py").read_text()
+    assert not re.search(r"""["']messages["']""", (FOLDER / "resealing.py").read_text())

@@ -3,7 +3,6 @@ program takes its turn in the workspace."""
 
 import asyncio
 import contextlib
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,38 +28,49 @@ class Input(BaseModel):
     pass
 
 
-async def ignores(input: Input, context: ToolContext) -> ToolResult:
-    until = time.monotonic() + 1
-    while time.monotonic() < until:
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(0.05)
-    return ToolResult("done")
+class Stubborn:
+    """Code that ignores its cancellation. It ends after ten seconds; the worker must not have waited for that."""
 
+    def __init__(self) -> None:
+        self.began, self.end = asyncio.Event(), asyncio.Event()
+        asyncio.get_running_loop().call_later(10, self.end.set)
 
-def stubborn(timeout_s: float) -> Tool:
-    return Tool(name="stubborn", description="x", input=Input, run=ignores, effect=Effect.READ, timeout_s=timeout_s)
+    async def run(self, input: Input, context: ToolContext) -> ToolResult:
+        self.began.set()
+        while not self.end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.end.wait()
+        return ToolResult("done")
+
+    def tool(self, timeout_s: float) -> Tool:
+        return Tool(
+            name="stubborn", description="x", input=Input, run=self.run, effect=Effect.READ, timeout_s=timeout_s
+        )
 
 
 async def test_tool_that_ignores_its_cancellation_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded_run, "GRACE_SECONDS", 0.05)
-    began = time.monotonic()
-    late = await guarded(stubborn(0.05), Input(), CONTEXT, contextlib.nullcontext())
+    stubborn = Stubborn()
+    late = await guarded(stubborn.tool(0.05), Input(), CONTEXT, contextlib.nullcontext())
     assert late.failed and late.text == "stubborn did not finish within 0.05 seconds."
-    stopped = asyncio.create_task(guarded(stubborn(60), Input(), CONTEXT, contextlib.nullcontext()))
-    await asyncio.sleep(0.05)
+    stubborn.began.clear()
+    stopped = asyncio.create_task(guarded(stubborn.tool(60), Input(), CONTEXT, contextlib.nullcontext()))
+    await stubborn.began.wait()
     stopped.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stopped
-    assert time.monotonic() - began < 0.8
+    assert not stubborn.end.is_set()
+    stubborn.end.set()
 
 
 async def test_stop_that_hangs_or_fails_is_bounded_and_leaves_the_call_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(guarded_run, "GRACE_SECONDS", 0.05)
+    stubborn = Stubborn()
 
     async def hangs(context: ToolContext) -> ToolResult:
-        return await ignores(Input(), context)
+        return await stubborn.run(Input(), context)
 
     async def fails(context: ToolContext) -> ToolResult:
         raise ValueError("a secret")
@@ -72,9 +82,9 @@ async def test_stop_that_hangs_or_fails_is_bounded_and_leaves_the_call_unknown(
         tool = Tool(name="far", description="x", input=Input, stop=stop, effect=Effect.ONCE, timeout_s=0.05)
         return stopped(tool, CONTEXT)
 
-    began = time.monotonic()
     late, failed, fine = await stops(hangs), await stops(fails), await stops(works)
-    assert time.monotonic() - began < 0.8
+    assert not stubborn.end.is_set()
+    stubborn.end.set()
     assert late == ToolResult("The stop of far did not finish within 0.05 seconds.", failed=True, unknown=True)
     assert failed.failed and failed.unknown and "a secret" not in failed.text
     assert fine == ToolResult("stopped", failed=True)
