@@ -1,6 +1,7 @@
 """Run a user's code so that it can neither stall nor end the worker, and is not waited for without limit."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import functools
 import inspect
@@ -13,11 +14,13 @@ from typing import Any, ParamSpec, TypeVar, cast
 T = TypeVar("T")
 P = ParamSpec("P")
 GRACE_SECONDS = 2.0  # for the clean-up of code that was cancelled
-MOST_STUCK = 32  # threads that ignore their cancellation: Python cannot end them, only a restart can
+HOME_SECONDS = 6.0  # for the end of a cancelled call in the worker's loop: the sandbox takes up to five
+MOST_STUCK = 32  # threads that should have ended: Python cannot end them, only a restart can
 STUCK_SECONDS = 30.0
 
 log = logging.getLogger("errand.worker")
-_cancelled: dict[object, float] = {}  # code that was cancelled and has not ended, with the time of its cancellation
+# Threads whose code was cancelled or has returned, since when. One can hang after that too, while its loop is closed.
+_ending: dict[threading.Thread, float] = {}
 
 
 class UserCodeError(Exception):
@@ -58,7 +61,7 @@ async def within(seconds: float, code: Awaitable[T], *, grace: float | None = No
 async def apart(function: Callable[..., Awaitable[T]], *args: Any) -> T:
     """What the function returns. It runs in a thread with its own event loop, so that code that blocks stalls
     neither the worker nor other code. It has the caller's context variables."""
-    if sum(time.monotonic() - since > STUCK_SECONDS for since in _cancelled.values()) >= MOST_STUCK:
+    if _stuck() >= MOST_STUCK:
         raise UserCodeError(f"It was not run: {MOST_STUCK} earlier calls on this worker never ended. Restart it.")
 
     async def call() -> T:
@@ -66,10 +69,11 @@ async def apart(function: Callable[..., Awaitable[T]], *args: Any) -> T:
 
     home, loop = asyncio.get_running_loop(), asyncio.new_event_loop()
     ended: asyncio.Future[T] = home.create_future()
-    code = loop.create_task(call())
+    coroutine = call()
+    code = loop.create_task(coroutine)
 
     def settle() -> None:
-        _cancelled.pop(code, None)
+        _ending.setdefault(thread, time.monotonic())
         if ended.done():  # its waiter was cancelled twice
             return
         if code.cancelled():
@@ -91,23 +95,31 @@ async def apart(function: Callable[..., Awaitable[T]], *args: Any) -> T:
             log.error("a task of a user's code raised %s", type(error).__name__)
 
     code.add_done_callback(report)
+    thread = threading.Thread(target=run, name="user code", daemon=True)  # a stuck one does not keep the worker alive
     try:
-        threading.Thread(
-            target=run, name="user code", daemon=True
-        ).start()  # a stuck one does not keep the worker alive
+        thread.start()
     except RuntimeError:  # there are too many
+        coroutine.close()
+        loop.set_exception_handler(lambda *_: None)  # the task will never run
         loop.close()
         raise
     try:
         return await asyncio.shield(ended)
     except asyncio.CancelledError:
         if not ended.done():
-            _cancelled[code] = time.monotonic()
+            _ending[thread] = time.monotonic()
             with contextlib.suppress(RuntimeError):  # it has ended, and its loop is closed
                 loop.call_soon_threadsafe(code.cancel)
             await asyncio.wait({ended})  # the caller decides how long
         ended.exception()  # it has been looked at
         raise
+
+
+def _stuck() -> int:
+    for thread in list(_ending):
+        if not thread.is_alive():
+            del _ending[thread]
+    return sum(time.monotonic() - since > STUCK_SECONDS for since in _ending.values())
 
 
 async def _until_done(code: asyncio.Task[Any]) -> None:
@@ -140,6 +152,32 @@ def _sent_home(
 ) -> Callable[P, Awaitable[T]]:
     @functools.wraps(function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(*args, **kwargs), home))
+        ended: concurrent.futures.Future[T] = concurrent.futures.Future()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(home.create_task(function(*args, **kwargs)))
+            tasks[0].add_done_callback(finish)
+
+        def finish(task: asyncio.Task[T]) -> None:
+            if task.cancelled():
+                ended.cancel()
+            elif not ended.set_running_or_notify_cancel():
+                task.exception()  # nobody waits any more
+            elif (error := task.exception()) is not None:
+                ended.set_exception(error)
+            else:
+                ended.set_result(task.result())
+
+        home.call_soon_threadsafe(begin)
+        waiting = asyncio.wrap_future(ended)
+        try:
+            return await asyncio.shield(waiting)
+        finally:
+            if not waiting.done():  # The caller was cancelled. A command that still ends may write until it has ended.
+                with contextlib.suppress(RuntimeError):  # the worker's loop is closed
+                    home.call_soon_threadsafe(lambda: tasks[0].cancel())
+                await asyncio.wait({waiting}, timeout=HOME_SECONDS)
+                waiting.cancel()
 
     return call

@@ -141,9 +141,86 @@ def test_cancelled_code_cleans_up_and_code_that_ignores_it_is_abandoned(monkeypa
         with pytest.raises(UserCodeError, match="1 earlier calls on this worker never ended"):
             await apart(answers)
         end.set()
-        while user_code._cancelled:  # noqa: ASYNC110 - the thread ends in its own time
+        while user_code._stuck():  # noqa: ASYNC110 - the thread ends in its own time
             await asyncio.sleep(0.01)
         assert await apart(answers) == "done"
+
+    asyncio.run(run())
+
+
+def test_thread_that_hangs_after_its_code_returned_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_code, "MOST_STUCK", 1)
+    released = threading.Event()
+
+    async def code() -> str:
+        asyncio.get_running_loop().run_in_executor(None, released.wait)  # the thread's loop waits for it when it ends
+        await asyncio.sleep(0.05)
+        return "done"
+
+    async def run() -> None:
+        assert await apart(code) == "done"
+        monkeypatch.setattr(user_code, "STUCK_SECONDS", 0)
+        try:
+            with pytest.raises(UserCodeError, match="1 earlier calls on this worker never ended"):
+                await apart(answers)
+        finally:
+            released.set()
+        while user_code._stuck():  # noqa: ASYNC110 - the thread ends in its own time
+            await asyncio.sleep(0.01)
+        assert await apart(answers) == "done"
+
+    asyncio.run(run())
+
+
+def test_code_for_which_there_is_no_thread_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    gc.collect()  # what earlier tests left
+    caplog.clear()
+    recwarn.clear()
+
+    async def run() -> None:
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="new thread"):
+            patch.setattr(threading.Thread, "start", refuse)
+            await apart(answers)
+        gc.collect()
+        assert not caplog.records and not recwarn.list
+        assert await apart(answers) == "done"
+
+    asyncio.run(run())
+
+
+def test_cancelled_call_in_the_callers_loop_has_ended_before_the_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+
+    class Used:
+        async def work(self, seconds: float) -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(seconds)  # as the sandbox does, until all processes have ended
+                happened.append("work ended")
+
+    async def code(used: Used, seconds: float) -> None:
+        try:
+            await used.work(seconds)
+        finally:
+            happened.append("code ended")
+
+    async def run() -> None:
+        with pytest.raises(TimeoutError):
+            await within(0.1, apart(code, at_home(Used()), 0.2))
+        assert happened == ["work ended", "code ended"]
+        happened.clear()
+        monkeypatch.setattr(user_code, "HOME_SECONDS", 0.05)
+        with pytest.raises(TimeoutError):
+            await within(0.1, apart(code, at_home(Used()), 0.4))
+        assert happened == ["code ended"]  # it is not waited for without limit
+        await asyncio.sleep(0.5)
+        assert happened == ["code ended", "work ended"]
 
     asyncio.run(run())
 
