@@ -8,6 +8,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 # session then needs half as much memory.
 PURE = (
     "activity_calls",
+    "conversation.apart",
     "conversation.router",
     "conversation.spawning",
     "conversation.starter",

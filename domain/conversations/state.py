@@ -50,6 +50,8 @@ class Thread(BaseModel):
     queue: list[str] = Field(default_factory=list)  # accepted sessions that wait for the live one
     inbox: list[WaitingMessage] = Field(default_factory=list)
     ended: list[str] = Field(default_factory=list)  # after a reload: children of the live session that have ended
+    # the session that began last reads a message apart, so that the queue is next
+    read_apart: bool = Field(default=False, exclude_if=lambda apart: not apart)
 
     @property
     def busy(self) -> bool:

@@ -205,12 +205,12 @@ class OutcomeRouter:
 
     def next_opening(self, thread_id: str) -> OpenSession | None:
         """The next session of an idle thread: one for a message that has to be read apart, a queued one, or one for the
-        messages that no session took."""
+        messages that no session took. Messages that are read apart and queued sessions take turns."""
         thread = self._state.threads.get(thread_id)
         if thread is None or thread.live is not None or not (thread.queue or thread.inbox):
             return None
-        apart = [waiting for waiting in thread.inbox if waiting.apart][:1]
-        inbox = apart or thread.inbox
+        apart = [] if thread.queue and thread.read_apart else [one for one in thread.inbox if one.apart][:1]
+        inbox = apart or [waiting for waiting in thread.inbox if not waiting.apart]
         take = [waiting.id for waiting in inbox]
         return OpenSession(
             session_id=thread.queue[0] if thread.queue and not apart else derive_id(take[0], "wake", thread.last),
@@ -236,6 +236,8 @@ class OutcomeRouter:
         self.take(opened.mail, session_id)
         apart = any(waiting.apart for waiting in thread.inbox if waiting.id in opening.take)
         thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in opening.take]
+        if opened.start is not None:
+            thread.read_apart = apart
         # if it did not begin, what waits behind it begins
         return [Resume(opening.thread_id)] if apart and opened.start is None else []
 

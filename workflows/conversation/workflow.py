@@ -1,7 +1,6 @@
 """Conversation: the entity that starts every session of its tree but the first, and routes every outcome.
 
-The API starts the first session directly, so a task that needs no decision has no Conversation. This workflow begins
-with the first decision: a subagent, a further message, a steer, a fire.
+The API starts the first session directly. This workflow begins with the first decision: a subagent, a message, a fire.
 
 Everything that awaits runs under one lock, so that two requests never see each other's unfinished decisions. A decision
 changes the state before its first await, so that no signal can change it in between.
@@ -38,6 +37,7 @@ from domain.conversations.state import ConversationState, PendingOutcome, Thread
 from domain.sessions.session import Reason
 from domain.sessions.step import StopRequest
 from workflows import activity_calls
+from workflows.conversation.apart import settle_apart, settled
 from workflows.conversation.router import (
     Action,
     DeliverOutcome,
@@ -62,7 +62,7 @@ class Conversation:
     @workflow.init
     def __init__(self, start: ConversationInput) -> None:
         self.start = start
-        self.state = start.carried or ConversationState()
+        self.state = settled(start.carried or ConversationState())
         self.starter = SessionStarter(start, self.state)
         self.router = OutcomeRouter(self.state)
         self.actions: deque[Action] = deque()  # decided but not yet carried out
@@ -228,8 +228,8 @@ class Conversation:
                 self.starter.reload_needed = True
 
     async def _deliver(self, thread_id: str, message: WaitingMessage) -> None:
-        """Deliver a message to the running session for its next step; if there is none, begin a new session with it. A
-        message that has to be read apart waits until the running session has ended."""
+        """Deliver a message to the running session, or begin one with it. One that is read apart waits for its end."""
+        settle_apart([message])
         if not self.router.receive(thread_id, message):
             return
         if (live := self.router.live_on(thread_id)) is None:
@@ -269,7 +269,7 @@ class Conversation:
         """Read the state from the store if this run cannot know it: when it begins, and after a reset."""
         self.ready, self.starter.reload_needed = False, False
         ref = ConversationRef(tenant=self.start.tenant, conversation_id=self.start.conversation_id)
-        self.actions.extend(self.router.adopt(await activity_calls.load_conversation(ref)))
+        self.actions.extend(self.router.adopt(settled(await activity_calls.load_conversation(ref))))
         self.ready = True
         early, self.early = self.early, []
         for ended in early:
