@@ -18,7 +18,7 @@ from domain.agents.prices import PriceTable
 from domain.errors import Invalid
 from domain.json_object import JsonObject
 from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors
-from domain.notification import SubscriptionStatus
+from domain.notification import ChannelName, SubscriptionStatus
 from domain.policy.rules import Action, names_a_tool
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.new_session import Supervision
@@ -287,10 +287,12 @@ async def _check_subscriptions(pool: Pool, tenant: str, config: TaskConfig) -> N
         if wanted not in known
     ]
     second = config.escalate_to or {}
+    # OpenAI's events are about ends: an escalation would arrive as a second one
+    people = [one for one in names if one not in {sub.name for sub in active if sub.channel is ChannelName.OPENAI}]
     errors += [
-        finding(f"/config/escalate_to{place}", "unknown_channel", "there is no such subscription", names)
+        finding(f"/config/escalate_to{place}", "unknown_channel", "no such subscription takes escalations", people)
         for place, wanted in ([("", second)] if isinstance(second, str) else ((f"/{k}", v) for k, v in second.items()))
-        if wanted not in names
+        if wanted not in people
     ]
     if errors:
         raise Invalid("The task names a subscription or channel that does not exist.", errors=errors)

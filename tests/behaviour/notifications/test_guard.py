@@ -54,7 +54,7 @@ async def test_forbidden_target_is_refused_when_it_is_named(stack: Stack, target
 @pytest.mark.parametrize(
     ("body", "pointer", "allowed"),
     [
-        ({"channel": "pigeon"}, "/channel", ["webhook", "slack", "email", "push"]),
+        ({"channel": "pigeon"}, "/channel", [one.value for one in ChannelName]),
         ({"events": ["task_begun"]}, "/events/0", "task_completed"),
         ({"events": []}, "/events", None),
         ({"channel": "email", "target": "ann"}, "/target", "name@example.org"),
@@ -131,6 +131,16 @@ async def test_task_with_unusable_notification_settings_is_refused(
     assert found["pointer"] == pointer
     if found["code"] == "unknown_channel":
         assert made["name"] in found["allowed"]
+
+
+async def test_openai_subscription_takes_no_escalations(subscribers: Subscribers) -> None:
+    """It would get the escalation as a second end of the response."""
+    made = await subscribers.subscribe("https://hooks.example.org/", channel="openai", every_task=False)
+    config = {"escalate_to": made["name"], "escalate_after": 2_000}
+    answer = await subscribers.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
+    assert answer.status_code == 422, answer.text
+    [found] = answer.json()["errors"]
+    assert found["pointer"] == "/config/escalate_to" and made["name"] not in found["allowed"]
 
 
 async def test_route_for_an_unknown_kind_of_request_is_refused(subscribers: Subscribers) -> None:
