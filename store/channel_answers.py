@@ -11,7 +11,7 @@ from store.database import Connection, Pool
 from store.sessions import SessionRow
 
 
-async def open_question(pool: Pool, tenant: str, address: Address, thread: str | None) -> str | None:
+async def open_question(pool: "Pool | Connection", tenant: str, address: Address, thread: str | None) -> str | None:
     """The oldest open question that was sent to this address and thread. One that was sent to no thread can be answered
     from any."""
     found: str | None = await pool.fetchval(
@@ -46,6 +46,8 @@ async def answer(
         async with pool.acquire() as connection, connection.transaction():
             if (before := await _before(connection, session, address, message)) is not None:
                 return before
+            if not await _still_open(connection, session, address, message, written.id):
+                raise _Settled
             if message.files:
                 given = dict(message.files)
                 await workspaces.change_in(
@@ -62,33 +64,47 @@ async def answer(
 
 async def reject(
     pool: Pool, address: Address, message: ArrivingMessage, session: SessionRow, request_id: str, text: str
-) -> ChannelArrival:
-    """Record that a message does not answer a question, and send this text to its person."""
-    async with pool.acquire() as connection, connection.transaction():
-        if (before := await _before(connection, session, address, message)) is not None:
-            return before
-        await addresses.remember(connection, session.tenant, session.conversation_id, message.key, session.id)
-        await connection.execute(
-            """INSERT INTO deliveries (tenant, id, subscription_id, event, session_id, body)
-               SELECT c.tenant, $3, k.id, $4, $5,
-                      jsonb_build_object('type', $4::text, 'timestamp', now(), 'data', jsonb_build_object(
-                          'connector', c.connector, 'channel_id', c.channel_id, 'user_id', c.user_id,
-                          'thread', $6::text, 'in_reply_to', $7::text, 'conversation_id', c.conversation_id,
-                          'task_id', $5::text, 'text', $8::text))::text
-                 FROM channels c JOIN connectors k ON k.tenant = c.tenant AND k.name = c.connector
-                WHERE c.tenant = $1 AND c.conversation_id = $2 AND (k.kind <> 'webhook' OR k.target <> '')
-               ON CONFLICT DO NOTHING""",
-            session.tenant,
-            session.conversation_id,
-            derive_id(request_id, "rejected", message.key),
-            REPLY,
-            session.id,
-            channels.thread_of(message.session),
-            message.session.task.channel.message_id if message.session.task.channel else None,
-            text,
-        )
-        await connection.execute("SELECT pg_notify('deliveries', '')")
+) -> ChannelArrival | None:
+    """Record that a message does not answer a question, and send this text to its person. None if the question was
+    settled in the meantime: the message is then one like any other."""
+    try:
+        async with pool.acquire() as connection, connection.transaction():
+            if (before := await _before(connection, session, address, message)) is not None:
+                return before
+            if not await _still_open(connection, session, address, message, request_id):
+                raise _Settled
+            await addresses.remember(connection, session.tenant, session.conversation_id, message.key, session.id)
+            await connection.execute(
+                """INSERT INTO deliveries (tenant, id, subscription_id, event, session_id, body)
+                   SELECT c.tenant, $3, k.id, $4, $5,
+                          jsonb_build_object('type', $4::text, 'timestamp', now(), 'data', jsonb_build_object(
+                              'connector', c.connector, 'channel_id', c.channel_id, 'user_id', c.user_id,
+                              'thread', $6::text, 'in_reply_to', $7::text, 'conversation_id', c.conversation_id,
+                              'task_id', $5::text, 'text', $8::text))::text
+                     FROM channels c JOIN connectors k ON k.tenant = c.tenant AND k.name = c.connector
+                    WHERE c.tenant = $1 AND c.conversation_id = $2 AND (k.kind <> 'webhook' OR k.target <> '')
+                   ON CONFLICT DO NOTHING""",
+                session.tenant,
+                session.conversation_id,
+                derive_id(request_id, "rejected", message.key),
+                REPLY,
+                session.id,
+                channels.thread_of(message.session),
+                message.session.task.channel.message_id if message.session.task.channel else None,
+                text,
+            )
+            await connection.execute("SELECT pg_notify('deliveries', '')")
+    except _Settled:
+        return None
     return ChannelArrival(Arrival(session))
+
+
+async def _still_open(
+    connection: Connection, session: SessionRow, address: Address, message: ArrivingMessage, request_id: str
+) -> bool:
+    """Look again under the lock of the address: the question may have expired, or a reset may have withdrawn it."""
+    thread = channels.thread_of(message.session)
+    return await open_question(connection, session.tenant, address, thread) == request_id
 
 
 async def _before(

@@ -198,8 +198,9 @@ async def key_reused(connection: Connection, tenant: str, message: ArrivingMessa
     return (await idempotency.reserve(connection, tenant, record.key, given)).digest != record.digest
 
 
-# for each message of a subagent: the session that was running when the subagent's work was asked for
+# for each message of a subagent in a channel: the session that was running when the subagent's work was asked for
 _BEGAN = """FROM inbox i
+             JOIN channels c ON c.tenant = i.tenant AND c.conversation_id = i.conversation_id
             CROSS JOIN LATERAL (
                 SELECT spawned_by FROM sessions s
                  WHERE s.tenant = i.tenant AND s.conversation_id = i.conversation_id

@@ -14,6 +14,7 @@ from domain.sessions.input_request import RequestKind
 from domain.sessions.session import SessionRef
 from domain.sessions.session_state import SessionState, StartedChild
 from domain.sessions.step import ModelReply, ResumePoint, preview
+from store import channels
 from store.database import Connection, Pool
 from store.sessions import SessionRow
 
@@ -81,6 +82,9 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
             session.conversation_id,
             REMEMBERED,
         )
+        later = [row["id"] for row in messages if row["taken_by"] is None and row["id"] not in session.inbox]
+        # those wait in the conversation until this session has ended
+        apart = await channels.apart(connection, tenant, later) if later else set()
         approved = await connection.fetchval(
             """SELECT (answer::jsonb ->> 'approved')::boolean FROM input_requests
                 WHERE tenant = $1 AND session_id = $2 AND kind = $3 ORDER BY created_at DESC, id DESC LIMIT 1""",
@@ -102,8 +106,9 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
             ASSISTANT,
         )
         point = await _point(connection, tenant, session_id, session.head) if session.head else None
-    seen = [row["id"] for row in reversed(messages)]
-    waiting = [row["id"] for row in reversed(messages) if row["taken_by"] is None]
+    mine = [row for row in reversed(messages) if row["id"] not in apart]
+    seen = [row["id"] for row in mine]
+    waiting = [row["id"] for row in mine if row["taken_by"] is None]
     if session.head is None:  # not even its first message has entered the context
         waiting = [*session.inbox, *(one for one in waiting if one not in session.inbox)]
     start = session.workflow_input()

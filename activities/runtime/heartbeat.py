@@ -78,5 +78,6 @@ async def completed(work: Awaitable[T]) -> T:
     except asyncio.CancelledError:
         if not cancel_requested():
             task.cancel()
+            await asyncio.wait({task})  # so that nothing is written after the activity has ended
             raise
         return await task  # a second cancellation reaches it

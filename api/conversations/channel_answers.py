@@ -60,7 +60,7 @@ async def answer_question(
         why = "; ".join(preview(one.message, 200) for one in misfits)
         text = f"This does not answer the question ({why}). {request.question}"
         found = await channel_answers.reject(pool, address, message, session, request.id, text)
-        return found, request.id, None if found.arrival.duplicate else why
+        return (found, request.id, None if found.arrival.duplicate else why) if found else None
     answering.check(call.caller, request, value)
     written = answering.to_write(call.caller, session, request, value)
     answered = await channel_answers.answer(pool, address, message, session, written)

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
-from store import conversations, keys
+from store import conversations, keys, runs
 from store.keys import Right
 from store.sessions import SessionRow
 from tests.behaviour.channels.people import Service
@@ -34,6 +34,11 @@ async def front(service: Service) -> Service:
         assert answer.is_success, answer.text
     await service.put(service.name, agent="front", target=f"{service.receiver.url}/in")
     return service
+
+
+async def _unread(stack: Stack, thread_id: str) -> list[str]:
+    rows = await stack.pool.fetch("SELECT id FROM inbox WHERE thread_id = $1 AND taken_by IS NULL", thread_id)
+    return [row["id"] for row in rows]
 
 
 async def _requests(stack: Stack, text: str) -> str:
@@ -96,10 +101,13 @@ async def test_a_report_waits_for_a_session_that_answers_in_another_thread(front
     gate.open()
 
     async def reported() -> bool:
-        unread = "SELECT count(*) FROM inbox WHERE thread_id = ANY($1::text[]) AND taken_by IS NULL"
-        return bool(await front.stack.pool.fetchval(unread, [*talks.values()]) == 2)
+        return all([await _unread(front.stack, conversation_id) for conversation_id in talks.values()])
 
     await eventually(reported, what="both reports wait")
+    for conversation_id in talks.values():
+        [live] = [row for row in await front.rows(conversation_id) if row.live and row.spawned_by is None]
+        restored = await runs.state(front.stack.pool, live)  # for a run that Temporal lost, or one that was reset
+        assert restored.inbox == [] and not {*restored.seen_messages} & {*await _unread(front.stack, conversation_id)}
     await front.stack.back("worker", await front.stack.kill("worker"))  # nothing of this is kept only in memory
     busy.open()
     replies = [one.json["data"] for one in await front.replies(8)]

@@ -1,5 +1,6 @@
 """Questions of an agent are sent through the connector, and the person's next message there answers them, once."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from store.keys import Right
 from tests.behaviour.channels.people import ASKER, Service
 from tests.behaviour.channels.slack_server import SIGNING, TOKEN, message, send, slack_server
 from tests.behaviour.conversations.talk import chain, say
+from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, eventually
 
 
@@ -124,6 +126,22 @@ async def test_a_reset_withdraws_the_question_and_the_next_message_is_no_answer(
     assert after["answered"] is None and after["session_id"] != said["session_id"]
     assert (await service.ended(after["session_id"])).output == "hello"
     assert (await service.ended(said["session_id"])).status == "cancelled"
+
+
+async def test_a_message_that_meets_a_withdrawn_question_is_not_rejected(service: Service) -> None:
+    """The session is cancelled after the message found the question, and before the message is written."""
+    await service.asking()
+    pool = service.stack.pool
+    said = await service.say(chain([ask("How many?", answer_schema={"type": "integer"})]))
+    await service.replies(1)
+    async with locked(pool, "addresses"):
+        late = asyncio.create_task(service.say(say("many")))
+        await eventually(lambda: waiting_for(pool, "addresses"), what="the message has found the question")
+        await service.stack.cancel(said["session_id"])
+    accepted = await late
+    assert (accepted["rejected"], accepted["answered"]) == (None, None)
+    assert accepted["session_id"] != said["session_id"]
+    assert (await service.ended(accepted["session_id"])).status == "completed"
 
 
 @pytest.mark.exactly_once

@@ -8,7 +8,7 @@ from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 
 from activities.runtime import heartbeat
-from activities.runtime.heartbeat import beating, cancel_requested, heartbeating
+from activities.runtime.heartbeat import beating, cancel_requested, completed, heartbeating
 
 
 @activity.defn
@@ -54,6 +54,33 @@ async def test_cancelled_activity_knows_that_cancellation_was_requested(
     await asyncio.sleep(0.05)
     alone.cancel(cancellation_details=activity.ActivityCancellationDetails(cancel_requested=True))
     assert await running is True
+
+
+async def test_worker_that_shuts_down_waits_for_the_write_that_it_cancels(
+    environment: tuple[ActivityEnvironment, list[object]],
+) -> None:
+    alone, _ = environment
+    steps: list[str] = []
+
+    async def writes() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)  # a rollback takes its time
+            steps.append("rolled back")
+
+    async def commits() -> None:
+        try:
+            await completed(writes())
+        finally:
+            steps.append("ended")
+
+    running = asyncio.create_task(alone.run(commits))
+    await asyncio.sleep(0.05)
+    alone.cancel(cancellation_details=activity.ActivityCancellationDetails(worker_shutdown=True))
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert steps == ["rolled back", "ended"]
 
 
 async def test_outside_an_activity_nothing_beats() -> None:
