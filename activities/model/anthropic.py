@@ -1,12 +1,15 @@
 """The model client, and the only module that knows Anthropic's form of a request and a reply. It makes one streamed
 request through the SDK and passes the pieces on as they arrive."""
 
+import contextlib
 import json
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anthropic
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
 from pydantic_core import from_json, to_json
 
 from activities.model.errors import IncompleteStream
@@ -48,6 +51,16 @@ class Model:
         The request is encoded and the events are read here, because each of the SDK's ways to do that costs as much
         time as the rest of the call: it walks the whole context once more, and builds typed events and a typed message.
         """
+        with _span(request.model, turn):
+            await self._stream(request, turn, on_text, on_thinking)
+
+    async def _stream(
+        self,
+        request: ModelRequest,
+        turn: ModelResponse,
+        on_text: Callable[[str], None],
+        on_thinking: Callable[[str], None],
+    ) -> None:
         blocks: dict[int, JsonObject] = {}
         tokens: dict[str, int] = {}
         stream = await self._client.post(
@@ -113,6 +126,28 @@ _COUNTS = {
     "cache_read_tokens": "cache_read_input_tokens",
     "cache_write_tokens": "cache_creation_input_tokens",
 }
+
+
+@contextlib.contextmanager
+def _span(model: str, turn: ModelResponse) -> Iterator[None]:
+    """A span of a request, as the SDK's own methods make it. Texts of errors stay out: they can quote the request."""
+    asked = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "anthropic", "gen_ai.request.model": model}
+    with trace.get_tracer(__name__).start_as_current_span(
+        f"chat {model}",
+        kind=SpanKind.CLIENT,
+        attributes=asked,
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as span:
+        try:
+            yield
+        except BaseException as error:
+            span.set_status(StatusCode.ERROR)
+            span.set_attribute("error.type", type(error).__name__)
+            raise
+        finally:
+            span.set_attribute("gen_ai.usage.input_tokens", turn.usage.input_tokens)
+            span.set_attribute("gen_ai.usage.output_tokens", turn.usage.output_tokens)
 
 
 def _tokens(so_far: dict[str, int], usage: JsonObject) -> dict[str, int]:

@@ -41,6 +41,7 @@ class Api:
         if self._key and not (self._key.isascii() and self._key.isprintable()):
             raise click.UsageError("the API key contains characters that no key has")
         self._http: httpx2.Client | None = None
+        self._interrupted = False
 
     @classmethod
     def like(cls, other: "Api", patience: float | None = None) -> "Api":
@@ -73,8 +74,14 @@ class Api:
             self._http.close()
             self._http = None
 
+    @property
+    def connected(self) -> bool:
+        return self._http is not None
+
     def interrupt(self) -> None:
-        """Break a request that another thread waits for."""
+        """Break a request that another thread waits for; it makes no further one."""
+        # before the connection is looked for: the other thread may be about to open it
+        self._interrupted = True
         if (http := self._http) is not None:
             # not `disconnect`: the other thread still uses the object, and must find it closed
             http.close()
@@ -196,6 +203,8 @@ class Api:
                 trust_env=not is_loopback(base.host),  # proxies from the environment are only for other machines
                 verify=base.scheme == "https",  # loading the certificates takes long, and plain HTTP needs none
             )
+        if self._interrupted:
+            raise Unreachable("the request was cancelled")
         return self._http
 
     def own_stack_runs(self) -> bool:

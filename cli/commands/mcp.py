@@ -17,6 +17,7 @@ from cli.options import remote
 from domain.json_object import JsonObject
 
 AT_ONCE = 128  # concurrent requests; task_wait holds one for up to a minute
+INTERRUPT_PAUSE = 0.1
 INTERNAL_ERROR, PARSE_ERROR = -32603, -32700
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _NAMES = {"tools/call": "name", "resources/read": "uri"} | dict.fromkeys(
@@ -85,14 +86,15 @@ class Bridge:
         params = message.get("params")
         api = self._running.pop(_key(params.get("requestId")), None) if isinstance(params, dict) else None
         if api is not None:
-            api.interrupt()
+            threading.Thread(target=_interrupt, args=(api,), daemon=True).start()
 
     def _forward(self, message: JsonObject, request: str, api: Api) -> None:
         try:
             for answer in self._answers(api, _repeatable(message)):
                 if message.get("method") == "initialize":
                     self._negotiated = answer.get("result", {}).get("protocolVersion")
-                self._write(answer)
+                if request in self._running:  # the answer to a request that was cancelled is of no use
+                    self._write(answer)
         except Exception as error:  # every request must get an answer, whatever happens, unless it was cancelled
             if "id" in message and request in self._running:
                 # only messages that were written for people: others may contain addresses or keys
@@ -129,6 +131,14 @@ class Bridge:
         # a line must not be written inside another one: the host reads messages line by line
         with self._writing:
             click.echo(json.dumps(message))
+
+
+def _interrupt(api: Api) -> None:
+    """Close the connection of a request until its thread has noticed: one that is just being opened is not closed."""
+    api.interrupt()
+    while api.connected:
+        time.sleep(INTERRUPT_PAUSE)
+        api.interrupt()
 
 
 def _key(request_id: object) -> str:

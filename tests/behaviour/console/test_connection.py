@@ -137,6 +137,7 @@ async def test_place_in_a_long_list_is_kept_while_rows_are_added(stack: Stack, o
     await talk.say(f"{long} {say('The second.')}")
     await expect(log).to_contain_text("The second.")
     assert await log.evaluate(AT_END)
+    await talk.rest()  # a turn is refused while another runs
 
     await log.evaluate("(one) => { one.scrollTop = 300; }")
     await talk.say(say("The third."))

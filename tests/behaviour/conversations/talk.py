@@ -230,6 +230,17 @@ class Talk:
 
         return await eventually(look, what=f"{count} outcomes in {self.id}")
 
+    async def say_when_idle(self, input: str) -> str:
+        """Send a further turn as soon as no other session runs, such as one that reads a report."""
+        body = {"conversation_id": self.id, "input": input, "transport": "stream"}
+
+        async def look() -> str | None:
+            answer = await self.stack.http.post("/conversations/run", json=body)
+            assert answer.status_code in (202, 409), answer.text
+            return str(answer.json()["session_id"]) if answer.status_code == 202 else None
+
+        return await eventually(look, what=f"a turn in {self.id}")
+
     async def rest(self) -> None:
         """Wait until no session is live."""
 

@@ -267,7 +267,7 @@ async def test_subagent_that_is_not_resumable_cannot_be_addressed(stack: Stack) 
     agents = agent("st_both", subagent_tools=[{"name": "st_pair"}, {"name": "st_typed", "resumable": True}])
     assert (await stack.http.put("/agents/st_both", json=agents)).is_success
     talk = await Talk.done(stack, chain([("st_pair", {"message": "Draft it."})], [message("$0")]), "st_both")
-    assert "cannot be sent messages" in (await talk.results())[1] and len(await talk.children()) == 1
+    assert "accepts no messages" in (await talk.results())[1] and len(await talk.children()) == 1
 
 
 @pytest.mark.proves("S4-29", "S4-30")
