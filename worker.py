@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import anthropic
+import uvloop
 from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
@@ -58,7 +59,7 @@ from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
 from workflows.argument_guard import ArgumentGuard
 from workflows.client import connect as connect_temporal
 from workflows.registry import WORKFLOWS
-from workflows.runner import workflow_runner
+from workflows.runner import Runner
 from workflows.schedules import ensure_swept
 from workflows.typed_activity import HEARTBEATS
 
@@ -108,7 +109,7 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
         activities=activities.build(services),
-        workflow_runner=workflow_runner(),
+        workflow_runner=Runner(),
         interceptors=[ArgumentGuard(), OwnFailureTexts(), RunFence(services.pool, services.temporal)],
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,
@@ -242,9 +243,8 @@ async def _keep_swept(client: Client, task_queue: str) -> None:
 
 async def _look(sweep: Sweep) -> None:
     """Sweep when the worker starts, for tasks that were accepted while no worker was running."""
-    swept = Swept()
     try:
-        await sweep.look(swept)
+        await sweep.look(swept := Swept())
     except Exception as error:  # the sweeper will try again
         log.warning("the first sweep failed (%s)", type(error).__name__)
     if swept.started:
@@ -294,7 +294,7 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and some contain a token
     try:
-        asyncio.run(run(Settings.from_env()))
+        uvloop.run(run(Settings.from_env()))
     except (SettingsError, KeyRingError, AgentFileError) as error:
         log.error("%s", error)  # its message explains what to change; a traceback would hide it
         sys.exit(MISCONFIGURED)

@@ -31,6 +31,7 @@ from activities.requests.remind import Reminders
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.fresh_calls import FreshCalls
+from activities.runtime.fresh_steps import FreshSteps
 from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands
@@ -116,6 +117,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.attempts_before_fallback,
         inner_hooks,
         fresh := FreshCalls(),
+        fresh_steps := FreshSteps(),
     )
     hooks = RunHooks(pool, services.hooks, definitions, states, services.workspaces)
     run_tool = RunTool(
@@ -131,6 +133,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         states,
         inner_hooks,
         fresh,
+        fresh_steps,
     )
     planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
     subagent_planner = SubagentPlanner(pool, tools, definitions, planner, subagents)

@@ -27,6 +27,13 @@ class BareLoop:
         return steps
 
 
+@workflow.defn(name="BareLoopUnsandboxed", sandboxed=False)
+class BareLoopUnsandboxed:
+    @workflow.run
+    async def run(self, steps: int, model: str) -> int:
+        return await BareLoop().run(steps, model)
+
+
 @workflow.defn(name=IDLE)
 class BareIdle:
     """A workflow that only waits: the least that a workflow in the worker's memory costs."""

@@ -9,7 +9,8 @@ from typing import Any
 
 import anthropic
 from temporalio import activity
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkflowInstance, WorkflowInstanceDetails
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import load_tools
@@ -17,14 +18,21 @@ from activities.tools.tool import Tool
 from agents.catalogue import Catalogue
 from agents.loader import load_agents
 from bench import look_tool
-from bench.bare import LOOKING_CALL, MODEL, MODEL_CALL, QUEUE, TOOL, BareIdle, BareLoop
+from bench.bare import LOOKING_CALL, MODEL, MODEL_CALL, QUEUE, TOOL, BareIdle, BareLoop, BareLoopUnsandboxed
 from bench.ours import AGENT, LOOKER, LOOKS, counting
 from bench.peers.script import prompt, result
 from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import system_prompt
 from settings import Settings
 from workflows.client import connect
-from workflows.runner import workflow_runner
+from workflows.runner import without_contexts
+
+
+class SandboxedRunner(SandboxedWorkflowRunner):
+    """The SDK's usual runner. Our own worker has no sandbox; neither has the workflow `BareLoopUnsandboxed`."""
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        return without_contexts(super().create_instance(det))
 
 
 @activity.defn(name=MODEL)
@@ -111,9 +119,9 @@ async def run(settings: Settings) -> None:
     async with Worker(
         client,
         task_queue=QUEUE,
-        workflows=[BareLoop, BareIdle],
+        workflows=[BareLoop, BareLoopUnsandboxed, BareIdle],
         activities=[model, tool, *model_calls(settings)],
-        workflow_runner=workflow_runner(),
+        workflow_runner=SandboxedRunner(),
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,
         max_heartbeat_throttle_interval=beat,

@@ -83,6 +83,11 @@ async def begin_step(pool: Pool, begin: StepBegin) -> StepFacts:
     return facts.model_copy(update={"outcomes": {outcome.session_id: outcome for outcome in found}})
 
 
+async def write_beginning(pool: Pool, begin: StepBegin, *, repeated: bool) -> None:
+    """Write the beginning of a step whose facts are known. `repeated`: the write may have succeeded before."""
+    await call(pool, "begin_step", begin.model_copy(update={"without_facts": True, "repeated": repeated}))
+
+
 async def commit_step(pool: Pool, commit: StepCommit) -> ModelReply:
     """Append prelude and reply; returns the reply that was committed first."""
     return ModelReply.model_validate_json(await call(pool, "commit_step", commit))

@@ -87,6 +87,7 @@ class SessionRow(PlacedSession):
             parent_session_id=self.spawned_by,
             sides=self.sides,
             stops_at_once=True,
+            ends_at_once=True,
         )
 
 

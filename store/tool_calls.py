@@ -8,7 +8,8 @@ from domain.messages import ReplyBody
 from domain.sessions.remote_call import RemoteCall
 from domain.sessions.step import CallState, ToolCallResult
 from domain.sessions.tool_writes import ToolClaim, ToolCommit, ToolHold
-from store.database import Pool, call
+from store.database import Pool, call, to_json
+from store.messages import StepFacts
 from store.sessions import SessionRow
 
 
@@ -33,6 +34,20 @@ async def claim(pool: Pool, claim: ToolClaim) -> ToolClaimResult:
 async def commit(pool: Pool, commit: ToolCommit) -> bool:
     """Write the result; False if a newer attempt holds the call, so that this result was dropped."""
     return bool(await call(pool, "commit_tool", commit))
+
+
+async def commit_last(pool: Pool, commit: ToolCommit) -> tuple[bool, StepFacts]:
+    """The same for the only call of a step, with what the next model call reads before it asks the model."""
+    row = await pool.fetchrow(
+        "SELECT commit_tool($1::jsonb) AS held, step_facts($2, $3) AS facts",
+        to_json(commit),
+        commit.tenant,
+        commit.session_id,
+    )
+    assert row is not None
+    facts = StepFacts.model_validate_json(row["facts"])
+    facts.results = [ToolCallResult(index=commit.call_index, state=commit.state, text=commit.result)]
+    return row["held"], facts
 
 
 async def hold(pool: Pool, hold: ToolHold) -> bool:

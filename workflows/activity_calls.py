@@ -150,9 +150,9 @@ def finish_session(finish: Finish) -> "workflow.ActivityHandle[Finished]":
     )
 
 
-def finish_stopped_session(finish: Finish) -> "workflow.ActivityHandle[Finished]":
-    """One attempt as a local activity: a thousand sessions that are stopped together need half the tasks. If it fails,
-    `finish_session` follows."""
+def finish_session_at_once(finish: Finish) -> "workflow.ActivityHandle[Finished]":
+    """One attempt as a local activity, which saves a workflow task and an activity. If it fails, `finish_session`
+    follows."""
     return FINISH_SESSION.start_local(finish, summary=f"{finish.reason.status} · {finish.reason}")
 
 

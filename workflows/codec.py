@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from temporalio.api.common.v1 import Payload
-from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
 from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 
 from domain.sealing import KeyRing, KeyRingError, SealingError
@@ -53,13 +53,32 @@ class EncryptingCodec(PayloadCodec):
             return payload
 
 
+class SharedPayloadConverter(PydanticPayloadConverter):
+    """One instance for the process. The SDK makes a converter for each activation of a workflow, which takes 3 % of a
+    worker's time (temporalio 1.35); the instances have no state."""
+
+    _shared: "SharedPayloadConverter | None" = None
+
+    def __new__(cls) -> "SharedPayloadConverter":
+        if cls._shared is None:
+            cls._shared = super().__new__(cls)
+            PydanticPayloadConverter.__init__(cls._shared)
+        return cls._shared
+
+    def __init__(self) -> None:
+        pass
+
+
+PLAIN = replace(pydantic_data_converter, payload_converter_class=SharedPayloadConverter)
+
+
 def data_converter(keys: KeyRing | None = None, *, encrypts: bool = False) -> DataConverter:
     """The converter of every client, worker and replayer. With keys it always decrypts, even if encryption is off."""
     if encrypts and not keys:
         raise KeyRingError("ERRAND_PAYLOAD_ENCRYPTION=on needs ERRAND_SECRET_KEYS")
     if not keys:
-        return pydantic_data_converter
-    converter = replace(pydantic_data_converter, payload_codec=EncryptingCodec(keys, encrypts=encrypts))
+        return PLAIN
+    converter = replace(PLAIN, payload_codec=EncryptingCodec(keys, encrypts=encrypts))
     if encrypts:
         converter = replace(converter, failure_converter_class=DefaultFailureConverterWithEncodedAttributes)
     return converter

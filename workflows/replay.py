@@ -18,7 +18,7 @@ from temporalio.worker import Interceptor, Replayer, UnsandboxedWorkflowRunner
 from domain.wire import conversation_workflow_id, session_workflow_id
 from workflows.argument_guard import ArgumentGuard
 from workflows.registry import WORKFLOWS
-from workflows.runner import workflow_runner
+from workflows.runner import checking_runner
 from workflows.session.loop import run_line
 from workflows.ui import CONVERSATION
 
@@ -82,10 +82,10 @@ def loop_above(frame: FrameType | None) -> FrameType:
 
 
 def new_replayer(workflows: list[type], converter: DataConverter = pydantic_data_converter) -> Replayer:
-    """A replayer that runs workflows like a worker."""
+    """A replayer that runs workflows like a worker, but inside the sandbox."""
     return Replayer(
         workflows=workflows,
-        workflow_runner=workflow_runner(),
+        workflow_runner=checking_runner(),
         data_converter=converter,
         interceptors=[ArgumentGuard()],
     )

@@ -1,55 +1,42 @@
-"""Runs workflows in the SDK's sandbox. Our pure modules pass through it, and one SDK method is overridden."""
+"""Runs workflows: in a worker without the SDK's sandbox, in a replay inside it."""
 
 from temporalio.converter import StorageDriverStoreContext
-from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
-
-# These modules use neither a clock nor randomness (a test checks that), so all workflows can share one copy. A waiting
-# session then needs half as much memory.
-PURE = (
-    "activity_calls",
-    "conversation.apart",
-    "conversation.router",
-    "conversation.spawning",
-    "conversation.starter",
-    "session.acceptance",
-    "session.context",
-    "session.delegation",
-    "session.handoff",
-    "session.hooks",
-    "session.input_requests",
-    "session.limits",
-    "session.loop",
-    "session.remote_calls",
-    "session.replies",
-    "session.sides",
-    "typed_activity",
-    "ui",
-)
 
 _NO_CONTEXT = StorageDriverStoreContext(target=None)
 
 
-class Runner(SandboxedWorkflowRunner):
-    """Answers two questions of the SDK outside the sandbox.
+class Runner(UnsandboxedWorkflowRunner):
+    """The runner of a worker.
 
-    Four times for each payload the SDK asks the sandboxed workflow in which context the payload is encoded and stored
-    (`get_serialization_context`, `get_external_store_context` of a workflow instance; temporalio 1.35). Entering the
-    sandbox for that took a seventh of a worker's time in a profile of short sessions. Only an external storage
-    uses the answer, or a codec or converter that depends on the context (`WithSerializationContext`). We have none: our
-    codec encrypts alike in every context. A test asserts this for the codec and the storage. Holds for temporalio 1.35:
-    with another version, look at these two methods again, and measure whether the override still pays.
+    The sandbox imports the module of a workflow again for each run, which takes 2 to 3 ms and 75 kB, and is entered for
+    every activation. It guards against code that reads a clock or uses randomness. All such code here is ours: users
+    write tools, handlers and hooks, which run as activities. So the check is made before a release instead: every
+    recorded history is replayed inside the sandbox (`checking_runner`), and a test looks at the imports and calls of
+    every module that a workflow uses.
     """
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        instance = super().create_instance(det)
-        instance.get_serialization_context = lambda command_info: None  # type: ignore[method-assign]
-        instance.get_external_store_context = lambda command_info: _NO_CONTEXT  # type: ignore[method-assign]
-        return instance
+        return without_contexts(super().create_instance(det))
 
 
-def workflow_runner() -> SandboxedWorkflowRunner:
-    ours = (f"workflows.{name}" for name in PURE)
-    return Runner(
-        restrictions=SandboxRestrictions.default.with_passthrough_modules("domain", "pydantic", "pydantic_core", *ours)
+def without_contexts(instance: WorkflowInstance) -> WorkflowInstance:
+    """Answer two questions of the SDK at once.
+
+    Four times for each payload it asks the workflow in which context the payload is encoded and stored
+    (`get_serialization_context`, `get_external_store_context`; temporalio 1.35). Only an external storage uses the
+    answer, or a codec or converter that depends on the context (`WithSerializationContext`). We have none: our codec
+    encrypts alike in every context. A test asserts this for the codec and the storage. With another version of the SDK,
+    look at these two methods again, and measure whether the override still pays.
+    """
+    instance.get_serialization_context = lambda command_info: None  # type: ignore[method-assign]
+    instance.get_external_store_context = lambda command_info: _NO_CONTEXT  # type: ignore[method-assign]
+    return instance
+
+
+def checking_runner() -> SandboxedWorkflowRunner:
+    """The runner of replays: code that is not deterministic raises where it is called."""
+    return SandboxedWorkflowRunner(
+        restrictions=SandboxRestrictions.default.with_passthrough_modules("domain", "pydantic", "pydantic_core")
     )

@@ -1,6 +1,7 @@
 """call_model: one model call, from the reference to the context to the committed reply."""
 
 import asyncio
+import contextlib
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
@@ -14,15 +15,17 @@ from activities.model.budget import Bounds
 from activities.model.check import ModelCheck
 from activities.model.contexts import Contexts
 from activities.model.errors import UNAVAILABLE, backoff
+from activities.model.step_beginning import StepBeginning
 from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.fresh_calls import FreshCalls
+from activities.runtime.fresh_steps import FreshSteps
 from activities.runtime.heartbeat import cancel_requested, completed, heartbeating
 from activities.runtime.spans import model_called
+from activities.tools.judged_calls import judged_calls
 from activities.tools.offered import Offered, Toolbox
-from activities.tools.risks import with_risks
-from activities.tools.rules import RULES, tool_calls, without_standing
+from activities.tools.rules import RULES
 from domain import checkpoint, wire
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
@@ -45,7 +48,7 @@ from domain.sessions.step import (
 )
 from domain.sessions.step_writes import OnceEvent, RetryNote
 from domain.sessions.task_terms import on_terms
-from store import input_requests, messages
+from store import messages
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 
@@ -68,6 +71,7 @@ class CallModel:
         attempts_before_fallback: int,
         hooks: InnerHooks,
         fresh: FreshCalls,
+        fresh_steps: FreshSteps,
     ) -> None:
         self._pool = pool
         self._model = model
@@ -80,6 +84,7 @@ class CallModel:
         self._attempts = attempts_before_fallback
         self._hooks = hooks
         self._fresh = fresh
+        self._fresh_steps = fresh_steps
 
     @activity.defn(name="call_model")
     async def call_model(self, call: ModelCall) -> ModelReply:
@@ -92,71 +97,65 @@ class CallModel:
         async with heartbeating():
             with retried_if_away():
                 agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
-                agent = agents[-1]
-                call = self.shown_as(call, agent)
-                facts = await messages.begin_step(self._pool, turn_record.beginning(call, idem, info.attempt))
-                agent = on_terms(agent, None if call.above else facts.task_terms)
-                if facts.reply is not None:
-                    return ModelReply.model_validate_json(facts.reply)
-                if facts.cancel_requested and call.purpose is Purpose.TURN:
-                    stop = RecordedStop.model_validate_json(facts.cancel_requested)
-                    raise ApplicationError(stop.by, stop.reason, type=wire.CANCEL_REQUESTED, non_retryable=True)
-                context = await self._contexts.load(call.ref, call.line, call.head)
-                opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
-                layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
-                tools = await self.offered(call, agents, layers, facts)
-            prelude = turn_record.prelude(call, context, facts, opening)
-            turn = ModelResponse()
-            if (rerun := recording.rerun_of(facts)) is not None:
-                played = await recording.play(self._pool, call, rerun)
-                nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
-                calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
-                recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
-                return await self._commit(call, idem, context, nodes, calls, [], played.turn, recorded)
-            with retried_if_away():
-                shown = await self._hooks.filtered(call, agent, context + prelude, facts)
-            try:
-                if queued := turn_record.queued_calls(call, facts):
-                    turn.content += queued
-                    turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
-                if not queued or self.platform_alone:
-                    await self.ask(call, agent, shown, tools, facts, turn)
-            except asyncio.CancelledError:
-                if not cancel_requested():
-                    raise
-                turn_record.interrupt(turn)
-            except Exception as error:
-                await self._bounds.release(call, facts)
-                raise await self.failure(call, info.attempt, error) from None
-            await self._before_reply(call, agent, turn, facts)
+            call = self.shown_as(call, agents[-1])
+            begin = turn_record.beginning(call, idem, info.attempt)
+            async with StepBeginning(self._pool, self._events, self._fresh_steps, call.ref, begin) as beginning:
+                return await self._reply(call, idem, agents, beginning)
 
-            async def settled() -> ModelReply:
-                nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
-                judged = await self._judged(call, tools, layers, turn, facts) if call.purpose is Purpose.TURN else []
-                once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
-                misfit = turn_record.misfit(agent, call, turn)
-                rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
-                # Hooks run between the reply and its calls, and may change what a call reads.
-                hooked = any(one.hooks for one in agents)
-                return await self._commit(call, idem, context, nodes, judged, once, turn, rare, fresh=not hooked)
+    async def _reply(
+        self, call: ModelCall, idem: str, agents: list[AgentDefinition], beginning: StepBeginning
+    ) -> ModelReply:
+        with retried_if_away():
+            facts = await beginning.facts()
+            agent = on_terms(agents[-1], None if call.above else facts.task_terms)
+            if facts.reply is not None:
+                return ModelReply.model_validate_json(facts.reply)
+            if facts.cancel_requested and call.purpose is Purpose.TURN:
+                stop = RecordedStop.model_validate_json(facts.cancel_requested)
+                raise ApplicationError(stop.by, stop.reason, type=wire.CANCEL_REQUESTED, non_retryable=True)
+            context = await self._contexts.load(call.ref, call.line, call.head)
+            opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
+            layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
+            tools = await self.offered(call, agents, layers, facts)
+        prelude = turn_record.prelude(call, context, facts, opening)
+        turn = ModelResponse()
+        if (rerun := recording.rerun_of(facts)) is not None:
+            played = await recording.play(self._pool, call, rerun)
+            nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
+            calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
+            recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
+            return await self._commit(call, idem, beginning, context, nodes, calls, [], played.turn, recorded)
+        with retried_if_away():
+            shown = await self._hooks.filtered(call, agent, context + prelude, facts)
+        try:
+            if queued := turn_record.queued_calls(call, facts):
+                turn.content += queued
+                turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
+            if not queued or self.platform_alone:
+                await self.ask(call, agent, shown, tools, facts, turn)
+        except asyncio.CancelledError:
+            if not cancel_requested():
+                raise
+            turn_record.interrupt(turn)
+        except Exception as error:
+            await self._bounds.release(call, facts)
+            with contextlib.suppress(*TRANSIENT_ERRORS):
+                await beginning.written(seconds=2)
+            raise await self.failure(call, activity.info().attempt, error) from None
+        await self._before_reply(call, agent, turn, facts)
 
-            return await completed(settled())  # it was paid for: a stop that arrives from here on does not lose it
+        async def settled() -> ModelReply:
+            nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
+            judging = (self._pool, call.ref, self.toolbox.tools, tools, layers, turn.calls, facts.may_ask)
+            judged = await judged_calls(*judging) if call.purpose is Purpose.TURN else []
+            once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
+            misfit = turn_record.misfit(agent, call, turn)
+            rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
+            # Hooks run between the reply and its calls, and may change what a call reads.
+            hooked = any(one.hooks for one in agents)
+            return await self._commit(call, idem, beginning, context, nodes, judged, once, turn, rare, fresh=not hooked)
 
-    async def _judged(
-        self, call: ModelCall, tools: Offered, layers: list[list[Rule]], turn: ModelResponse, facts: StepFacts
-    ) -> list[ToolCall]:
-        """The calls of a reply, with what the rules say about each."""
-        calls = tool_calls(self.toolbox.tools, tools, turn.calls, layers, facts.may_ask)
-        if any(one.ask for one in calls):
-            standing = await patiently(
-                lambda: input_requests.standing_rules(self._pool, call.ref.tenant, call.ref.conversation_id),
-                seconds=COMMIT_PATIENCE,
-            )
-            calls = without_standing(calls, tools, turn.calls, layers, standing)
-        asked, given = calls, [one.arguments for one in turn.calls]
-        return await patiently(
-            lambda: with_risks(self._pool, call.ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE
-        )
+        return await completed(settled())  # it was paid for: a stop that arrives from here on does not lose it
 
     async def _before_reply(
         self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts
@@ -230,6 +229,7 @@ class CallModel:
         self,
         call: ModelCall,
         idem: str,
+        beginning: StepBeginning,
         context: list[Node],
         nodes: list[Node],
         calls: list[ToolCall],
@@ -253,8 +253,7 @@ class CallModel:
             **dict(rare),
         )
         model_called(call, turn.usage)
-        commit = turn_record.commit(call, idem, nodes, reply, turn, once)
-        commit = commit.model_copy(update={"events": await self._events.take(call.ref) + commit.events})
+        commit = await beginning.joined(turn_record.commit(call, idem, nodes, reply, turn, once))
         if fresh and len(calls) == 1 and calls[0].effect is Effect.READ and not calls[0].ask:
             committed, facts = await patiently(
                 lambda: messages.commit_calling_step(self._pool, commit), seconds=COMMIT_PATIENCE

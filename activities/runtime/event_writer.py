@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -33,6 +34,7 @@ class EventWriter:
         self._pool = pool
         self._buffer: list[tuple[SessionRef, Event, datetime]] = []
         self._batch: Batch | None = None  # being written; repeated if the write is cut off
+        self._held: Counter[SessionRef] = Counter()
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -46,6 +48,7 @@ class EventWriter:
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
+        self._held.clear()
         while self._batch or self._buffer:
             await self._flush(seconds=2)
 
@@ -58,6 +61,15 @@ class EventWriter:
                 self._buffer[-1] = (ref, last.model_copy(update={"text": last.text + event.text}), at)
                 return
         self._buffer.append((ref, event, datetime.now(UTC)))
+        self._wake.set()
+
+    def hold(self, ref: SessionRef) -> None:
+        """Write no events of a session before `release`: others have to come first. They can be taken."""
+        self._held[ref] += 1
+
+    def release(self, ref: SessionRef) -> None:
+        self._held[ref] -= 1
+        self._held += Counter()  # drops those that nobody holds
         self._wake.set()
 
     async def take(self, ref: SessionRef) -> list[EventRow]:
@@ -78,7 +90,8 @@ class EventWriter:
     async def _flush(self, seconds: float) -> None:
         async with self._writing:
             if self._batch is None:
-                items, self._buffer = self._buffer, []
+                items = [item for item in self._buffer if item[0] not in self._held]
+                self._buffer = [item for item in self._buffer if item[0] in self._held]
                 if not items:
                     return
                 self._batch = Batch(new_id(), [EventRow.of(*item) for item in items])

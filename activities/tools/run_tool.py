@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import ValidationError
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
 
 from activities.delegation.subagents import Subagents
 from activities.hooks.inner_hooks import InnerHooks
@@ -18,6 +17,7 @@ from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.fresh_calls import FreshCalls
+from activities.runtime.fresh_steps import FreshSteps
 from activities.runtime.heartbeat import cancel_requested, completed, heartbeating, workflow_is_gone
 from activities.runtime.session_run import run_of
 from activities.runtime.spans import tool_called
@@ -27,23 +27,19 @@ from activities.sandbox import Commands, NetworkPolicy
 from activities.tools.declared_tools import DECLARED, find_declared, with_binding
 from activities.tools.guarded_run import approval_of, call_turn, guarded, stopped
 from activities.tools.outcomes import (
-    current_step,
     form_answers,
     outcome_of,
     pending_outcome,
     repetition_digest,
-    save_artifacts,
-    saved_event,
 )
 from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher
 from activities.tools.support.long_output import spilled
 from activities.tools.support.output import bounded, clean
 from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool_commits import ToolCommits
 from domain import events as ev
-from domain import wire
 from domain.agents.definition import AgentDefinition
-from domain.events import EventRow
 from domain.events.tools import shown_arguments
 from domain.json_object import JsonObject
 from domain.messages import ReplyBody
@@ -51,14 +47,12 @@ from domain.plan import Plan
 from domain.policy.rules import Action, Rule, verdict
 from domain.sealing import SealingError
 from domain.sessions.effects import would_have
-from domain.sessions.remote_call import RemoteCall
-from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest, preview
-from domain.sessions.tool_writes import ToolAttempt, ToolClaim, ToolCommit, ToolHold
+from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest
+from domain.sessions.tool_writes import ToolAttempt, ToolClaim
 from store import tool_calls
-from store.database import Pool, patiently
+from store.database import Pool
 from store.tool_calls import ToolClaimResult
 
-COMMIT_PATIENCE = 300.0  # seconds: the result of a call must survive a restart of the database
 INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
 UNKNOWN = "It may have happened in full, in part or not at all. Check before you repeat it."
 UNREADABLE_MS = 60_000  # until a call that continues elsewhere is asked for again, if its secrets cannot be read
@@ -79,6 +73,7 @@ class RunTool:
         states: ThreadStates,
         hooks: InnerHooks,
         fresh: FreshCalls,
+        fresh_steps: FreshSteps,
     ) -> None:
         self._pool = pool
         self._tools = tools
@@ -92,6 +87,7 @@ class RunTool:
         self._states = states
         self._hooks = hooks
         self._fresh = fresh
+        self._commits = ToolCommits(pool, definitions, events, fresh_steps)
 
     def activities(self) -> list[Callable[..., Any]]:
         """One registered activity per tool, so that the timeline and the metrics name it."""
@@ -143,7 +139,7 @@ class RunTool:
             result = await self._do(request, attempt, tool, claim, claim.body)
             if result.remote is not None:
                 if result.remote != claim.remote:
-                    await self._hold(attempt, result.remote)
+                    await self._commits.hold(attempt, result.remote)
                 return pending_outcome(request, result)
             state = CallState.FAILED if result.failed else CallState.OK
             state = CallState.CANCELLED if request.cancel and result.failed else state
@@ -159,7 +155,7 @@ class RunTool:
                 state, result = CallState.UNKNOWN, ToolResult(f"{INTERRUPTED} {UNKNOWN}", failed=True)
         if not_emitted and info.is_local:  # a local activity emits it with its end, so once, however often it began
             result = replace(result, events=[called, *result.events])
-        outcome = await completed(self._commit(request, attempt, state, result, done))
+        outcome = await completed(self._commits.commit(request, attempt, state, result, done, claim.body))
         return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
 
     async def _do(
@@ -202,7 +198,7 @@ class RunTool:
             permits=partial(self._permits, request, tool),
             network=await self._network(request, agent),
             remote=claim.remote,
-            hold=partial(self._hold, attempt),
+            hold=partial(self._commits.hold, attempt),
             answers=await form_answers(self._pool, request, claim.remote) if claim.remote else {},
         )
         if request.cancel and tool.stop is not None:
@@ -236,11 +232,6 @@ class RunTool:
             result = report.added_to(result)
         return result
 
-    async def _hold(self, attempt: ToolAttempt, remote: RemoteCall) -> None:
-        hold = ToolHold.by(attempt, remote)
-        if not await patiently(lambda: tool_calls.hold(self._pool, hold), seconds=COMMIT_PATIENCE):
-            raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
-
     async def _arguments(self, request: ToolRequest, given: JsonObject) -> Any:
         """The model's arguments, or those to which an approver changed them."""
         approval = await approval_of(self._pool, request)
@@ -264,33 +255,3 @@ class RunTool:
 
     async def _layers(self, request: ToolRequest) -> list[list[Rule]]:
         return await self._rulebook.layers(request.ref, [*request.above, request.agent])
-
-    async def _commit(
-        self, request: ToolRequest, attempt: ToolAttempt, state: CallState, result: ToolResult, done: str
-    ) -> ToolOutcome:
-        saved = await save_artifacts(self._pool, request, result.artifacts)
-        returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
-        events: list[ev.Event] = [*result.events, *map(saved_event, saved), returned]
-        commit = ToolCommit(
-            **dict(attempt),
-            state=state,
-            result=result.text,
-            denied=request.refusal is not None,
-            rule=str(request.rule) if request.rule else None,
-            events=await self._events.take(request.ref) + [EventRow.of(request.ref, event) for event in events],
-            started_at=activity.info().started_time,
-            progress=clean(result.progress) if result.progress else None,
-            status_text=result.status_text,
-            plan=result.plan,
-            files=saved,
-            sources=result.sources,
-            description=done,
-        )
-        held = await patiently(lambda: tool_calls.commit(self._pool, commit), seconds=COMMIT_PATIENCE)
-        if not held:
-            raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
-        outcome = outcome_of(request, state, result.text)
-        if result.plan is None:
-            return outcome
-        replanned = any(isinstance(event, ev.Replanning) for event in result.events)
-        return outcome.model_copy(update={"doing": current_step(result.plan), "planned": True, "replanned": replanned})

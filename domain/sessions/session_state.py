@@ -129,6 +129,7 @@ class SessionInput(BaseModel):
     parent_session_id: str | None = None  # who spawned it
     sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)  # None: a plain agent
     stops_at_once: bool = False  # it ends in the workflow task that stops it; False: it began before an upgrade
+    ends_at_once: bool = False  # the same for every other ending
     carried: SessionState | None = None
 
     def first_state(self) -> SessionState:

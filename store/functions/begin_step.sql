@@ -1,11 +1,11 @@
 -- Begins a model call; `p` is a StepBegin. Emits the step's events and returns all that the call needs in one round
 -- trip, the StepFacts of store/messages.py: the messages it takes, the results of the tool calls before it, and what
--- the session may do. A call that was committed before gets its reply.
+-- the session may do. A call that was committed before gets its reply. With `without_facts` it only writes; `repeated`
+-- is set if the result of the same write was lost.
 CREATE OR REPLACE FUNCTION begin_step(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    n     step_begin := jsonb_populate_record(NULL::step_begin, p);
-    done  text;
-    s     sessions;
+    n      step_begin := jsonb_populate_record(NULL::step_begin, p);
+    done   text;
 BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
     IF done IS NOT NULL THEN RETURN jsonb_build_object('reply', done); END IF;
@@ -22,17 +22,10 @@ BEGIN
          WHERE tenant = n.tenant AND id = n.session_id AND retry IS NOT NULL;
     END IF;
     -- Lines of one session may begin at the same time, so the version does not show whether this step was emitted.
-    PERFORM append_events(n.idem, n.attempt > 1, n.events);
+    PERFORM append_events(n.idem, n.attempt > 1 OR n.repeated, n.events);
     IF n.attempt > 1 THEN PERFORM append_events('', false, n.again); END IF;
-    SELECT * INTO s FROM sessions WHERE tenant = n.tenant AND id = n.session_id;
-    RETURN jsonb_build_object(
-        'status', s.status, 'plan', s.plan, 'cancel_requested', s.cancel_requested, 'tools', to_jsonb(s.tools),
-        'rules', s.rules, 'may_ask', s.may_ask, 'approval_required', s.approval_required, 'limits', s.limits,
-        'created_at', s.created_at, 'started_at', s.started_at, 'external_tools', s.external_tools,
-        'variables', s.variables, 'rerun', s.rerun, 'task_terms', s.task_terms,
-        'arguments', (SELECT th.arguments FROM threads th WHERE th.tenant = n.tenant AND th.id = s.thread_id),
-        'subagent', s.subagent, 'registry', child_registry(n.tenant, s.conversation_id, s.thread_id),
-        'tree', (SELECT to_jsonb(b) FROM budgets b WHERE b.tenant = n.tenant AND b.conversation_id = s.conversation_id),
+    IF n.without_facts THEN RETURN '{}'; END IF;
+    RETURN step_facts(n.tenant, n.session_id) || jsonb_build_object(
         'inbox', (SELECT coalesce(jsonb_agg(
                       jsonb_build_object('id', i.id, 'kind', i.kind, 'author', i.author,
                                          'parts', CASE i.kind WHEN 'tool' THEN i.parts ELSE coalesce(i.changed, i.parts) END,
@@ -46,5 +39,6 @@ BEGIN
                      (SELECT coalesce(jsonb_agg(jsonb_build_object('session_id', k.id, 'name', coalesce(k.subagent_name, k.agent))
                                                 ORDER BY k.id), '[]')
                         FROM sessions k JOIN sessions parent ON parent.tenant = n.tenant AND parent.id = k.spawned_by
-                       WHERE k.tenant = n.tenant AND parent.thread_id = s.thread_id AND k.live) ELSE '[]' END);
+                       WHERE k.tenant = n.tenant AND parent.thread_id = (SELECT s.thread_id FROM sessions s WHERE s.tenant = n.tenant AND s.id = n.session_id)
+                         AND k.live) ELSE '[]' END);
 END $$;

@@ -1,6 +1,7 @@
 -- Commits a model call; `p` is a StepCommit: its messages, its reply for a repeated attempt, the session's figures and
 -- its events. Messages that entered the context are marked, with the outcomes they delivered. Its usage is taken from
--- the tree's budget; an event in `once` is emitted at most once by its name in a session.
+-- the tree's budget; an event in `once` is emitted at most once by its name in a session. `begins` is the step, if its
+-- beginning was not written before.
 CREATE OR REPLACE FUNCTION commit_step(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     n    step_commit := jsonb_populate_record(NULL::step_commit, p);
@@ -17,6 +18,11 @@ BEGIN
     UPDATE sessions SET version = n.version, usage = n.usage, retry = NULL,
                         head = CASE WHEN n.line = 'main' THEN n.head ELSE head END,
                         progress = coalesce(n.progress, progress), status_text = coalesce(n.status_text, status_text),
+                        step = coalesce(n.begins, step),
+                        status = CASE WHEN n.begins IS NULL THEN status
+                                      WHEN EXISTS (SELECT 1 FROM input_requests r WHERE r.tenant = n.tenant
+                                                      AND r.session_id = n.session_id AND r.status = 'open') THEN 'input_required'
+                                      ELSE 'working' END,
                         updated_at = now()
      WHERE tenant = n.tenant AND id = n.session_id AND version < n.version
        AND status NOT IN ('completed', 'failed', 'cancelled');

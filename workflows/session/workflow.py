@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import NoReturn
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, FailureError
 
 from domain import wire
 from domain.conversations.requests import ChildrenEnded, InboxMessage, Promote
@@ -71,16 +71,25 @@ class Session:
             await hooks.at_end(self.context, ending, self.context.state.line)
             # The activity also posts the end to the conversation, which saves a workflow task.
             return self._result(await self._finish(self._ending(ending)))
-        except (Stopped, ActivityError) as error:
+        except (Stopped, FailureError) as error:
             if not self.context.is_outdated(error):
                 raise
         await self._restore(start)
 
     async def _finish(self, finish: Finish) -> Finished:
-        if self.context.start.stops_at_once and self.context.stopping is not None:
+        """Write the ending, within this workflow task if it can be written again.
+
+        If a message arrives meanwhile, the server repeats the task with the message before it. The loop then asks the
+        model, the store refuses that because the session has ended, and this method gets the first ending once more.
+        The conversation was given the messages that this session has not taken, and opens another one for them. Hooks
+        of the end would run twice, so sessions with hooks end by a queued activity, which no message can undo.
+        """
+        start, stopped = self.context.start, self.context.stopping is not None
+        hooked = self.context.hooked(self.context.state.line)
+        if (start.stops_at_once and stopped) or (start.ends_at_once and not hooked):
             try:
-                return await activity_calls.finish_stopped_session(finish)
-            except ActivityError as error:
+                return await activity_calls.finish_session_at_once(finish)
+            except FailureError as error:  # too slow, or the database is unreachable
                 if self.context.is_outdated(error):
                     raise
         return await activity_calls.finish_session(finish)

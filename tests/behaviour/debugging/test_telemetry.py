@@ -26,7 +26,7 @@ from temporalio.worker import Replayer
 from tests.support.own_worker import platform
 from tests.support.stack import Stack, steps
 from workflows.registry import WORKFLOWS
-from workflows.runner import workflow_runner
+from workflows.runner import checking_runner
 from workflows.span_processor import SendOnce
 from workflows.telemetry import plugins
 
@@ -136,7 +136,7 @@ async def replayed(history: WorkflowHistory) -> set[bytes]:
     global_trace.set_tracer_provider(provider)
     replayer = Replayer(
         workflows=list(WORKFLOWS),
-        workflow_runner=workflow_runner(),
+        workflow_runner=checking_runner(),
         data_converter=pydantic_data_converter,
         plugins=[OpenTelemetryPlugin(add_temporal_spans=True)],
     )

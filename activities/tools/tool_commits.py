@@ -1,0 +1,81 @@
+"""Records the result of a tool call, fenced by attempt; or the handle of a call that continues elsewhere."""
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.runtime.definitions import Definitions
+from activities.runtime.event_writer import EventWriter
+from activities.runtime.fresh_steps import FreshSteps
+from activities.tools.outcomes import current_step, outcome_of, save_artifacts, saved_event
+from activities.tools.support.output import clean
+from activities.tools.tool import ToolResult
+from domain import events as ev
+from domain import wire
+from domain.events import EventRow
+from domain.messages import ReplyBody
+from domain.sessions.remote_call import RemoteCall
+from domain.sessions.step import CallState, ToolOutcome, ToolRequest, preview
+from domain.sessions.tool_writes import ToolAttempt, ToolCommit, ToolHold
+from store import tool_calls
+from store.database import Pool, patiently
+
+COMMIT_PATIENCE = 300.0  # seconds: the result of a call must survive a restart of the database
+
+
+class ToolCommits:
+    def __init__(self, pool: Pool, definitions: Definitions, events: EventWriter, fresh_steps: FreshSteps) -> None:
+        self._pool = pool
+        self._definitions = definitions
+        self._events = events
+        self._fresh_steps = fresh_steps
+
+    async def hold(self, attempt: ToolAttempt, remote: RemoteCall) -> None:
+        hold = ToolHold.by(attempt, remote)
+        if not await patiently(lambda: tool_calls.hold(self._pool, hold), seconds=COMMIT_PATIENCE):
+            raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
+
+    async def commit(
+        self,
+        request: ToolRequest,
+        attempt: ToolAttempt,
+        state: CallState,
+        result: ToolResult,
+        done: str,
+        reply: ReplyBody,
+    ) -> ToolOutcome:
+        saved = await save_artifacts(self._pool, request, result.artifacts)
+        returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
+        events: list[ev.Event] = [*result.events, *map(saved_event, saved), returned]
+        commit = ToolCommit(
+            **dict(attempt),
+            state=state,
+            result=result.text,
+            denied=request.refusal is not None,
+            rule=str(request.rule) if request.rule else None,
+            events=await self._events.take(request.ref) + [EventRow.of(request.ref, event) for event in events],
+            started_at=activity.info().started_time,
+            progress=clean(result.progress) if result.progress else None,
+            status_text=result.status_text,
+            plan=result.plan,
+            files=saved,
+            sources=result.sources,
+            description=done,
+        )
+        held = await patiently(lambda: self._committed(request, commit, reply), seconds=COMMIT_PATIENCE)
+        if not held:
+            raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
+        outcome = outcome_of(request, state, result.text)
+        if result.plan is None:
+            return outcome
+        replanned = any(isinstance(event, ev.Replanning) for event in result.events)
+        return outcome.model_copy(update={"doing": current_step(result.plan), "planned": True, "replanned": replanned})
+
+    async def _committed(self, request: ToolRequest, commit: ToolCommit, reply: ReplyBody) -> bool:
+        """Write the result. After the only call of a step the worker keeps what the next model call needs, unless hooks
+        run before it, which may change that."""
+        agent = await self._definitions.load(request.agent)
+        if len(reply.calls) > 1 or request.above or agent.hooks or commit.run is None:
+            return await tool_calls.commit(self._pool, commit)
+        held, facts = await tool_calls.commit_last(self._pool, commit)
+        self._fresh_steps.remember(commit.tenant, commit.node, commit.run, facts)
+        return held
