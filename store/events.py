@@ -3,12 +3,14 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 import asyncpg
 
 from domain.events import EventRow, Recorded, ToolCalled
 from domain.redaction import redacted_json
 from store.database import Pool, to_json
+from store.folded_events import SPAN, Row, unfold
 
 CHANNEL = "events"  # NOTIFY payload: tenant/conversation/session
 
@@ -18,35 +20,38 @@ async def append(pool: Pool, batch: str, rows: Sequence[EventRow], *, again: boo
     await pool.execute("SELECT append_events($1, $2, $3::jsonb)", batch, again, to_json(rows))
 
 
+# Rows in the order of their last events, up to a page of events. A row of several events starts at most SPAN numbers
+# before its last event. So up to SPAN of the events counted here are not after $3, and of a conversation, whose rows
+# overlap, a row with events of the page has at most SPAN other events between them and the last event read before it.
+_PAGE = """
+SELECT session_id, seq, conv_seq, type, at, data, folded FROM (
+    SELECT *, count(*) OVER so_far AS rows, sum(coalesce(folded, 1)) OVER so_far - coalesce(folded, 1) AS events
+      FROM events WHERE tenant = $1 AND {scope} = $2 AND {number} > $3
+    WINDOW so_far AS (ORDER BY {number} ROWS UNBOUNDED PRECEDING) ORDER BY {number} LIMIT $4::bigint + {overlap}) e
+ WHERE events < $4 + {span} + {overlap} AND (folded IS NOT NULL OR rows <= $4)
+"""
+_OF_SESSION = _PAGE.format(scope="session_id", number="seq", span=SPAN, overlap=0)
+_OF_CONVERSATION = _PAGE.format(scope="conversation_id", number="conv_seq", span=SPAN, overlap=SPAN)
+
+
 async def of_session(pool: Pool, tenant: str, session_id: str, after: int, limit: int = 500) -> list[Recorded]:
-    rows = await pool.fetch(
-        """SELECT session_id, seq, conv_seq, type, at, data FROM events
-            WHERE tenant = $1 AND session_id = $2 AND seq > $3 ORDER BY seq LIMIT $4""",
-        tenant,
-        session_id,
-        after,
-        limit,
-    )
-    return [_read(row) for row in rows]
+    return _page(await pool.fetch(_OF_SESSION, tenant, session_id, after, limit), "seq", after, limit)
 
 
 async def of_conversation(
     pool: Pool, tenant: str, conversation_id: str, after: int, limit: int = 500
 ) -> list[Recorded]:
     """The events of all its sessions, in the order of their common numbering."""
-    rows = await pool.fetch(
-        """SELECT session_id, seq, conv_seq, type, at, data FROM events
-            WHERE tenant = $1 AND conversation_id = $2 AND conv_seq > $3 ORDER BY conv_seq LIMIT $4""",
-        tenant,
-        conversation_id,
-        after,
-        limit,
-    )
-    return [_read(row) for row in rows]
+    return _page(await pool.fetch(_OF_CONVERSATION, tenant, conversation_id, after, limit), "conv_seq", after, limit)
+
+
+def _page(rows: Sequence[Row], number: str, after: int, limit: int) -> list[Recorded]:
+    found = [one for row in rows for one in unfold(row) if one[number] > after]
+    return [_read(one) for one in sorted(found, key=itemgetter(number))[:limit]]
 
 
 async def newest_of_types(pool: Pool, tenant: str, session_id: str, types: Sequence[str], limit: int) -> list[Recorded]:
-    """The newest events of these types, in the order in which they happened."""
+    """The newest events of these types, which are not deltas, in the order in which they happened."""
     rows = await pool.fetch(
         """SELECT session_id, seq, conv_seq, type, at, data FROM events
             WHERE tenant = $1 AND session_id = $2 AND type = ANY($3::text[]) ORDER BY seq DESC LIMIT $4""",
@@ -71,8 +76,8 @@ async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int, a
     return [_read(row) for row in rows]
 
 
-def _read(row: asyncpg.Record) -> Recorded:
-    data = json.loads(row["data"])
+def _read(row: Row) -> Recorded:
+    data = json.loads(row["data"]) if isinstance(row["data"], str) else row["data"]
     if row["type"] == ToolCalled.type and "arguments" in data:  # as the model gave them, see with_arguments.sql
         data["arguments"] = redacted_json(data["arguments"])
     return Recorded(**{**row, "data": data})

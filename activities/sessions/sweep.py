@@ -1,5 +1,5 @@
 """sweep: starts sessions that were accepted while Temporal was unreachable, closes rows whose workflow ended without
-writing an ending, and removes content whose retention is over."""
+writing an ending, removes content whose retention is over, and folds the deltas of ended sessions."""
 
 import asyncio
 import logging
@@ -30,6 +30,7 @@ from store import (
     conversations,
     deliveries,
     external_events,
+    folded_events,
     idempotency,
     input_requests,
     notices,
@@ -46,6 +47,9 @@ log = logging.getLogger("errand.worker")
 
 AT_ONCE = 10  # sessions checked at the same time, so that one that does not answer cannot delay the others
 FORGOTTEN_AT_ONCE = 100  # sessions whose content is removed in one sweep
+FOLD_AFTER = timedelta(minutes=1)  # by then most readers have seen the end of a session
+FOLDED_AT_ONCE = 100
+FOLD_SECONDS = 10.0  # of one sweep; the next continues
 DESCRIBE_WITHIN = timedelta(seconds=5)
 TIDY_SECONDS = 600.0
 SILENT_SECONDS = 20.0  # a session that wrote something more recently is not checked
@@ -60,6 +64,7 @@ class Swept(BaseModel):
     stopped: int = 0
     lost: int = 0
     removed: int = 0  # conversations whose retention is over
+    folded: int = 0  # sessions whose deltas share rows now
 
 
 class Sweep:
@@ -138,6 +143,7 @@ class Sweep:
             "old events": lambda: external_events.forget_old(self._pool, NOTICE_DAYS),
             "notices": self._dispatcher.repair,
             "schedules": self._schedules.repair,
+            "deltas": lambda: self._fold(swept),  # the last, because it may take some time
         }
         if failed := await one_by_one("sweep", jobs, lambda job: jobs[job]()):
             raise failed[0]
@@ -179,6 +185,18 @@ class Sweep:
             # every worker sweeps from time to time, and each has its own directories
             await self._workspaces.forget()
             self._tidied = time.monotonic()
+
+    async def _fold(self, swept: Swept) -> None:
+        async def fold(session: tuple[str, str]) -> None:
+            swept.folded += await folded_events.fold_session(self._pool, *session)
+
+        until = time.monotonic() + FOLD_SECONDS
+        while time.monotonic() < until:
+            found = await folded_events.due(self._pool, FOLD_AFTER, FOLDED_AT_ONCE)
+            if failed := await one_by_one("deltas", found, fold):
+                raise failed[0]
+            if len(found) < FOLDED_AT_ONCE:
+                return
 
     async def _start(self, session: sessions.SessionRow) -> bool:
         """Ask its conversation to start the session, even a root session: the conversation may already be open because

@@ -1,6 +1,6 @@
 -- Appends events that all belong to one session, and returns those that others are notified of, with their numbers.
--- After a session's last event nothing more is appended. The conversation's counter is locked before the
--- session's, which is their sorted order.
+-- After a session's last event nothing more is appended, so that its deltas can be folded. The conversation's counter
+-- is locked before the session's, which is their sorted order.
 CREATE OR REPLACE FUNCTION append_session_events(p_batch text, p_again boolean, p_rows event_row[]) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -8,6 +8,7 @@ DECLARE
     whole  bigint;     -- events of the conversation so far
     mine   bigint;     -- events of the session so far
     ended  boolean;
+    ends   boolean := EXISTS (SELECT 1 FROM unnest(p_rows) e WHERE e.terminal);
 BEGIN
     SELECT c.last, s.last, s.closed INTO whole, mine, ended FROM event_counters c, event_counters s
      WHERE c.tenant = r.tenant AND c.scope = 'c/' || r.conversation_id
@@ -20,9 +21,12 @@ BEGIN
     SELECT e.tenant, e.session_id, mine + n, e.conversation_id, whole + n, e.type, e.at, e.data, p_batch
       FROM unnest(p_rows) WITH ORDINALITY AS e(tenant, session_id, conversation_id, type, terminal, at, data, n);
     UPDATE event_counters SET last = last + cardinality(p_rows) WHERE tenant = r.tenant AND scope = 'c/' || r.conversation_id;
-    UPDATE event_counters SET last = last + cardinality(p_rows),
-                              closed = EXISTS (SELECT 1 FROM unnest(p_rows) e WHERE e.terminal)
+    UPDATE event_counters SET last = last + cardinality(p_rows), closed = ends
      WHERE tenant = r.tenant AND scope = 's/' || r.session_id;
+    IF ends THEN
+        INSERT INTO unfolded_sessions (tenant, session_id, ended_at) VALUES (r.tenant, r.session_id, now())
+        ON CONFLICT DO NOTHING;
+    END IF;
     PERFORM pg_notify('events', r.tenant || '/' || r.conversation_id || '/' || r.session_id);
     RETURN (SELECT coalesce(jsonb_agg(to_jsonb(p_rows[n]) || jsonb_build_object('seq', mine + n) ORDER BY n), '[]')
               FROM generate_subscripts(p_rows, 1) n WHERE is_notable(p_rows[n].type));
