@@ -6,19 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import asyncpg
 
-from domain.events import MessageDelta, ThinkingDelta
 from domain.json_object import JsonObject
 from store.database import Connection, Pool
 
 # The numbers in the conversation of a row's first and last event differ by less than this. A page of a conversation, in
 # which sessions stream at the same time, finds all rows with events between two numbers close to them.
 SPAN = 128
-DELTAS = (MessageDelta.type, ThinkingDelta.type)
-AT_ONCE = 2_000  # rows that are read at once
+AT_ONCE = 2_000  # events of a session that are looked at together
 MICROSECOND = timedelta(microseconds=1)
 
 Row: TypeAlias = "asyncpg.Record | dict[str, Any]"  # a row of the table, or one event of a folded row
@@ -27,6 +26,7 @@ Row: TypeAlias = "asyncpg.Record | dict[str, Any]"  # a row of the table, or one
 @dataclass(frozen=True)
 class Delta:
     seq: int
+    conversation_id: str
     conv_seq: int
     type: str
     at: datetime
@@ -48,22 +48,25 @@ class Delta:
 
 @dataclass(frozen=True)
 class FoldedRow:
-    """What becomes of the row of the last of `count` deltas; the rows of the others are deleted."""
+    """A row for deltas that follow each other, with the numbers and the time of the last."""
 
-    seq: int
-    count: int
+    last: Delta
     data: str
+    folded: int | None  # how many they are, if more than one
 
 
 def fold(deltas: Iterable[Delta]) -> list[FoldedRow]:
-    """Rows for all deltas that can share one, of deltas in the order of their numbers."""
+    """As few rows as possible for deltas in the order of their numbers."""
     runs: list[list[Delta]] = []
     for delta in deltas:
         if runs and delta.follows(runs[-1][-1], runs[-1][0]):
             runs[-1].append(delta)
         else:
             runs.append([delta])
-    return [FoldedRow(run[-1].seq, len(run), _data(run)) for run in runs if len(run) > 1]
+    return [
+        FoldedRow(run[-1], _data(run), len(run)) if len(run) > 1 else FoldedRow(run[0], _json(run[0].data), None)
+        for run in runs
+    ]
 
 
 def _data(run: Sequence[Delta]) -> str:
@@ -72,6 +75,10 @@ def _data(run: Sequence[Delta]) -> str:
     data = {"step": run[0].data["step"], "texts": [delta.data["text"] for delta in run], "microseconds": waits}
     if set(numbers) != {1}:  # several sessions of the conversation streamed at the same time
         data["numbers"] = numbers
+    return _json(data)
+
+
+def _json(data: JsonObject) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -106,41 +113,42 @@ async def fold_session(pool: Pool, tenant: str, session_id: str) -> bool:
     transaction, so that a reader sees the log as it was before or after it."""
     async with pool.acquire() as connection, connection.transaction():
         # this waits for another process that is folding the same session or removing its content
-        mine = await connection.fetchval(
-            "DELETE FROM unfolded_sessions WHERE tenant = $1 AND session_id = $2 RETURNING true", tenant, session_id
+        last = await connection.fetchval(
+            """DELETE FROM unfolded_sessions WHERE tenant = $1 AND session_id = $2 RETURNING coalesce(
+                   (SELECT last FROM event_counters WHERE tenant = $1 AND scope = 's/' || $2), 0)""",
+            tenant,
+            session_id,
         )
-        after = 0
-        while mine and (deltas := await _deltas(connection, tenant, session_id, after)):
+        for after in range(0, last or 0, AT_ONCE):
+            deltas = await _take(connection, tenant, session_id, after)
             await _write(connection, tenant, session_id, fold(deltas))
-            after = deltas[-1].seq
-    return bool(mine)
+    return last is not None
 
 
-async def _deltas(connection: Connection, tenant: str, session_id: str, after: int) -> list[Delta]:
+async def _take(connection: Connection, tenant: str, session_id: str, after: int) -> list[Delta]:
+    """Delete the rows of deltas with these numbers, and return them."""
     rows = await connection.fetch(
-        """SELECT seq, conv_seq, type, at, data FROM events
-            WHERE tenant = $1 AND session_id = $2 AND seq > $3 AND type = ANY($4::text[]) AND folded IS NULL
-            ORDER BY seq LIMIT $5""",
+        """DELETE FROM events WHERE tenant = $1 AND session_id = $2 AND seq > $3 AND seq <= $4
+              AND type IN ('message_delta', 'thinking_delta') AND folded IS NULL
+           RETURNING seq, conversation_id, conv_seq, type, at, data""",
         tenant,
         session_id,
         after,
-        DELTAS,
-        AT_ONCE,
+        after + AT_ONCE,
     )
-    return [Delta(**{**row, "data": json.loads(row["data"])}) for row in rows]
+    return sorted((Delta(**{**row, "data": json.loads(row["data"])}) for row in rows), key=attrgetter("seq"))
 
 
 async def _write(connection: Connection, tenant: str, session_id: str, rows: Sequence[FoldedRow]) -> None:
     if rows:
-        await connection.execute(
-            """WITH f AS (SELECT * FROM unnest($3::bigint[], $4::smallint[], $5::text[]) AS f(seq, folded, data)),
-               gone AS (DELETE FROM events e USING f WHERE tenant = $1 AND session_id = $2
-                           AND e.seq > f.seq - f.folded AND e.seq < f.seq)
-               UPDATE events e SET data = f.data, folded = f.folded, batch = '' FROM f
-                WHERE tenant = $1 AND session_id = $2 AND e.seq = f.seq""",
-            tenant,
-            session_id,
-            [row.seq for row in rows],
-            [row.count for row in rows],
-            [row.data for row in rows],
+        await connection.executemany(
+            """INSERT INTO events (tenant, session_id, seq, conversation_id, conv_seq, type, at, data, batch, folded)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '', $9)""",
+            [
+                (
+                    *(tenant, session_id, row.last.seq, row.last.conversation_id, row.last.conv_seq, row.last.type),
+                    *(row.last.at, row.data, row.folded),
+                )
+                for row in rows
+            ],
         )

@@ -1,7 +1,15 @@
 -- The deltas of an ended session are folded: a row then holds several of them, see store/folded_events.py.
 ALTER TABLE events ADD COLUMN folded smallint;     -- how many events the row holds; null: it is one event
 
--- Sessions that have ended and whose deltas are still rows of their own.
+-- The deltas of sessions that run or have just ended. A query of `events` reads them too. They are apart because an index
+-- does not shrink when most of its entries between others are deleted: here all entries of a session are deleted.
+CREATE TABLE live_deltas (
+    PRIMARY KEY (tenant, session_id, seq),
+    CHECK (type IN ('message_delta', 'thinking_delta'))
+) INHERITS (events);
+CREATE UNIQUE INDEX live_deltas_by_conversation ON live_deltas (tenant, conversation_id, conv_seq);
+
+-- Sessions that have ended and whose deltas are not folded yet.
 CREATE TABLE unfolded_sessions (
     tenant     text        NOT NULL,
     session_id text        NOT NULL,

@@ -10,6 +10,7 @@ import asyncpg
 from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 
+from store import events
 from tests.behaviour.conversations.talk import Talk
 from tests.faults.caller import Accepted, Caller
 from tests.faults.workload import MARK
@@ -91,10 +92,10 @@ async def _reachable(stack: Stack) -> bool:
 
 
 async def _ends(stack: Stack, task: Accepted, status: str, found: Violations, forgets: bool) -> None:
-    rows = await stack.pool.fetch("SELECT seq, type FROM events WHERE session_id = $1 ORDER BY seq", task.id)
-    if [row["seq"] for row in rows] != list(range(1, len(rows) + 1)):
+    log = await events.of_session(stack.pool, "default", task.id, 0, 1_000_000)
+    if [event.seq for event in log] != list(range(1, len(log) + 1)):
         found.add("gaps", f"events of {task.id}")
-    ends = [row["type"] for row in rows if row["type"] in ("task_completed", "task_failed", "task_cancelled")]
+    ends = [event.type for event in log if event.type in ("task_completed", "task_failed", "task_cancelled")]
     if len(ends) != 1:
         found.add("double", f"{task.id}: {ends}")
     try:

@@ -223,3 +223,17 @@ async def test_time_that_was_given_reaches_a_session_whose_signal_was_lost(stack
     answer = {"response_to": request_id, "input": {"result": "the blue one"}}
     assert (await stack.http.post(f"/tasks/{task_id}/input", json=answer)).status_code == 202
     assert (await stack.wait(task_id))["status"] == "completed"
+
+
+async def test_deltas_of_ended_sessions_share_rows_after_a_sweep(stack: Stack) -> None:
+    task_id = await stack.submit("[[script:say words=60 delay=0.05]]")
+    await stack.wait(task_id)
+    count = "SELECT count(*) FROM events WHERE session_id = $1 AND type = 'message_delta'"
+    before, rows = await stack.events(task_id), await stack.pool.fetchval(count, task_id)
+    assert len(of_type(before, "message_delta")) == rows > 3
+    await stack.pool.execute(
+        "UPDATE unfolded_sessions SET ended_at = ended_at - interval '2 minutes' WHERE session_id = $1", task_id
+    )
+    await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+    assert await stack.pool.fetchval(count, task_id) == 1
+    assert await stack.events(task_id) == before

@@ -102,7 +102,10 @@ async def test_a_database_of_before_the_redesign_is_taken_over_once_its_tasks_ha
             await migrate(fresh_url)
         assert {row["name"] for row in await connection.fetch("SELECT name FROM migrations")} == set(before)
         await connection.execute("UPDATE mailbox SET delivered_to = 'two'")
+        await connection.execute("UPDATE sessions SET ended_at = now() WHERE id = 'two'")
         assert REDESIGN in await migrate(fresh_url)
         assert await connection.fetchval("SELECT count(*) FROM sessions") == 2
+        # the deltas of sessions that ended before the upgrade are folded too
+        assert [row[0] for row in await connection.fetch("SELECT session_id FROM unfolded_sessions")] == ["two"]
     finally:
         await connection.close()

@@ -7,8 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.folded_events import DELTAS, SPAN, Delta, fold, unfold
+from domain.events import MessageDelta, ThinkingDelta
+from store.folded_events import SPAN, Delta, fold, unfold
 
+DELTAS = (MessageDelta.type, ThinkingDelta.type)
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -23,21 +25,13 @@ def logs(draw: st.DrawFn) -> list[Delta]:
         at += timedelta(microseconds=draw(st.integers(-1_000, 10**9)))  # a worker's clock may be set back
         data = {"step": draw(st.sampled_from([1, 1, 1, 2])), "text": draw(st.text(max_size=8))}
         more = {"more": 1} if draw(st.integers(0, 20)) == 0 else {}
-        found.append(Delta(seq, conv_seq, draw(st.sampled_from([*DELTAS[:1] * 5, *DELTAS])), at, {**data, **more}))
+        found.append(Delta(seq, "c", conv_seq, draw(st.sampled_from([*DELTAS[:1] * 5, *DELTAS])), at, {**data, **more}))
     return found
 
 
 def rows_of(log: list[Delta]) -> list[dict[str, Any]]:
-    """The rows that are left once a log is folded."""
-    folded = {row.seq: row for row in fold(log)}
-    gone = {seq for row in folded.values() for seq in range(row.seq - row.count + 1, row.seq)}
-    rows = []
-    for delta in log:
-        row = folded.get(delta.seq)
-        data = row.data if row else json.dumps(delta.data)
-        if delta.seq not in gone:
-            rows.append({**vars(delta), "data": data, "folded": row and row.count})
-    return rows
+    """The rows of a folded log."""
+    return [{**vars(row.last), "data": row.data, "folded": row.folded} for row in fold(log)]
 
 
 @given(logs())
@@ -56,5 +50,5 @@ def test_folded_log_unfolds_to_the_same_events(log: list[Delta]) -> None:
 
 
 def test_one_streamed_answer_is_one_row_for_each_span() -> None:
-    log = [Delta(n, n, DELTAS[0], BEGAN, {"step": 1, "text": "x"}) for n in range(1, 2 * SPAN + 2)]
+    log = [Delta(n, "c", n, DELTAS[0], BEGAN, {"step": 1, "text": "x"}) for n in range(1, 2 * SPAN + 2)]
     assert [row["folded"] for row in rows_of(log)] == [SPAN, SPAN, None]
