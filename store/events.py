@@ -20,9 +20,9 @@ async def append(pool: Pool, batch: str, rows: Sequence[EventRow], *, again: boo
     await pool.execute("SELECT append_events($1, $2, $3::jsonb)", batch, again, to_json(rows))
 
 
-# Rows in the order of their last events, up to a page of events. A row of several events starts at most SPAN numbers
-# before its last event. So up to SPAN of the events counted here are not after $3, and of a conversation, whose rows
-# overlap, a row with events of the page has at most SPAN other events between them and the last event read before it.
+# Rows in the order of their last events, with at least the events of a page. The events of a row are less than SPAN
+# numbers apart: so less than SPAN of the events counted here are not after $3. In a conversation rows overlap. A row
+# that is left out ends after all of the others, so that less than SPAN of their events are after its first event.
 _PAGE = """
 SELECT session_id, seq, conv_seq, type, at, data, folded FROM (
     SELECT *, count(*) OVER so_far AS rows, sum(coalesce(folded, 1)) OVER so_far - coalesce(folded, 1) AS events

@@ -183,9 +183,16 @@ BUGS = [
     Bug(
         "pages of a conversation's feed follow the numbers of its sessions",
         "store/events.py",
-        "AND conv_seq > $3 ORDER BY conv_seq LIMIT $4",
-        "AND seq > $3 ORDER BY conv_seq LIMIT $4",
+        'number="conv_seq", span=SPAN',
+        'number="seq", span=SPAN',
         ("tests/behaviour/api/routes/test_conversation_events.py",),
+    ),
+    Bug(
+        "a page of a conversation misses folded deltas of sessions that streamed at the same time",
+        "store/events.py",
+        "overlap=SPAN)",
+        "overlap=0)",
+        ("tests/behaviour/store/test_folded_events.py",),
     ),
     Bug(
         "a Temporal that lost its namespace counts as ready",
