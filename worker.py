@@ -43,7 +43,6 @@ from activities.runtime.workspace_scan import WorkspaceCaps
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existing
 from activities.sandbox.orphans import bury_orphans
-from activities.sessions.sweep import Sweep, Swept
 from activities.tools.registry import load_tools
 from activities.tools.support.egress import Fetcher, Guard
 from activities.tools.tool import Tool
@@ -222,7 +221,7 @@ async def run(settings: Settings) -> None:
             beating = asyncio.create_task(_beat(beat))
             watching = asyncio.create_task(_watch(files, model, beat))
             dispatching = asyncio.create_task(services.dispatcher.run(url))
-            looking = asyncio.create_task(_look(activities.sweeper(services)))
+            looking = asyncio.create_task(activities.sweeper(services).watch())
             sweeping = asyncio.create_task(_keep_swept(client, settings.task_queue))
             log.info("working on queue %s", settings.task_queue)
             await stop.wait()
@@ -239,16 +238,6 @@ async def _keep_swept(client: Client, task_queue: str) -> None:
         await asyncio.sleep(KEEP_SWEPT_S)
         with contextlib.suppress(RPCError, RuntimeError):
             await ensure_swept(client, task_queue)
-
-
-async def _look(sweep: Sweep) -> None:
-    """Sweep when the worker starts, for tasks that were accepted while no worker was running."""
-    try:
-        await sweep.look(swept := Swept())
-    except Exception as error:  # the sweeper will try again
-        log.warning("the first sweep failed (%s)", type(error).__name__)
-    if swept.started:
-        log.info("started %d sessions that had waited for a worker", swept.started)
 
 
 def _problems(module: str | None) -> list[str]:

@@ -11,6 +11,7 @@ from api.http.metrics import Metrics
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
 from api.streams.slots import StreamSlots
+from api.submission.start_queue import StartQueue
 from domain.agents.prices import PriceTable
 from domain.sealing import KeyRing
 from settings import Settings
@@ -31,6 +32,7 @@ class Services:
     queues: QueueClient
     discovery: DiscoveryClient
     retry_queue: RetryQueue
+    starts: StartQueue
     listener: EventListener
     pages: Pages
     prices: PriceTable
@@ -46,4 +48,9 @@ def services_of(request: Request) -> Services:
     return services
 
 
-ServicesDep = Annotated[Services, Depends(services_of)]
+async def _dependency(request: Request) -> Services:
+    # a coroutine, because FastAPI runs plain functions in a thread
+    return services_of(request)
+
+
+ServicesDep = Annotated[Services, Depends(_dependency)]

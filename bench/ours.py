@@ -4,6 +4,7 @@ import asyncio
 
 import httpx2
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from bench.peers.script import prompt
 from domain.sessions.session import SessionResult, Status
@@ -45,9 +46,17 @@ class Ours:
         raise RuntimeError(f"task {task_id} did not reach {status or step}")
 
     async def closed(self, task_id: str) -> None:
-        """Wait as for the bare loop: on the workflow's result."""
+        """Wait as for the bare loop: on the workflow's result. The workflow starts after the response."""
+        handle = self._temporal.get_workflow_handle(session_workflow_id(task_id))
         async with asyncio.timeout(PATIENCE):
-            await self._temporal.get_workflow_handle(session_workflow_id(task_id)).result()
+            while True:
+                try:
+                    await handle.result()
+                    return
+                except RPCError as error:
+                    if error.status is not RPCStatusCode.NOT_FOUND:
+                        raise
+                    await asyncio.sleep(0.001)
 
     async def check(self, task_id: str, steps: int) -> None:
         """Check the number of steps: a session that ended early would look fast."""

@@ -286,3 +286,16 @@ async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int =
         MAX_DEBOUNCE_MS / 1_000,
     )
     return readable(rows, from_columns, "session")
+
+
+async def unstarted(pool: Pool, starting_s: float, limit: int = 10) -> list[SessionRow]:
+    """Sessions of callers, of all tenants, that were accepted in the last minute and should have begun. Few, in random
+    order: if all workers are busy there are many, and nearly all of them were started."""
+    rows = await pool.fetch(
+        """SELECT * FROM sessions WHERE status = 'submitted' AND live AND spawned_by IS NULL
+              AND updated_at BETWEEN now() - interval '1 minute' AND now() - make_interval(secs => $1)
+            ORDER BY random() LIMIT $2""",
+        starting_s,
+        limit,
+    )
+    return readable(rows, from_columns, "session")

@@ -53,7 +53,8 @@ FOLD_SECONDS = 10.0  # of one sweep; the next continues
 DESCRIBE_WITHIN = timedelta(seconds=5)
 TIDY_SECONDS = 600.0
 SILENT_SECONDS = 20.0  # a session that wrote something more recently is not checked
-STARTING_SECONDS = 5.0  # by then the process that accepted a session has started it or failed to
+STARTING_SECONDS = 3.0  # by then the process that accepted a session has started it or failed to
+WATCH_SECONDS = 2.0  # between two looks of a worker for sessions that nobody starts
 MOST_RAISED = 10_000  # sessions that are remembered
 NOTICE_DAYS = 30  # time in which the feed can be resumed and deliveries can be repeated
 
@@ -111,6 +112,24 @@ class Sweep:
         await one_by_one("conversations", stranded, lambda one: self._conversations.reopen(*one))
         if failed and len(failed) == len(found):
             raise failed[0]
+
+    async def watch(self) -> None:
+        """Start sessions that were accepted while no worker was running, then, until cancelled, those whose API process
+        died between the commit and the start. The regular sweep comes too late for a caller who waits."""
+        swept = Swept()
+        try:
+            await self.look(swept)
+        except Exception as error:  # the sweeper will try again
+            log.warning("the first sweep failed (%s)", type(error).__name__)
+        if swept.started:
+            log.info("started %d sessions that had waited for a worker", swept.started)
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            try:
+                for session in await sessions.unstarted(self._pool, STARTING_SECONDS):
+                    await self._look_at(session, swept)
+            except Exception as error:  # Temporal may be away; the next look begins with another session
+                log.info("a look at sessions that wait failed (%s)", type(error).__name__)
 
     @activity.defn(name="sweep")
     @beating

@@ -12,6 +12,7 @@ from api.http.problems import finding, pointers_moved
 from api.schemas.channels import ChannelAccepted
 from api.schemas.conversations import stream_key
 from api.submission import accept as submit
+from api.submission import start as starting
 from api.submission.accept import SessionPlace
 from domain.amounts import counted
 from domain.channels import ChannelMessage, ChannelRef, ConnectorConfig, ConnectorKind, message_key
@@ -147,7 +148,7 @@ async def _session(
 
 async def _start(call: Call, session: SessionRow, delay: float) -> None:
     if not delay:
-        await submit.start(call.services, session)
+        await starting.start(call.services, session)
         return
 
     async def later() -> None:
@@ -158,7 +159,7 @@ async def _start(call: Call, session: SessionRow, delay: float) -> None:
             await asyncio.sleep(left)
             # read from the database, because another process may have accepted the latest message
             left = await channels.debounce_left(call.pool, session.ref, delay)
-        await submit.start(call.services, session)
+        await starting.start(call.services, session)
 
     task = asyncio.create_task(later())
     _starts.add(task)

@@ -12,6 +12,7 @@ from api.http.problems import finding
 from api.schemas.conversations import Handle, MessageBody, RunBody, handle, stream_key
 from api.submission import accept as submit
 from api.submission import rules
+from api.submission import start as starting
 from api.submission.accept import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
 from domain.faces import NewFaceRequest
@@ -138,7 +139,7 @@ async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     if accepted.replay:
         return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
     assert accepted.session is not None
-    await submit.start(call.services, accepted.session)
+    await starting.start(call.services, accepted.session)
     return NewTurn(answer)
 
 
@@ -169,7 +170,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
         if accepted.replay:
             return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
         if accepted.session is not None:
-            await submit.start(call.services, accepted.session)
+            await starting.start(call.services, accepted.session)
             return NewTurn(answer)
         assert accepted.busy is not None
         live = accepted.busy

@@ -5,6 +5,7 @@ from datetime import timedelta
 from api.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.submission.accept import Prepared
+from api.submission.start import ensure_started
 from domain.conversations.requests import Steer
 from domain.errors import NotFound, Refusal, Unavailable
 from domain.ids import derive_id
@@ -42,15 +43,15 @@ async def deliver(
     If none is running, delete the message and return None. If the conversation does not answer, keep the message and
     let the conversation read it later.
     """
+    ref = SessionRef(tenant=call.tenant, session_id=live, conversation_id=conversation_id)
+    await ensure_started(call.services, ref)
     steer = Steer(request_id=derive_id(message_id, attempt), thread=thread_id, message=message_id)
     try:
         steered = await call.services.workflows.steer(call.tenant, conversation_id, steer, ANSWER_WITHIN)
     except Unavailable:
         # The update may have arrived although its response was lost, so the message must not be deleted. Its id is the
         # same at every attempt: the conversation reads it once.
-        call.services.retry_queue.add(
-            f"the message {message_id}", lambda: _deliver_later(call, conversation_id, message_id)
-        )
+        call.services.retry_queue.add(f"the message {message_id}", lambda: _deliver_later(call, ref, message_id))
         return live
     except Refusal as error:
         await conversations.drop_unsignalled(call.pool, call.tenant, message_id)
@@ -61,7 +62,8 @@ async def deliver(
     return steered.session_id
 
 
-async def _deliver_later(call: Call, conversation_id: str, message_id: str) -> bool:
-    await call.services.workflows.reopen(call.tenant, conversation_id, reload=True)
+async def _deliver_later(call: Call, ref: SessionRef, message_id: str) -> bool:
+    await ensure_started(call.services, ref)
+    await call.services.workflows.reopen(ref.tenant, ref.conversation_id, reload=True)
     await conversations.mark_signalled(call.pool, call.tenant, message_id)
     return True

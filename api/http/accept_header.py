@@ -22,7 +22,7 @@ def chosen(request: Request, *offers: str) -> str:
     return next(offer for weight, offer in weighed if weight == best)
 
 
-def accepts_json(request: Request) -> None:
+async def accepts_json(request: Request) -> None:
     chosen(request, "application/json")
 
 

@@ -1,6 +1,5 @@
 """Accept a session: refuse everything that can be refused first, then make it durable in one transaction."""
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -8,10 +7,9 @@ from functools import partial
 
 from api.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
-from api.http.problems import type_name
 from api.schemas.tasks import TaskAccepted
-from api.services import Services
 from api.submission import budgets, rules, task_servers, tools_and_variables
+from api.submission import start as starting
 from domain.agents.definition import AgentDefinition
 from domain.agents.sides import Sides, all_models, session_sides
 from domain.amounts import counted
@@ -28,12 +26,10 @@ from domain.sessions.session import AgentRef, Limits, SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewMessage
 from domain.sessions.submitted_task import TRANSPORT
 from domain.task import TaskSpec, opening, title_of
-from store import agents, new_sessions, sessions
+from store import agents, new_sessions
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
 from store.workspaces import Manifest
-
-log = logging.getLogger("errand.api")
 
 TRY_AGAIN_SECONDS = 10  # by then a live task may have ended
 
@@ -245,7 +241,7 @@ async def run_task(
     if accepted.replay:
         return AcceptedResponse(accepted.replay.response, replayed=True)
     assert accepted.session is not None
-    await start(call.services, accepted.session)
+    await starting.start(call.services, accepted.session)
     return AcceptedResponse(response)
 
 
@@ -269,32 +265,3 @@ def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage
         NewMessage(id=derive_id(session_id, "inbox", place), kind=kind, parts=parts_of(text))
         for place, (kind, text) in enumerate(texts)
     ]
-
-
-async def start(services: Services, session: SessionRow) -> None:
-    """Start the workflow of an accepted session, or queue a retry if Temporal is unreachable.
-
-    The row is committed, so the session will run: a failed start is repeated under the same id, finally by the sweeper.
-    """
-    try:
-        if await _start(services, session):
-            return
-        log.warning("session %s waits for Temporal or a worker", session.id)
-    except Exception as error:
-        log.warning("session %s waits for Temporal (%s)", session.id, type_name(error))
-    services.retry_queue.add(f"the start of {session.id}", lambda: _start_again(services, session))
-
-
-async def _start_again(services: Services, session: SessionRow) -> bool:
-    """Read the row again: the session may have been stopped, or left its queue, while its start waited."""
-    current = await sessions.get(services.pool, session.tenant, session.id)
-    assert current is not None
-    return current.status.terminal or await _start(services, current)
-
-
-async def _start(services: Services, session: SessionRow) -> bool:
-    if session.id == session.conversation_id and session.live:
-        return await services.workflows.start(session.workflow_input())
-    return await services.workflows.submit(
-        session.workflow_input(), session.id, session.thread_id, queued=not session.live
-    )
