@@ -1,12 +1,14 @@
 """Tasks accepted while Temporal or the worker was down start as soon as it is up again, without the sweeper."""
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx2
 import pytest
+from temporalio.service import RPCError
 
 from tests.behaviour.conversations.talk import Talk, say
 from tests.support.stack import Stack, calls, eventually
@@ -57,7 +59,8 @@ async def test_worker_starts_waiting_sessions_when_it_starts(stack: Stack) -> No
             turn = await talk.say(say("Going on."))
             assert (await talk.session(turn)).live
             stack.signal("api", signal.SIGKILL)
-            await stack.client.get_workflow_handle(f"conversation/{talk.id}").terminate("with what it was just sent")
+            with contextlib.suppress(RPCError):  # the turn is sent after the response, so it may not have arrived
+                await stack.client.get_workflow_handle(f"conversation/{talk.id}").terminate("with what it was just sent")
             await stack.age(turn)  # as if accepted long ago, so that no process is about to start it
         await asyncio.gather(stack.back("worker", worker), stack.back("api", api))
 
@@ -69,3 +72,34 @@ async def test_worker_starts_waiting_sessions_when_it_starts(stack: Stack) -> No
 
         await eventually(answers, what="the API is back")
         assert (await stack.wait(turn))["status"] == "completed"
+
+
+async def flooded(stack: Stack, number: signal.Signals) -> list[str]:
+    """Submit many tasks at once and signal the API with the first response; the tasks that it accepted."""
+    api, found = stack.pid("api"), list[str]()
+
+    async def one() -> None:
+        with contextlib.suppress(httpx2.TransportError):
+            found.append(await stack.submit("[[script:say text=patient]]"))
+            if len(found) == 1:
+                stack.signal("api", number)
+
+    await asyncio.gather(*(one() for _ in range(40)))
+    await stack.back("api", api)
+    return found
+
+
+@pytest.mark.proves("S1-21", "S1-40")
+async def test_tasks_survive_a_kill_of_the_api_right_after_its_responses(stack: Stack) -> None:
+    async with no_sweeper(stack):
+        for task_id in await flooded(stack, signal.SIGKILL):
+            assert (await stack.wait(task_id))["status"] == "completed"
+
+
+@pytest.mark.proves("S1-21")
+async def test_api_that_is_stopped_starts_what_it_accepted(stack: Stack) -> None:
+    with stack.frozen("worker"):  # it would start them, too
+        found = await flooded(stack, signal.SIGTERM)
+        for task_id in found:
+            await stack.session(task_id).describe()
+    assert {(await stack.wait(task_id))["status"] for task_id in found} == {"completed"}
