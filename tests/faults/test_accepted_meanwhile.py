@@ -60,7 +60,7 @@ async def test_worker_starts_waiting_sessions_when_it_starts(stack: Stack) -> No
             assert (await talk.session(turn)).live
             stack.signal("api", signal.SIGKILL)
             with contextlib.suppress(RPCError):  # the turn is sent after the response, so it may not have arrived
-                await stack.client.get_workflow_handle(f"conversation/{talk.id}").terminate("with what it was just sent")
+                await stack.client.get_workflow_handle(f"conversation/{talk.id}").terminate("with what it was sent")
             await stack.age(turn)  # as if accepted long ago, so that no process is about to start it
         await asyncio.gather(stack.back("worker", worker), stack.back("api", api))
 

@@ -64,6 +64,7 @@ async def followed(stack: Stack) -> str:
         (await stack.http.put("/agents/builder", json=_agent("builder", server.url))).raise_for_status()
         script = calls(("list_files", {"path": "."}), ("mcp__pages__build", {"target": "x"}))
         task_id = await stack.submit(script, "builder")
+        await stack.seen(task_id, "step_started")
         handle = stack.client.get_workflow_handle(f"session/{task_id}")
 
         async def renewed() -> bool:

@@ -163,6 +163,7 @@ async def _slow(stack: Stack) -> str:
     """Bookkeeping that is too slow for a local activity."""
     async with locked(stack.pool, "tool_calls"):
         task_id = await stack.submit(calls(("report_progress", {"message": "x"})))
+        await stack.seen(task_id, "step_started")
         handle = stack.session(task_id)
 
         async def queued() -> bool:

@@ -113,6 +113,7 @@ async def test_call_that_continues_at_a_server_is_followed_by_the_next_run(own: 
         (await own.http.put("/agents/builder", json=agent)).raise_for_status()
         build = ("mcp__builds__build", {"target": "x"})
         task_id = await own.submit(calls(("bash", {"command": "echo x"}), build, build), "builder")
+        await own.seen(task_id, "step_started")
 
         async def renewed() -> bool:
             return len(await runs(own, task_id)) >= 2
