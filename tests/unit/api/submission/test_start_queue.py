@@ -87,8 +87,18 @@ async def test_signal_waits_for_the_start_of_its_conversation_only() -> None:
 
 
 async def test_drain_ends_starts_that_take_too_long() -> None:
-    starts, held = StartQueue(), HeldStart()
+    starts, held = StartQueue(patience_s=0.05), HeldStart()
     await starts.run("one", held)
-    await asyncio.wait_for(starts.drain(0.05), 5)
+    await asyncio.wait_for(starts.drain(), 5)
     await turns()
     assert len(starts) == 0 and not held.ended
+
+
+async def test_waiting_for_starts_is_bounded() -> None:
+    starts, listed = StartQueue(patience_s=0.05), [HeldStart() for _ in range(20)]
+    for held in listed:
+        await starts.run("one", held)
+    async with asyncio.timeout(0.5):  # all of them one after the other would take twice as long
+        assert await starts.settled("one")
+        await listed[-1].began.wait()
+    await starts.drain()
