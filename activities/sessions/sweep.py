@@ -37,6 +37,7 @@ from store import (
     request_locks,
     retention,
     sessions,
+    unsettled_sessions,
     variable_requests,
     workers,
 )
@@ -97,7 +98,7 @@ class Sweep:
             async with gate:
                 await self._look_at(session, swept)
 
-        found = await sessions.unsettled(self._pool, SILENT_SECONDS, STARTING_SECONDS)
+        found = await unsettled_sessions.unsettled(self._pool, SILENT_SECONDS, STARTING_SECONDS)
         outcomes = await asyncio.gather(*(one(session) for session in found), return_exceptions=True)
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if failed:  # a session that cannot be repaired must not block the others
@@ -126,7 +127,7 @@ class Sweep:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             try:
-                for session in await sessions.unstarted(self._pool, STARTING_SECONDS):
+                for session in await unsettled_sessions.unstarted(self._pool, STARTING_SECONDS):
                     await self._look_at(session, swept)
             except Exception as error:  # Temporal may be away; the next look begins with another session
                 log.info("a look at sessions that wait failed (%s)", type(error).__name__)

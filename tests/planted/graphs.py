@@ -224,8 +224,8 @@ BUGS = [
     Bug(
         "a queued tool is shown to the model as a call of its own",
         "activities/model/call_model.py",
-        "                    turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS",
-        "                    turn.stop_reason = StopReason.TOOL_CALLS",
+        "                turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS",
+        "                turn.stop_reason = StopReason.TOOL_CALLS",
         _BEGINNINGS,
     ),
     Bug(
