@@ -5,6 +5,7 @@ import asyncpg
 from domain.conversations.mailbox import MailboxMessage
 from domain.conversations.state import MOST_PENDING, PendingOutcome
 from domain.events import EventRow
+from domain.sessions.session import SessionRef
 from domain.sessions.step import preview
 from store.database import Pool, to_json
 
@@ -49,15 +50,16 @@ async def pending_count(pool: Pool, tenant: str, conversation_id: str) -> int:
     return count
 
 
+async def any_pending(pool: Pool, tenant: str, conversation_id: str) -> bool:
+    """Whether a fire would take anything."""
+    found: bool = await pool.fetchval("SELECT EXISTS (SELECT FROM held_mail($1, $2))", tenant, conversation_id)
+    return found
+
+
 async def pending_for_fire(pool: Pool, tenant: str, conversation_id: str) -> list[str]:
     """The held outcomes of the root thread, in order."""
     rows = await pool.fetch("SELECT message_id FROM held_mail($1, $2) ORDER BY number", tenant, conversation_id)
     return [row["message_id"] for row in rows]
-
-
-async def sources(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
-    """The sessions to which these messages refer, in the order of posting."""
-    return [message.source_session_id for message in await by_ids(pool, tenant, message_ids)]
 
 
 async def held_outcomes(pool: Pool, tenant: str, conversation_id: str) -> list[PendingOutcome]:
@@ -117,20 +119,26 @@ async def undelivered(pool: Pool, tenant: str, message_ids: list[str]) -> list[s
     return [row["message_id"] for row in rows]
 
 
-async def delivered_to(pool: Pool, tenant: str, session_id: str) -> list[str]:
+async def delivered_to(pool: Pool, ref: SessionRef) -> list[str]:
     rows = await pool.fetch(
-        "SELECT message_id FROM mailbox WHERE tenant = $1 AND delivered_to = $2 ORDER BY number", tenant, session_id
+        """SELECT message_id FROM mailbox WHERE tenant = $1 AND conversation_id = $2 AND delivered_to = $3
+            ORDER BY number""",
+        ref.tenant,
+        ref.conversation_id,
+        ref.session_id,
     )
     return [row["message_id"] for row in rows]
 
 
-async def given_back(pool: Pool, tenant: str, thread_id: str) -> list[str]:
+async def given_back(pool: Pool, tenant: str, conversation_id: str, thread_id: str) -> list[str]:
     """Outcomes for a thread that its session received but did not commit, in order."""
     rows = await pool.fetch(
         """SELECT message_id FROM mailbox
-            WHERE tenant = $1 AND thread_id = $2 AND given_back_by IS NOT NULL AND delivered_to IS NULL
+            WHERE tenant = $1 AND conversation_id = $2 AND thread_id = $3
+              AND given_back_by IS NOT NULL AND delivered_to IS NULL
             ORDER BY number""",
         tenant,
+        conversation_id,
         thread_id,
     )
     return [row["message_id"] for row in rows]

@@ -19,6 +19,7 @@ from domain import wire
 from domain.agents.typed_output import Misfit, typed
 from domain.conversations.attachments import returned_paths
 from domain.conversations.requests import EndedSession
+from domain.conversations.state import MOST_PENDING
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, INTERRUPTED, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
@@ -105,7 +106,9 @@ class FinishSession:
 
     async def _post(self, finish: Finish, message_id: str | None, returned: list[str], held: bool) -> None:
         """Post the end to the conversation, if there is one. A failure makes the whole activity retry."""
-        ref, ids = finish.ref, [*returned, *([message_id] if message_id else [])]
+        ref = finish.ref
+        # The conversation keeps no more, and Temporal would refuse a signal that is too large.
+        ids = [*returned[-MOST_PENDING:], *([message_id] if message_id else [])]
         waiting = await mailbox.pending_outcomes(self._pool, ref.tenant, ids) if ids else []
         outcome = next((outcome for outcome in waiting if outcome.id == message_id), None)
         if outcome is not None and await channels.apart(self._pool, ref.tenant, [outcome.id]):

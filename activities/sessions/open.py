@@ -83,7 +83,7 @@ class OpenSessions:
             return Opened(session_id=opening.session_id, busy=busy)
         session = await sessions.get(self._pool, batch.tenant, opening.session_id)
         assert session is not None
-        return _opened(session, await mailbox.delivered_to(self._pool, batch.tenant, session.id))
+        return _opened(session, await mailbox.delivered_to(self._pool, session.ref))
 
     async def _held(self, batch: OpenBatch, opening: OpenSession) -> bool:
         if opening.parent_thread_id is not None:  # it belongs to a run that has begun
@@ -107,8 +107,9 @@ class OpenSessions:
             budget = admitted
         if opening.parent_thread_id is not None and opening.thread_id != opening.session_id:
             # A deeper thread cannot be fired, so mail that its last session did not commit opens the next one.
-            left = await mailbox.given_back(self._pool, batch.tenant, opening.thread_id)
-            left = [one for one in left if one not in opening.take]
+            left = await mailbox.given_back(self._pool, batch.tenant, batch.conversation_id, opening.thread_id)
+            taken = set(opening.take)
+            left = [one for one in left if one not in taken]
             opening.take, opening.mail = [*left, *opening.take], [*left, *(opening.mail or [])]
         fired = opening.session is not None and opening.prompt is None and opening.mail
         texts = [await conversations.message_text(self._pool, batch.tenant, one) for one in opening.take if fired]
@@ -154,8 +155,8 @@ class OpenSessions:
 
     async def _drop_delivered(self, batch: OpenBatch, opening: OpenSession) -> None:
         """The mail to claim. The rows decide: messages that were consumed by now are left out."""
-        wanted = opening.mail or []
-        opening.mail = await mailbox.undelivered(self._pool, batch.tenant, wanted)
+        wanted = set(opening.mail or [])
+        opening.mail = await mailbox.undelivered(self._pool, batch.tenant, list(wanted))
         if opening.session is None:
             others = [taken for taken in opening.take if taken not in wanted]
             there = {*opening.mail, *await conversations.untaken(self._pool, batch.tenant, others)}
@@ -201,8 +202,7 @@ class OpenSessions:
             text = listed(text, [file.path for file in files])
             return [_message(opening, [text], author=node.author, kind=opening.prompt.kind)]
         if opening.mail and opening.session is not None:  # a fire
-            sources = await mailbox.sources(self._pool, batch.tenant, opening.mail)
-            blocks = [render(await outcomes.of_sessions(self._pool, batch.tenant, sources))]
+            blocks = [render(await outcomes.of_messages(self._pool, batch.tenant, opening.mail))]
             if texts:
                 blocks.append(caller_block("\n\n".join(texts)))
             return [_message(opening, blocks, author="mailbox")]

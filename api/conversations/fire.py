@@ -47,7 +47,8 @@ async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:
 
 async def _fire(call: Call, conversation_id: str, body: FireBody, key: IdempotencyKey) -> NewTurn:
     await lookup.open_conversation(call, conversation_id)
-    await _pending(call, conversation_id)
+    if not await mailbox.any_pending(call.pool, call.tenant, conversation_id):
+        raise _empty()
     session = await mission_turns.as_run(call, conversation_id, await _continuation(call, conversation_id, body))
     answer = handle(new_id(), conversation_id)
     if key.value is not None:
@@ -73,11 +74,8 @@ async def _fire(call: Call, conversation_id: str, body: FireBody, key: Idempoten
     return NewTurn(answer.model_copy(update={"queued": waits}))
 
 
-async def _pending(call: Call, conversation_id: str) -> list[str]:
-    pending = await mailbox.pending_for_fire(call.pool, call.tenant, conversation_id)
-    if not pending:
-        raise Invalid("The mailbox is empty: there is nothing to fire.", type="mailbox-empty")
-    return pending
+def _empty() -> Invalid:
+    return Invalid("The mailbox is empty: there is nothing to fire.", type="mailbox-empty")
 
 
 async def _twice(call: Call, body: FireBody, session: NewSession, answer: Handle) -> None:
@@ -120,7 +118,9 @@ async def _ask(
     message_id: str | None,
     attempt: int,
 ) -> None:
-    pending = await _pending(call, answer.conversation_id)
+    pending = await mailbox.pending_for_fire(call.pool, call.tenant, answer.conversation_id)
+    if not pending:
+        raise _empty()
     await call.services.workflows.fire(
         call.tenant,
         answer.conversation_id,

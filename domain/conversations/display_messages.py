@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from domain.content import ReplyBlock, TextBlock, ToolCallBlock
-from domain.messages import Node, NoteBody, ReplyBody, ResultsBody, SummaryBody, UserBody, text_of
+from domain.messages import Node, NoteBody, ReplyBody, ResultsBody, SummaryBody, UserBody
 from domain.redaction import shortened
 
 PREVIEW = 2_000  # characters of a tool's arguments or result
@@ -73,16 +73,21 @@ def _said(author: str, block: ReplyBlock) -> DisplayMessage | None:
     return None
 
 
-def said_before_the_end(nodes: list[Node], output: str | None, *, typed: bool = False) -> list[str]:
-    """The agent's replies in the course of a session, without the last one where that is the session's output. The
-    message of a stop tool is an output beside the replies; a typed output is the last reply in another form."""
-    spoken = [node for node in nodes if isinstance(node.body, ReplyBody) and text_of(node)]
-    if spoken and (typed or _letters(text_of(spoken[-1])) == _letters(output or "")):
+def said_before_the_end(replies: list[ReplyBody], output: str | None, *, typed: bool = False) -> list[str]:
+    """The texts of a session's replies, without the last reply where that is the session's output. The message of a
+    stop tool is an output beside the replies; a typed output is the last reply in another form."""
+    spoken = [reply for reply in replies if reply.text]
+    if spoken and (typed or _is_output(spoken[-1].text, output or "")):
         spoken.pop()
-    said = display_messages(spoken)
-    return [message.text.strip() for message in said if message.type == "assistant" and message.text]
+    texts = (block.text.strip() for reply in spoken for block in reply.content if isinstance(block, TextBlock))
+    return [text for text in texts if text]
 
 
-def _letters(text: str) -> list[str]:
-    """An output is its reply without the characters that cannot be shown."""
-    return [one for one in text if one.isprintable() and not one.isspace()]
+def _is_output(reply: str, output: str) -> bool:
+    """Whether a reply is the output, which lacks the characters that cannot be shown."""
+    return reply == output or _letters(reply) == _letters(output)
+
+
+def _letters(text: str) -> str:
+    letters = "".join(text.split())
+    return letters if letters.isprintable() else "".join(filter(str.isprintable, letters))

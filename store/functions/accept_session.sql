@@ -138,8 +138,10 @@ BEGIN
         INSERT INTO workspaces (tenant, id, version, manifest)
         VALUES (s.tenant, s.workspace_id, CASE a.manifest WHEN '{}' THEN 0 ELSE 1 END, a.manifest)
         ON CONFLICT DO NOTHING;
-        UPDATE mailbox SET delivered_to = s.id
-         WHERE tenant = s.tenant AND delivered_to IS NULL AND message_id = ANY (a.mail);
+        -- Planned for these very ids: a plan for any number of them may compare each row with each id.
+        EXECUTE 'UPDATE mailbox SET delivered_to = $1
+                  WHERE tenant = $2 AND delivered_to IS NULL AND message_id = ANY ($3)'
+          USING s.id, s.tenant, a.mail;
         GET DIAGNOSTICS n = ROW_COUNT;
         IF n <> cardinality(a.mail) THEN
             refused := '{"mail_taken": true}';

@@ -1,10 +1,11 @@
 -- Appends events of a conversation; a `mailbox_updated` among them gets the count as of this transaction.
 CREATE OR REPLACE FUNCTION emit_events(p_tenant text, p_conversation text, p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    pending text := jsonb_build_object('pending_count', pending_mail(p_tenant, p_conversation))::text;
 BEGIN
     PERFORM append_events('', false, (
-        SELECT coalesce(jsonb_agg(CASE WHEN e ->> 'type' = 'mailbox_updated' THEN jsonb_set(e, '{data}', to_jsonb(pending))
-                                       ELSE e END ORDER BY n), '[]')
+        SELECT coalesce(jsonb_agg(
+                   CASE WHEN e ->> 'type' = 'mailbox_updated'
+                        THEN jsonb_set(e, '{data}', to_jsonb(
+                                 jsonb_build_object('pending_count', pending_mail(p_tenant, p_conversation))::text))
+                        ELSE e END ORDER BY n), '[]')
           FROM jsonb_array_elements(p_events) WITH ORDINALITY AS x(e, n)));
 END $$;

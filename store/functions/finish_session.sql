@@ -57,8 +57,8 @@ BEGIN
             UPDATE inbox SET taken_by = NULL WHERE tenant = t AND taken_by = s.id AND NOT wake;
             UPDATE mailbox m SET delivered_to = NULL, given_back_by = s.id
               FROM sessions source
-             WHERE m.tenant = t AND m.delivered_to = s.id AND source.tenant = t AND source.id = m.source_session_id
-               AND NOT source.blocking;   -- the outcome of a blocking child is for this session only
+             WHERE m.tenant = t AND m.conversation_id = s.conversation_id AND m.delivered_to = s.id
+               AND source.tenant = t AND source.id = m.source_session_id AND NOT source.blocking;   -- the outcome of a blocking child is for this session only
             mail_changed := FOUND;
         END IF;
         IF s.spawned_by IS NOT NULL AND (s.delivery NOT IN ('explicit', 'report')

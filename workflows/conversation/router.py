@@ -94,7 +94,7 @@ class OutcomeRouter:
     def batch(self, known: list[str]) -> list[str]:
         """Everything that a fire may drain, in order. The caller read `known` from the store, which may be ahead of the
         state or behind it."""
-        return [*known, *(waiting.id for waiting in self._state.pending if waiting.id not in known)]
+        return list(dict.fromkeys([*known, *(waiting.id for waiting in self._state.pending)]))
 
     def take(self, mail: list[str], by: str, batch: list[str] | None = None) -> None:
         """Record that session `by` has these outcomes. `batch`: the requested ones; the others among them were consumed
@@ -113,11 +113,12 @@ class OutcomeRouter:
         queued = {message_id for waiting in self._state.queued_mail.values() for message_id in waiting}
         self.take([message_id for message_id in mail if message_id not in queued], by)
         actions: list[Action] = []
+        read = set(mail)
         for thread in self._state.threads.values():
-            gone = [waiting for waiting in thread.inbox if waiting.id in mail]
-            thread.inbox = [waiting for waiting in thread.inbox if waiting not in gone]
+            gone = [waiting.id for waiting in thread.inbox if waiting.id in read]
+            thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in read]
             if thread.live is not None:
-                actions += [WithdrawMessage(thread.live, waiting.id) for waiting in gone]
+                actions += [WithdrawMessage(thread.live, message_id) for message_id in gone]
         return actions
 
     def put_back(self, returned: list[PendingOutcome], by: str) -> None:
@@ -125,7 +126,8 @@ class OutcomeRouter:
         back = [outcome for outcome in returned if self._state.delivered.get(outcome.id, by) == by]
         self._forget_delivery(outcome.id for outcome in back)
         ids = {outcome.id for outcome in back}
-        self._state.pending = [*back, *(waiting for waiting in self._state.pending if waiting.id not in ids)]
+        others = [waiting for waiting in self._state.pending if waiting.id not in ids]
+        self._state.pending = [*back, *others][-MOST_PENDING:]
 
     # the end of a session
 
@@ -137,7 +139,8 @@ class OutcomeRouter:
         thread = self._state.threads[live.thread]
         thread.live = None if thread.live == ended.session_id else thread.live
         thread.last = ended.session_id
-        thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in ended.taken]
+        taken = set(ended.taken)
+        thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in taken]
         if thread.parent is None:  # a deeper thread receives its outcomes again with its next task
             self.put_back(ended.returned, ended.session_id)
         actions: list[Action] = [
@@ -234,8 +237,9 @@ class OutcomeRouter:
             self._forget_delivery(fired)
             return [Reload()]
         self.take(opened.mail, session_id)
-        apart = any(waiting.apart for waiting in thread.inbox if waiting.id in opening.take)
-        thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in opening.take]
+        taken = set(opening.take)
+        apart = any(waiting.apart for waiting in thread.inbox if waiting.id in taken)
+        thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in taken]
         if opened.start is not None:
             thread.read_apart = apart
         # if it did not begin, what waits behind it begins

@@ -53,6 +53,6 @@ def test_display_messages_are_what_people_read() -> None:
     ],
 )
 def test_every_reply_is_shown_once_beside_any_output(output: str | None, typed: bool, earlier: list[str]) -> None:
-    replies = [node(n, ReplyBody(content=[TextBlock(text=text)])) for n, text in enumerate(("Looking.", "Seen.\x07"))]
+    replies = [ReplyBody(content=[TextBlock(text=text)]) for text in ("Looking.", "Seen.\x07")]
     assert said_before_the_end(replies, output, typed=typed) == earlier
     assert said_before_the_end([], output, typed=typed) == []
