@@ -1,6 +1,7 @@
 """Sessions of one conversation that are accepted at the same time wait for each other, in order."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -91,3 +92,9 @@ async def test_nothing_begins_below_a_terminated_thread(pool: Pool, accept: Acce
     refused = await new_sessions.accept(pool, below)
     assert refused.terminated and refused.session is None
     assert await threads.get(pool, "default", child.id) is None
+
+
+async def test_marking_an_outcome_writes_no_index(pool: Pool) -> None:
+    """A fire marks up to thousands of outcomes; each index on a column that it writes would be written as often."""
+    found = await pool.fetch("SELECT indexdef FROM pg_indexes WHERE tablename = 'mailbox'")
+    assert found and not [row for row in found if re.search("delivered_to|given_back_by", row["indexdef"])]

@@ -19,7 +19,7 @@ from domain import wire
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import CallRef, EndedSession, Fire, Spawn, SpawnChild, StartSession
-from domain.conversations.state import ConversationState
+from domain.conversations.state import MOST_PENDING, ConversationState
 from tests.unit.workflows.conversation.pretend import (
     NEW,
     ROOT,
@@ -28,9 +28,11 @@ from tests.unit.workflows.conversation.pretend import (
     Store,
     child_of,
     conversation,
+    pending,
     run,
     session_input,
 )
+from workflows.conversation.router import OutcomeRouter
 
 TOOLS = st.sampled_from(
     [DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, DelegationTool.ASYNC_TASK, DelegationTool.TASK]
@@ -232,3 +234,12 @@ class ConversationMachine(RuleBasedStateMachine):
 def test_router_delivers_each_outcome_once_and_to_its_spawner() -> None:
     patience = settings(stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(ConversationMachine, settings=patience)
+
+
+def test_returned_outcomes_leave_only_the_newest_in_the_state() -> None:
+    state = ConversationState(pending=[pending("newest")])
+    router = OutcomeRouter(state)
+    router.put_back([pending(str(number)) for number in range(MOST_PENDING)], by="session")
+    assert [one.id for one in state.pending] == [*(str(number) for number in range(1, MOST_PENDING)), "newest"]
+    assert router.batch(["0", "1"])[:3] == ["0", "1", "2"]
+    assert len(router.batch(["0", "1"])) == MOST_PENDING + 1
