@@ -45,7 +45,7 @@ async def _outcomes(pool: Pool, tenant: str, rows: list[asyncpg.Record]) -> list
     replies = await _replies(pool, tenant, [row["session_id"] for row in rows])
     return [
         Outcome(
-            **row,
+            **dict(row),
             earlier=said_before_the_end(replies.get(row["session_id"], []), row["output"], typed=row["typed"]),
             attachments=await _returned(pool, tenant, row["session_id"]) if row["reference"] else [],
         )
