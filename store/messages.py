@@ -83,9 +83,9 @@ async def begin_step(pool: Pool, begin: StepBegin) -> StepFacts:
     return facts.model_copy(update={"outcomes": {outcome.session_id: outcome for outcome in found}})
 
 
-async def write_beginning(pool: Pool, begin: StepBegin, *, repeated: bool) -> None:
-    """Write the beginning of a step whose facts are known. `repeated`: the write may have succeeded before."""
-    await call(pool, "begin_step", begin.model_copy(update={"without_facts": True, "repeated": repeated}))
+async def write_beginning(pool: Pool, begin: StepBegin) -> None:
+    """Write the beginning of a step whose facts are known. A repetition changes nothing."""
+    await call(pool, "begin_step", begin.model_copy(update={"without_facts": True}))
 
 
 async def commit_step(pool: Pool, commit: StepCommit) -> ModelReply:

@@ -39,15 +39,14 @@ async def commit(pool: Pool, commit: ToolCommit) -> bool:
 async def commit_last(pool: Pool, commit: ToolCommit) -> tuple[bool, StepFacts]:
     """The same for the only call of a step, with what the next model call reads before it asks the model."""
     row = await pool.fetchrow(
-        "SELECT commit_tool($1::jsonb) AS held, step_facts($2, $3) AS facts",
+        "SELECT commit_tool($1::jsonb) AS held, step_facts($2, $3, $4) AS facts",
         to_json(commit),
         commit.tenant,
         commit.session_id,
+        commit.node,
     )
     assert row is not None
-    facts = StepFacts.model_validate_json(row["facts"])
-    facts.results = [ToolCallResult(index=commit.call_index, state=commit.state, text=commit.result)]
-    return row["held"], facts
+    return row["held"], StepFacts.model_validate_json(row["facts"])
 
 
 async def hold(pool: Pool, hold: ToolHold) -> bool:

@@ -10,13 +10,13 @@ from types import FrameType
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHistory
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Interceptor, Replayer, UnsandboxedWorkflowRunner
 
 from domain.wire import conversation_workflow_id, session_workflow_id
 from workflows.argument_guard import ArgumentGuard
+from workflows.codec import PLAIN
 from workflows.registry import WORKFLOWS
 from workflows.runner import checking_runner
 from workflows.session.loop import run_line
@@ -41,7 +41,7 @@ class ReplayResult:
     reason: str | None = None
 
 
-async def replay(history: WorkflowHistory, converter: DataConverter = pydantic_data_converter) -> ReplayResult:
+async def replay(history: WorkflowHistory, converter: DataConverter = PLAIN) -> ReplayResult:
     run_id = history.events[0].workflow_execution_started_event_attributes.original_execution_run_id
     failure = await _failure(history, len(history.events), converter)
     if failure is None:
@@ -59,9 +59,7 @@ async def replay(history: WorkflowHistory, converter: DataConverter = pydantic_d
     )
 
 
-async def debug(
-    history: WorkflowHistory, watch: Interceptor, converter: DataConverter = pydantic_data_converter
-) -> None:
+async def debug(history: WorkflowHistory, watch: Interceptor, converter: DataConverter = PLAIN) -> None:
     """Replay in this thread, without sandbox and without deadlines; `watch` is called for every activity started."""
     replayer = Replayer(
         workflows=list(WORKFLOWS),
@@ -81,7 +79,7 @@ def loop_above(frame: FrameType | None) -> FrameType:
     return frame
 
 
-def new_replayer(workflows: list[type], converter: DataConverter = pydantic_data_converter) -> Replayer:
+def new_replayer(workflows: list[type], converter: DataConverter = PLAIN) -> Replayer:
     """A replayer that runs workflows like a worker, but inside the sandbox."""
     return Replayer(
         workflows=workflows,

@@ -1,7 +1,6 @@
 """call_model: one model call, from the reference to the context to the committed reply."""
 
 import asyncio
-import contextlib
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
@@ -99,7 +98,9 @@ class CallModel:
                 agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
             call = self.shown_as(call, agents[-1])
             begin = turn_record.beginning(call, idem, info.attempt)
-            async with StepBeginning(self._pool, self._events, self._fresh_steps, call.ref, begin) as beginning:
+            # Hooks run between the result before this call and the call, and may change what it reads.
+            fresh = None if any(one.hooks for one in agents) else self._fresh_steps
+            async with StepBeginning(self._pool, self._events, fresh, call.ref, begin) as beginning:
                 return await self._reply(call, idem, agents, beginning)
 
     async def _reply(
@@ -139,7 +140,7 @@ class CallModel:
             turn_record.interrupt(turn)
         except Exception as error:
             await self._bounds.release(call, facts)
-            with contextlib.suppress(*TRANSIENT_ERRORS):
+            with retried_if_away():
                 await beginning.written(seconds=2)
             raise await self.failure(call, activity.info().attempt, error) from None
         await self._before_reply(call, agent, turn, facts)

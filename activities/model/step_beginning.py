@@ -23,7 +23,9 @@ class StepBeginning:
     before them.
     """
 
-    def __init__(self, pool: Pool, events: EventWriter, fresh: FreshSteps, ref: SessionRef, begin: StepBegin) -> None:
+    def __init__(
+        self, pool: Pool, events: EventWriter, fresh: FreshSteps | None, ref: SessionRef, begin: StepBegin
+    ) -> None:
         self._pool = pool
         self._events = events
         self._fresh = fresh
@@ -33,7 +35,7 @@ class StepBeginning:
         self._writes = False
 
     async def facts(self) -> StepFacts:
-        known = self._fresh.take(self._begin)
+        known = self._fresh.take(self._begin) if self._fresh is not None else None
         if known is None:
             return await messages.begin_step(self._pool, self._begin)
         self._events.hold(self._ref)
@@ -45,11 +47,12 @@ class StepBeginning:
 
     async def __aexit__(self, *_: object) -> None:
         """Release the events, now that the beginning is written. If it is not, the next attempt of the call writes
-        it."""
+        it, and the events of this one are dropped."""
         if self._pending is not None:
             self._pending.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await self._pending
+            self._events.drop(self._ref)
             self._end()
 
     async def joined(self, commit: StepCommit) -> StepCommit:
@@ -59,8 +62,9 @@ class StepBeginning:
         if self._pending is None:
             return commit.model_copy(update={"events": [*await self._events.take(self._ref), *commit.events]})
         self._pending.cancel()  # before anything is awaited: from here on only the commit writes it
-        events = [*self._begin.events, *await self._events.take(self._ref), *commit.events]
-        return commit.model_copy(update={"begins": self._begin.step, "events": events})
+        events = [*await self._events.take(self._ref), *commit.events]
+        begun = {"begins": self._begin.step, "beginning": self._begin.events}
+        return commit.model_copy(update={**begun, "events": events})
 
     async def written(self, seconds: float) -> None:
         """Write the beginning now, if that has not happened yet."""
@@ -77,14 +81,8 @@ class StepBeginning:
         await self._write()
 
     async def _write(self) -> None:
-        self._writes, tried = True, False
-
-        async def write() -> None:
-            nonlocal tried
-            repeated, tried = tried, True
-            await messages.write_beginning(self._pool, self._begin, repeated=repeated)
-
-        await patiently(write, seconds=PATIENCE)
+        self._writes = True
+        await patiently(lambda: messages.write_beginning(self._pool, self._begin), seconds=PATIENCE)
         self._end()
 
     def _end(self) -> None:

@@ -72,6 +72,10 @@ class EventWriter:
         self._held += Counter()  # drops those that nobody holds
         self._wake.set()
 
+    def drop(self, ref: SessionRef) -> None:
+        """Forget the unwritten events of a session."""
+        self._buffer = [item for item in self._buffer if item[0] != ref]
+
     async def take(self, ref: SessionRef) -> list[EventRow]:
         """The unwritten events of a session, for a transaction that must come after them."""
         async with self._writing:

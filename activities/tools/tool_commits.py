@@ -77,5 +77,6 @@ class ToolCommits:
         if len(reply.calls) > 1 or request.above or agent.hooks or commit.run is None:
             return await tool_calls.commit(self._pool, commit)
         held, facts = await tool_calls.commit_last(self._pool, commit)
-        self._fresh_steps.remember(commit.tenant, commit.node, commit.run, facts)
+        if held:
+            self._fresh_steps.remember(commit.tenant, commit.node, commit.run, facts)
         return held

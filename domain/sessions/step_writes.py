@@ -25,7 +25,6 @@ class StepBegin(Write):
     purpose: Purpose = Purpose.TURN
     events: list[EventRow] = Field(default_factory=list)
     again: list[EventRow] = Field(default_factory=list)  # only in a later attempt
-    repeated: bool = False  # the same write may have succeeded before
     without_facts: bool = False  # the writer knows them
 
 
@@ -76,4 +75,5 @@ class StepCommit(Write):
     nodes: list[NewNode]
     once: list[OnceEvent] = Field(default_factory=list)
     begins: int | None = None  # the step, if this is its first write
+    beginning: list[EventRow] = Field(default_factory=list)  # its first events
     events: list[EventRow] = Field(default_factory=list)

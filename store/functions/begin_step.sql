@@ -1,11 +1,11 @@
 -- Begins a model call; `p` is a StepBegin. Emits the step's events and returns all that the call needs in one round
 -- trip, the StepFacts of store/messages.py: the messages it takes, the results of the tool calls before it, and what
--- the session may do. A call that was committed before gets its reply. With `without_facts` it only writes; `repeated`
--- is set if the result of the same write was lost.
+-- the session may do. A call that was committed before gets its reply. With `without_facts` it only writes.
 CREATE OR REPLACE FUNCTION begin_step(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     n      step_begin := jsonb_populate_record(NULL::step_begin, p);
     done   text;
+    again  boolean;   -- whether this step may have begun before
 BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
     IF done IS NOT NULL THEN RETURN jsonb_build_object('reply', done); END IF;
@@ -17,24 +17,21 @@ BEGIN
                         started_at = coalesce(started_at, now()), updated_at = now(), retry = NULL
      WHERE tenant = n.tenant AND id = n.session_id AND version < n.version
        AND status NOT IN ('completed', 'failed', 'cancelled');
+    again := n.attempt > 1 OR NOT FOUND;   -- lines of one session may begin in another order than their versions have
     IF n.attempt > 1 THEN   -- before the counters of events, which are always locked after the session
         UPDATE sessions SET retry = NULL, updated_at = now()
          WHERE tenant = n.tenant AND id = n.session_id AND retry IS NOT NULL;
     END IF;
-    -- Lines of one session may begin at the same time, so the version does not show whether this step was emitted.
-    PERFORM append_events(n.idem, n.attempt > 1 OR n.repeated, n.events);
+    PERFORM append_events(n.idem, again, n.events);
     IF n.attempt > 1 THEN PERFORM append_events('', false, n.again); END IF;
     IF n.without_facts THEN RETURN '{}'; END IF;
-    RETURN step_facts(n.tenant, n.session_id) || jsonb_build_object(
+    RETURN step_facts(n.tenant, n.session_id, n.head) || jsonb_build_object(
         'inbox', (SELECT coalesce(jsonb_agg(
                       jsonb_build_object('id', i.id, 'kind', i.kind, 'author', i.author,
                                          'parts', CASE i.kind WHEN 'tool' THEN i.parts ELSE coalesce(i.changed, i.parts) END,
                                          'source', i.source, 'visible', i.visible) ORDER BY w.place), '[]')
                     FROM unnest(n.take) WITH ORDINALITY AS w(id, place)
                     JOIN inbox i ON i.tenant = n.tenant AND i.id = w.id),
-        'results', (SELECT coalesce(jsonb_agg(jsonb_build_object('index', c.call_index, 'state', c.state, 'text', c.result)
-                                              ORDER BY c.call_index), '[]')
-                      FROM tool_calls c WHERE c.tenant = n.tenant AND c.node = n.head),
         'children', CASE WHEN n.purpose = 'compact' THEN
                      (SELECT coalesce(jsonb_agg(jsonb_build_object('session_id', k.id, 'name', coalesce(k.subagent_name, k.agent))
                                                 ORDER BY k.id), '[]')

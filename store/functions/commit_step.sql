@@ -1,7 +1,7 @@
 -- Commits a model call; `p` is a StepCommit: its messages, its reply for a repeated attempt, the session's figures and
 -- its events. Messages that entered the context are marked, with the outcomes they delivered. Its usage is taken from
--- the tree's budget; an event in `once` is emitted at most once by its name in a session. `begins` is the step, if its
--- beginning was not written before.
+-- the tree's budget; an event in `once` is emitted at most once by its name in a session. `begins` is the step, if this
+-- attempt has not written its `beginning`.
 CREATE OR REPLACE FUNCTION commit_step(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     n    step_commit := jsonb_populate_record(NULL::step_commit, p);
@@ -11,6 +11,11 @@ BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
     IF done IS NOT NULL THEN RETURN done; END IF;
     PERFORM check_run(n.tenant, n.session_id, n.run, false, true);
+    -- If this attempt was paused, a later one may have begun the step.
+    IF n.begins IS NOT NULL AND EXISTS (SELECT 1 FROM sessions WHERE tenant = n.tenant AND id = n.session_id
+                                           AND version < n.version - 1) THEN
+        n.events := n.beginning || n.events;
+    END IF;
     INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body, reply)
     SELECT n.tenant, node.id, node.parent, n.session_id, node.idem, node.kind, node.author, node.line, node.side,
            node.step, node.body, node.reply
@@ -42,7 +47,8 @@ BEGIN
         END IF;
     END IF;
     PERFORM settle_budget(n.tenant, n.session_id, n.line, n.used);
-    PERFORM append_events('', false, n.events);
+    -- a later attempt that is just beginning finds the beginning by this name
+    PERFORM append_events(CASE WHEN n.begins IS NULL THEN '' ELSE n.idem END, false, n.events);
     RETURN n.reply;
 EXCEPTION WHEN unique_violation THEN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;

@@ -1,6 +1,6 @@
--- What a model call needs to know about its session, except for what depends on the call: part of the StepFacts of
--- store/messages.py.
-CREATE OR REPLACE FUNCTION step_facts(p_tenant text, p_session text) RETURNS jsonb LANGUAGE plpgsql AS $$
+-- What a model call needs to know about its session, except for the messages it takes: part of the StepFacts of
+-- store/messages.py. `p_head` is the message whose tool calls have ended.
+CREATE OR REPLACE FUNCTION step_facts(p_tenant text, p_session text, p_head text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     s sessions;
 BEGIN
@@ -11,6 +11,9 @@ BEGIN
         'created_at', s.created_at, 'started_at', s.started_at, 'external_tools', s.external_tools,
         'variables', s.variables, 'rerun', s.rerun, 'task_terms', s.task_terms,
         'arguments', (SELECT th.arguments FROM threads th WHERE th.tenant = p_tenant AND th.id = s.thread_id),
+        'results', (SELECT coalesce(jsonb_agg(jsonb_build_object('index', c.call_index, 'state', c.state, 'text', c.result)
+                                              ORDER BY c.call_index), '[]')
+                      FROM tool_calls c WHERE c.tenant = p_tenant AND c.node = p_head),
         'subagent', s.subagent, 'registry', child_registry(p_tenant, s.conversation_id, s.thread_id),
         'tree', (SELECT to_jsonb(b) FROM budgets b WHERE b.tenant = p_tenant AND b.conversation_id = s.conversation_id));
 END $$;

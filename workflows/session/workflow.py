@@ -85,7 +85,7 @@ class Session:
         of the end would run twice, so sessions with hooks end by a queued activity, which no message can undo.
         """
         start, stopped = self.context.start, self.context.stopping is not None
-        hooked = self.context.hooked(self.context.state.line)
+        hooked = self.context.sides is not None and bool(self.context.sides.hooked)
         if (start.stops_at_once and stopped) or (start.ends_at_once and not hooked):
             try:
                 return await activity_calls.finish_session_at_once(finish)
@@ -195,6 +195,7 @@ class Session:
             reply = await self.context.wait(activity_calls.call_model(call))
         except ActivityError as error:
             workflow.logger.warning("no closing summary: %s", cause(error)[1])
+            self.context.untake(take)
             return
         state.line.head = reply.head
         state.usage = state.usage.plus(reply.usage)
