@@ -76,3 +76,36 @@ async def test_a_write_that_a_shutdown_cuts_off_is_made_once(stack: Stack) -> No
             await asyncio.sleep(0)
     await leaving
     assert await written(stack, ref) == 1
+
+
+async def test_held_events_are_not_written_but_can_be_taken(stack: Stack) -> None:
+    held, other = await counted(stack), await counted(stack)
+    async with EventWriter(stack.pool) as writer:
+        for _ in range(2):  # by two calls
+            writer.hold(held)
+        writer.put(held, CALLED)
+        writer.put(other, CALLED)
+
+        async def others() -> bool:
+            return await written(stack, other) == 1
+
+        await eventually(others, seconds=10, pause=0.02, what="the events of other sessions are written")
+        writer.release(held)
+        await asyncio.sleep(0.1)  # more than the writer waits
+        assert await written(stack, held) == 0
+        assert [row.type for row in await writer.take(held)] == ["tool_called"]
+        writer.put(held, CALLED)
+        writer.release(held)
+
+        async def released() -> bool:
+            return await written(stack, held) == 1
+
+        await eventually(released, seconds=10, pause=0.02, what="nobody holds them any more")
+
+
+async def test_a_shutdown_writes_even_held_events(stack: Stack) -> None:
+    ref = await counted(stack)
+    async with EventWriter(stack.pool) as writer:
+        writer.hold(ref)
+        writer.put(ref, CALLED)
+    assert await written(stack, ref) == 1

@@ -7,6 +7,7 @@ import pytest
 
 from domain.events import EventRow, ToolCalled
 from domain.ids import new_id
+from domain.plan import Plan, PlanStep
 from domain.sessions.session import SessionRef
 from domain.sessions.step import CallState, Effect
 from domain.sessions.tool_writes import ToolClaim, ToolCommit
@@ -126,3 +127,22 @@ async def test_a_question_to_people_is_not_counted_in_the_budget_of_tool_calls(p
     for asks, allowed in ((True, True), (False, True), (False, False), (True, True)):
         made = await tool_calls.claim(pool, claim(ref, new_id(), 1, Effect.IDEMPOTENT, asks=asks))
         assert (made.go, made.spent) == (allowed, not allowed)
+
+
+async def test_the_next_step_reads_the_result_that_is_stored(pool: Pool, accept: Accept) -> None:
+    ref, node = await accept(), new_id()
+    await tool_calls.commit(pool, outcome(ref, node, 2, "first", Effect.READ))
+    held, facts = await tool_calls.commit_last(
+        pool, outcome(ref, node, 1, "from a worker that woke up late", Effect.READ)
+    )
+    assert held and [result.text for result in facts.results] == ["first"]
+
+
+async def test_the_next_step_reads_what_the_call_has_written(pool: Pool, accept: Accept) -> None:
+    ref, node = await accept(), new_id()
+    assert (await tool_calls.claim(pool, claim(ref, node, 1, Effect.IDEMPOTENT))).go
+    commit = outcome(ref, node, 1, "done").model_copy(update={"plan": Plan(steps=[PlanStep(title="look")])})
+    held, facts = await tool_calls.commit_last(pool, commit)
+    assert held and facts.plan is not None
+    assert [(result.index, result.state, result.text) for result in facts.results] == [(0, "ok", "done")]
+    assert not (await tool_calls.commit_last(pool, outcome(ref, node, 9, "not mine")))[0]

@@ -6,7 +6,9 @@ import pytest
 from temporalio.api.common.v1 import Payload
 
 from domain.sealing import KeyRing, KeyRingError, SealingError
-from workflows.codec import EncryptingCodec, data_converter
+from workflows.codec import EncryptingCodec, SharedPayloadConverter, data_converter
+from workflows.registry import WORKFLOWS
+from workflows.replay import new_replayer
 
 OLD, NEW = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"swordfish"')
@@ -36,3 +38,13 @@ def test_encryption_needs_keys() -> None:
     with pytest.raises(KeyRingError, match="ERRAND_SECRET_KEYS"):
         data_converter(KeyRing(), encrypts=True)
     assert data_converter().payload_codec is None
+
+
+def test_all_converters_share_one_payload_converter() -> None:
+    keys = KeyRing.parse([f"k:{OLD}"])
+    converters = [data_converter(), data_converter(keys), data_converter(keys, encrypts=True)]
+    converters.append(new_replayer(list(WORKFLOWS)).config()["data_converter"])
+    shared = SharedPayloadConverter()
+    assert all(one.payload_converter_class() is shared for one in converters)  # the SDK calls the class
+    [payload] = shared.to_payloads([{"a": 1}])
+    assert shared.from_payloads([payload], [dict[str, int]]) == [{"a": 1}]

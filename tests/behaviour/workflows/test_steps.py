@@ -1,0 +1,92 @@
+"""A step that begins from the worker's memory is recorded like any other, even if its worker dies."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.stack import Stack, eventually, of_type, steps
+
+LOOK = ("list_files", {"path": "."})
+SCRIPT = steps([LOOK], [("bash", {"command": "echo a"})], [("report_progress", {"message": "x"})], [LOOK])
+COUNTED = {"tree": {"max_steps": 100}}  # with a budget of the tree every step asks the store first
+
+
+async def recorded(stack: Stack, task_id: str) -> tuple[list[tuple[str, int | None]], dict[str, Any], list[str]]:
+    """The events without repeated deltas, the row and the messages of a session."""
+    order: list[tuple[str, int | None]] = []
+    for event in await stack.events(task_id):
+        one = event["type"], event.get("step")
+        if one[0] != "message_delta" or order[-1] != one:
+            order.append(one)
+    row = await stack.pool.fetchrow(
+        "SELECT step, version, status, reason, progress, started_at IS NULL AS unstarted FROM sessions WHERE id = $1",
+        task_id,
+    )
+    assert row is not None
+    return order, dict(row), [node["kind"] for node in await stack.nodes(task_id)]
+
+
+async def from_memory(stack: Stack, task_id: str) -> int:
+    """How many steps were begun by the commit of their reply."""
+    found: int = await stack.pool.fetchval(
+        """SELECT count(*) FROM events begun JOIN events said USING (tenant, session_id, batch)
+            WHERE begun.session_id = $1 AND begun.type = 'step_started' AND said.type = 'usage_updated'""",
+        task_id,
+    )
+    return found
+
+
+async def test_steps_from_memory_are_recorded_like_others(stack: Stack) -> None:
+    for _ in range(5):  # a busy machine may be too slow for a quick reply
+        quick, counted = [(await stack.run(SCRIPT, config=config))["task_id"] for config in ({}, COUNTED)]
+        assert await recorded(stack, quick) == await recorded(stack, counted)
+        assert await from_memory(stack, counted) == 0
+        if await from_memory(stack, quick):
+            break
+    else:
+        pytest.fail("no step was begun from the worker's memory")
+    order, row, _ = await recorded(stack, quick)
+    began = [one for one in order if one[0] in ("step_started", "step_completed")]
+    assert began == [(kind, step) for step in range(1, 6) for kind in ("step_started", "step_completed")]
+    assert (row["step"], row["status"]) == (5, "completed")
+    for step in range(1, 6):
+        of_step = [kind for kind, number in order if number == step]
+        assert (of_step[0], of_step[-1]) == ("step_started", "step_completed")
+
+
+@pytest.mark.exactly_once
+async def test_a_step_whose_worker_is_killed_begins_once(stack: Stack) -> None:
+    task_id = await stack.submit("[[script:count n=3]] [[script:say words=30]] [[fault:hang at=2 after=1]]")
+
+    async def asked() -> bool:
+        return len(await stack.asked(task_id)) == 2
+
+    await eventually(asked, what="the model is asked after the first tool call")
+    await stack.seen(task_id, "step_started", step=2)
+    row = await stack.pool.fetchrow("SELECT step, status FROM sessions WHERE id = $1", task_id)
+    assert row is not None and (row["step"], row["status"]) == (2, "working")
+    await stack.back("worker", await stack.kill("worker"))
+    assert (await stack.wait(task_id))["status"] == "completed"
+    events = await stack.events(task_id)
+    began = [(event["type"], event["step"]) for event in of_type(events, "step_started", "step_completed")]
+    assert began == [(kind, step) for step in range(1, 5) for kind in ("step_started", "step_completed")]
+    assert [event["step"] for event in of_type(events, "attempt_reset")] == [2]
+
+
+@pytest.mark.exactly_once
+async def test_a_message_that_a_failed_summary_took_is_answered_by_another_session(stack: Stack) -> None:
+    script = "[[script:forever]] [[fault:slow delay=0.5 at=1]] [[fault:auth at=2]]"
+    task_id = await stack.submit(script, config={"max_steps": 1})
+    await stack.seen(task_id, "task_started")
+    message = {"message": "[[script:say text=second]]"}
+    answer = await stack.http.post(f"/tasks/{task_id}/steer", json=message)
+    assert answer.status_code == 202, answer.text
+    assert (await stack.wait(task_id))["reason"] == "step_limit"
+
+    async def outputs() -> list[str] | None:
+        rows = await stack.pool.fetch(
+            "SELECT output FROM sessions WHERE conversation_id = $1 AND id <> $1 AND ended_at IS NOT NULL", task_id
+        )
+        return [row["output"] for row in rows]
+
+    assert await eventually(outputs, seconds=20, what="another session") == ["second"]
