@@ -35,6 +35,7 @@ from activities.model.trial import ModelTrial
 from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
+from activities.runtime.dead_workers import end_calls
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.failure_texts import OwnFailureTexts
 from activities.runtime.log_redaction import RedactingFormatter
@@ -190,19 +191,18 @@ def _mail_server(settings: Settings) -> MailServer | None:
 async def run(settings: Settings) -> None:
     if not settings.database_url:
         raise SystemExit("ERRAND_DATABASE_URL is not set: give a PostgreSQL, or start everything with ./errand up")
-    url, name = settings.database_url, f"{socket.gethostname()}/{os.getpid()}"
-    stop = asyncio.Event()
+    url, name, stop = settings.database_url, f"{socket.gethostname()}/{os.getpid()}", asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    pool = await connect(url, max_size=20)
+    pool = await connect(url, max_size=20, name=name)
     client = await connect_temporal(
         identity=name,
         telemetry=settings.otel_exporter_otlp_endpoint,
         keys=KeyRing.parse(settings.secret_keys),
         encrypts=settings.payload_encryption == "on",
     )
+    await end_calls(pool, client, name)
     sandbox = await choose(settings.sandbox)
-    log.info("sandbox: %s", sandbox.name)
     await remove_leftovers()
     async with pool, EventWriter(pool) as events:
         services = build_services(settings, pool, client, events, sandbox)
@@ -220,7 +220,7 @@ async def run(settings: Settings) -> None:
         async with build_worker(settings, services):
             beating = asyncio.create_task(_beat(beat))
             watching = asyncio.create_task(_watch(files, model, beat))
-            dispatching = asyncio.create_task(services.dispatcher.run(url))
+            dispatching = asyncio.create_task(services.dispatcher.run(url, name))
             looking = asyncio.create_task(activities.sweeper(services).watch())
             sweeping = asyncio.create_task(_keep_swept(client, settings.task_queue))
             log.info("working on queue %s", settings.task_queue)

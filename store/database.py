@@ -86,8 +86,10 @@ async def connect(
     max_size: int = 10,
     patience: PoolPatience | None = None,
     enters_tenants: bool = False,
+    name: str = "",
 ) -> Pool:
-    """A pool. With `enters_tenants`, each use of a connection sees only the rows of `current_tenant`."""
+    """A pool. With `enters_tenants`, each use of a connection sees only the rows of `current_tenant`. PostgreSQL lists
+    the connections under `name`."""
     patience = patience or PoolPatience()
     # asyncpg.create_pool cannot make a subclass, so its default arguments are repeated here.
     pool = PatientPool(
@@ -106,7 +108,7 @@ async def connect(
         loop=None,
         command_timeout=patience.statement,
         timeout=patience.connect,
-        server_settings={"jit": "off"},
+        server_settings={"jit": "off", "application_name": name},
     )
     pool.patience = patience
     await pool

@@ -185,10 +185,10 @@ async def forget_old(pool: Pool, days: int) -> None:
     )
 
 
-async def listen(url: str, ring: Callable[[], None]) -> None:
+async def listen(url: str, ring: Callable[[], None], name: str) -> None:
     """Call back at once, and again whenever a delivery is due, until the connection is lost."""
     lost = asyncio.Event()
-    connection = await asyncpg.connect(url)
+    connection = await asyncpg.connect(url, server_settings={"application_name": name})
     try:
         connection.add_termination_listener(lambda _: lost.set())
         await connection.add_listener(CHANNEL, lambda *_: ring())

@@ -18,6 +18,7 @@ from domain.sessions.session import AgentRef, Reason, Scope, SessionRef, Status,
 from domain.sessions.session_state import SessionInput
 from domain.sessions.session_writes import QueuedBegin
 from domain.sessions.step import RecordedStop
+from domain.wire import RENEW_AFTER
 from store import audit
 from store.database import Connection, Pool, call, to_json
 
@@ -86,6 +87,7 @@ class SessionRow(PlacedSession):
             sides=self.sides,
             stops_at_once=True,
             ends_at_once=True,
+            renew_after=RENEW_AFTER,
         )
 
 

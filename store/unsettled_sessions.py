@@ -38,3 +38,13 @@ async def unstarted(pool: Pool, starting_s: float, limit: int = 10) -> list[Sess
         limit,
     )
     return readable(rows, from_columns, "session")
+
+
+async def running(pool: Pool, limit: int = 200) -> list[tuple[str, str]]:
+    """The sessions of all tenants that do not wait for people, with their conversations; the latest first."""
+    rows = await pool.fetch(
+        """SELECT id, conversation_id FROM sessions WHERE live AND status IN ('submitted', 'working')
+            ORDER BY updated_at DESC LIMIT $1""",
+        limit,
+    )
+    return [(row["id"], row["conversation_id"]) for row in rows]

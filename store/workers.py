@@ -62,3 +62,19 @@ async def tools(pool: Pool) -> set[str]:
 
 async def forget_stale(pool: Pool) -> None:
     await pool.execute("DELETE FROM workers WHERE seen_at < now() - interval '1 day'")
+
+
+async def dead(pool: Pool, own_id: str) -> set[str]:
+    """The workers seen lately without a connection to this database: the kernel closes those of a killed process, and
+    a worker that pauses keeps its own. Only for a pool named `own_id` whose first statement this is: an earlier process
+    may have had the same name. Nothing if the names of connections are hidden from us."""
+    rows = await pool.fetch(
+        """WITH connected AS (SELECT pid, application_name AS name FROM pg_stat_activity
+                               WHERE datname = current_database())
+           SELECT id FROM workers WHERE seen_at > now() - make_interval(secs => $1)
+              AND EXISTS (SELECT FROM connected WHERE pid = pg_backend_pid() AND name = left($2, 63))
+              AND NOT EXISTS (SELECT FROM connected WHERE pid <> pg_backend_pid() AND name = left(workers.id, 63))""",
+        FRESH_SECONDS,
+        own_id,
+    )
+    return {row["id"] for row in rows}

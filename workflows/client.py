@@ -124,7 +124,7 @@ class WorkflowClient:
 
     async def reopen(self, tenant: str, conversation_id: str, *, reload: bool = False) -> None:
         """Start a conversation with the state in the store. A running one is left alone, unless it has to reload."""
-        start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
+        start = ConversationInput(tenant=tenant, conversation_id=conversation_id, renew_after=wire.RENEW_AFTER)
         with unavailable_if_away():
             await self._client.start_workflow(
                 wire.CONVERSATION,
@@ -274,7 +274,7 @@ class WorkflowClient:
     async def _update(
         self, tenant: str, conversation_id: str, update: str, argument: Any, result: type[Any] | None, within: timedelta
     ) -> Any:
-        start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
+        start = ConversationInput(tenant=tenant, conversation_id=conversation_id, renew_after=wire.RENEW_AFTER)
         operation: Any = WithStartWorkflowOperation(
             wire.CONVERSATION,
             start,

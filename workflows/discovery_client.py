@@ -10,6 +10,7 @@ from domain import wire
 from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools
 from domain.errors import Unavailable
 from domain.ids import new_id
+from workflows.history import TASK_TIMEOUT
 
 WITHIN = timedelta(seconds=50)
 
@@ -29,6 +30,7 @@ class DiscoveryClient:
                     task_queue=self._queue,
                     result_type=DiscoveredTools,
                     execution_timeout=WITHIN,
+                    task_timeout=TASK_TIMEOUT,
                     static_summary=f"tool lists of the MCP servers of {wanted.agent.name}",
                 )
                 return found

@@ -21,9 +21,9 @@ LONGEST_PAUSE = timedelta(seconds=4)
 # If a workflow task waits longer for a local activity, additional events in the history keep it alive.
 LOCAL_TIMEOUT = timedelta(seconds=2)
 
-# for calls that must succeed: short pauses, no last attempt
+# For calls that must succeed: no last attempt. The first pause is for a worker that died.
 PERSISTENT = RetryPolicy(
-    initial_interval=timedelta(seconds=1),
+    initial_interval=timedelta(milliseconds=100),
     maximum_interval=timedelta(seconds=10),
     non_retryable_error_types=NEVER_RETRIED,
 )

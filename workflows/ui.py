@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from datetime import timedelta
 from itertools import islice
 from typing import TypedDict
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from domain.conversations.state import ConversationState, Thread
 from domain.sessions.session_state import SessionInput, SessionState
 from domain.sessions.step import Finished, ModelReply, ToolOutcome
 from domain.wire import conversation_workflow_id, session_workflow_id
+from workflows.history import TASK_TIMEOUT
 
 # Search attributes: ids and enums only, since no codec hides them.
 TENANT = SearchAttributeKey.for_keyword("TenantId")
@@ -46,6 +48,7 @@ class StartOptions(TypedDict):
     """Arguments for the SDK's calls that start a workflow."""
 
     id_reuse_policy: WorkflowIDReusePolicy
+    task_timeout: timedelta
     static_summary: str
     static_details: str
     search_attributes: TypedSearchAttributes
@@ -66,6 +69,7 @@ def start_options(session: SessionInput, namespace: str) -> StartOptions:
         attributes.append(SearchAttributePair(PARENT_SESSION, session.parent_session_id))
     return {
         "id_reuse_policy": WorkflowIDReusePolicy.REJECT_DUPLICATE,
+        "task_timeout": TASK_TIMEOUT,
         "static_summary": f"{session.agent.name} · {session.title}",
         "static_details": static_details(session, namespace),
         "search_attributes": TypedSearchAttributes(attributes),
@@ -77,6 +81,7 @@ class ConversationOptions(TypedDict):
     """Arguments for the SDK's calls that start a conversation's workflow."""
 
     id_conflict_policy: WorkflowIDConflictPolicy
+    task_timeout: timedelta
     static_summary: str
     search_attributes: TypedSearchAttributes
 
@@ -89,6 +94,7 @@ def conversation_options(tenant: str, conversation_id: str) -> ConversationOptio
     ]
     return {
         "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
+        "task_timeout": TASK_TIMEOUT,
         "static_summary": f"conversation · {conversation_id}",
         "search_attributes": TypedSearchAttributes(attributes),
     }

@@ -13,6 +13,7 @@ from domain.notification import DeliveryInput
 from store import deliveries
 from store.database import TRANSIENT_ERRORS, Pool
 from store.deliveries import WaitingDelivery
+from workflows.history import TASK_TIMEOUT
 
 log = logging.getLogger("errand.worker")
 
@@ -29,16 +30,16 @@ class Dispatcher:
         self._span_s = span_s
         self._waiting = asyncio.Event()
 
-    async def run(self, url: str) -> None:
+    async def run(self, url: str, name: str) -> None:
         """Run until cancelled. A NOTIFY of the database is only a hint: the sweeper finds missed deliveries."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._listen(url))
+            group.create_task(self._listen(url, name))
             group.create_task(self._work())
 
-    async def _listen(self, url: str) -> None:
+    async def _listen(self, url: str, name: str) -> None:
         while True:
             try:
-                await deliveries.listen(url, self._waiting.set)
+                await deliveries.listen(url, self._waiting.set, name)
             except TRANSIENT_ERRORS:
                 pass
             except Exception:  # no error may end this loop: the worker learns of deliveries only here
@@ -84,6 +85,7 @@ class Dispatcher:
                 DeliveryInput(tenant=one.tenant, id=one.id, span_s=self._span_s),
                 id=f"delivery/{one.id}",
                 task_queue=self._queue,
+                task_timeout=TASK_TIMEOUT,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 start_signal=wire.RESEND if now else None,
                 static_summary=f"{one.event} → {one.name}",

@@ -35,6 +35,7 @@ class StartSession(BaseModel):
 class ConversationInput(BaseModel):
     tenant: str
     conversation_id: str
+    renew_after: int | None = None  # events, until it continues as new; None: it began before an upgrade
     carried: ConversationState | None = None  # from the run before a continue-as-new
 
 

@@ -36,7 +36,7 @@ from domain.conversations.requests import (
 from domain.conversations.state import ConversationState, PendingOutcome, Thread, WaitingMessage
 from domain.sessions.session import Reason
 from domain.sessions.step import StopRequest
-from workflows import activity_calls
+from workflows import activity_calls, history
 from workflows.conversation.apart import settle_apart, settled
 from workflows.conversation.router import (
     Action,
@@ -293,7 +293,7 @@ class Conversation:
         return not self.state.live and not self._has_work() and (self.state.terminated or not waits)
 
     def _renews(self) -> bool:
-        return workflow.info().is_continue_as_new_suggested()
+        return history.is_long(self.start.renew_after)
 
 
 def _refused(kind: str, message: str, *details: object) -> ApplicationError:

@@ -14,6 +14,7 @@ from domain.agents.sides import Sides
 from domain.sessions.session import LIMIT_REASONS, Limits, Reason
 from domain.sessions.session_state import Line, SessionInput, StartedChild
 from domain.sessions.step import BindingCall, StopRequest, preview
+from workflows import history
 
 T = TypeVar("T")
 PLAN_FIRST = (
@@ -199,11 +200,15 @@ class SessionContext:
     def answered(self, request_id: str) -> None:
         self.state.answered = [*self.state.answered, request_id][-REMEMBERED:]
 
+    @property
+    def history_is_long(self) -> bool:
+        return history.is_long(self.start.renew_after)
+
     def renews(self) -> bool:
         """Whether to continue as new although a step has not ended: the history is long, and all that the session waits
         for is found again in the store."""
-        suggested = workflow.info().is_continue_as_new_suggested()
-        self.renewal = self.renewal or (self.stopping is None and suggested and self.paused == self.unsettled)
+        renews = self.stopping is None and self.history_is_long and self.paused == self.unsettled
+        self.renewal = self.renewal or renews
         return self.renewal
 
     async def unsettled_until_done(self, part: Coroutine[Any, Any, T]) -> T:

@@ -41,7 +41,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
         if reply is None:
             if limit := limits.limit_reached(session):
                 return limit
-            if line.is_main and workflow.info().is_continue_as_new_suggested():
+            if line.is_main and session.history_is_long:
                 return None
             state.step += 1
             line.step = state.step

@@ -71,7 +71,7 @@ async def _pause(session: SessionContext, call: ToolCall, pending: PendingCall, 
     session.paused += 1
     try:
         if not session.renews():
-            crowded = workflow.info().is_continue_as_new_suggested()
+            crowded = session.history_is_long
             await workflow.wait_condition(
                 lambda: session.stopping is not None or session.renews(),
                 timeout=timedelta(milliseconds=pause_ms(pending.wait_ms, polls, crowded=crowded)),

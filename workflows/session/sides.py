@@ -32,7 +32,7 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
         if reply is None:
             if limit := limits.limit_reached(session) or _steps_used(line, side):
                 return limit
-            if workflow.info().is_continue_as_new_suggested():
+            if session.history_is_long:
                 return None
             state.step += 1
             line.step = state.step
