@@ -35,5 +35,11 @@ async def _ours(lab: Lab, steps: int) -> int:
 
 
 async def size(temporal: Client, workflow_id: str) -> int:
-    described = await temporal.get_workflow_handle(workflow_id).describe()
-    return described.raw_description.workflow_execution_info.history_size_bytes
+    """The bytes of a workflow in all runs of its chain: a long session continues as new."""
+    total, run_id = 0, None
+    while run_id is None or run_id:
+        handle = temporal.get_workflow_handle(workflow_id, run_id=run_id)
+        total += (await handle.describe()).raw_description.workflow_execution_info.history_size_bytes
+        first = await anext(handle.fetch_history_events(page_size=1))
+        run_id = first.workflow_execution_started_event_attributes.continued_execution_run_id
+    return total

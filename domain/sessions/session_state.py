@@ -1,6 +1,7 @@
 """The state of a running Session workflow: its lines of reasoning, its own state, and the input it starts with."""
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -132,6 +133,10 @@ class SessionInput(BaseModel):
     ends_at_once: bool = False  # the same for every other ending
     renew_after: int | None = None  # events, until it continues as new; None: it began before an upgrade
     carried: SessionState | None = None
+
+    def continued(self, state: SessionState) -> dict[str, Any]:
+        """The input of the next run. Defaults are left out to keep the history small."""
+        return self.model_copy(update={"carried": state}).model_dump(mode="json", exclude_defaults=True)
 
     def first_state(self) -> SessionState:
         if self.sides is None:

@@ -1,4 +1,4 @@
-"""Continue-as-new: when the server suggests it nothing is lost, the deadline stays, and steps are counted on."""
+"""Continue-as-new: when the history is long nothing is lost, the deadline stays, and steps are counted on."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,6 +15,8 @@ from tests.support.mcp_server import TaskServer, serving
 from tests.support.own_worker import platform
 from tests.support.stack import Stack, calls, eventually, of_type
 from workflows.client import WorkflowClient
+from workflows.history import TASK_TIMEOUT
+from workflows.replay import histories, replay
 
 SUGGEST = {"limit.historyCount.suggestContinueAsNew": "100"}  # the default is 4,096 events
 
@@ -55,6 +57,21 @@ async def test_continued_run_takes_the_next_step(own: Stack) -> None:
     assert len(counts) >= 3 and max(counts) < 150
     # the last run passed the result on
     await asyncio.wait_for(own.client.get_workflow_handle(f"conversation/{task_id}").result(), 20)
+
+
+async def test_long_session_continues_as_new_before_the_server_suggests_it(stack: Stack) -> None:
+    """A worker that starts has to replay a history within the timeout of a workflow task, which each run keeps."""
+    task_id = await stack.submit("[[script:count n=70]]", config={"max_steps": 100})
+    await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", task_id)
+    record = await stack.wait(task_id)
+    assert (record["reason"], record["usage"]["llm_calls"]) == ("goal_reached", 71)
+    counts = await runs(stack, task_id)
+    assert len(counts) == 2 and wire.RENEW_AFTER <= counts[0] < wire.RENEW_AFTER + 50
+    assert [(await replay(history)).same for history in await histories(stack.client, task_id)] == [True, True]
+    for workflow_id in (f"session/{task_id}", f"conversation/{task_id}"):
+        described = await stack.client.get_workflow_handle(workflow_id).describe()
+        timeout = described.raw_description.execution_config.default_workflow_task_timeout
+        assert timeout.ToTimedelta() == TASK_TIMEOUT
 
 
 @pytest.mark.proves("S1-60")
