@@ -66,7 +66,8 @@ async def forget_stale(pool: Pool) -> None:
 
 async def dead(pool: Pool, own_id: str) -> set[str]:
     """The workers seen lately without a connection to this database: the kernel closes those of a killed process, and
-    a worker that pauses keeps its own. Only for a pool named `own_id` whose first statement this is: an earlier process
+    a worker that pauses keeps its own. One that has just lost the database counts too; its calls are then repeated, as
+    after any lost attempt. Only for a pool named `own_id` whose first statement this is: an earlier process
     may have had the same name. Nothing if the names of connections are hidden from us."""
     rows = await pool.fetch(
         """WITH connected AS (SELECT pid, application_name AS name FROM pg_stat_activity
