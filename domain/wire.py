@@ -4,6 +4,7 @@ Both ends import them from here. A name in use is part of the recorded histories
 understands, so a change of one is a change of the protocol.
 """
 
+from datetime import timedelta
 from enum import StrEnum
 
 # workflow types
@@ -36,8 +37,10 @@ FIRE = "fire"
 STEER = "steer"
 PROMOTE = "promote"
 
+# Temporal waits this long for a worker that died during a workflow task; one that pauses for 4 s is still in time.
+TASK_TIMEOUT = timedelta(seconds=5)
 # A workflow continues as new after so many events. A replay takes 0.2 ms for each, and a worker that starts may replay
-# 16 histories at once (`max_concurrent_workflow_tasks`), within the timeout of a workflow task.
+# 16 histories at once (`max_concurrent_workflow_tasks`), within that time.
 RENEW_AFTER = 700
 
 # the query of a Conversation

@@ -10,7 +10,6 @@ from domain import wire
 from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools
 from domain.errors import Unavailable
 from domain.ids import new_id
-from workflows.history import TASK_TIMEOUT
 
 WITHIN = timedelta(seconds=50)
 
@@ -30,7 +29,7 @@ class DiscoveryClient:
                     task_queue=self._queue,
                     result_type=DiscoveredTools,
                     execution_timeout=WITHIN,
-                    task_timeout=TASK_TIMEOUT,
+                    task_timeout=wire.TASK_TIMEOUT,
                     static_summary=f"tool lists of the MCP servers of {wanted.agent.name}",
                 )
                 return found

@@ -1,11 +1,6 @@
-"""The time that a workflow task may take, and the length of a history that can be replayed in a part of that time."""
-
-from datetime import timedelta
+"""The length of a workflow's history, which must be replayed within the timeout of a workflow task."""
 
 from temporalio import workflow
-
-# Temporal waits this long for a worker that died during a workflow task. A worker that pauses for 4 s is still in time.
-TASK_TIMEOUT = timedelta(seconds=5)
 
 
 def is_long(renew_after: int | None) -> bool:

@@ -28,7 +28,6 @@ from domain.schedules.cron import expressions
 from domain.schedules.schedule import Schedule, TickInput, Timing, tick_key
 from domain.wire import schedule_workflow_id
 from workflows.client_errors import is_away
-from workflows.history import TASK_TIMEOUT
 
 WITHIN = timedelta(seconds=5)
 _PREFIX = schedule_workflow_id("")
@@ -78,7 +77,7 @@ class ScheduleClient:
                 start,
                 id=f"{schedule_workflow_id(schedule.id)}-{tick_key(at)}",
                 task_queue=self._queue,
-                task_timeout=TASK_TIMEOUT,
+                task_timeout=wire.TASK_TIMEOUT,
                 static_summary=f"{schedule.rules.name} · triggered",
                 rpc_timeout=WITHIN,
             )
@@ -126,7 +125,7 @@ class ScheduleClient:
                 TickInput(tenant=schedule.tenant, schedule_id=schedule.id),
                 id=schedule_workflow_id(schedule.id),
                 task_queue=self._queue,
-                task_timeout=TASK_TIMEOUT,
+                task_timeout=wire.TASK_TIMEOUT,
                 static_summary=schedule.rules.name,
             ),
             spec=spec_of(schedule.rules),

@@ -20,8 +20,7 @@ from domain.amounts import counted
 from domain.conversations.state import ConversationState, Thread
 from domain.sessions.session_state import SessionInput, SessionState
 from domain.sessions.step import Finished, ModelReply, ToolOutcome
-from domain.wire import conversation_workflow_id, session_workflow_id
-from workflows.history import TASK_TIMEOUT
+from domain.wire import TASK_TIMEOUT, conversation_workflow_id, session_workflow_id
 
 # Search attributes: ids and enums only, since no codec hides them.
 TENANT = SearchAttributeKey.for_keyword("TenantId")

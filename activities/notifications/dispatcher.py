@@ -13,7 +13,6 @@ from domain.notification import DeliveryInput
 from store import deliveries
 from store.database import TRANSIENT_ERRORS, Pool
 from store.deliveries import WaitingDelivery
-from workflows.history import TASK_TIMEOUT
 
 log = logging.getLogger("errand.worker")
 
@@ -85,7 +84,7 @@ class Dispatcher:
                 DeliveryInput(tenant=one.tenant, id=one.id, span_s=self._span_s),
                 id=f"delivery/{one.id}",
                 task_queue=self._queue,
-                task_timeout=TASK_TIMEOUT,
+                task_timeout=wire.TASK_TIMEOUT,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 start_signal=wire.RESEND if now else None,
                 static_summary=f"{one.event} → {one.name}",

@@ -15,7 +15,6 @@ from tests.support.mcp_server import TaskServer, serving
 from tests.support.own_worker import platform
 from tests.support.stack import Stack, calls, eventually, of_type
 from workflows.client import WorkflowClient
-from workflows.history import TASK_TIMEOUT
 from workflows.replay import histories, replay
 
 SUGGEST = {"limit.historyCount.suggestContinueAsNew": "100"}  # the default is 4,096 events
@@ -71,7 +70,7 @@ async def test_long_session_continues_as_new_before_the_server_suggests_it(stack
     for workflow_id in (f"session/{task_id}", f"conversation/{task_id}"):
         described = await stack.client.get_workflow_handle(workflow_id).describe()
         timeout = described.raw_description.execution_config.default_workflow_task_timeout
-        assert timeout.ToTimedelta() == TASK_TIMEOUT
+        assert timeout.ToTimedelta() == wire.TASK_TIMEOUT
 
 
 @pytest.mark.proves("S1-60")
