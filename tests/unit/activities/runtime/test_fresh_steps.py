@@ -1,4 +1,4 @@
-"""The worker begins a step from its memory only if the store would tell it the same."""
+"""The worker begins a step from its memory only if the store would show it the same."""
 
 import pytest
 
