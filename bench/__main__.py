@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 import click
@@ -65,35 +65,38 @@ QUICK = Sizes(
 )
 
 
-async def measure(lab: Lab, rounds: int, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
-    say("memory")  # first, because it would otherwise reuse memory that other measurements released
-    held = await memory.measure(lab, sizes.waiting)
-    say("steps")
-    rows = await steps.measure(lab, rounds, sizes.steps)
-    say("turns of two sides")
-    turns = await duet.measure(lab, rounds, sizes.steps)
-    say("sessions per second")
-    rows += await throughput.measure(lab, rounds, sizes.sessions, sizes.at_once)
-    say("history")
-    rows += await history.measure(lab, sizes.histories)
-    say("time to the handle")
-    rows += await handle.measure(lab, rounds, sizes.submissions)
-    say("streaming")
-    rows += await stream.measure(lab, rounds, sizes.readers, sizes.replies)
-    say("fan-out")
-    rows += await fanout.measure(lab, rounds, sizes.children)
-    say("fire")
-    rows += await fire.measure(lab, rounds, sizes.pending)
-    say("history of a conversation")
-    rows += await message_history.measure(lab, sizes.messages)
-    say("many waiting sessions at once")
-    rows += await crowd.measure(lab, sizes.crowd)
-    say("a long session")
-    rows += await long.measure(lab, sizes.long)
-    say("reattaching")
-    rows += await reattach.measure(lab, rounds, sizes.steps)
-    say("recovery")
-    return rows + await recovery.measure(lab, rounds) + held + turns
+Measurement = Callable[[Lab, int, Sizes], Awaitable[list[Row]]]
+
+# Memory comes first, because it would otherwise reuse memory that other measurements released; recovery comes last,
+# because afterwards the worker is another process.
+MEASUREMENTS: dict[str, Measurement] = {
+    "memory": lambda lab, rounds, sizes: memory.measure(lab, sizes.waiting),
+    "steps": lambda lab, rounds, sizes: steps.measure(lab, rounds, sizes.steps),
+    "sides": lambda lab, rounds, sizes: duet.measure(lab, rounds, sizes.steps),
+    "sessions": lambda lab, rounds, sizes: throughput.measure(lab, rounds, sizes.sessions, sizes.at_once),
+    "history": lambda lab, rounds, sizes: history.measure(lab, sizes.histories),
+    "handle": lambda lab, rounds, sizes: handle.measure(lab, rounds, sizes.submissions),
+    "stream": lambda lab, rounds, sizes: stream.measure(lab, rounds, sizes.readers, sizes.replies),
+    "fan-out": lambda lab, rounds, sizes: fanout.measure(lab, rounds, sizes.children),
+    "fire": lambda lab, rounds, sizes: fire.measure(lab, rounds, sizes.pending),
+    "messages": lambda lab, rounds, sizes: message_history.measure(lab, sizes.messages),
+    "crowd": lambda lab, rounds, sizes: crowd.measure(lab, sizes.crowd),
+    "long": lambda lab, rounds, sizes: long.measure(lab, sizes.long),
+    "reattach": lambda lab, rounds, sizes: reattach.measure(lab, rounds, sizes.steps),
+    "recovery": lambda lab, rounds, sizes: recovery.measure(lab, rounds),
+}
+
+
+async def measure(
+    lab: Lab, rounds: int, sizes: Sizes, say: Callable[[str], None], names: Collection[str] = ()
+) -> list[Row]:
+    """Take the measurements with these names, or all."""
+    rows: list[Row] = []
+    for name, measurement in MEASUREMENTS.items():
+        if not names or name in names:
+            say(name)
+            rows += await measurement(lab, rounds, sizes)
+    return rows
 
 
 def as_table(rows: list[Row], rounds: int) -> str:
@@ -104,21 +107,23 @@ def as_json(rows: list[Row], rounds: int) -> str:
     return json.dumps({"rounds": rounds, "cores": os.cpu_count(), "rows": [row.record() for row in rows]})
 
 
-async def run(rounds: int, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
+async def run(rounds: int, sizes: Sizes, say: Callable[[str], None], names: Collection[str] = ()) -> list[Row]:
     say("starting a separate stack")
     async with open_lab() as lab:
-        return await measure(lab, rounds, sizes, say)
+        return await measure(lab, rounds, sizes, say, names)
 
 
 @click.command()
 @click.option("--rounds", type=click.IntRange(min=1), help="Interleaved rounds.  [default: 5, with --quick 1]")
 @click.option("--quick", is_flag=True, help="Small sizes: checks that the bench works; the figures mean nothing.")
+@click.option("--only", "names", multiple=True, type=click.Choice(list(MEASUREMENTS)), help="Repeat it for several.")
 @click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the table.")
-def main(rounds: int | None, quick: bool, json_wanted: bool) -> None:
+def main(rounds: int | None, quick: bool, names: tuple[str, ...], json_wanted: bool) -> None:
     """Errand against a bare Temporal loop, in the same run on the same servers."""
     rounds = rounds or (1 if quick else 5)
     try:
-        rows = asyncio.run(run(rounds, QUICK if quick else Sizes(), lambda text: click.echo(text, err=True)))
+        sizes = QUICK if quick else Sizes()
+        rows = asyncio.run(run(rounds, sizes, lambda text: click.echo(text, err=True), names))
     except StackError as error:
         raise click.ClickException(str(error)) from None
     click.echo(as_json(rows, rounds) if json_wanted else as_table(rows, rounds))

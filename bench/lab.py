@@ -41,11 +41,11 @@ class Lab:
     model_url: str
     settings: Settings
 
-    async def bare(self, steps: int, model: str = MODEL) -> str:
+    async def bare(self, steps: int, model: str = MODEL, workflow: str = "BareLoop") -> str:
         """Run one whole bare loop; returns its workflow id."""
         name = f"bare/{new_id()}"
         async with asyncio.timeout(PATIENCE):
-            await self.temporal.execute_workflow("BareLoop", args=[steps, model], id=name, task_queue=QUEUE)
+            await self.temporal.execute_workflow(workflow, args=[steps, model], id=name, task_queue=QUEUE)
         return name
 
     def cpu(self, worker: str) -> float:
@@ -128,4 +128,5 @@ async def _warm_up(lab: Lab) -> None:
     for _ in range(3):
         await lab.ours.check(await lab.ours.count(3, grow=1024), 3)
         await lab.bare(3)
+        await lab.bare(3, workflow="BareLoopUnsandboxed")
         await lab.bare(3, MODEL_CALL)

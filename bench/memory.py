@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from bench import cpu
 from bench.bare import IDLE, QUEUE
 from bench.lab import Lab
-from bench.table import Row
+from bench.table import Aim, Row
 from domain.ids import new_id
 
 ASKED = {"permissions": [{"permission": "list_files", "action": "ask"}]}
@@ -22,7 +22,7 @@ async def measure(lab: Lab, sessions: int) -> list[Row]:
     )
     live = await _growth(lab, "worker", sessions, lambda: _ours(lab, sessions, HANGS, "working"))
     return [
-        Row("worker memory per waiting session", "kB", [waiting], [bare]),
+        Row("worker memory per waiting session", "kB", [waiting], [bare], aim=Aim(high=130, of_value=True)),
         Row("worker memory per session in a model call", "kB", [live], [bare]),
     ]
 

@@ -31,27 +31,34 @@ SMALL = Sizes(
 
 async def test_bench_measures_every_figure(lab: Lab) -> None:
     rows = await measure(lab, 1, SMALL, lambda _: None)
-    assert len(rows) == 29
+    assert len(rows) == 31
     assert all(value > 0 for row in rows for value in row.ours)
-    *steps, rate = rows[:7]
-    *histories, flat, handle, half, worst = rows[7:13]
-    fan_out, alone, _, *messages = rows[13:18]
-    cancelling, answering, first, last, ratio, _ = rows[18:24]
-    _, recovery, *_ = rows[24:]
-    assert ["bookkeeping" in row.name for row in steps] == [False, False, True] * 2  # queued activities come first
+    steps, (turn, rate) = rows[2:10], rows[10:12]
+    *histories, flat, handle, half, worst = rows[12:18]
+    fan_out, alone, _, *messages = rows[18:23]
+    cancelling, answering, first, last, ratio, _ = rows[23:29]
+    _, recovery = rows[29:]
+    queued_first = [False, False, False, True]  # and bookkeeping, which is not queued, last
+    assert ["bookkeeping" in row.name for row in steps] == queued_first * 2
     for row in (*steps, rate):
         assert row.to_bare is not None and row.to_calling is not None
+    assert turn.to_bare is not None and turn.name.startswith("turn of two sides")
     # the bare loop passes only a few words, so no history can be smaller than its own
     assert all(500 < row.bare[0] < row.ours[0] for row in histories if row.bare)
     assert flat.ours == [histories[1].ours[0] / histories[0].ours[0]]
-    assert half.ours <= worst.ours
+    assert handle.name == "time to the handle" and half.ours <= worst.ours
     assert fan_out.to_bare is not None and fan_out.ours[0] > fanout.DELAY
     assert alone.to_bare == Spread(1, 1, 1)
     assert cancelling.to_bare is not None and answering.to_bare is not None
     assert ratio.ours[0] == max(first.ours + last.ours) / min(first.ours + last.ours)
     assert recovery.to_bare is not None and recovery.to_bare.median > 1
-    assert rows[-1].to_bare is not None and rows[-1].name.startswith("turn of two sides")
     assert [row.ours for row in messages] == [[1], [1]]  # with two messages, the second is compared with itself
+
+
+async def test_bench_measures_only_what_is_asked_for(lab: Lab) -> None:
+    said: list[str] = []
+    [row] = await measure(lab, 1, SMALL, said.append, ["handle"])
+    assert (row.name, said) == ("time to the handle", ["handle"])
 
 
 async def test_a_session_that_ended_early_is_no_measurement(lab: Lab) -> None:
