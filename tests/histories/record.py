@@ -19,6 +19,7 @@ from domain.ids import new_id
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.supervision.people import answer, waiting
+from tests.histories.ending_scenarios import ENDING_SCENARIOS
 from tests.histories.mcp_scenarios import MCP_SCENARIOS, followed
 from tests.histories.tree_scenarios import TREE_SCENARIOS, renewed
 from tests.support.launch import TESTER, embedded
@@ -39,6 +40,7 @@ PLANS = (
 
 async def _run(stack: Stack, text: str, agent: str = "tester", **config: Any) -> str:
     task_id: str = (await stack.run(text, agent, config=config))["task_id"]
+    await stack.session(task_id).result()  # its row has ended before its workflow
     return task_id
 
 
@@ -221,6 +223,7 @@ AGENTS: list[dict[str, Any]] = [
 ]
 SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "tool_loop": lambda stack: _run(stack, "[[script:count n=2]]"),
+    **ENDING_SCENARIOS,
     "hooked": _hooked,
     "queued_tool": lambda stack: _run(stack, "[[script:count n=2 tool=bash]]"),
     "slow_bookkeeping": _slow,
@@ -271,6 +274,7 @@ async def record(names: list[str]) -> None:
         for name, scenario in SCENARIOS.items():
             if not names or name in names:
                 task_id = await scenario(stack)
+                await stack.session(task_id).result()
                 await _save(name, stack.client, f"session/{task_id}")
         for name, tree_scenario in (TREE_SCENARIOS | MCP_SCENARIOS).items():
             if not names or name in names:

@@ -1,9 +1,10 @@
-"""Locks tables, for tests that need an operation to take long."""
+"""Locks tables and rows, for tests that need an operation to take long."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from store.database import Pool
+from tests.support.stack import Stack, eventually
 
 
 @asynccontextmanager
@@ -18,3 +19,21 @@ async def waiting_for(pool: Pool, table: str) -> bool:
     """Whether another connection waits for the lock."""
     query = "SELECT count(*) FROM pg_locks WHERE relation = $1::text::regclass AND NOT granted"
     return bool(await pool.fetchval(query, table))
+
+
+@asynccontextmanager
+async def ending(stack: Stack, text: str) -> AsyncIterator[str]:
+    """A session whose ending waits for a row until this exits; a message to it does not need that row."""
+    task_id = await stack.submit(f"{text} [[fault:slow delay=1]]")
+    await stack.seen(task_id, "task_started")
+    async with stack.pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT 1 FROM conversations WHERE id = $1 FOR NO KEY UPDATE", task_id)
+
+        async def waits() -> bool:
+            query = (
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%finish_session%'"
+            )
+            return bool(await stack.pool.fetchval(query))
+
+        await eventually(waits, pause=0.01, what="the ending waits for the row")
+        yield task_id

@@ -1,8 +1,6 @@
 """A session without hooks ends within its last workflow task: once, whatever arrives or fails meanwhile."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
@@ -11,6 +9,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from domain.ids import new_id
 from store import sessions
 from tests.support.launch import TESTER
+from tests.support.locks import ending
 from tests.support.stack import Stack, eventually, of_type
 
 pytestmark = pytest.mark.exactly_once
@@ -32,24 +31,6 @@ def scheduled(events: list[HistoryEvent]) -> Counter[str]:
     )
 
 
-@asynccontextmanager
-async def ending(stack: Stack, text: str = SAY) -> AsyncIterator[str]:
-    """A session whose ending waits for a row until this exits; a message to it does not need that row."""
-    task_id = await stack.submit(f"{text} [[fault:slow delay=1]]")
-    await stack.seen(task_id, "task_started")
-    async with stack.pool.acquire() as connection, connection.transaction():
-        await connection.execute("SELECT 1 FROM conversations WHERE id = $1 FOR NO KEY UPDATE", task_id)
-
-        async def waits() -> bool:
-            query = (
-                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%finish_session%'"
-            )
-            return bool(await stack.pool.fetchval(query))
-
-        await eventually(waits, pause=0.01, what="the ending waits for the row")
-        yield task_id
-
-
 async def test_a_session_ends_in_its_last_workflow_task(stack: Stack) -> None:
     record = await stack.run("[[script:count n=2]]")
     assert record["status"] == "completed"
@@ -68,7 +49,7 @@ async def test_a_session_with_hooks_ends_by_a_queued_activity(stack: Stack) -> N
 
 
 async def test_an_ending_that_cannot_be_written_soon_is_queued(stack: Stack) -> None:
-    async with ending(stack) as task_id:
+    async with ending(stack, SAY) as task_id:
 
         async def queued() -> bool:
             return scheduled(await history(stack, task_id))["finish_session"] == 1
@@ -92,7 +73,7 @@ async def test_a_message_that_arrives_while_a_session_ends_gets_one_answer(stack
 async def ended_with_a_message(stack: Stack) -> bool:
     """Whether the server has repeated the last workflow task."""
     marker = new_id()
-    async with ending(stack) as task_id:
+    async with ending(stack, SAY) as task_id:
         answer = await stack.http.post(
             f"/tasks/{task_id}/steer", json={"message": f"{marker} [[script:say text=second]]"}
         )
@@ -118,7 +99,7 @@ async def ended_with_a_message(stack: Stack) -> bool:
 
 async def test_a_stop_that_arrives_while_a_session_ends_changes_nothing(stack: Stack) -> None:
     for _ in range(5):
-        async with ending(stack) as task_id:
+        async with ending(stack, SAY) as task_id:
             await stack.session(task_id).signal("stop", {"reason": "caller_cancel", "by": "somebody"})
         record = await stack.wait(task_id)
         outcome = await stack.session(task_id).result()

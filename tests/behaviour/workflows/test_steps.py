@@ -78,15 +78,25 @@ async def test_a_message_that_a_failed_summary_took_is_answered_by_another_sessi
     script = "[[script:forever]] [[fault:slow delay=0.5 at=1]] [[fault:auth at=2]]"
     task_id = await stack.submit(script, config={"max_steps": 1})
     await stack.seen(task_id, "task_started")
-    message = {"message": "[[script:say text=second]]"}
-    answer = await stack.http.post(f"/tasks/{task_id}/steer", json=message)
+    answer = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "And then?"})
     assert answer.status_code == 202, answer.text
     assert (await stack.wait(task_id))["reason"] == "step_limit"
 
-    async def outputs() -> list[str] | None:
+    async def readers() -> list[str] | None:
         rows = await stack.pool.fetch(
-            "SELECT output FROM sessions WHERE conversation_id = $1 AND id <> $1 AND ended_at IS NOT NULL", task_id
+            """SELECT s.id FROM inbox i JOIN sessions s ON s.tenant = i.tenant AND s.id = i.taken_by
+                WHERE i.conversation_id = $1 AND i.parts LIKE '%And then?%' AND s.ended_at IS NOT NULL""",
+            task_id,
         )
-        return [row["output"] for row in rows]
+        return [row["id"] for row in rows]
 
-    assert await eventually(outputs, seconds=20, what="another session") == ["second"]
+    [reader] = await eventually(readers, seconds=20, what="a session that has read the message")
+    assert reader != task_id
+    assert [one for one in (task_id, reader) if "And then?" in str(await stack.nodes(one))] == [reader]
+
+
+async def test_a_step_begins_before_its_retry_is_shown(stack: Stack) -> None:
+    record = await stack.run("[[script:count n=2]] [[fault:529 at=2 retry_after=0]]")
+    shown = [event["type"] for event in await stack.events(record["task_id"]) if event.get("step") == 2]
+    assert shown[:3] == ["step_started", "model_retry", "attempt_reset"]
+    assert shown.count("step_started") == 1
