@@ -121,6 +121,9 @@ async def _keep(connection: object) -> None:
     that of TenantConnection. asyncpg itself still rolls back open transactions."""
 
 
+COMMIT_PATIENCE = 300.0  # seconds: what was paid for or has happened must survive a restart of the database
+
+
 async def patiently(operation: Callable[[], Awaitable[T]], *, seconds: float, pause: float = 0.2) -> T:
     """Repeat an operation while the database is unreachable. Only for statements that may safely run twice."""
     give_up = asyncio.get_running_loop().time() + seconds

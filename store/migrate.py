@@ -59,26 +59,38 @@ async def migrate(url: str, logins: Sequence[str] = ()) -> list[str]:
         known = {row["name"]: row["digest"] for row in await connection.fetch("SELECT name, digest FROM migrations")}
         if REDESIGN not in known and "0003_conversations.sql" in known and (FOLDER / REDESIGN).exists():
             await _check_ended(connection)
-        applied = []
-        for file in [*sorted(FOLDER.glob("*.sql")), *sorted(FUNCTIONS.glob("*.sql"))]:
-            sql = file.read_text()
-            digest = hashlib.sha256(sql.encode()).hexdigest()
-            if known.get(file.name) == digest:
-                continue
-            if file.name in known and file.parent == FOLDER:
-                raise MigrationChanged(f"{file.name} was applied with other contents; write a new migration instead")
-            async with connection.transaction():
-                await connection.execute("SET LOCAL check_function_bodies = off")  # they call each other
-                await connection.execute(sql)
-                await connection.execute(_RECORD, file.name, digest)
-            applied.append(file.name)
+        for name, sql in _files(FOLDER):
+            if known.get(name, digest := _digest(sql)) != digest:
+                raise MigrationChanged(f"{name} was applied with other contents; write a new migration instead")
+        applied = [name for name, sql in _files(FOLDER) if await _apply(connection, name, sql, known)]
+        # Functions and rights change together: a new function may use a table on which nobody has rights yet.
         async with connection.transaction():
+            applied += [name for name, sql in _files(FUNCTIONS) if await _apply(connection, name, sql, known)]
             await connection.execute(ROLES.read_text())
             for login in logins:
                 await _let_in(connection, login)
         return applied
     finally:
         await connection.close()
+
+
+def _files(folder: Path) -> list[tuple[str, str]]:
+    return [(file.name, file.read_text()) for file in sorted(folder.glob("*.sql"))]
+
+
+def _digest(sql: str) -> str:
+    return hashlib.sha256(sql.encode()).hexdigest()
+
+
+async def _apply(connection: "asyncpg.Connection[asyncpg.Record]", name: str, sql: str, known: dict[str, str]) -> bool:
+    """Run a file, unless it was applied before."""
+    if known.get(name) == _digest(sql):
+        return False
+    async with connection.transaction():
+        await connection.execute("SET LOCAL check_function_bodies = off")  # they call each other
+        await connection.execute(sql)
+        await connection.execute(_RECORD, name, _digest(sql))
+    return True
 
 
 async def _check_ended(connection: "asyncpg.Connection[asyncpg.Record]") -> None:

@@ -10,6 +10,7 @@ from pydantic import Field
 from pydantic_core import to_jsonable_python
 
 from domain.conversations.handoff import Successor
+from domain.conversations.mailbox import DeliveryMode
 from domain.events import CancelRequested, EventRow, ModelRetry
 from domain.json_object import JsonObject
 from domain.plan import Plan
@@ -86,7 +87,8 @@ class SessionRow(PlacedSession):
             parent_session_id=self.spawned_by,
             sides=self.sides,
             stops_at_once=True,
-            ends_at_once=True,
+            # such an ending asks its conversation for an update, which would wait for the same workers
+            ends_at_once=self.delivery is not DeliveryMode.REPORT,
             renew_after=RENEW_AFTER,
         )
 

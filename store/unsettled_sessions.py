@@ -40,7 +40,7 @@ async def unstarted(pool: Pool, starting_s: float, limit: int = 10) -> list[Sess
     return readable(rows, from_columns, "session")
 
 
-async def running(pool: Pool, limit: int = 200) -> list[tuple[str, str]]:
+async def running(pool: Pool, limit: int = 500) -> list[tuple[str, str]]:
     """The sessions of all tenants that do not wait for people, with their conversations; the latest first."""
     rows = await pool.fetch(
         """SELECT id, conversation_id FROM sessions WHERE live AND status IN ('submitted', 'working')

@@ -6,6 +6,7 @@ from datetime import datetime
 from store.database import Pool
 
 FRESH_SECONDS = 30
+RECONNECTED_SECONDS = 10  # twice the time between two heartbeats of a worker
 MOST_PROBLEMS, MOST_CHARACTERS = 100, 1_000
 
 
@@ -66,16 +67,18 @@ async def forget_stale(pool: Pool) -> None:
 
 async def dead(pool: Pool, own_id: str) -> set[str]:
     """The workers seen lately without a connection to this database: the kernel closes those of a killed process, and
-    a worker that pauses keeps its own. One that has just lost the database counts too; its calls are then repeated, as
-    after any lost attempt. Only for a pool named `own_id` whose first statement this is: an earlier process
+    a worker that pauses keeps its own. None if the server has just started: then all of them have yet to connect
+    again. Only for a pool named `own_id` whose first statement this is: an earlier process
     may have had the same name. Nothing if the names of connections are hidden from us."""
     rows = await pool.fetch(
         """WITH connected AS (SELECT pid, application_name AS name FROM pg_stat_activity
                                WHERE datname = current_database())
            SELECT id FROM workers WHERE seen_at > now() - make_interval(secs => $1)
+              AND pg_postmaster_start_time() < now() - make_interval(secs => $3)
               AND EXISTS (SELECT FROM connected WHERE pid = pg_backend_pid() AND name = left($2, 63))
               AND NOT EXISTS (SELECT FROM connected WHERE pid <> pg_backend_pid() AND name = left(workers.id, 63))""",
         FRESH_SECONDS,
         own_id,
+        RECONNECTED_SECONDS,
     )
     return {row["id"] for row in rows}

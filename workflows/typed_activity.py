@@ -41,7 +41,7 @@ class Heartbeats:
         return self.every + LONGEST_PAUSE
 
 
-# One for the process: this module passes through the sandbox. Replay does not compare the timeouts of activities.
+# One for the process. Replay does not compare the timeouts of activities.
 HEARTBEATS = Heartbeats()
 
 

@@ -48,10 +48,8 @@ from domain.sessions.step import (
 from domain.sessions.step_writes import OnceEvent, RetryNote
 from domain.sessions.task_terms import on_terms
 from store import messages
-from store.database import TRANSIENT_ERRORS, Pool, patiently
+from store.database import COMMIT_PATIENCE, TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
-
-COMMIT_PATIENCE = 300.0  # seconds: a reply that was paid for must survive a restart of the database
 
 
 class CallModel:

@@ -8,10 +8,8 @@ from activities.runtime.fresh_steps import FreshSteps
 from domain.sessions.session import SessionRef
 from domain.sessions.step_writes import StepBegin, StepCommit
 from store import messages
-from store.database import Pool, patiently
+from store.database import COMMIT_PATIENCE, Pool, patiently
 from store.messages import StepFacts
-
-PATIENCE = 300.0  # seconds
 
 
 class StepBeginning:
@@ -82,7 +80,7 @@ class StepBeginning:
 
     async def _write(self) -> None:
         self._writes = True
-        await patiently(lambda: messages.write_beginning(self._pool, self._begin), seconds=PATIENCE)
+        await patiently(lambda: messages.write_beginning(self._pool, self._begin), seconds=COMMIT_PATIENCE)
         self._end()
 
     def _end(self) -> None:

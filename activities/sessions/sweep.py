@@ -207,10 +207,12 @@ class Sweep:
             self._tidied = time.monotonic()
 
     async def _fold(self, swept: Swept) -> None:
-        async def fold(session: tuple[str, str]) -> None:
-            swept.folded += await folded_events.fold_session(self._pool, *session)
-
         until = time.monotonic() + FOLD_SECONDS
+
+        async def fold(session: tuple[str, str]) -> None:
+            if time.monotonic() < until:
+                swept.folded += await folded_events.fold_session(self._pool, *session)
+
         while time.monotonic() < until:
             found = await folded_events.due(self._pool, FOLD_AFTER, FOLDED_AT_ONCE)
             if failed := await one_by_one("deltas", found, fold):

@@ -9,9 +9,7 @@ from domain.policy.rules import Rule
 from domain.sessions.session import SessionRef
 from domain.sessions.step import ToolCall
 from store import input_requests
-from store.database import Pool, patiently
-
-PATIENCE = 300.0  # seconds: the reply was paid for
+from store.database import COMMIT_PATIENCE, Pool, patiently
 
 
 async def judged_calls(
@@ -26,8 +24,8 @@ async def judged_calls(
     calls = tool_calls(tools, offered, made, layers, may_ask)
     if any(one.ask for one in calls):
         standing = await patiently(
-            lambda: input_requests.standing_rules(pool, ref.tenant, ref.conversation_id), seconds=PATIENCE
+            lambda: input_requests.standing_rules(pool, ref.tenant, ref.conversation_id), seconds=COMMIT_PATIENCE
         )
         calls = without_standing(calls, offered, made, layers, standing)
     asked, given = calls, [one.arguments for one in made]
-    return await patiently(lambda: with_risks(pool, ref.tenant, layers, asked, given), seconds=PATIENCE)
+    return await patiently(lambda: with_risks(pool, ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE)

@@ -17,9 +17,7 @@ from domain.sessions.remote_call import RemoteCall
 from domain.sessions.step import CallState, ToolOutcome, ToolRequest, preview
 from domain.sessions.tool_writes import ToolAttempt, ToolCommit, ToolHold
 from store import tool_calls
-from store.database import Pool, patiently
-
-COMMIT_PATIENCE = 300.0  # seconds: the result of a call must survive a restart of the database
+from store.database import COMMIT_PATIENCE, Pool, patiently
 
 
 class ToolCommits:
