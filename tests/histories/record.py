@@ -66,6 +66,23 @@ async def _cancelled_waiting(stack: Stack) -> str:
     return task_id
 
 
+async def _slow_stop(stack: Stack) -> str:
+    """An ending that is too slow for a local activity."""
+    task_id = await stack.submit(calls(LOOK), permissions=[{"permission": "list_files", "action": "ask"}])
+    await waiting(stack, task_id)
+    async with locked(stack.pool, "input_requests"):
+        await stack.cancel(task_id)
+
+        async def queued() -> bool:
+            events = (await stack.session(task_id).fetch_history()).events
+            names = [event.activity_task_scheduled_event_attributes.activity_type.name for event in events]
+            return "finish_session" in names
+
+        await eventually(queued)
+    await stack.wait(task_id)
+    return task_id
+
+
 async def _cancelled(stack: Stack, text: str, seen: str, **how: str) -> str:
     task_id = await stack.submit(text)
     await stack.seen(task_id, seen)
@@ -234,6 +251,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "cancel_model": lambda stack: _cancelled(stack, HANGS, "message_delta"),
     "cancel_tools": lambda stack: _cancelled(stack, calls(("bash", {"command": "sleep 60"}), LOOK), "tool_called"),
     "cancel_waiting": _cancelled_waiting,
+    "slow_stop": _slow_stop,
     "retry": lambda stack: _run(stack, "[[script:say text=x]] [[fault:529]]"),
     "fallback": lambda stack: _run(stack, "[[script:say text=x]] [[fault:404]]", "assistant"),
     "compaction": lambda stack: _run(stack, "[[script:count n=3]] [[fault:413 at=2]]"),

@@ -89,7 +89,7 @@ class Session:
         if (start.stops_at_once and stopped) or (start.ends_at_once and not hooked):
             try:
                 return await activity_calls.finish_session_at_once(finish)
-            except FailureError as error:  # too slow, or the database is unreachable
+            except FailureError as error:  # too slow, or no database; the SDK does not wrap a local activity's error
                 if self.context.is_outdated(error):
                     raise
         return await activity_calls.finish_session(finish)
