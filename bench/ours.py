@@ -60,6 +60,7 @@ class Ours:
 
     async def check(self, task_id: str, steps: int) -> None:
         """Check the number of steps: a session that ended early would look fast."""
+        await self.closed(task_id)
         handle = self._temporal.get_workflow_handle(session_workflow_id(task_id), result_type=SessionResult)
         result = await handle.result()
         if result.status is not Status.COMPLETED or result.steps != steps + 1:
