@@ -92,7 +92,8 @@ async def _reachable(stack: Stack) -> bool:
 
 
 async def _ends(stack: Stack, task: Accepted, status: str, found: Violations, forgets: bool) -> None:
-    log = await events.of_session(stack.pool, "default", task.id, 0, 1_000_000)
+    tenant = await stack.pool.fetchval("SELECT tenant FROM sessions WHERE id = $1", task.id)
+    log = await events.of_session(stack.pool, tenant, task.id, 0, 1_000_000)
     if [event.seq for event in log] != list(range(1, len(log) + 1)):
         found.add("gaps", f"events of {task.id}")
     ends = [event.type for event in log if event.type in ("task_completed", "task_failed", "task_cancelled")]

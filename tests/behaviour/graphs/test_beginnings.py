@@ -56,8 +56,8 @@ async def test_four_triggers_begin_work_on_an_idle_thread_and_wait_for_a_busy_on
     await stack.seen(talk.id, "tool_called", tool="wait_for")
     waiting = await talk.say(say("Second."), if_busy="queue")  # another message waits
     assert (await talk.session(waiting)).status == "submitted"
+    [worker] = await eventually(talk.children)  # it begins beside the call that was seen
     late.open()
-    [worker] = await talk.children()
     await talk.ended(worker.id)
     gate.open()
     first, second = await of_root(talk, 2)
