@@ -12,6 +12,7 @@ import pytest
 
 from settings import ROOT
 from workflows.registry import WORKFLOWS
+from workflows.runner import PURE
 
 FOLDER = ROOT / "workflows"
 
@@ -105,3 +106,9 @@ def test_modules_used_by_workflows_are_deterministic(name: str) -> None:
 )
 def test_impurities_are_found(source: str) -> None:
     assert impurities(source)
+
+
+def test_all_but_the_workflows_themselves_pass_through() -> None:
+    """A module with one copy inside the sandbox and one outside would have two classes for each exception."""
+    inside = {workflow.__module__.removeprefix("workflows.") for workflow in WORKFLOWS}
+    assert used_by_workflows() - inside == set(PURE)
