@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import httpx2
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from deploy import local
 from deploy.child import tail
@@ -29,11 +30,16 @@ PATIENCE = 60.0
 async def eventually(
     look: Callable[[], Awaitable[T | None]], *, seconds: float = PATIENCE, pause: float = 0.1, what: str = ""
 ) -> T:
-    """Call `look` until it returns something; less often the longer it takes, since each call costs CPU time."""
+    """Call `look` until it returns something; less often the longer it takes, since each call costs CPU time. It may
+    ask for a workflow that has yet to start: that happens after the response to a submission."""
     began = time.monotonic()
     while True:
-        if seen := await look():
-            return seen
+        try:
+            if seen := await look():
+                return seen
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
         waited = time.monotonic() - began
         assert waited < seconds, f"not within {seconds} s: {what or look}"
         await asyncio.sleep(max(pause, min(5 * pause, waited / 8)))

@@ -4,17 +4,19 @@ import asyncio
 import time
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 
 from domain.content import parts_of
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import Acceptance, NewMessage
 from store import agents, new_sessions
-from tests.behaviour.conversations.talk import Gate, Talk, say
+from tests.behaviour.conversations.talk import Talk, say
 from tests.behaviour.store.conftest import NEW
-from tests.support.stack import Stack
+from tests.support.stack import Stack, eventually
 
 HANGS = "[[script:say words=30]] [[fault:hang after=6 times=9]]"
+SLOW = "[[script:say words=50 delay=0.1]]"  # answers for five seconds
 ENDS = {"cancel": "caller_cancel", "interrupt": "interrupted", "terminate": "terminated"}
 
 
@@ -82,12 +84,16 @@ async def test_task_that_nobody_started_is_stopped(stack: Stack, how: str) -> No
 @pytest.mark.parametrize("another_process", [False, True])
 async def test_task_is_steered_before_its_workflow_exists(stack: Stack, another_process: bool) -> None:
     """The session itself reads the message; nothing else has to begin for it."""
-    gate = Gate()
-    task_id = await (accepted if another_process else Stack.submit)(stack, gate.then())
+    task_id = await (accepted if another_process else Stack.submit)(stack, SLOW)
     answer = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "Mind the gap."})
     assert answer.status_code == 202, answer.text
     assert answer.json()["session_id"] == task_id
-    gate.open()
+
+    async def signalled() -> bool:
+        events = (await stack.session(task_id).fetch_history()).events
+        return any(event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED for event in events)
+
+    await eventually(signalled, what="the message reaches the session")
     assert (await stack.wait(task_id))["status"] == "completed"
     talk = Talk(stack, task_id)
     await talk.rest()
@@ -96,13 +102,12 @@ async def test_task_is_steered_before_its_workflow_exists(stack: Stack, another_
 
 
 async def test_message_steers_a_further_turn_right_after_its_response(stack: Stack) -> None:
-    talk, gate = await Talk.done(stack, say("Hello."), "tester"), Gate()
-    turn = await talk.say(gate.then())
+    talk = await Talk.done(stack, say("Hello."), "tester")
+    turn = await talk.say(SLOW)
     body = {"conversation_id": talk.id, "input": "Mind the gap.", "transport": "stream", "if_busy": "steer"}
     answer = await stack.http.post("/conversations/run", json=body)
     assert answer.status_code == 202, answer.text
     assert (answer.json()["session_id"], answer.json()["steered"]) == (turn, True)
-    gate.open()
     await talk.rest()
     assert [session.id for session in await talk.sessions()] == [talk.id, turn]
 
