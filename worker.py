@@ -35,6 +35,7 @@ from activities.model.trial import ModelTrial
 from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
+from activities.runtime.dead_queues import DeadQueues
 from activities.runtime.dead_workers import end_calls
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.failure_texts import OwnFailureTexts
@@ -116,7 +117,6 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
         max_heartbeat_throttle_interval=beat,
         default_heartbeat_throttle_interval=beat,
-        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),  # do not wait long for the queue of a dead worker
     )
 
 
@@ -201,7 +201,8 @@ async def run(settings: Settings) -> None:
         keys=KeyRing.parse(settings.secret_keys),
         encrypts=settings.payload_encryption == "on",
     )
-    await end_calls(pool, client, name)
+    queues = DeadQueues(pool, client, settings.task_queue, name)
+    freeing = asyncio.create_task(queues.free(await end_calls(pool, client, name, queues)))
     sandbox = await choose(settings.sandbox)
     await remove_leftovers()
     async with pool, EventWriter(pool) as events:
@@ -223,10 +224,11 @@ async def run(settings: Settings) -> None:
             dispatching = asyncio.create_task(services.dispatcher.run(url, name))
             looking = asyncio.create_task(activities.sweeper(services).watch())
             sweeping = asyncio.create_task(_keep_swept(client, settings.task_queue))
+            peering = asyncio.create_task(queues.watch())
             log.info("working on queue %s", settings.task_queue)
             await stop.wait()
             log.info("draining")
-            for task in (beating, dispatching, looking, watching, sweeping):
+            for task in (beating, dispatching, freeing, looking, peering, sweeping, watching):
                 task.cancel()
         with contextlib.suppress(*TRANSIENT_ERRORS):
             await workers.leave(pool, name)

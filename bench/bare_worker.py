@@ -126,7 +126,6 @@ async def run(settings: Settings) -> None:
         max_concurrent_workflow_tasks=16,
         max_heartbeat_throttle_interval=beat,
         default_heartbeat_throttle_interval=beat,
-        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
     ):
         await stop.wait()
 

@@ -68,8 +68,8 @@ async def forget_stale(pool: Pool) -> None:
 async def dead(pool: Pool, own_id: str) -> set[str]:
     """The workers seen lately without a connection to this database: the kernel closes those of a killed process, and
     a worker that pauses keeps its own. None if the server has just started: then all of them have yet to connect
-    again. Only for a pool named `own_id` whose first statement this is: an earlier process
-    may have had the same name. Nothing if the names of connections are hidden from us."""
+    again. Only for a pool named `own_id`; only its first statement finds an earlier process of that name. Nothing if
+    the names of connections are hidden from us."""
     rows = await pool.fetch(
         """WITH connected AS (SELECT pid, application_name AS name FROM pg_stat_activity
                                WHERE datname = current_database())

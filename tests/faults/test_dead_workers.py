@@ -1,6 +1,7 @@
 """Calls of a worker that was killed: the next worker ends them, and never those of a worker that only pauses."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import pytest_asyncio
 from temporalio.api.enums.v1 import EventType, PendingActivityState
 
+from activities.runtime.dead_queues import DeadQueues
 from activities.runtime.dead_workers import end_calls
 from domain.ids import new_id
 from store import workers
@@ -22,7 +24,13 @@ async def named(stack: Stack) -> AsyncIterator[tuple[str, Pool]]:
     """The name and the pool of a worker that starts."""
     name = f"elsewhere/{new_id()}"
     async with await connect(stack.database_url, name=name) as pool:
+        old = f"SELECT pg_postmaster_start_time() < now() - interval '{workers.RECONNECTED_SECONDS} s'"
+        await eventually(lambda: pool.fetchval(old), what="the database did not just start")
         yield name, pool
+
+
+def queues(stack: Stack, pool: Pool, name: str) -> DeadQueues:
+    return DeadQueues(pool, stack.client, stack.settings.task_queue, name)
 
 
 async def running(stack: Stack, task_id: str) -> tuple[str, int]:
@@ -59,7 +67,7 @@ async def test_next_worker_ends_the_calls_of_a_killed_one(
     with stack.frozen_supervisor():
         killed = await stack.kill("worker")
         await eventually(lambda: _is_dead(pool, name, holder), what="its connections are closed")
-        await end_calls(pool, stack.client, name)
+        await end_calls(pool, stack.client, name, queues(stack, pool, name))
     await stack.back("worker", killed)
     for task_id in (once, model):
         assert (await stack.wait(task_id))["status"] == "completed"
@@ -67,6 +75,40 @@ async def test_next_worker_ends_the_calls_of_a_killed_one(
     [returned] = of_type(await stack.events(once), "tool_returned")
     assert returned["state"] == "unknown"
     assert "calls of workers that died" in (stack.root / "logs" / "worker.log").read_text()  # each worker looks
+
+
+@pytest.mark.parametrize("by", ["the next worker", "another worker"])
+async def test_workflow_tasks_of_a_killed_worker_do_not_wait_for_it(
+    stack: Stack, named: tuple[str, Pool], by: str
+) -> None:
+    """Temporal would keep them for ten seconds, even those that arrive when its queue was freed."""
+    name, pool = named
+    asks = [{"permission": "list_files", "action": "ask"}]
+    early, late = [await stack.submit(calls(("list_files", {})), permissions=asks) for _ in range(2)]
+    for task_id in (early, late):
+        await stack.seen(task_id, "input_required")
+    dead, taken = queues(stack, pool, name), EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+
+    async def freed() -> bool:
+        return taken in [event.event_type for event in (await stack.session(early).fetch_history()).events]
+
+    with stack.frozen_supervisor():
+        killed = await stack.kill("worker")
+        await eventually(lambda: _is_dead(pool, name, f"{socket.gethostname()}/{killed}"))
+        await stack.cancel(early)
+        if by == "the next worker":
+            await dead.free(await end_calls(pool, stack.client, name, dead))
+        else:
+            watching = asyncio.create_task(dead.watch())
+            await eventually(freed)
+            await asyncio.sleep(3)  # its last poll ends
+            watching.cancel()
+        await stack.cancel(late)
+        assert await freed()
+    await stack.back("worker", killed)
+    for task_id in (early, late):
+        assert (await stack.wait(task_id))["status"] == "cancelled"
+        assert (await ended_by(stack, task_id))[1] == 0
 
 
 async def test_calls_of_a_worker_that_pauses_are_left_alone(stack: Stack, named: tuple[str, Pool]) -> None:
@@ -79,7 +121,7 @@ async def test_calls_of_a_worker_that_pauses_are_left_alone(stack: Stack, named:
         assert holder in await workers.fresh(stack.pool)
         dead = await workers.dead(pool, name)
         assert gone in dead and holder not in dead
-        await end_calls(pool, stack.client, name)
+        await end_calls(pool, stack.client, name, queues(stack, pool, name))
         assert await running(stack, task_id) == (holder, 1)
     await workers.leave(stack.pool, gone)
     assert (await stack.wait(task_id))["status"] == "completed"
