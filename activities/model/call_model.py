@@ -252,16 +252,16 @@ class CallModel:
             **dict(rare),
         )
         model_called(call, turn.usage)
-        commit = await beginning.joined(turn_record.commit(call, idem, nodes, reply, turn, once))
-        if fresh and len(calls) == 1 and calls[0].effect is Effect.READ and not calls[0].ask:
-            committed, facts = await patiently(
-                lambda: messages.commit_calling_step(self._pool, commit), seconds=COMMIT_PATIENCE
-            )
-            body = nodes[-1].body
-            if committed.head == reply.head and isinstance(body, ReplyBody):
-                self._fresh.remember(call.ref.tenant, reply.head, commit.run, body, facts)
-        else:
-            committed = await patiently(lambda: messages.commit_step(self._pool, commit), seconds=COMMIT_PATIENCE)
+        async with beginning.joined(turn_record.commit(call, idem, nodes, reply, turn, once)) as commit:
+            if fresh and len(calls) == 1 and calls[0].effect is Effect.READ and not calls[0].ask:
+                committed, facts = await patiently(
+                    lambda: messages.commit_calling_step(self._pool, commit), seconds=COMMIT_PATIENCE
+                )
+                body = nodes[-1].body
+                if committed.head == reply.head and isinstance(body, ReplyBody):
+                    self._fresh.remember(call.ref.tenant, reply.head, commit.run, body, facts)
+            else:
+                committed = await patiently(lambda: messages.commit_step(self._pool, commit), seconds=COMMIT_PATIENCE)
         if committed.head == reply.head:
             self._contexts.remember(call.ref, call.line, context + nodes)
         return committed
@@ -282,14 +282,16 @@ class CallModel:
             reason=failure.message,
             next_at=datetime.now(UTC) + wait,
         )
-        note = RetryNote(
-            tenant=call.ref.tenant,
-            session_id=call.ref.session_id,
-            retry=event,
-            events=[*await self._events.take(call.ref), EventRow.of(call.ref, event)],
-        )
         try:
-            await messages.note_retry(self._pool, note)
+            async with self._events.taken(call.ref) as taken:
+                note = RetryNote(
+                    tenant=call.ref.tenant,
+                    session_id=call.ref.session_id,
+                    retry=event,
+                    batch=taken.name,
+                    events=[*taken.rows, EventRow.of(call.ref, event)],
+                )
+                await messages.note_retry(self._pool, note)
         except TRANSIENT_ERRORS:
             activity.logger.warning("the retry could not be shown: the database is unavailable")
         return ApplicationError(failure.message, type=failure.type, next_retry_delay=wait)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
 from activities.runtime.event_writer import GATHER, EventWriter
 from activities.runtime.fresh_steps import FreshSteps
@@ -53,16 +54,20 @@ class StepBeginning:
             self._events.drop(self._ref)
             self._end()
 
-    async def joined(self, commit: StepCommit) -> StepCommit:
+    @contextlib.asynccontextmanager
+    async def joined(self, commit: StepCommit) -> AsyncIterator[StepCommit]:
         """The commit with the events before it; and with the beginning, if that was not written before it."""
         if self._pending is not None and self._writes:
             await self._pending
         if self._pending is None:
-            return commit.model_copy(update={"events": [*await self._events.take(self._ref), *commit.events]})
+            async with self._events.taken(self._ref) as taken:
+                yield commit.model_copy(update={"batch": taken.name, "events": [*taken.rows, *commit.events]})
+            return
         self._pending.cancel()  # before anything is awaited: from here on only the commit writes it
+        # If the commit fails, these events are dropped like later ones: their beginning is not written.
         events = [*await self._events.take(self._ref), *commit.events]
         begun = {"begins": self._begin.step, "beginning": self._begin.events}
-        return commit.model_copy(update={**begun, "events": events})
+        yield commit.model_copy(update={**begun, "events": events})
 
     async def written(self, seconds: float) -> None:
         """Write the beginning now, if that has not happened yet."""

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -18,6 +19,7 @@ log = logging.getLogger("errand.worker")
 INTERVAL = 0.03  # seconds between flushes, so that a stream of events is written in batches
 # Seconds that a single event waits. A quick call ends within this time, and its commit writes the event as well.
 GATHER = 0.015
+PATIENCE = 3_600.0  # seconds that a write is repeated while the database is unreachable
 
 
 @dataclass
@@ -33,7 +35,8 @@ class EventWriter:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._buffer: list[tuple[SessionRef, Event, datetime]] = []
-        self._batch: Batch | None = None  # being written; repeated if the write is cut off
+        self._batches: list[Batch] = []  # to be written before the buffer; the first is repeated if it is cut off
+        self._taken: dict[SessionRef, asyncio.Event] = {}  # set when the transaction that took events has ended
         self._held: Counter[SessionRef] = Counter()
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -49,7 +52,7 @@ class EventWriter:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
         self._held.clear()
-        while self._batch or self._buffer:
+        while self._batches or self._buffer:
             await self._flush(seconds=2)
 
     def put(self, ref: SessionRef, event: Event) -> None:
@@ -77,10 +80,46 @@ class EventWriter:
         self._buffer = [item for item in self._buffer if item[0] != ref]
 
     async def take(self, ref: SessionRef) -> list[EventRow]:
-        """The unwritten events of a session, for a transaction that must come after them."""
-        async with self._writing:
-            mine = [item for item in self._buffer if item[0] == ref]
-            self._buffer = [item for item in self._buffer if item[0] != ref]
+        """The unwritten events of a session. The caller writes them, or they are lost."""
+        async with self._taking(ref):
+            return self._remove(ref)
+
+    @contextlib.asynccontextmanager
+    async def taken(self, ref: SessionRef) -> AsyncIterator[Batch]:
+        """The unwritten events of a session, for a transaction that must come after them and writes them under the
+        name of the batch. If it fails or is cancelled, the writer writes them, unless it finds them under that name."""
+        async with self._taking(ref):
+            rows = self._remove(ref)
+            batch = Batch(new_id() if rows else "", rows, tried=True)
+            ended = asyncio.Event()
+            if rows:
+                self._taken[ref] = ended
+        try:
+            yield batch
+        except BaseException:
+            if rows:
+                self._batches.append(batch)
+                self._wake.set()
+            raise
+        finally:
+            if rows:
+                del self._taken[ref]
+                ended.set()
+
+    @contextlib.asynccontextmanager
+    async def _taking(self, ref: SessionRef) -> AsyncIterator[None]:
+        """Enter once no transaction has events of this session that it may still give back."""
+        while True:
+            async with self._writing:
+                if (other := self._taken.get(ref)) is None:
+                    await self._write(seconds=PATIENCE)
+                    yield
+                    return
+            await other.wait()
+
+    def _remove(self, ref: SessionRef) -> list[EventRow]:
+        mine = [item for item in self._buffer if item[0] == ref]
+        self.drop(ref)
         return [EventRow.of(*item) for item in mine]
 
     async def _run(self) -> None:
@@ -88,20 +127,22 @@ class EventWriter:
             await self._wake.wait()
             await asyncio.sleep(GATHER)
             self._wake.clear()
-            await self._flush(seconds=3_600)
+            await self._flush(seconds=PATIENCE)
             await asyncio.sleep(INTERVAL - GATHER)  # collect the events that arrive in this time
 
     async def _flush(self, seconds: float) -> None:
         async with self._writing:
-            if self._batch is None:
-                items = [item for item in self._buffer if item[0] not in self._held]
-                self._buffer = [item for item in self._buffer if item[0] in self._held]
-                if not items:
-                    return
-                self._batch = Batch(new_id(), [EventRow.of(*item) for item in items])
-            batch = self._batch
+            items = [item for item in self._buffer if item[0] not in self._held]
+            self._buffer = [item for item in self._buffer if item[0] in self._held]
+            if items:
+                self._batches.append(Batch(new_id(), [EventRow.of(*item) for item in items]))
+            await self._write(seconds)
 
-            async def write() -> None:
+    async def _write(self, seconds: float) -> None:
+        while self._batches:
+            batch = self._batches[0]
+
+            async def write(batch: Batch = batch) -> None:
                 again, batch.tried = batch.tried, True
                 await events.append(self._pool, batch.name, batch.rows, again=again)
 
@@ -109,4 +150,4 @@ class EventWriter:
                 await patiently(write, seconds=seconds)
             except Exception as error:  # these events are lost, but later ones must still be written
                 log.error("%d events could not be written (%s)", len(batch.rows), type(error).__name__)
-            self._batch = None
+            self._batches.remove(batch)

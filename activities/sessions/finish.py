@@ -65,13 +65,14 @@ class FinishSession:
         value = await self._value(finish, output)
         output = value or output
         await self._copy_to_parent(finish)
-        late = await self._events.take(ref) + await self._open_calls(finish)
         replied = any(node.session_id == ref.session_id and node.kind == ASSISTANT for node in nodes)
-        ending = _ending(finish, output, tail, late, replied, typed=value is not None)
-        written = await endings.finish(self._pool, ending)
-        if isinstance(written, StopRequest):  # a cancel that was accepted while the session was ending wins
-            cancelled = finish.model_copy(update={"reason": written.reason, "error": None, "error_type": None})
-            written = await endings.finish(self._pool, _ending(cancelled, output, tail, late, replied))
+        async with self._events.taken(ref) as taken:  # after the end nobody writes them again
+            late = taken.rows + await self._open_calls(finish)
+            ending = _ending(finish, output, tail, late, replied, typed=value is not None)
+            written = await endings.finish(self._pool, ending)
+            if isinstance(written, StopRequest):  # a cancel that was accepted while the session was ending wins
+                cancelled = finish.model_copy(update={"reason": written.reason, "error": None, "error_type": None})
+                written = await endings.finish(self._pool, _ending(cancelled, output, tail, late, replied))
         assert isinstance(written, WrittenEnding)
         self._contexts.forget(ref)
         await self._post(finish, written.mail, written.given_back, written.held)

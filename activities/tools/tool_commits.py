@@ -44,24 +44,26 @@ class ToolCommits:
         saved = await save_artifacts(self._pool, request, result.artifacts)
         returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
         events: list[ev.Event] = [*result.events, *map(saved_event, saved), returned]
-        commit = ToolCommit(
-            **dict(attempt),
-            state=state,
-            result=result.text,
-            denied=request.refusal is not None,
-            rule=str(request.rule) if request.rule else None,
-            events=await self._events.take(request.ref) + [EventRow.of(request.ref, event) for event in events],
-            started_at=activity.info().started_time,
-            progress=clean(result.progress) if result.progress else None,
-            status_text=result.status_text,
-            plan=result.plan,
-            files=saved,
-            sources=result.sources,
-            description=done,
-        )
-        held = await patiently(lambda: self._committed(request, commit, reply), seconds=COMMIT_PATIENCE)
-        if not held:
-            raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
+        async with self._events.taken(request.ref) as taken:
+            commit = ToolCommit(
+                **dict(attempt),
+                state=state,
+                result=result.text,
+                denied=request.refusal is not None,
+                rule=str(request.rule) if request.rule else None,
+                batch=taken.name,
+                events=taken.rows + [EventRow.of(request.ref, event) for event in events],
+                started_at=activity.info().started_time,
+                progress=clean(result.progress) if result.progress else None,
+                status_text=result.status_text,
+                plan=result.plan,
+                files=saved,
+                sources=result.sources,
+                description=done,
+            )
+            held = await patiently(lambda: self._committed(request, commit, reply), seconds=COMMIT_PATIENCE)
+            if not held:
+                raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
         outcome = outcome_of(request, state, result.text)
         if result.plan is None:
             return outcome

@@ -32,6 +32,7 @@ class RetryNote(Write):
     tenant: str
     session_id: str
     retry: ModelRetry
+    batch: str = ""  # the name of those events that the writer would write otherwise
     events: list[EventRow] = Field(default_factory=list)
 
 
@@ -76,4 +77,5 @@ class StepCommit(Write):
     once: list[OnceEvent] = Field(default_factory=list)
     begins: int | None = None  # the step, if this is its first write
     beginning: list[EventRow] = Field(default_factory=list)  # its first events
+    batch: str = ""  # the name of those events that the writer would write otherwise
     events: list[EventRow] = Field(default_factory=list)

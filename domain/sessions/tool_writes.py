@@ -135,6 +135,7 @@ class ToolCommit(ToolAttempt):
     denied: bool = False
     rule: str | None = None  # the rule that denied it
     handed_to: Annotated[Successor | None, AsText] = None  # the agent that has the session from here on
+    batch: str = ""  # the name of those events that the writer would write otherwise
     events: list[EventRow] = Field(default_factory=list)
 
 

@@ -48,7 +48,7 @@ BEGIN
     END IF;
     PERFORM settle_budget(n.tenant, n.session_id, n.line, n.used);
     -- a later attempt that is just beginning finds the beginning by this name
-    PERFORM append_events(CASE WHEN n.begins IS NULL THEN '' ELSE n.idem END, false, n.events);
+    PERFORM append_events(CASE WHEN n.begins IS NULL THEN n.batch ELSE n.idem END, false, n.events);
     RETURN n.reply;
 EXCEPTION WHEN unique_violation THEN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;

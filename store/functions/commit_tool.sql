@@ -21,7 +21,7 @@ BEGIN
             SELECT n.tenant, f.id, f.sha256, f.size, f.name, f.media_type, f.type, f.description, f.url, n.session_id
               FROM jsonb_populate_recordset(NULL::files, n.files) f
             ON CONFLICT DO NOTHING;
-            PERFORM append_events('', false, n.events);
+            PERFORM append_events(n.batch, false, n.events);
             PERFORM end_effect(c, n.actor, n.denied, n.rule);
         END IF;
         RETURN true;
@@ -49,7 +49,7 @@ BEGIN
     SELECT n.tenant, f.id, f.sha256, f.size, f.name, f.media_type, f.type, f.description, f.url, n.session_id
       FROM jsonb_populate_recordset(NULL::files, n.files) f
     ON CONFLICT DO NOTHING;
-    PERFORM append_events('', false, n.events);
+    PERFORM append_events(n.batch, false, n.events);
     PERFORM end_effect(c, n.actor, n.denied, n.rule);
     RETURN true;
 END $$;

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from activities.sandbox import Refusing
 from domain.content import parts_of
 from domain.conversations.delegation import DelegationCall, DelegationTool, Settle
 from domain.conversations.requests import Nothing
+from domain.events import Progress
 from domain.ids import new_id
 from domain.notification import DeliveryAttempt, DeliveryStatus
 from domain.sessions.input_request import OpenRequest, RemindRequest, RequestKind
@@ -39,13 +39,18 @@ Activities = dict[str, Callable[..., Any]]
 
 
 @pytest_asyncio.fixture
-async def alone(stack: Stack, tmp_path: Path) -> AsyncIterator[Activities]:
-    async with EventWriter(stack.pool) as events:
-        sandbox = Refusing("none", "")
-        services = worker.build_services(stack.settings, stack.pool, stack.client, events, sandbox)
-        functions = activities.build(services)
-        yield {str(_Definition.must_from_callable(function).name): function for function in functions}
-        await services.model_check._client.close()
+async def writer(stack: Stack) -> AsyncIterator[EventWriter]:
+    async with EventWriter(stack.pool) as writer:
+        yield writer
+
+
+@pytest_asyncio.fixture
+async def alone(stack: Stack, writer: EventWriter) -> AsyncIterator[Activities]:
+    sandbox = Refusing("none", "")
+    services = worker.build_services(stack.settings, stack.pool, stack.client, writer, sandbox)
+    functions = activities.build(services)
+    yield {str(_Definition.must_from_callable(function).name): function for function in functions}
+    await services.model_check._client.close()
 
 
 async def test_recorded_tool_call_is_not_run_again(stack: Stack, alone: Activities) -> None:
@@ -153,8 +158,8 @@ class Lone:
             workspace_id=self.session.workspace_id,
         )
 
-    async def finished(self, head: str | None, reason: Reason = Reason.GOAL_REACHED) -> Any:
-        finish = Finish(
+    def finish(self, head: str | None, reason: Reason = Reason.GOAL_REACHED) -> Finish:
+        return Finish(
             ref=self.session.ref,
             agent=self.session.agent_ref,
             reason=reason,
@@ -164,7 +169,9 @@ class Lone:
             usage=Usage(),
             spawned_by=self.session.spawned_by,
         )
-        return await self.twice("finish_session", finish)
+
+    async def finished(self, head: str | None, reason: Reason = Reason.GOAL_REACHED) -> Any:
+        return await self.twice("finish_session", self.finish(head, reason))
 
 
 async def test_model_is_asked_once_and_the_end_is_written_once(stack: Stack, alone: Activities) -> None:
@@ -195,6 +202,33 @@ async def test_stop_loses_neither_a_reply_nor_a_result_that_is_being_stored(stac
         and "interrupted" not in stored["result"].lower()
     )
     assert (await lone.finished(reply.head, Reason.CALLER_CANCEL)).status is Status.CANCELLED
+
+
+async def test_activities_that_are_cut_off_lose_no_events(stack: Stack, alone: Activities, writer: EventWriter) -> None:
+    """A worker that shuts down or a timeout ends an activity that has taken events and waits for the database."""
+    lone = await Lone.accepted(stack, alone, calls(("list_files", {"path": "."})))
+
+    async def cut_off(table: str, name: str, request: Any) -> None:
+        environment = lone.environment(name)
+        writer.hold(lone.session.ref)
+        writer.put(lone.session.ref, Progress(message=name))
+        async with locked(stack.pool, table):
+            running = asyncio.create_task(environment.run(alone[name], request))
+            await eventually(lambda: waiting_for(stack.pool, table), pause=0.05, what="the outcome is written")
+            environment.cancel(cancellation_details=ActivityCancellationDetails(timed_out=True))
+            await asyncio.wait({running})
+        assert running.cancelled()
+        writer.release(lone.session.ref)
+
+    await cut_off("messages", "call_model", lone.model_call)
+    reply = await lone.environment("call_model", attempt=2).run(alone["call_model"], lone.model_call)
+    request = lone.tool_request(reply.head, "list_files", Effect.READ)
+    await cut_off("tool_calls", "tool.list_files", request)
+    await lone.environment("tool.list_files", attempt=2).run(alone["tool.list_files"], request)
+    await cut_off("conversations", "finish_session", lone.finish(reply.head))
+    await lone.finished(reply.head)
+    shown = [event["message"] for event in of_type(await stack.events(lone.session.id), "progress")]
+    assert shown == ["call_model", "tool.list_files", "finish_session"]
 
 
 async def test_request_is_opened_once(stack: Stack, alone: Activities) -> None:

@@ -91,10 +91,10 @@ async def test_a_quick_reply_is_committed_with_its_beginning(
         writer.put(ref, delta())
         await asyncio.sleep(0.1)  # more than the writer waits
         assert (await types(pool, ref), await step_of(pool, ref)) == ([], 1)
-        commit = await begun.joined(step(ref, idem(ref), 4, "second", run="run"))
-        assert commit.begins == 2
-        for _ in range(2):  # the result of the first may be lost
-            await messages.commit_step(pool, commit)
+        async with begun.joined(step(ref, idem(ref), 4, "second", run="run")) as commit:
+            assert commit.begins == 2
+            for _ in range(2):  # the result of the first may be lost
+                await messages.commit_step(pool, commit)
     assert await types(pool, ref) == [*BEGUN, "message_delta", "progress"]
     assert await step_of(pool, ref) == 2
 
@@ -110,9 +110,9 @@ async def test_a_slow_reply_comes_after_its_beginning(pool: Pool, ref: SessionRe
         await eventually(shown, what="the beginning and what the model has said so far")
         assert (await types(pool, ref), await step_of(pool, ref)) == ([*BEGUN, "message_delta"], 2)
         writer.put(ref, delta("b"))
-        commit = await begun.joined(step(ref, idem(ref), 4, "second", run="run"))
-        assert commit.begins is None
-        await messages.commit_step(pool, commit)
+        async with begun.joined(step(ref, idem(ref), 4, "second", run="run")) as commit:
+            assert commit.begins is None
+            await messages.commit_step(pool, commit)
     assert await types(pool, ref) == [*BEGUN, "message_delta", "message_delta", "progress"]
 
 
@@ -126,8 +126,8 @@ async def test_deltas_wait_for_a_beginning_that_is_being_written(
             writer.put(ref, delta())
             await asyncio.sleep(0.2)
             assert await types(pool, ref) == []
-        commit = await begun.joined(step(ref, idem(ref), 4, "second", run="run"))
-        await messages.commit_step(pool, commit)
+        async with begun.joined(step(ref, idem(ref), 4, "second", run="run")) as commit:
+            await messages.commit_step(pool, commit)
     assert await types(pool, ref) == [*BEGUN, "message_delta", "progress"]
 
 
@@ -152,7 +152,8 @@ async def test_a_paused_attempt_does_not_begin_a_step_that_a_later_one_has_begun
         await begun.facts()
         await messages.begin_step(pool, second_step(ref, attempt=2))
         await messages.write_beginning(pool, second_step(ref))
-        await messages.commit_step(pool, await begun.joined(step(ref, idem(ref), 4, "second", run="run")))
+        async with begun.joined(step(ref, idem(ref), 4, "second", run="run")) as commit:
+            await messages.commit_step(pool, commit)
     assert await types(pool, ref) == [*BEGUN, "progress"]
 
 
@@ -162,7 +163,8 @@ async def test_an_attempt_that_begins_beside_the_commit_does_not_begin_the_step_
     monkeypatch.setattr(step_beginning, "GATHER", 60.0)
     async with beginning(pool, writer, ref) as begun:
         await begun.facts()
-        await messages.commit_step(pool, await begun.joined(step(ref, idem(ref), 4, "second", run="run")))
+        async with begun.joined(step(ref, idem(ref), 4, "second", run="run")) as commit:
+            await messages.commit_step(pool, commit)
     # as if it had looked for the reply before the commit, and waited for the row since
     await pool.execute("UPDATE messages SET idem = idem || '/hidden' WHERE idem = $1", idem(ref))
     await messages.begin_step(pool, second_step(ref, attempt=2))
