@@ -37,6 +37,7 @@ from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
 from activities.runtime.dead_queues import DeadQueues
 from activities.runtime.dead_workers import end_calls
+from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.failure_texts import OwnFailureTexts
 from activities.runtime.log_redaction import RedactingFormatter
@@ -82,6 +83,7 @@ def build_services(
         model=Model(model_client, load_prices(settings.prices_file)),
         model_check=ModelCheck(model_client),
         events=events,
+        deferred=DeferredResults(pool, events),
         tools=tools,
         handlers=load_handlers(settings.tools_module).found,
         hooks=load_hooks(settings.tools_module).found,
@@ -230,6 +232,7 @@ async def run(settings: Settings) -> None:
             log.info("draining")
             for task in (beating, dispatching, freeing, looking, peering, sweeping, watching):
                 task.cancel()
+        await services.deferred.written()
         with contextlib.suppress(*TRANSIENT_ERRORS):
             await workers.leave(pool, name)
 

@@ -100,13 +100,14 @@ class CallFacts(BaseModel):
     variables: Json[dict[str, str]] = Field(default_factory=dict)
     workspace_version: int | None = None
     counted: bool = True  # by a budget of the tree, so that even a read is claimed
+    next_step: StepFacts | None = None  # what the model call after it reads, except for its result
 
 
 async def commit_calling_step(pool: Pool, commit: StepCommit) -> tuple[ModelReply, CallFacts]:
     """The same as commit_step, for a reply whose call then need not ask the store before it runs."""
     row = await pool.fetchrow(
         """SELECT commit_step($1::jsonb) AS reply, s.plan, s.variables, w.version AS workspace_version,
-                  has_budget(s.tenant, s.id) AS counted
+                  has_budget(s.tenant, s.id) AS counted, step_facts(s.tenant, s.id, NULL) AS next_step
              FROM sessions s LEFT JOIN workspaces w ON w.tenant = s.tenant AND w.id = s.workspace_id
             WHERE s.tenant = $2 AND s.id = $3""",
         to_json(commit),
@@ -114,7 +115,8 @@ async def commit_calling_step(pool: Pool, commit: StepCommit) -> tuple[ModelRepl
         commit.session_id,
     )
     assert row is not None  # a session's row outlives its steps
-    return ModelReply.model_validate_json(row["reply"]), CallFacts(**row)
+    next_step = StepFacts.model_validate_json(row["next_step"])
+    return ModelReply.model_validate_json(row["reply"]), CallFacts(**{**row, "next_step": next_step})
 
 
 async def note_retry(pool: Pool, note: RetryNote) -> None:

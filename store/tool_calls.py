@@ -25,6 +25,8 @@ class ToolClaimResult(BaseModel):
     variables: Json[dict[str, str]] = Field(default_factory=dict)  # the session's
     remote: Json[RemoteCall] | None = None  # the handle of a call that continues elsewhere
     spent: bool = False  # the tree's budget of tool calls does not allow it
+    next_step: StepFacts | None = None  # of a read that was not claimed: what the next model call reads
+    known_at: float = 0.0  # when that was read, by the worker's monotonic clock
 
 
 async def claim(pool: Pool, claim: ToolClaim) -> ToolClaimResult:

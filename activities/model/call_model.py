@@ -16,6 +16,7 @@ from activities.model.contexts import Contexts
 from activities.model.errors import UNAVAILABLE, backoff
 from activities.model.step_beginning import StepBeginning
 from activities.runtime.database_away import retried_if_away
+from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.fresh_calls import FreshCalls
@@ -69,6 +70,7 @@ class CallModel:
         hooks: InnerHooks,
         fresh: FreshCalls,
         fresh_steps: FreshSteps,
+        deferred: DeferredResults,
     ) -> None:
         self._pool = pool
         self._model = model
@@ -82,6 +84,7 @@ class CallModel:
         self._hooks = hooks
         self._fresh = fresh
         self._fresh_steps = fresh_steps
+        self._deferred = deferred
 
     @activity.defn(name="call_model")
     async def call_model(self, call: ModelCall) -> ModelReply:
@@ -98,7 +101,9 @@ class CallModel:
             begin = turn_record.beginning(call, idem, info.attempt)
             # Hooks run between the result before this call and the call, and may change what it reads.
             fresh = None if any(one.hooks for one in agents) else self._fresh_steps
-            async with StepBeginning(self._pool, self._events, fresh, call.ref, begin) as beginning:
+            async with StepBeginning(
+                self._pool, self._events, fresh, self._deferred, call.ref, begin, follows_deferred=call.deferred
+            ) as beginning:
                 return await self._reply(call, idem, agents, beginning)
 
     async def _reply(

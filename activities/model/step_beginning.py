@@ -4,13 +4,19 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+from temporalio.exceptions import ApplicationError
+
+from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.event_writer import GATHER, EventWriter
 from activities.runtime.fresh_steps import FreshSteps
+from domain import wire
 from domain.sessions.session import SessionRef
 from domain.sessions.step_writes import StepBegin, StepCommit
-from store import messages
+from store import messages, tool_calls
 from store.database import COMMIT_PATIENCE, Pool, patiently
 from store.messages import StepFacts
+
+LOOKS = 20  # at the result of another worker
 
 
 class StepBeginning:
@@ -19,24 +25,40 @@ class StepBeginning:
     Usually that write also reads what the call needs, so it comes first. If the worker knows these facts, the model is
     asked at once, and the write waits for a moment: if the reply arrives before it, the commit of the reply writes the
     beginning too. Until then the writer holds back the events of the session, because those of the beginning come
-    before them.
+    before them. The result before the call is written with the beginning, if it is not written yet.
     """
 
     def __init__(
-        self, pool: Pool, events: EventWriter, fresh: FreshSteps | None, ref: SessionRef, begin: StepBegin
+        self,
+        pool: Pool,
+        events: EventWriter,
+        fresh: FreshSteps | None,
+        deferred: DeferredResults,
+        ref: SessionRef,
+        begin: StepBegin,
+        *,
+        follows_deferred: bool = False,
     ) -> None:
         self._pool = pool
         self._events = events
         self._fresh = fresh
+        self._deferred = deferred
+        self._follows_deferred = follows_deferred
         self._ref = ref
         self._begin = begin
         self._pending: asyncio.Task[None] | None = None  # set until the beginning is in the store
         self._writes = False
 
     async def facts(self) -> StepFacts:
+        result = await self._deferred.take(self._begin.tenant, self._begin.head)
         known = self._fresh.take(self._begin) if self._fresh is not None else None
+        if self._follows_deferred and result is None and known is None:
+            await self._result_written()
+        self._begin = self._begin.model_copy(update={"result": result})
         if known is None:
-            return await messages.begin_step(self._pool, self._begin)
+            facts = await messages.begin_step(self._pool, self._begin)
+            self._begin = self._begin.model_copy(update={"result": None})
+            return facts
         self._events.hold(self._ref)
         self._pending = asyncio.create_task(self._write_soon())
         return known
@@ -53,6 +75,8 @@ class StepBeginning:
                 await self._pending
             self._events.drop(self._ref)
             self._end()
+        if self._begin.result is not None:  # nothing has written it
+            self._deferred.put(self._ref, self._begin.result)
 
     @contextlib.asynccontextmanager
     async def joined(self, commit: StepCommit) -> AsyncIterator[StepCommit]:
@@ -66,8 +90,9 @@ class StepBeginning:
         self._pending.cancel()  # before anything is awaited: from here on only the commit writes it
         # If the commit fails, these events are dropped like later ones: their beginning is not written.
         events = [*await self._events.take(self._ref), *commit.events]
-        begun = {"begins": self._begin.step, "beginning": self._begin.events}
+        begun = {"begins": self._begin.step, "beginning": self._begin.events, "result": self._begin.result}
         yield commit.model_copy(update={**begun, "events": events})
+        self._begin = self._begin.model_copy(update={"result": None})
 
     async def written(self, seconds: float) -> None:
         """Write the beginning now, if that has not happened yet."""
@@ -86,7 +111,17 @@ class StepBeginning:
     async def _write(self) -> None:
         self._writes = True
         await patiently(lambda: messages.write_beginning(self._pool, self._begin), seconds=COMMIT_PATIENCE)
+        self._begin = self._begin.model_copy(update={"result": None})
         self._end()
+
+    async def _result_written(self) -> None:
+        """Wait for the result that another worker is about to write. If it was killed, the call has to be repeated."""
+        assert self._begin.head is not None
+        for _ in range(LOOKS):
+            if await tool_calls.results(self._pool, self._begin.tenant, self._begin.head):
+                return
+            await asyncio.sleep(GATHER)
+        raise ApplicationError("The result before this call was lost.", type=wire.RESULT_LOST, non_retryable=True)
 
     def _end(self) -> None:
         if self._pending is not None:

@@ -39,4 +39,6 @@ class FreshCalls:
             workspace_version=facts.workspace_version,
             body=body,
             variables=facts.variables,
+            next_step=facts.next_step,
+            known_at=at,
         )

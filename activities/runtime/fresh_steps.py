@@ -20,13 +20,18 @@ class FreshSteps:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], tuple[float, str | None, StepFacts]] = OrderedDict()
 
-    def remember(self, tenant: str, node: str, run: str | None, facts: StepFacts) -> None:
-        """Keep the facts after the only call of `node`, unless the store decides about the next model call."""
+    def remember(self, tenant: str, node: str, run: str | None, facts: StepFacts, read_at: float | None = None) -> bool:
+        """Keep the facts after the only call of `node`; False if the store decides about the next model call, or if
+        they are old."""
+        now = time.monotonic()
         if facts.status is not Status.WORKING or facts.cancel_requested or facts.rerun or facts.tree is not None:
-            return
-        self._known[tenant, node] = (time.monotonic(), run, facts)
+            return False
+        if read_at is not None and now - read_at > FRESH_SECONDS:
+            return False
+        self._known[tenant, node] = (read_at or now, run, facts)
         while len(self._known) > MOST_KEPT:
             self._known.popitem(last=False)
+        return True
 
     def take(self, begin: StepBegin) -> StepFacts | None:
         """The facts for a model call that this worker knows; None if the store has to be asked."""

@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.delegation.report_reminder import ReportReminder
 from activities.model.contexts import Contexts
+from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import beating
@@ -46,19 +47,27 @@ _BECAUSE = {
 
 class FinishSession:
     def __init__(
-        self, pool: Pool, workflows: WorkflowClient, definitions: Definitions, events: EventWriter, contexts: Contexts
+        self,
+        pool: Pool,
+        workflows: WorkflowClient,
+        definitions: Definitions,
+        events: EventWriter,
+        deferred: DeferredResults,
+        contexts: Contexts,
     ) -> None:
         self._reminder = ReportReminder(pool, workflows, definitions)
         self._pool = pool
         self._workflows = workflows
         self._definitions = definitions
         self._events = events
+        self._deferred = deferred
         self._contexts = contexts
 
     @activity.defn(name="finish_session")
     @beating
     async def finish_session(self, finish: Finish) -> Finished:
         ref = finish.ref
+        await self._deferred.written(ref)
         nodes = await self._contexts.load(ref, "main", finish.head)
         tail = await self._repair(finish, nodes)
         finish, output = await self._payload(finish, nodes)

@@ -14,6 +14,7 @@ from activities.hooks.inner_hooks import InnerHooks
 from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, result_without_tool
 from activities.runtime.database_away import retried_if_away
+from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.fresh_calls import FreshCalls
@@ -74,6 +75,7 @@ class RunTool:
         hooks: InnerHooks,
         fresh: FreshCalls,
         fresh_steps: FreshSteps,
+        deferred: DeferredResults,
     ) -> None:
         self._pool = pool
         self._tools = tools
@@ -87,7 +89,7 @@ class RunTool:
         self._states = states
         self._hooks = hooks
         self._fresh = fresh
-        self._commits = ToolCommits(pool, definitions, events, fresh_steps)
+        self._commits = ToolCommits(pool, definitions, events, fresh_steps, deferred)
 
     def activities(self) -> list[Callable[..., Any]]:
         """One registered activity per tool, so that the timeline and the metrics name it."""
@@ -155,7 +157,7 @@ class RunTool:
                 state, result = CallState.UNKNOWN, ToolResult(f"{INTERRUPTED} {UNKNOWN}", failed=True)
         if not_emitted and info.is_local:  # a local activity emits it with its end, so once, however often it began
             result = replace(result, events=[called, *result.events])
-        outcome = await completed(self._commits.commit(request, attempt, state, result, done, claim.body))
+        outcome = await completed(self._commits.commit(request, attempt, claim, state, result, done))
         return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
 
     async def _do(

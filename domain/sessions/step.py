@@ -72,31 +72,46 @@ class StopReason(StrEnum):
     INTERRUPTED = "interrupted"  # by a stop
 
 
+def is_empty(value: object) -> bool:
+    """A field that says nothing is not written: each step would carry a dozen of them through the history."""
+    return value is None or value is False or value == [] or value == 0
+
+
 class ModelCall(BaseModel):
     ref: SessionRef
     agent: AgentRef
     line: str = "main"
-    above: list[AgentRef] = Field(default_factory=list)  # whose tools and rules bound an inline line's
+    # whose tools and rules bound an inline line's
+    above: list[AgentRef] = Field(default_factory=list, exclude_if=is_empty)
     step: int
     version: int  # of the session's row; rises with every write
     head: str | None
     model: str
     purpose: Purpose = Purpose.TURN
-    take: list[str] = Field(default_factory=list)  # inbox messages that enter the context with this call
-    opening: str | None = None  # "node/index" of the tool call whose prompt opens an inline line
-    note: str | None = None  # a sentence of the platform for the model, for instance which limit was reached
-    switched_from: str | None = None
-    switch_reason: str | None = None
+    # inbox messages that enter the context with this call
+    take: list[str] = Field(default_factory=list, exclude_if=is_empty)
+    # "node/index" of the tool call whose prompt opens an inline line
+    opening: str | None = Field(default=None, exclude_if=is_empty)
+    # a sentence of the platform for the model, for instance which limit was reached
+    note: str | None = Field(default=None, exclude_if=is_empty)
+    switched_from: str | None = Field(default=None, exclude_if=is_empty)
+    switch_reason: str | None = Field(default=None, exclude_if=is_empty)
     last_model: bool = True  # no fallback is left: retry until the deadline
     deadline: datetime
     usage: Usage  # spent before this call
     doing: str = ""  # what the step is about, in a few words
-    speaker: str | None = None  # of an agent with two AI sides: the label of the side that is asked
-    begins: bool = False  # the first call of its step: watchers learn that the step began
-    previous: str | None = None  # the result of the line's previous step
-    previous_step: int = 0
-    failed_calls: int = 0  # of the session so far, like the next field
-    denied_calls: int = 0
+    # of an agent with two AI sides: the label of the side that is asked
+    speaker: str | None = Field(default=None, exclude_if=is_empty)
+    # the first call of its step: watchers learn that the step began
+    begins: bool = Field(default=False, exclude_if=is_empty)
+    # the result of the line's previous step
+    previous: str | None = Field(default=None, exclude_if=is_empty)
+    previous_step: int = Field(default=0, exclude_if=is_empty)
+    # of the session so far, like the next field
+    failed_calls: int = Field(default=0, exclude_if=is_empty)
+    denied_calls: int = Field(default=0, exclude_if=is_empty)
+    # the result before this call may not be written yet
+    deferred: bool = Field(default=False, exclude_if=is_empty)
 
 
 class ToolCall(BaseModel):
@@ -161,12 +176,16 @@ class ToolRequest(BaseModel):
     effect: Effect
     preview: str = ""
     workspace_id: str
-    sandbox: SandboxMode | None = None
-    above: list[AgentRef] = Field(default_factory=list)
-    refusal: str | None = None
-    approval: str | None = None  # the input request that allows this very call
-    rule: Rule | None = None  # the rule that refuses it
-    cancel: bool = False  # a call that continues elsewhere: it is stopped there
+    sandbox: SandboxMode | None = Field(default=None, exclude_if=is_empty)
+    above: list[AgentRef] = Field(default_factory=list, exclude_if=is_empty)
+    refusal: str | None = Field(default=None, exclude_if=is_empty)
+    # the input request that allows this very call
+    approval: str | None = Field(default=None, exclude_if=is_empty)
+    rule: Rule | None = Field(default=None, exclude_if=is_empty)  # the rule that refuses it
+    # a call that continues elsewhere: it is stopped there
+    cancel: bool = Field(default=False, exclude_if=is_empty)
+    # its result may be written with the next model call; if it is lost, the call is made again
+    may_defer: bool = Field(default=False, exclude_if=is_empty)
 
 
 class ToolOutcome(BaseModel):
@@ -184,6 +203,7 @@ class ToolOutcome(BaseModel):
     forbidden: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
     # it continues elsewhere: what to wait for before asking for it again
     pending: PendingCall | None = Field(default=None, exclude_if=lambda value: value is None)
+    deferred: bool = Field(default=False, exclude_if=lambda value: not value)  # its result is not written yet
     # it was refused because the tree's budget of tool calls is spent
     spent: bool = Field(default=False, exclude_if=lambda value: not value)
 

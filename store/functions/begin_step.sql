@@ -10,6 +10,7 @@ BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
     IF done IS NOT NULL THEN RETURN jsonb_build_object('reply', done); END IF;
     PERFORM check_run(n.tenant, n.session_id, n.run, true, true);
+    IF n.result IS NOT NULL THEN PERFORM commit_tool(n.result); END IF;
     UPDATE sessions SET run_id = coalesce(n.run, run_id), version = n.version, step = n.step,
                         -- While one line waits for people another may continue; the session is still shown as waiting.
                         status = CASE WHEN EXISTS (SELECT 1 FROM input_requests r WHERE r.tenant = n.tenant

@@ -1,7 +1,7 @@
 -- Commits a model call; `p` is a StepCommit: its messages, its reply for a repeated attempt, the session's figures and
 -- its events. Messages that entered the context are marked, with the outcomes they delivered. Its usage is taken from
 -- the tree's budget; an event in `once` is emitted at most once by its name in a session. `begins` is the step, if this
--- attempt has not written its `beginning`.
+-- attempt has not written its `beginning`; `result` is that of the call before it, if it is not written either.
 CREATE OR REPLACE FUNCTION commit_step(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     n    step_commit := jsonb_populate_record(NULL::step_commit, p);
@@ -11,6 +11,7 @@ BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
     IF done IS NOT NULL THEN RETURN done; END IF;
     PERFORM check_run(n.tenant, n.session_id, n.run, false, true);
+    IF n.result IS NOT NULL THEN PERFORM commit_tool(n.result); END IF;
     -- If this attempt was paused, a later one may have begun the step.
     IF n.begins IS NOT NULL AND EXISTS (SELECT 1 FROM sessions WHERE tenant = n.tenant AND id = n.session_id
                                            AND version < n.version - 1) THEN

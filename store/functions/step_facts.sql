@@ -1,5 +1,6 @@
 -- What a model call needs to know about its session, except for the messages it takes: part of the StepFacts of
--- store/messages.py. `p_head` is the message whose tool calls have ended.
+-- store/messages.py. `p_head` is the message whose tool calls have
+-- ended; NULL: its results are not asked for.
 CREATE OR REPLACE FUNCTION step_facts(p_tenant text, p_session text, p_head text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     s sessions;

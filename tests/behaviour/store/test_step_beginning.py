@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from activities.model import step_beginning
 from activities.model.step_beginning import StepBeginning
+from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.fresh_steps import FreshSteps
 from domain.events import EventRow, MessageDelta, ModelRetry, StepCompleted, StepStarted
@@ -62,7 +63,7 @@ def beginning(pool: Pool, writer: EventWriter, ref: SessionRef) -> StepBeginning
     """The second step, with facts that this worker knows."""
     fresh = FreshSteps()
     fresh.remember("default", HEAD, "run", StepFacts(status=Status.WORKING))
-    return StepBeginning(pool, writer, fresh, ref, second_step(ref))
+    return StepBeginning(pool, writer, fresh, DeferredResults(pool, writer), ref, second_step(ref))
 
 
 async def types(pool: Pool, ref: SessionRef) -> list[str]:
