@@ -1,5 +1,6 @@
 """Messages to a running session: stored first, so that they are not lost, then delivered to its conversation."""
 
+import time
 from datetime import timedelta
 
 from api.auth import Call
@@ -13,7 +14,9 @@ from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import ThreadMessage
 from store import conversations
 
-ANSWER_WITHIN = timedelta(seconds=5)  # the message is stored, so without an answer it is only read later
+# For all waits together, of which the one for a start takes at most three. The message is stored, so without an answer
+# it is only read later.
+ANSWER_WITHIN = timedelta(seconds=5)
 
 
 def message_id_of(ref: SessionRef, key: IdempotencyKey) -> str:
@@ -44,10 +47,12 @@ async def deliver(
     let the conversation read it later.
     """
     ref = SessionRef(tenant=call.tenant, session_id=live, conversation_id=conversation_id)
+    began = time.monotonic()
     await ensure_started(call.services, ref)
+    left = ANSWER_WITHIN - timedelta(seconds=time.monotonic() - began)
     steer = Steer(request_id=derive_id(message_id, attempt), thread=thread_id, message=message_id)
     try:
-        steered = await call.services.workflows.steer(call.tenant, conversation_id, steer, ANSWER_WITHIN)
+        steered = await call.services.workflows.steer(call.tenant, conversation_id, steer, left)
     except Unavailable:
         # The update may have arrived although its response was lost, so the message must not be deleted. Its id is the
         # same at every attempt: the conversation reads it once.

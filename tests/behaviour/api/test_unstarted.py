@@ -112,6 +112,22 @@ async def test_message_steers_a_further_turn_right_after_its_response(stack: Sta
     assert [session.id for session in await talk.sessions()] == [talk.id, turn]
 
 
+async def test_message_is_accepted_within_seconds_though_no_worker_answers(stack: Stack) -> None:
+    """The start of the turn waits for a worker too, and both waits share one limit."""
+    talk = await Talk.done(stack, say("Hello."), "tester")
+    body = {"conversation_id": talk.id, "input": "Mind the gap.", "transport": "stream", "if_busy": "steer"}
+    with stack.frozen("worker"):
+        turn = await talk.say(SLOW)
+        began = time.monotonic()
+        answer = await stack.http.post("/conversations/run", json=body)
+        assert time.monotonic() - began < 6
+    assert answer.status_code == 202, answer.text
+    assert (answer.json()["session_id"], answer.json()["steered"]) == (turn, True)
+    await talk.rest()
+    prompts = [prompt for session in await talk.sessions() for prompt in await talk.prompts(session.id)]
+    assert sum(prompt.count("Mind the gap.") for prompt in prompts) == 1
+
+
 @pytest.mark.proves("S1-21")
 async def test_reader_sees_the_end_of_a_task_whose_api_died_before_its_start(stack: Stack) -> None:
     """A worker starts it a few seconds later; the regular sweep would need up to half a minute."""
