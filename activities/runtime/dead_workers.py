@@ -1,5 +1,10 @@
 """Calls of a worker that was killed. A new worker ends them, so that they are retried at once. If none starts, the
-heartbeat timeout ends them."""
+heartbeat timeout ends them.
+
+Temporal ends a call by its id, whichever attempt runs, and only the worker of an attempt has its token. An attempt that
+begins elsewhere in the moment between the last look and that request is ended too: it is repeated, or its outcome is
+unknown if it may happen only once, as if its own worker had died.
+"""
 
 import asyncio
 import logging
@@ -52,23 +57,25 @@ async def _end_calls(pool: Pool, client: Client, dead: set[str]) -> int:
 
 
 async def _end_calls_of(client: Client, workflow_id: str, dead: set[str]) -> int:
-    description = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=ASK_WITHIN)
-    held = [
-        call.activity_id
-        for call in description.raw_description.pending_activities
-        if call.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED and call.last_worker_identity in dead
-    ]
+    run_id, held = await _held(client, workflow_id, dead)
     if not held:
         return 0
     # Its next workflow task would wait for the dead worker.
-    execution = WorkflowExecution(workflow_id=workflow_id, run_id=description.run_id)
+    execution = WorkflowExecution(workflow_id=workflow_id, run_id=run_id)
     reset = ResetStickyTaskQueueRequest(namespace=client.namespace, execution=execution)
     await client.workflow_service.reset_sticky_task_queue(reset, timeout=ASK_WITHIN)
+    run_id, held = await _held(client, workflow_id, dead)  # their next attempts may have begun meanwhile
     # The delay must not be zero: the SDK would leave it out, and the pause of the retry policy would apply.
     error = ApplicationError("The worker died.", type="WorkerDied", next_retry_delay=timedelta(milliseconds=1))
-    for activity_id in held:
-        call = client.get_async_activity_handle(
-            workflow_id=workflow_id, run_id=description.run_id, activity_id=activity_id
-        )
-        await call.fail(error, rpc_timeout=ASK_WITHIN)
+    calls = [client.get_async_activity_handle(workflow_id=workflow_id, run_id=run_id, activity_id=one) for one in held]
+    await asyncio.gather(*(call.fail(error, rpc_timeout=ASK_WITHIN) for call in calls))
     return len(held)
+
+
+async def _held(client: Client, workflow_id: str, dead: set[str]) -> tuple[str, list[str]]:
+    """The run of a workflow and those of its calls that dead workers have."""
+    description = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=ASK_WITHIN)
+    started = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+    calls = description.raw_description.pending_activities
+    held = [one.activity_id for one in calls if one.state == started and one.last_worker_identity in dead]
+    return description.run_id, held
