@@ -1,16 +1,13 @@
 """Fresh calls: what a tool call needs from the store, kept by the worker that has just committed the call."""
 
 import time
-from collections import OrderedDict
 
+from activities.runtime.short_memory import ShortMemory
 from domain.messages import ReplyBody
 from domain.sessions.step import Effect
 from domain.sessions.tool_writes import ToolAttempt
 from store.messages import CallFacts
 from store.tool_calls import ToolClaimResult
-
-MOST_KEPT = 256
-FRESH_SECONDS = 1.0  # later somebody may have changed the plan, the variables or the workspace
 
 
 class FreshCalls:
@@ -18,20 +15,18 @@ class FreshCalls:
     has to be recorded; its commit is fenced like every other. Each call is handed out once: a retry asks the store."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str], tuple[float, str | None, ReplyBody, CallFacts]] = OrderedDict()
+        self._known = ShortMemory[tuple[float, ReplyBody, CallFacts]]()
 
     def remember(self, tenant: str, node: str, run: str | None, body: ReplyBody, facts: CallFacts) -> None:
-        self._known[tenant, node] = (time.monotonic(), run, body, facts)
-        while len(self._known) > MOST_KEPT:
-            self._known.popitem(last=False)
+        self._known.keep(tenant, node, run, (time.monotonic(), body, facts))
 
     def take(self, attempt: ToolAttempt) -> ToolClaimResult | None:
         """The claim of a read that this worker knows; None if the store has to be asked."""
-        kept = self._known.pop((attempt.tenant, attempt.node), None)
+        kept = self._known.take(attempt.tenant, attempt.node, attempt.run)
         if kept is None or attempt.effect is not Effect.READ or attempt.attempt > 1:
             return None
-        at, run, body, facts = kept
-        if run != attempt.run or facts.counted or time.monotonic() - at > FRESH_SECONDS:
+        at, body, facts = kept
+        if facts.counted:
             return None
         return ToolClaimResult.model_construct(
             go=True,

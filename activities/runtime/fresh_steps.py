@@ -1,16 +1,11 @@
 """Fresh steps: what the next model call needs from the store, kept by the worker that has just committed the result
 before it."""
 
-import time
-from collections import OrderedDict
-
+from activities.runtime.short_memory import ShortMemory
 from domain.sessions.session import Status
 from domain.sessions.step import Purpose
 from domain.sessions.step_writes import StepBegin
 from store.messages import StepFacts
-
-MOST_KEPT = 256
-FRESH_SECONDS = 1.0  # later somebody may have changed the limits, the variables or the subagents
 
 
 class FreshSteps:
@@ -18,25 +13,16 @@ class FreshSteps:
     signal announces as well, like a cancel or a message, reach the workflow first."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str], tuple[float, str | None, StepFacts]] = OrderedDict()
+        self._known = ShortMemory[StepFacts]()
 
     def remember(self, tenant: str, node: str, run: str | None, facts: StepFacts, read_at: float | None = None) -> bool:
         """Keep the facts after the only call of `node`; False if the store decides about the next model call, or if
         they are old."""
-        now = time.monotonic()
         if facts.status is not Status.WORKING or facts.cancel_requested or facts.rerun or facts.tree is not None:
             return False
-        if read_at is not None and now - read_at > FRESH_SECONDS:
-            return False
-        self._known[tenant, node] = (read_at or now, run, facts)
-        while len(self._known) > MOST_KEPT:
-            self._known.popitem(last=False)
-        return True
+        return self._known.keep(tenant, node, run, facts, read_at)
 
     def take(self, begin: StepBegin) -> StepFacts | None:
         """The facts for a model call that this worker knows; None if the store has to be asked."""
-        kept = self._known.pop((begin.tenant, begin.head or ""), None)
-        if kept is None or begin.attempt > 1 or begin.take or begin.purpose is not Purpose.TURN:
-            return None
-        at, run, facts = kept
-        return facts if run == begin.run and time.monotonic() - at <= FRESH_SECONDS else None
+        kept = self._known.take(begin.tenant, begin.head or "", begin.run)
+        return None if begin.attempt > 1 or begin.take or begin.purpose is not Purpose.TURN else kept

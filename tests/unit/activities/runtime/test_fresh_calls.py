@@ -2,7 +2,6 @@
 
 import pytest
 
-from activities.runtime import fresh_calls
 from activities.runtime.fresh_calls import FreshCalls
 from domain.content import ToolCallBlock
 from domain.messages import ReplyBody
@@ -48,15 +47,5 @@ def test_the_store_is_asked_for_every_other_call(other: dict[str, object]) -> No
     assert remembered().take(attempt(**other)) is None
 
 
-def test_the_store_is_asked_where_calls_are_counted_and_when_the_facts_are_old(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_is_asked_where_calls_are_counted() -> None:
     assert remembered(FACTS.model_copy(update={"counted": True})).take(attempt()) is None
-    monkeypatch.setattr(fresh_calls, "FRESH_SECONDS", -1.0)
-    assert remembered().take(attempt()) is None
-
-
-def test_memory_is_bounded() -> None:
-    fresh = remembered()
-    for number in range(fresh_calls.MOST_KEPT):
-        fresh.remember("t", f"n{number}", "r", BODY, FACTS)
-    assert fresh.take(attempt()) is None
-    assert fresh.take(attempt(node="n0")) is not None

@@ -2,7 +2,6 @@
 
 import pytest
 
-from activities.runtime import fresh_steps
 from activities.runtime.fresh_steps import FreshSteps
 from domain.limits.budget import TreeBudget
 from domain.sessions.session import Status
@@ -60,16 +59,3 @@ def test_the_store_is_asked_by_every_other_call(other: dict[str, object]) -> Non
 )
 def test_the_store_is_asked_if_it_decides_about_the_call(changes: dict[str, object]) -> None:
     assert remembered(**changes).take(begin()) is None
-
-
-def test_old_facts_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fresh_steps, "FRESH_SECONDS", -1.0)
-    assert remembered().take(begin()) is None
-
-
-def test_memory_is_bounded() -> None:
-    fresh = remembered()
-    for number in range(fresh_steps.MOST_KEPT):
-        fresh.remember("t", f"n{number}", "r", FACTS)
-    assert fresh.take(begin()) is None
-    assert fresh.take(begin(head="n0")) is not None
