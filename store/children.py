@@ -155,7 +155,7 @@ async def signs_of_life(pool: Pool, tenant: str, session_ids: list[str]) -> dict
         """SELECT id, error_type FROM sessions s WHERE tenant = $1 AND id = ANY($2::text[])
               AND (NOT live OR EXISTS (
                   SELECT 1 FROM events e WHERE e.tenant = s.tenant AND e.session_id = s.id
-                     AND e.type IN ('message_delta', 'thinking_delta', 'usage_updated', 'model_retry')))""",
+                     AND (is_delta(e.type) OR e.type IN ('usage_updated', 'model_retry'))))""",
         tenant,
         session_ids,
     )

@@ -67,7 +67,7 @@ async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int, a
     """The log without the deltas, whose text a later event repeats in full."""
     rows = await pool.fetch(
         """SELECT session_id, seq, conv_seq, type, at, data FROM ONLY events
-            WHERE tenant = $1 AND session_id = $2 AND seq > $4 AND type NOT LIKE '%\\_delta' ORDER BY seq LIMIT $3""",
+            WHERE tenant = $1 AND session_id = $2 AND seq > $4 AND NOT is_delta(type) ORDER BY seq LIMIT $3""",
         tenant,
         session_id,
         limit,

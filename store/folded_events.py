@@ -129,7 +129,7 @@ async def _take(connection: Connection, tenant: str, session_id: str, after: int
     """Delete the rows of deltas with these numbers, and return them."""
     rows = await connection.fetch(
         """DELETE FROM events WHERE tenant = $1 AND session_id = $2 AND seq > $3 AND seq <= $4
-              AND type IN ('message_delta', 'thinking_delta') AND folded IS NULL
+              AND is_delta(type) AND folded IS NULL
            RETURNING seq, conversation_id, conv_seq, type, at, data""",
         tenant,
         session_id,

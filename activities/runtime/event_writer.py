@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from domain.events import Event, EventRow, MessageDelta, ThinkingDelta
+from domain.events import Event, EventRow
+from domain.events.model import TextDelta
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from store import events
@@ -58,7 +59,7 @@ class EventWriter:
     def put(self, ref: SessionRef, event: Event) -> None:
         """Publish soon. A delta is merged with the one before it, so that a slow database costs latency and not
         memory."""
-        if self._buffer and isinstance(event, MessageDelta | ThinkingDelta):
+        if self._buffer and isinstance(event, TextDelta):
             last_ref, last, at = self._buffer[-1]
             if last_ref == ref and isinstance(last, type(event)) and last.step == event.step:
                 self._buffer[-1] = (ref, last.model_copy(update={"text": last.text + event.text}), at)

@@ -8,16 +8,19 @@ from domain.events.base import Event
 from domain.sessions.session import Usage
 
 
-class ThinkingDelta(Event):
+class TextDelta(Event):
+    """A piece of a text while the model writes it. The function `is_delta` of the database lists the same types."""
+
+    step: int
+    text: str
+
+
+class ThinkingDelta(TextDelta):
     type = "thinking_delta"
-    step: int
-    text: str
 
 
-class MessageDelta(Event):
+class MessageDelta(TextDelta):
     type = "message_delta"
-    step: int
-    text: str
 
 
 class AttemptReset(Event):

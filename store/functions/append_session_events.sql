@@ -20,11 +20,11 @@ BEGIN
     INSERT INTO events (tenant, session_id, seq, conversation_id, conv_seq, type, at, data, batch)
     SELECT e.tenant, e.session_id, mine + n, e.conversation_id, whole + n, e.type, e.at, e.data, p_batch
       FROM unnest(p_rows) WITH ORDINALITY AS e(tenant, session_id, conversation_id, type, terminal, at, data, n)
-     WHERE e.type NOT IN ('message_delta', 'thinking_delta');
+     WHERE NOT is_delta(e.type);
     INSERT INTO live_deltas (tenant, session_id, seq, conversation_id, conv_seq, type, at, data, batch)
     SELECT e.tenant, e.session_id, mine + n, e.conversation_id, whole + n, e.type, e.at, e.data, p_batch
       FROM unnest(p_rows) WITH ORDINALITY AS e(tenant, session_id, conversation_id, type, terminal, at, data, n)
-     WHERE e.type IN ('message_delta', 'thinking_delta');
+     WHERE is_delta(e.type);
     UPDATE event_counters SET last = last + cardinality(p_rows) WHERE tenant = r.tenant AND scope = 'c/' || r.conversation_id;
     UPDATE event_counters SET last = last + cardinality(p_rows), closed = ends
      WHERE tenant = r.tenant AND scope = 's/' || r.session_id;

@@ -1,16 +1,20 @@
 """Folding deltas is lossless: whatever the log was, its rows unfold to the same events."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.events import MessageDelta, ThinkingDelta
+from domain.events import EVENTS, MessageDelta, ThinkingDelta
+from domain.events.model import TextDelta
+from settings import ROOT
 from store.folded_events import SPAN, Delta, fold, unfold
 
 DELTAS = (MessageDelta.type, ThinkingDelta.type)
+STORE = ROOT / "store"
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -52,3 +56,10 @@ def test_folded_log_unfolds_to_the_same_events(log: list[Delta]) -> None:
 def test_one_streamed_answer_is_one_row_for_each_span() -> None:
     log = [Delta(n, "c", n, DELTAS[0], BEGAN, {"step": 1, "text": "x"}) for n in range(1, 2 * SPAN + 2)]
     assert [row["folded"] for row in rows_of(log)] == [SPAN, SPAN, None]
+
+
+def test_the_database_and_the_code_agree_which_events_are_deltas() -> None:
+    listed = re.findall(r"'(\w+)'", (STORE / "functions" / "is_delta.sql").read_text())
+    assert sorted(listed) == sorted(event.type for event in EVENTS if issubclass(event, TextDelta))
+    others = [*STORE.glob("functions/*.sql"), *STORE.glob("*.py")]
+    assert [file.name for file in others if ThinkingDelta.type in file.read_text()] == ["is_delta.sql"]

@@ -8,6 +8,7 @@ import pytest
 
 from domain import events
 from domain.events import ENDED, EVENTS, Ended, Event
+from domain.events.model import TextDelta
 from domain.sessions.session import TERMINAL, Reason, Usage
 
 
@@ -21,7 +22,7 @@ NAMED = list(EVENTS)
 
 
 def test_the_list_names_every_event() -> None:
-    assert set(EVENTS) == set(all_events()) - {Ended}
+    assert set(EVENTS) == set(all_events()) - {Ended, TextDelta}
 
 
 def test_every_event_has_a_unique_snake_case_name() -> None:
