@@ -31,8 +31,7 @@ from activities.requests.remind import Reminders
 from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
-from activities.runtime.fresh_calls import FreshCalls
-from activities.runtime.fresh_steps import FreshSteps
+from activities.runtime.step_memory import StepMemory
 from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands
@@ -118,9 +117,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.model_check,
         services.attempts_before_fallback,
         inner_hooks,
-        fresh := FreshCalls(),
-        fresh_steps := FreshSteps(),
-        services.deferred,
+        memory := StepMemory(services.deferred),
     )
     hooks = RunHooks(pool, services.hooks, definitions, states, services.workspaces)
     run_tool = RunTool(
@@ -135,9 +132,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.events,
         states,
         inner_hooks,
-        fresh,
-        fresh_steps,
-        services.deferred,
+        memory,
     )
     planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
     subagent_planner = SubagentPlanner(pool, tools, definitions, planner, subagents)

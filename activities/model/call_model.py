@@ -16,13 +16,11 @@ from activities.model.contexts import Contexts
 from activities.model.errors import UNAVAILABLE, backoff
 from activities.model.step_beginning import StepBeginning
 from activities.runtime.database_away import retried_if_away
-from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
-from activities.runtime.fresh_calls import FreshCalls
-from activities.runtime.fresh_steps import FreshSteps
 from activities.runtime.heartbeat import cancel_requested, completed, heartbeating
 from activities.runtime.spans import model_called
+from activities.runtime.step_memory import StepMemory
 from activities.tools.judged_calls import judged_calls
 from activities.tools.offered import Offered, Toolbox
 from activities.tools.rules import RULES
@@ -68,9 +66,7 @@ class CallModel:
         check: ModelCheck,
         attempts_before_fallback: int,
         hooks: InnerHooks,
-        fresh: FreshCalls,
-        fresh_steps: FreshSteps,
-        deferred: DeferredResults,
+        memory: StepMemory,
     ) -> None:
         self._pool = pool
         self._model = model
@@ -82,9 +78,7 @@ class CallModel:
         self._check = check
         self._attempts = attempts_before_fallback
         self._hooks = hooks
-        self._fresh = fresh
-        self._fresh_steps = fresh_steps
-        self._deferred = deferred
+        self._memory = memory
 
     @activity.defn(name="call_model")
     async def call_model(self, call: ModelCall) -> ModelReply:
@@ -100,10 +94,9 @@ class CallModel:
             call = self.shown_as(call, agents[-1])
             begin = turn_record.beginning(call, idem, info.attempt)
             # Hooks run between the result before this call and the call, and may change what it reads.
-            fresh = None if any(one.hooks for one in agents) else self._fresh_steps
-            async with StepBeginning(
-                self._pool, self._events, fresh, self._deferred, call.ref, begin, follows_deferred=call.deferred
-            ) as beginning:
+            fresh = not any(one.hooks for one in agents)
+            keeping = (self._pool, self._events, self._memory)
+            async with StepBeginning(*keeping, call.ref, begin, fresh=fresh, awaits=call.deferred) as beginning:
                 return await self._reply(call, idem, agents, beginning)
 
     async def _reply(
@@ -264,7 +257,7 @@ class CallModel:
                 )
                 body = nodes[-1].body
                 if committed.head == reply.head and isinstance(body, ReplyBody):
-                    self._fresh.remember(call.ref.tenant, reply.head, commit.run, body, facts)
+                    self._memory.calls.remember(call.ref.tenant, reply.head, commit.run, body, facts)
             else:
                 committed = await patiently(lambda: messages.commit_step(self._pool, commit), seconds=COMMIT_PATIENCE)
         if committed.head == reply.head:

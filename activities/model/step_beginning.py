@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 
 from temporalio.exceptions import ApplicationError
 
-from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.event_writer import GATHER, EventWriter
-from activities.runtime.fresh_steps import FreshSteps
+from activities.runtime.step_memory import StepMemory
 from domain import wire
 from domain.sessions.session import SessionRef
 from domain.sessions.step_writes import StepBegin, StepCommit
@@ -32,27 +31,29 @@ class StepBeginning:
         self,
         pool: Pool,
         events: EventWriter,
-        fresh: FreshSteps | None,
-        deferred: DeferredResults,
+        memory: StepMemory,
         ref: SessionRef,
         begin: StepBegin,
         *,
-        follows_deferred: bool = False,
+        fresh: bool = True,
+        awaits: bool = False,
     ) -> None:
+        """`fresh`: the facts that the worker knows are valid. `awaits`: the result before the call may not be written
+        yet."""
         self._pool = pool
         self._events = events
+        self._memory = memory
         self._fresh = fresh
-        self._deferred = deferred
-        self._follows_deferred = follows_deferred
+        self._awaits = awaits
         self._ref = ref
         self._begin = begin
         self._pending: asyncio.Task[None] | None = None  # set until the beginning is in the store
         self._writes = False
 
     async def facts(self) -> StepFacts:
-        result = await self._deferred.take(self._begin.tenant, self._begin.head)
-        known = self._fresh.take(self._begin) if self._fresh is not None else None
-        if self._follows_deferred and result is None and known is None:
+        result = await self._memory.deferred.take(self._begin.tenant, self._begin.head)
+        known = self._memory.steps.take(self._begin) if self._fresh else None
+        if self._awaits and result is None and known is None:
             await self._result_written()
         self._begin = self._begin.model_copy(update={"result": result})
         if known is None:
@@ -76,7 +77,7 @@ class StepBeginning:
             self._events.drop(self._ref)
             self._end()
         if self._begin.result is not None:  # nothing has written it
-            self._deferred.put(self._ref, self._begin.result)
+            self._memory.deferred.put(self._ref, self._begin.result)
 
     @contextlib.asynccontextmanager
     async def joined(self, commit: StepCommit) -> AsyncIterator[StepCommit]:

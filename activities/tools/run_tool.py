@@ -14,14 +14,12 @@ from activities.hooks.inner_hooks import InnerHooks
 from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, result_without_tool
 from activities.runtime.database_away import retried_if_away
-from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
-from activities.runtime.fresh_calls import FreshCalls
-from activities.runtime.fresh_steps import FreshSteps
 from activities.runtime.heartbeat import cancel_requested, completed, heartbeating, workflow_is_gone
 from activities.runtime.session_run import run_of
 from activities.runtime.spans import tool_called
+from activities.runtime.step_memory import StepMemory
 from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
@@ -73,9 +71,7 @@ class RunTool:
         events: EventWriter,
         states: ThreadStates,
         hooks: InnerHooks,
-        fresh: FreshCalls,
-        fresh_steps: FreshSteps,
-        deferred: DeferredResults,
+        memory: StepMemory,
     ) -> None:
         self._pool = pool
         self._tools = tools
@@ -88,8 +84,8 @@ class RunTool:
         self._events = events
         self._states = states
         self._hooks = hooks
-        self._fresh = fresh
-        self._commits = ToolCommits(pool, definitions, events, fresh_steps, deferred)
+        self._memory = memory
+        self._commits = ToolCommits(pool, definitions, events, memory)
 
     def activities(self) -> list[Callable[..., Any]]:
         """One registered activity per tool, so that the timeline and the metrics name it."""
@@ -117,7 +113,7 @@ class RunTool:
         named = tool or self._tools.get(request.name)  # a refused call may have no tool
         kind, asks = tool.kind if tool else None, named is not None and named.asks
         wanted = ToolClaim.by(attempt, request.ref, request.preview, kind, asks=asks)
-        claim = self._fresh.take(attempt) or await tool_calls.claim(self._pool, wanted)
+        claim = self._memory.calls.take(attempt) or await tool_calls.claim(self._pool, wanted)
         if not claim.go:
             # an attempt whose result was lost may have changed the plan's steps: to ask once more is harmless
             planned = tool is not None and tool.plans

@@ -3,10 +3,9 @@
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
-from activities.runtime.fresh_steps import FreshSteps
+from activities.runtime.step_memory import StepMemory
 from activities.tools.outcomes import current_step, outcome_of, save_artifacts, saved_event
 from activities.tools.support.output import clean
 from activities.tools.tool import ToolResult
@@ -23,19 +22,11 @@ from store.tool_calls import ToolClaimResult
 
 
 class ToolCommits:
-    def __init__(
-        self,
-        pool: Pool,
-        definitions: Definitions,
-        events: EventWriter,
-        fresh_steps: FreshSteps,
-        deferred: DeferredResults,
-    ) -> None:
+    def __init__(self, pool: Pool, definitions: Definitions, events: EventWriter, memory: StepMemory) -> None:
         self._pool = pool
         self._definitions = definitions
         self._events = events
-        self._fresh_steps = fresh_steps
-        self._deferred = deferred
+        self._memory = memory
 
     async def hold(self, attempt: ToolAttempt, remote: RemoteCall) -> None:
         hold = ToolHold.by(attempt, remote)
@@ -72,7 +63,7 @@ class ToolCommits:
         outcome = outcome_of(request, state, result.text)
         if await self._may_defer(request, claim, commit):
             taken_rows = await self._events.take(request.ref)
-            self._deferred.put(request.ref, commit.model_copy(update={"events": taken_rows + commit.events}))
+            self._memory.deferred.put(request.ref, commit.model_copy(update={"events": taken_rows + commit.events}))
             return outcome.model_copy(update={"deferred": True})
         async with self._events.taken(request.ref) as taken:
             whole = commit.model_copy(update={"batch": taken.name, "events": taken.rows + commit.events})
@@ -97,7 +88,7 @@ class ToolCommits:
             return False
         found = ToolCallResult(index=commit.call_index, state=commit.state, text=commit.result)
         facts = claim.next_step.model_copy(update={"results": [found]})
-        return self._fresh_steps.remember(commit.tenant, commit.node, commit.run, facts, claim.known_at)
+        return self._memory.steps.remember(commit.tenant, commit.node, commit.run, facts, claim.known_at)
 
     async def _only_call(self, request: ToolRequest, reply: ReplyBody | None) -> bool:
         """Whether the model is asked next, without hooks before that, which may change what it needs."""
@@ -110,5 +101,5 @@ class ToolCommits:
             return await tool_calls.commit(self._pool, commit)
         held, facts = await tool_calls.commit_last(self._pool, commit)
         if held:
-            self._fresh_steps.remember(commit.tenant, commit.node, commit.run, facts)
+            self._memory.steps.remember(commit.tenant, commit.node, commit.run, facts)
         return held

@@ -12,7 +12,7 @@ from activities.model.step_beginning import StepBeginning
 from activities.runtime import deferred_results
 from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.event_writer import EventWriter
-from activities.runtime.fresh_steps import FreshSteps
+from activities.runtime.step_memory import StepMemory
 from domain import wire
 from domain.events import EventRow, ToolReturned
 from domain.sessions.session import SessionRef, Status
@@ -62,10 +62,10 @@ def read(ref: SessionRef) -> ToolCommit:
 def beginning(
     pool: Pool, writer: EventWriter, deferred: DeferredResults, ref: SessionRef, *, known: bool = True
 ) -> StepBeginning:
-    fresh = FreshSteps()
+    memory = StepMemory(deferred)
     if known:
-        fresh.remember("default", head(ref), "run", StepFacts(status=Status.WORKING))
-    return StepBeginning(pool, writer, fresh, deferred, ref, second_step(ref, head=head(ref)), follows_deferred=True)
+        memory.steps.remember("default", head(ref), "run", StepFacts(status=Status.WORKING))
+    return StepBeginning(pool, writer, memory, ref, second_step(ref, head=head(ref)), awaits=True)
 
 
 async def test_a_result_that_nobody_takes_is_written_alone(

@@ -12,7 +12,7 @@ from activities.model import step_beginning
 from activities.model.step_beginning import StepBeginning
 from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.event_writer import EventWriter
-from activities.runtime.fresh_steps import FreshSteps
+from activities.runtime.step_memory import StepMemory
 from domain.events import EventRow, MessageDelta, ModelRetry, StepCompleted, StepStarted
 from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.step_writes import RetryNote, StepBegin
@@ -61,9 +61,9 @@ def second_step(ref: SessionRef, **more: Any) -> StepBegin:
 
 def beginning(pool: Pool, writer: EventWriter, ref: SessionRef) -> StepBeginning:
     """The second step, with facts that this worker knows."""
-    fresh = FreshSteps()
-    fresh.remember("default", HEAD, "run", StepFacts(status=Status.WORKING))
-    return StepBeginning(pool, writer, fresh, DeferredResults(pool, writer), ref, second_step(ref))
+    memory = StepMemory(DeferredResults(pool, writer))
+    memory.steps.remember("default", HEAD, "run", StepFacts(status=Status.WORKING))
+    return StepBeginning(pool, writer, memory, ref, second_step(ref))
 
 
 async def types(pool: Pool, ref: SessionRef) -> list[str]:
