@@ -56,12 +56,6 @@ async def any_pending(pool: Pool, tenant: str, conversation_id: str) -> bool:
     return found
 
 
-async def pending_for_fire(pool: Pool, tenant: str, conversation_id: str) -> list[str]:
-    """The held outcomes of the root thread, in order."""
-    rows = await pool.fetch("SELECT message_id FROM held_mail($1, $2) ORDER BY number", tenant, conversation_id)
-    return [row["message_id"] for row in rows]
-
-
 async def held_outcomes(pool: Pool, tenant: str, conversation_id: str) -> list[PendingOutcome]:
     """The newest held outcomes of the root thread, in order, as the state of a conversation keeps them."""
     rows = await pool.fetch(

@@ -6,6 +6,7 @@ from domain.conversations.attachments import returned_paths
 from domain.conversations.display_messages import said_before_the_end
 from domain.conversations.mailbox import Outcome
 from domain.messages import ReplyBody
+from domain.sessions.session import Reason, Status
 from store import files
 from store.database import Pool
 
@@ -23,34 +24,46 @@ async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[O
     return [found[session_id] for session_id in session_ids if session_id in found]
 
 
-async def of_messages(pool: Pool, tenant: str, message_ids: list[str]) -> list[Outcome]:
-    """The outcomes to which these messages of a mailbox refer, in the order of posting."""
+async def held(pool: Pool, tenant: str, conversation_id: str) -> dict[str, Outcome]:
+    """The outcomes that a fire would take, by the ids of their messages, in the order of posting."""
     rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM unnest($2::text[]) wanted
-              JOIN mailbox m ON m.tenant = $1 AND m.message_id = wanted
+        f"""SELECT m.message_id, {_COLUMNS} FROM held_mail($1, $2) m
               JOIN sessions s ON s.tenant = $1 AND s.id = m.source_session_id
              ORDER BY m.number""",
         tenant,
-        message_ids,
+        conversation_id,
     )
-    return await _outcomes(pool, tenant, rows)
+    found = await _outcomes(pool, tenant, rows)
+    return {row["message_id"]: outcome for row, outcome in zip(rows, found, strict=True)}
 
 
 _COLUMNS = """s.id AS session_id, coalesce(s.subagent_name, s.agent) AS name, s.status, s.reason, s.partial,
-              s.committed, s.output, s.typed, s.error,
+              s.committed, s.output, s.typed, s.error, s.head,
               CASE WHEN s.subagent IS NOT NULL THEN s.thread_id END AS reference"""
 
 
 async def _outcomes(pool: Pool, tenant: str, rows: list[asyncpg.Record]) -> list[Outcome]:
-    replies = await _replies(pool, tenant, [row["session_id"] for row in rows])
-    return [
-        Outcome(
-            **dict(row),
-            earlier=said_before_the_end(replies.get(row["session_id"], []), row["output"], typed=row["typed"]),
-            attachments=await _returned(pool, tenant, row["session_id"]) if row["reference"] else [],
-        )
-        for row in rows
-    ]
+    replies = await _replies(pool, tenant, {row["session_id"]: row["head"] for row in rows if row["head"]})
+    tools = [row["session_id"] for row in rows if row["reference"]]
+    returned = {session_id: await _returned(pool, tenant, session_id) for session_id in tools}
+    return [_outcome(row, replies.get(row["session_id"], []), returned.get(row["session_id"], [])) for row in rows]
+
+
+def _outcome(row: asyncpg.Record, replies: list[ReplyBody], attachments: list[str]) -> Outcome:
+    return Outcome(
+        session_id=row["session_id"],
+        name=row["name"],
+        status=Status(row["status"]),
+        reason=Reason(row["reason"]) if row["reason"] else None,
+        partial=row["partial"],
+        committed=row["committed"],
+        output=row["output"],
+        typed=row["typed"],
+        error=row["error"],
+        reference=row["reference"],
+        earlier=said_before_the_end(replies, row["output"], typed=row["typed"]) if replies else [],
+        attachments=attachments,
+    )
 
 
 async def _returned(pool: Pool, tenant: str, session_id: str) -> list[str]:
@@ -58,20 +71,24 @@ async def _returned(pool: Pool, tenant: str, session_id: str) -> list[str]:
     return returned_paths(session_id, [file.name for file in await files.returned_by(pool, tenant, session_id)])
 
 
-async def _replies(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, list[ReplyBody]]:
-    """The replies of these sessions' agents, oldest first, on the path to each session's head."""
+async def _replies(pool: Pool, tenant: str, heads: dict[str, str]) -> dict[str, list[ReplyBody]]:
+    """The replies of agents, by their sessions and oldest first, on the path to each session's head."""
+    if not heads:
+        return {}
+    # A join with unnest: a plan that is kept for any ids would compare each row with each of `= ANY`.
     rows = await pool.fetch(
         """WITH RECURSIVE walk AS (
                SELECT m.parent, m.session_id, CASE m.kind WHEN 'assistant' THEN m.body END AS reply, 1 AS depth
-                 FROM sessions s JOIN messages m ON m.tenant = s.tenant AND m.id = s.head AND m.session_id = s.id
-                WHERE s.tenant = $1 AND s.id = ANY($2::text[])
+                 FROM unnest($2::text[], $3::text[]) AS wanted(id, head)
+                 JOIN messages m ON m.tenant = $1 AND m.id = wanted.head AND m.session_id = wanted.id
                UNION ALL
                SELECT m.parent, m.session_id, CASE m.kind WHEN 'assistant' THEN m.body END, depth + 1 FROM walk
                  JOIN messages m ON m.tenant = $1 AND m.id = walk.parent AND m.session_id = walk.session_id
-                WHERE depth < $3)
+                WHERE depth < $4)
            SELECT session_id, reply FROM walk WHERE reply IS NOT NULL ORDER BY depth DESC""",
         tenant,
-        session_ids,
+        list(heads),
+        list(heads.values()),
         MAX_NODES,
     )
     found: dict[str, list[ReplyBody]] = {}

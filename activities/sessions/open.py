@@ -10,7 +10,7 @@ from domain import wire
 from domain.content import parts_of
 from domain.conversations.attachments import listed, manifest_of, rewritten
 from domain.conversations.inbox import InboxKind
-from domain.conversations.mailbox import DeliveryMode, caller_block, render
+from domain.conversations.mailbox import DeliveryMode, Outcome, caller_block, digest, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
 from domain.conversations.subagent import first_message
 from domain.errors import Invalid
@@ -83,7 +83,7 @@ class OpenSessions:
             return Opened(session_id=opening.session_id, busy=busy)
         session = await sessions.get(self._pool, batch.tenant, opening.session_id)
         assert session is not None
-        return _opened(session, await mailbox.delivered_to(self._pool, session.ref))
+        return _opened(session, await mailbox.delivered_to(self._pool, session.ref), opening)
 
     async def _held(self, batch: OpenBatch, opening: OpenSession) -> bool:
         if opening.parent_thread_id is not None:  # it belongs to a run that has begun
@@ -93,9 +93,15 @@ class OpenSessions:
 
     async def _acceptance(self, batch: OpenBatch, opening: OpenSession) -> Acceptance | None:
         """The acceptance to write; None if nothing is left to open it, or it waits for its mission's next run."""
-        if opening.mail or opening.session is None:
+        fired: dict[str, Outcome] = {}
+        if opening.session is None:
             await self._drop_delivered(batch, opening)
-            if not (opening.mail if opening.session else opening.take):
+            if not opening.take:
+                return None
+        elif opening.known_mail is not None or opening.mail:  # a fire
+            fired = await self._fired(batch, opening)
+            opening.mail = list(fired)
+            if not fired:
                 return None
         budget = None
         if opening.prompt is None:  # subagents use what the session has that starts them
@@ -111,7 +117,6 @@ class OpenSessions:
             taken = set(opening.take)
             left = [one for one in left if one not in taken]
             opening.take, opening.mail = [*left, *opening.take], [*left, *(opening.mail or [])]
-        fired = opening.session is not None and opening.prompt is None and opening.mail
         texts = [await conversations.message_text(self._pool, batch.tenant, one) for one in opening.take if fired]
         session = await self._session(batch, opening, texts)
         files = manifest_of(opening.prompt.attachments) if opening.prompt else {}
@@ -128,7 +133,7 @@ class OpenSessions:
             session=session.placed(ref, thread_id=opening.thread_id, depth=opening.depth, delivery=opening.delivery),
             parent_thread_id=opening.parent_thread_id,
             thread_name=opening.thread_name or None,
-            inbox=await self._inbox(batch, opening, texts),
+            inbox=await self._inbox(batch, opening, list(fired.values()), texts),
             events=[EventRow.of(ref, event) for event in emitted],
             live_quota=opening.live_quota,
             take=opening.take if opening.parent_thread_id or opening.session is None else [],
@@ -146,21 +151,26 @@ class OpenSessions:
         for (opening, _), answer in zip(new, accepted, strict=True):
             session_id = opening.session_id
             if answer.session is not None:
-                answers[session_id] = _opened(answer.session, opening.mail or [])
+                answers[session_id] = _opened(answer.session, opening.mail or [], opening)
             else:
                 answers[session_id] = Opened(session_id=session_id, refused=answer.refused, busy=answer.busy)
                 if opening.session is None and answer.busy is None:  # nobody waits for this answer
                     log.warning("thread %s cannot be woken: %s", opening.thread_id, answer.refused)
         return answers
 
+    async def _fired(self, batch: OpenBatch, opening: OpenSession) -> dict[str, Outcome]:
+        """The outcomes that a fire takes. The rows decide: those that were consumed by now are left out."""
+        held = await outcomes.held(self._pool, batch.tenant, batch.conversation_id)
+        wanted = set(held if opening.mail is None else opening.mail)
+        return {message_id: outcome for message_id, outcome in held.items() if message_id in wanted}
+
     async def _drop_delivered(self, batch: OpenBatch, opening: OpenSession) -> None:
         """The mail to claim. The rows decide: messages that were consumed by now are left out."""
         wanted = set(opening.mail or [])
         opening.mail = await mailbox.undelivered(self._pool, batch.tenant, list(wanted))
-        if opening.session is None:
-            others = [taken for taken in opening.take if taken not in wanted]
-            there = {*opening.mail, *await conversations.untaken(self._pool, batch.tenant, others)}
-            opening.take = [taken for taken in opening.take if taken in there]
+        others = [taken for taken in opening.take if taken not in wanted]
+        there = {*opening.mail, *await conversations.untaken(self._pool, batch.tenant, others)}
+        opening.take = [taken for taken in opening.take if taken in there]
 
     async def _session(self, batch: OpenBatch, opening: OpenSession, texts: list[str]) -> NewSession:
         """The creator's settings, or for a woken thread those of its newest session. The texts of a fire are read here,
@@ -190,7 +200,9 @@ class OpenSessions:
             self._last = (batch.tenant, node)
         return self._last[1]
 
-    async def _inbox(self, batch: OpenBatch, opening: OpenSession, texts: list[str]) -> list[NewMessage]:
+    async def _inbox(
+        self, batch: OpenBatch, opening: OpenSession, fired: list[Outcome], texts: list[str]
+    ) -> list[NewMessage]:
         """The message that opens the session: a prompt from a tool call, or the rendered mailbox."""
         if opening.prompt is not None:
             node = await self._node(batch, opening.prompt.node)
@@ -201,17 +213,19 @@ class OpenSessions:
             text = first_message(rewritten(arguments, files), opening.prompt.field)
             text = listed(text, [file.path for file in files])
             return [_message(opening, [text], author=node.author, kind=opening.prompt.kind)]
-        if opening.mail and opening.session is not None:  # a fire
-            blocks = [render(await outcomes.of_messages(self._pool, batch.tenant, opening.mail))]
+        if fired:
+            blocks = [render(fired)]
             if texts:
                 blocks.append(caller_block("\n\n".join(texts)))
             return [_message(opening, blocks, author="mailbox")]
         return []
 
 
-def _opened(session: SessionRow, mail: list[str]) -> Opened:
+def _opened(session: SessionRow, mail: list[str], opening: OpenSession) -> Opened:
+    if known := opening.known_mail == digest(mail):  # a thousand ids would pass through Temporal for nothing
+        mail = []
     if not session.live:
-        return Opened(session_id=session.id, mail=mail, over=session.status.terminal)
+        return Opened(session_id=session.id, mail=mail, has_known_mail=known, over=session.status.terminal)
     return Opened(
         session_id=session.id,
         start=session.workflow_input(),
@@ -219,6 +233,7 @@ def _opened(session: SessionRow, mail: list[str]) -> Opened:
         blocking=session.blocking,
         delivery=session.delivery or DeliveryMode.HOLD,
         mail=mail,
+        has_known_mail=known,
     )
 
 

@@ -19,7 +19,7 @@ from domain.task import TaskSpec, opening
 from store import conversations, idempotency, mailbox, sessions
 from store.idempotency import StoredResponse
 
-AGAIN = ("mailbox-changed", "mailbox-empty")  # the rows and the conversation may disagree for a moment
+CHANGED = "mailbox-changed"  # a session consumed some of the outcomes while they were read
 PAUSE_SECONDS = 0.3
 TITLE = "Outcomes of subagents"
 # settings that are taken over from the previous task
@@ -97,7 +97,7 @@ async def _twice(call: Call, body: FireBody, session: NewSession, answer: Handle
         try:
             await _ask(call, body, session, answer, message_id, attempt=1)
         except Refusal as refusal:
-            if refusal.type not in AGAIN:
+            if refusal.type != CHANGED:
                 raise
             await asyncio.sleep(PAUSE_SECONDS)
             # another attempt number makes another update id; with the same one Temporal would repeat the refusal
@@ -118,9 +118,6 @@ async def _ask(
     message_id: str | None,
     attempt: int,
 ) -> None:
-    pending = await mailbox.pending_for_fire(call.pool, call.tenant, answer.conversation_id)
-    if not pending:
-        raise _empty()
     await call.services.workflows.fire(
         call.tenant,
         answer.conversation_id,
@@ -128,7 +125,6 @@ async def _ask(
             request_id=f"{answer.session_id}/{attempt}",
             session_id=answer.session_id,
             session=session,
-            pending=pending,
             input=message_id,
             queue=body.if_busy == "queue",
             live_quota=submit.live_quota(call),

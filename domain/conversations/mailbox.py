@@ -1,9 +1,12 @@
 """The mailbox: references to outcomes of subagents, and their rendering into the prompt of a continuation."""
 
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from domain.amounts import counted
 from domain.conversations.attachments import listed
@@ -46,10 +49,10 @@ class MailboxMessage(BaseModel):
     delivered_to: str | None
 
 
-class Outcome(BaseModel):
-    """The end of a subagent's session, read from its row and its messages when it is rendered."""
-
-    model_config = ConfigDict(frozen=True)
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """The end of a subagent's session, read from its row and its messages when it is rendered. It is no model, because
+    a fire may render thousands."""
 
     session_id: str
     name: str
@@ -61,8 +64,8 @@ class Outcome(BaseModel):
     typed: bool = False  # the output is its last reply as JSON
     error: str | None = None
     reference: str | None = None  # how the parent addresses it, if it is a subagent tool
-    earlier: list[str] = Field(default_factory=list)  # what it said before its output, oldest first
-    attachments: list[str] = Field(default_factory=list)  # paths of its files in the parent's workspace
+    earlier: list[str] = field(default_factory=list)  # what it said before its output, oldest first
+    attachments: list[str] = field(default_factory=list)  # paths of its files in the parent's workspace
 
     @property
     def failed(self) -> bool:
@@ -110,6 +113,11 @@ class Outcome(BaseModel):
         if left := len(self.earlier) - len(kept):
             kept.insert(0, f"[… {counted(left, 'earlier message')}: GET /sessions/{self.session_id}]")
         return "\n\n".join(text for text in [*kept, self.last_reply(limit)] if text)
+
+
+def digest(message_ids: Iterable[str]) -> str:
+    """A short name for a set of messages, where both sides know their ids."""
+    return hashlib.sha256(" ".join(sorted(message_ids)).encode()).hexdigest()
 
 
 def with_output_so_far(failure: str, said: str) -> str:

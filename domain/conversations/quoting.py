@@ -30,12 +30,15 @@ _MARKER = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_SUSPECT = re.compile(r"[<:(\[0-9]")  # every tag and every marker has one of these, unless it is in other letters
 _UNSEEN = frozenset(("Cf", "Mn", "Me"))  # marks on letters too: they include variation selectors and joiners
 _FILLERS = "\u115f\u1160"  # invisible, although Unicode calls them letters
 
 
 def quoted(text: str) -> str:
     """The same text, with every line quoted that could pass for one of the platform's."""
+    if text.isascii() and not _SUSPECT.search(text):
+        return text
     lines = _disarmed(text).splitlines(keepends=True)  # at every character that is shown as a line break
     seen = [_as_seen(line) for line in lines]
     return "".join(f"> {line}" if _is_marker(seen, place) else line for place, line in enumerate(lines))

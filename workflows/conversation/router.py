@@ -91,16 +91,16 @@ class OutcomeRouter:
 
     # the mailbox
 
-    def batch(self, known: list[str]) -> list[str]:
-        """Everything that a fire may drain, in order. The caller read `known` from the store, which may be ahead of the
-        state or behind it."""
-        return list(dict.fromkeys([*known, *(waiting.id for waiting in self._state.pending)]))
+    def known(self, read: list[str]) -> list[str]:
+        """The pending outcomes as far as the conversation knows them, in order. The caller has `read` some from the
+        store, which may be ahead of the state or behind it."""
+        return list(dict.fromkeys([*read, *(waiting.id for waiting in self._state.pending)]))
 
-    def take(self, mail: list[str], by: str, batch: list[str] | None = None) -> None:
-        """Record that session `by` has these outcomes. `batch`: the requested ones; the others among them were consumed
-        earlier, so they are not pending either."""
-        gone = set(batch if batch is not None else mail)
-        self._state.pending = [waiting for waiting in self._state.pending if waiting.id not in gone]
+    def take(self, mail: list[str], by: str, gone: Iterable[str] | None = None) -> None:
+        """Record that session `by` has these outcomes. `gone`: these, and others that were consumed earlier and so are
+        not pending either."""
+        no_longer = set(mail if gone is None else gone)
+        self._state.pending = [waiting for waiting in self._state.pending if waiting.id not in no_longer]
         for message_id in mail:
             self._state.delivered.pop(message_id, None)
             self._state.delivered[message_id] = by

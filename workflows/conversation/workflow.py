@@ -17,6 +17,7 @@ from temporalio.exceptions import ApplicationError
 
 from domain import wire
 from domain.conversations.answers import Fired, SpawnAnswers
+from domain.conversations.mailbox import digest
 from domain.conversations.requests import (
     ChildrenEnded,
     ClaimOutcomes,
@@ -171,14 +172,15 @@ class Conversation:
 
     async def fire_mailbox(self, fire: Fire) -> Fired:
         self.state.threads.setdefault(self.start.conversation_id, Thread())
-        batch = self.router.batch(fire.pending)
-        if not batch:
+        known = self.router.known(fire.pending or [])
+        if not known and fire.pending is not None:
             raise _refused(wire.MAILBOX_EMPTY, "The mailbox is empty.")
         opening = OpenSession(
             session_id=fire.session_id,
             thread_id=self.start.conversation_id,
             session=fire.session,
-            mail=batch,
+            mail=known if fire.pending is not None else None,
+            known_mail=digest(known) if fire.pending is None else None,
             take=[fire.input] if fire.input else [],
             live_quota=fire.live_quota,
         )
@@ -186,9 +188,10 @@ class Conversation:
         if opened.start is None and not (fire.queue and opened.refused is None):
             kind = wire.CONVERSATION_BUSY if opened.busy else opened.refused or wire.REFUSED
             raise _refused(kind, "The continuation was refused.", {"session_id": opened.busy})
-        self.router.take(opened.mail, fire.session_id, batch)
+        mail = known if opened.has_known_mail else opened.mail
+        self.router.take(mail, fire.session_id, [*known, *mail])
         if opened.start is None:
-            self.state.queued_mail[fire.session_id] = opened.mail
+            self.state.queued_mail[fire.session_id] = mail
         return Fired(session_id=fire.session_id)
 
     async def _once(self, request_id: str, kind: type[Answer], answer: Callable[[], Awaitable[Answer]]) -> Answer:

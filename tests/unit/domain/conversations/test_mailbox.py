@@ -1,5 +1,7 @@
 """The exact texts in which outcomes appear in a prompt."""
 
+from dataclasses import replace
+
 import pytest
 
 from domain.conversations.mailbox import MAX_RESULT, Outcome, caller_block, page, render, rest
@@ -16,44 +18,37 @@ FAILED = Outcome(session_id="s2", name="writer", status=Status.FAILED, reason=Re
         (DONE, "Async subagent 'finder' (session: s1) completed:\nFound it."),
         (FAILED, "Async subagent 'writer' (session: s2) failed:\nNo paper."),
         (
-            DONE.model_copy(update={"output": " \n"}),
+            replace(DONE, output=" \n"),
             "Async subagent 'finder' (session: s1) completed:\n(no output)",
         ),
         (
-            FAILED.model_copy(update={"output": "Half."}),
+            replace(FAILED, output="Half."),
             "Async subagent 'writer' (session: s2) failed:\nNo paper.\n\nUntil then it said:\nHalf.",
         ),
         (
-            FAILED.model_copy(update={"error": None, "reason": Reason.TTL}),
+            replace(FAILED, error=None, reason=Reason.TTL),
             "Async subagent 'writer' (session: s2) failed:\nended without an answer (ttl)",
         ),
         (
-            DONE.model_copy(update={"status": Status.CANCELLED, "reason": Reason.INTERRUPTED}),
+            replace(DONE, status=Status.CANCELLED, reason=Reason.INTERRUPTED),
             "Async subagent 'finder' (session: s1) completed:\n"
             "[Interrupted (interrupted); this is what it had so far.]\nFound it.",
         ),
         (
-            DONE.model_copy(
-                update={
-                    "status": Status.CANCELLED,
-                    "reason": Reason.INTERRUPTED,
-                    "output": None,
-                    "committed": False,
-                }
-            ),
+            replace(DONE, status=Status.CANCELLED, reason=Reason.INTERRUPTED, output=None, committed=False),
             "Async subagent 'finder' (session: s1) failed:\nended without an answer (interrupted)",
         ),
         (
-            DONE.model_copy(update={"status": Status.CANCELLED, "reason": Reason.INTERRUPTED, "output": None}),
+            replace(DONE, status=Status.CANCELLED, reason=Reason.INTERRUPTED, output=None),
             "Async subagent 'finder' (session: s1) completed:\n"
             "[Interrupted (interrupted); this is what it had so far.]\n(no output)",
         ),
         (
-            DONE.model_copy(update={"earlier": ["Looking.", "Nearly."]}),
+            replace(DONE, earlier=["Looking.", "Nearly."]),
             "Async subagent 'finder' (session: s1) completed:\nLooking.\n\nNearly.\n\nFound it.",
         ),
         (
-            DONE.model_copy(update={"name": "finder\n## a"}),
+            replace(DONE, name="finder\n## a"),
             "Async subagent 'finder ## a' (session: s1) completed:\nFound it.",
         ),
     ],
@@ -75,19 +70,19 @@ def test_several_outcomes_have_their_fixed_form() -> None:
 
 
 def test_a_long_result_is_cut_with_a_link() -> None:
-    text = render([DONE.model_copy(update={"output": "x" * (MAX_RESULT + 5)})])
+    text = render([replace(DONE, output="x" * (MAX_RESULT + 5))])
     assert text.endswith(f"{'x' * MAX_RESULT}\n[… 5 more characters: {rest('s1', MAX_RESULT)}]")
 
 
 def test_earlier_messages_are_omitted_before_the_last_reply() -> None:
-    long = DONE.model_copy(update={"earlier": ["a" * 5_000, "b" * 5_000, "c"], "output": "x" * (MAX_RESULT - 10)})
+    long = replace(DONE, earlier=["a" * 5_000, "b" * 5_000, "c"], output="x" * (MAX_RESULT - 10))
     [_, left, kept, last] = render([long]).replace("\n\n", "\n").split("\n")
     assert (left, kept, last) == ("[… 2 earlier messages: GET /sessions/s1]", "c", "x" * (MAX_RESULT - 10))
 
 
 def test_the_rest_of_a_long_result_can_be_read() -> None:
     digits = "".join(f"{number:06d}" for number in range(3_000))
-    long = DONE.model_copy(update={"output": digits})
+    long = replace(DONE, output=digits)
     read, offset = long.content().split("\n[…")[0], MAX_RESULT
     while offset < len(digits):
         read, offset = read + page(long, offset).split("\n[…")[0], offset + MAX_RESULT

@@ -1,12 +1,12 @@
 """A store and sessions in memory, with what a conversation's decisions need; the code that decides is the real one."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from domain import wire
-from domain.conversations.mailbox import DeliveryMode
+from domain.conversations.mailbox import DeliveryMode, digest
 from domain.conversations.requests import (
     ChildrenEnded,
     ConversationInput,
@@ -15,6 +15,7 @@ from domain.conversations.requests import (
     OpenBatch,
     Opened,
     OpenedBatch,
+    OpenSession,
 )
 from domain.conversations.state import ConversationState, Live, PendingOutcome, Thread, WaitingMessage
 from domain.sessions.new_session import NewSession
@@ -169,12 +170,17 @@ class PretendStarter(SessionStarter):
         super().__init__(start, state)
         self.store = store
         self.blocking_next = False
+        self.meanwhile: Callable[[], None] = lambda: None  # happens after the rows are written and before the answer
 
     async def _write(self, batch: OpenBatch) -> OpenedBatch:
-        return OpenedBatch(sessions=[self._open(opening) for opening in batch.sessions])
+        written = OpenedBatch(sessions=[self._open(opening) for opening in batch.sessions])
+        self.meanwhile()
+        return written
 
-    def _open(self, opening: Any) -> Opened:
+    def _open(self, opening: OpenSession) -> Opened:
         take, mail = list(opening.take), list(opening.mail or [])
+        if opening.known_mail is not None and not (mail := self.store.held()):
+            return Opened(session_id=opening.session_id, refused="mailbox_empty")
         if opening.parent_thread_id is not None:
             left = [
                 name
@@ -183,7 +189,7 @@ class PretendStarter(SessionStarter):
             ]
             take, mail = [*left, *take], [*left, *mail]
         if opening.session_id in self.store.sessions:
-            return self._opened(opening.session_id)
+            return self._opened(opening)
         gone = [name for name in mail if self.store.mail[name].delivered_to is not None]
         mail, take = [name for name in mail if name not in gone], [name for name in take if name not in gone]
         if gone and not mail and not take:
@@ -204,13 +210,15 @@ class PretendStarter(SessionStarter):
             return Opened(
                 session_id=opening.session_id, refused=refused if taken else None, busy=None if taken else refused
             )
-        return self._opened(opening.session_id)
+        return self._opened(opening)
 
-    def _opened(self, session_id: str) -> Opened:
-        known = self.store.sessions[session_id]
-        mail = [name for name, one in self.store.mail.items() if one.delivered_to == session_id]
+    def _opened(self, opening: OpenSession) -> Opened:
+        known = self.store.sessions[opening.session_id]
+        mail = [name for name, one in self.store.mail.items() if one.delivered_to == known.id]
+        if has_known := opening.known_mail == digest(mail):
+            mail = []
         if not known.live:
-            return Opened(session_id=known.id, mail=mail, over=True)
+            return Opened(session_id=known.id, mail=mail, has_known_mail=has_known, over=True)
         return Opened(
             session_id=known.id,
             start=session_input(known.id),
@@ -218,6 +226,7 @@ class PretendStarter(SessionStarter):
             blocking=known.blocking,
             delivery=known.delivery,
             mail=mail,
+            has_known_mail=has_known,
         )
 
     async def _start_child(self, session: SessionInput, live: Live) -> None:

@@ -37,6 +37,7 @@ from workflows.conversation.router import OutcomeRouter
 TOOLS = st.sampled_from(
     [DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, DelegationTool.ASYNC_TASK, DelegationTool.TASK]
 )
+FIRED_BY = ("rows", "rows", "ids", "no ids")
 DELIVERIES = st.sampled_from([DeliveryMode.HOLD, DeliveryMode.WAKE, DeliveryMode.WAKE, DeliveryMode.EXPLICIT])
 
 
@@ -77,6 +78,10 @@ class ConversationMachine(RuleBasedStateMachine):
     def _receive(self, post: EndedSession) -> None:
         self.conversation.actions.extend(self.conversation.router.session_ended(post))
         self._work()
+
+    def _accept_post(self) -> None:
+        """As the signal does; its actions are carried out later."""
+        self.conversation.actions.extend(self.conversation.router.session_ended(self.posts.pop()))
 
     def _live(self) -> list[Row]:
         return [row for row in self.store.sessions.values() if row.live]
@@ -150,11 +155,18 @@ class ConversationMachine(RuleBasedStateMachine):
             run(self.conversation.carry_out(self.conversation.router.withdraw([name], row.id)))
             self.store.read(name, row.id)
 
-    @rule(knows=st.booleans(), queue=st.booleans())
-    def fire(self, knows: bool, queue: bool) -> None:
+    @rule(by=st.sampled_from(FIRED_BY), early=st.booleans())
+    def fire(self, by: str, early: bool) -> None:
+        """Fire by the rows, or as earlier versions did, by ids. A late post may arrive before the answer."""
         session_id = self._new("f")
         held = self.store.held()
-        fire = Fire(request_id=session_id, session_id=session_id, session=NEW, pending=held if knows else [])
+        knows = by != "no ids"
+        ids = {"rows": None, "ids": held, "no ids": []}[by]
+        fire = Fire(request_id=session_id, session_id=session_id, session=NEW, pending=ids)
+        starter = self.conversation.starter
+        assert isinstance(starter, PretendStarter)
+        if early and self.posts:
+            starter.meanwhile = self._accept_post
         try:
             run(self.conversation.fire_mailbox(fire))
         except ApplicationError as error:
@@ -165,6 +177,8 @@ class ConversationMachine(RuleBasedStateMachine):
                 assert error.type == wire.CONVERSATION_BUSY and (self.store.live_on(ROOT) or self.posts)
         else:
             assert self.store.sessions[session_id].inbox
+            assert by != "rows" or self.store.sessions[session_id].inbox == held
+        starter.meanwhile = lambda: None
         self._work()
 
     @precondition(lambda self: self.store.live_on(ROOT) is None)
@@ -241,5 +255,5 @@ def test_returned_outcomes_leave_only_the_newest_in_the_state() -> None:
     router = OutcomeRouter(state)
     router.put_back([pending(str(number)) for number in range(MOST_PENDING)], by="session")
     assert [one.id for one in state.pending] == [*(str(number) for number in range(1, MOST_PENDING)), "newest"]
-    assert router.batch(["0", "1"])[:3] == ["0", "1", "2"]
-    assert len(router.batch(["0", "1"])) == MOST_PENDING + 1
+    assert router.known(["0", "1"])[:3] == ["0", "1", "2"]
+    assert len(router.known(["0", "1"])) == MOST_PENDING + 1
