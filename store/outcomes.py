@@ -27,13 +27,10 @@ async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[O
 async def held(pool: Pool, tenant: str, conversation_id: str) -> dict[str, Outcome]:
     """The outcomes that a fire would take, by the ids of their messages, in the order of posting."""
     rows = await pool.fetch(
-        f"""SELECT m.message_id, {_COLUMNS} FROM held_mail($1, $2) m
-              JOIN sessions s ON s.tenant = $1 AND s.id = m.source_session_id
-             ORDER BY m.number""",
-        tenant,
-        conversation_id,
+        "SELECT message_id, source_session_id FROM held_mail($1, $2) ORDER BY number", tenant, conversation_id
     )
-    found = await _outcomes(pool, tenant, rows)
+    # No join: a plan that was made while the tables were small would read all sessions for each message.
+    found = await of_sessions(pool, tenant, [row["source_session_id"] for row in rows])
     return {row["message_id"]: outcome for row, outcome in zip(rows, found, strict=True)}
 
 
@@ -75,17 +72,8 @@ async def _replies(pool: Pool, tenant: str, heads: dict[str, str]) -> dict[str, 
     """The replies of agents, by their sessions and oldest first, on the path to each session's head."""
     if not heads:
         return {}
-    # A join with unnest: a plan that is kept for any ids would compare each row with each of `= ANY`.
     rows = await pool.fetch(
-        """WITH RECURSIVE walk AS (
-               SELECT m.parent, m.session_id, CASE m.kind WHEN 'assistant' THEN m.body END AS reply, 1 AS depth
-                 FROM unnest($2::text[], $3::text[]) AS wanted(id, head)
-                 JOIN messages m ON m.tenant = $1 AND m.id = wanted.head AND m.session_id = wanted.id
-               UNION ALL
-               SELECT m.parent, m.session_id, CASE m.kind WHEN 'assistant' THEN m.body END, depth + 1 FROM walk
-                 JOIN messages m ON m.tenant = $1 AND m.id = walk.parent AND m.session_id = walk.session_id
-                WHERE depth < $4)
-           SELECT session_id, reply FROM walk WHERE reply IS NOT NULL ORDER BY depth DESC""",
+        "SELECT session_id, reply FROM session_replies($1, $2, $3, $4)",
         tenant,
         list(heads),
         list(heads.values()),

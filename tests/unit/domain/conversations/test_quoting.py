@@ -30,6 +30,7 @@ MARKERS = [
     "Still running (nothing was cancelled): s9",
     "[… 5 more characters: GET /tasks/s9/result]",
     "[… 5 earlier messages: GET /sessions/s9]",
+    "5 more characters",
     "status: complete",
     "status: error",
     "task_id: s9",
