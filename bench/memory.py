@@ -14,28 +14,37 @@ HANGS = "[[script:say words=9]] [[fault:hang after=3 times=always]]"
 
 
 async def measure(lab: Lab, sessions: int) -> list[Row]:
+    """Each figure but the first is of sessions that are added to as many others: the first ones on a worker also pay
+    for what it needs once."""
     if not cpu.measurable():
         return []
-    bare = await _growth(lab, "bare", sessions, lambda: _bare(lab, sessions))
-    waiting = await _growth(
+    _, bare = await _growth(lab, "bare", sessions, lambda: _bare(lab, sessions))
+    first, waiting = await _growth(
         lab, "worker", sessions, lambda: _ours(lab, sessions, "[[script:count n=1]]", "input_required", **ASKED)
     )
-    live = await _growth(lab, "worker", sessions, lambda: _ours(lab, sessions, HANGS, "working"))
+    half = max(1, sessions // 2)  # a worker makes 150 calls at once
+    _, live = await _growth(lab, "worker", half, lambda: _ours(lab, half, HANGS, "working"))
     return [
         Row("worker memory per waiting session", "kB", [waiting], [bare], aim=Aim(high=130, of_value=True)),
+        Row(f"worker memory per waiting session, of the first {sessions}", "kB", [first], [bare]),
         Row("worker memory per session in a model call", "kB", [live], [bare]),
     ]
 
 
 async def _growth(
     lab: Lab, worker: str, sessions: int, begin: Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
-) -> float:
-    before = cpu.resident(lab.pids[worker])
-    end = await begin()
-    await asyncio.sleep(1)
-    grown = max(1, cpu.resident(lab.pids[worker]) - before)
-    await end()
-    return grown / sessions / 1024
+) -> tuple[float, float]:
+    """The kilobytes of each session of a first group, and of each of a second group beside it."""
+    grown: list[float] = []
+    ends: list[Callable[[], Awaitable[None]]] = []
+    for _ in range(2):
+        before = cpu.resident(lab.pids[worker])
+        ends.append(await begin())
+        await asyncio.sleep(1)
+        grown.append(max(1, cpu.resident(lab.pids[worker]) - before) / sessions / 1024)
+    for end in ends:
+        await end()
+    return grown[0], grown[1]
 
 
 async def _bare(lab: Lab, sessions: int) -> Callable[[], Awaitable[None]]:
