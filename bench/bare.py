@@ -42,9 +42,11 @@ class BareIdle:
         self._ends = False
 
     @workflow.run
-    async def run(self) -> None:
+    async def run(self, activities: int = 1) -> None:
+        """`activities`: how many it runs before it ends."""
         await workflow.wait_condition(lambda: self._ends)
-        await workflow.execute_activity(TOOL, "short", start_to_close_timeout=_PATIENCE)
+        for _ in range(activities):
+            await workflow.execute_activity(TOOL, "short", start_to_close_timeout=_PATIENCE)
 
     @workflow.signal
     def end(self) -> None:
