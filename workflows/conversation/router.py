@@ -107,6 +107,13 @@ class OutcomeRouter:
         while len(self._state.delivered) > REMEMBERED:
             self._state.delivered.pop(next(iter(self._state.delivered)))
 
+    def fired(self, opened: Opened, known: list[str]) -> None:
+        """Record what a fire took. `known` are the outcomes that were known when it began."""
+        mail = known if opened.has_known_mail else opened.mail
+        self.take(mail, opened.session_id, [*known, *mail])
+        if opened.start is None:
+            self._state.queued_mail[opened.session_id] = mail
+
     def withdraw(self, mail: list[str], by: str) -> list[Action]:
         """Record that session `by` read these outcomes, so that no other session receives them. A queued fire keeps its
         own, and returns them if it is cancelled."""

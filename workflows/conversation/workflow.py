@@ -188,10 +188,7 @@ class Conversation:
         if opened.start is None and not (fire.queue and opened.refused is None):
             kind = wire.CONVERSATION_BUSY if opened.busy else opened.refused or wire.REFUSED
             raise _refused(kind, "The continuation was refused.", {"session_id": opened.busy})
-        mail = known if opened.has_known_mail else opened.mail
-        self.router.take(mail, fire.session_id, [*known, *mail])
-        if opened.start is None:
-            self.state.queued_mail[fire.session_id] = mail
+        self.router.fired(opened, known)
         return Fired(session_id=fire.session_id)
 
     async def _once(self, request_id: str, kind: type[Answer], answer: Callable[[], Awaitable[Answer]]) -> Answer:

@@ -1,4 +1,4 @@
-"""A fire takes what the store holds, whatever the conversation knows of it."""
+"""A fire takes the outcomes that wait in the store, whatever the conversation knows of them."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def prepared(known: list[str], held: list[str]) -> tuple[Conversation, PretendSt
 
 
 @pytest.mark.parametrize("known", [["m1", "m2"], ["m2", "m1"], ["m1"], [], ["m1", "m2", "consumed"]])
-def test_it_takes_all_that_the_store_holds(known: list[str]) -> None:
+def test_a_fire_takes_every_outcome_in_the_store(known: list[str]) -> None:
     made, starter = prepared(known, held=["m1", "m2"])
     run(made.fire_mailbox(FIRE))
     assert starter.store.sessions["f"].inbox == ["m1", "m2"]
