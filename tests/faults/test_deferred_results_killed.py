@@ -4,36 +4,17 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 
 from domain import wire
-from tests.support.locks import locked, waiting_for
-from tests.support.stack import Stack, calls, eventually, of_type
+from tests.support.lost_result import scheduled, with_lost_result
+from tests.support.stack import Stack, of_type
 
 pytestmark = pytest.mark.asyncio
 READ = "tool.list_files"
 
 
-async def scheduled(stack: Stack, task_id: str) -> list[str]:
-    """The activities of the session in their order."""
-    events = (await stack.session(task_id).fetch_history()).events
-    begun = [event.activity_task_scheduled_event_attributes.activity_type.name for event in events]
-    return [name for name in begun if name]
-
-
 async def test_read_whose_result_was_lost_is_repeated(stack: Stack) -> None:
-    async with locked(stack.pool, "tool_calls"):
-        task_id = await stack.submit(calls(("list_files", {})))
-
-        async def asked_again() -> bool:
-            return (await scheduled(stack, task_id)).count("call_model") == 2
-
-        await eventually(asked_again, what="the read has ended, and the model is asked again")
-        await eventually(lambda: waiting_for(stack.pool, "tool_calls"))
-        killed = await stack.kill("worker")
-        # what the dead worker sent would be written as soon as the lock is gone
-        await stack.pool.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'tool_calls'::regclass AND NOT granted"
-        )
-    await stack.back("worker", killed)
+    task_id = await with_lost_result(stack)
     assert (await stack.wait(task_id))["status"] == "completed"
+    await stack.session(task_id).result()
     assert await scheduled(stack, task_id) == ["call_model", READ, "call_model", READ, "call_model"]
     failed = [
         event.activity_task_failed_event_attributes.failure.application_failure_info.type
