@@ -15,6 +15,7 @@ from api.submission.start_queue import StartQueue
 from domain.agents.prices import PriceTable
 from domain.sealing import KeyRing
 from settings import Settings
+from store.agents import TaskAgents
 from store.database import Pool
 from store.shared_variables import SharedVariables
 from workflows.client import WorkflowClient
@@ -36,6 +37,7 @@ class Services:
     listener: EventListener
     pages: Pages
     prices: PriceTable
+    task_agents: TaskAgents
     keys: KeyRing  # encrypt secrets before they are stored
     shared_variables: SharedVariables
     metrics: Metrics

@@ -2,6 +2,7 @@
 unless it was removed."""
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,17 +18,18 @@ from store.database import Connection, Pool
 
 SHIPPED = audit.EVERYBODY  # owner of the definitions that come as files
 _PRIVATE = "rerun/"
+MOST_KEPT = 128
 
 _REMOVED = (
     "EXISTS (SELECT FROM agent_removals r WHERE (r.tenant, r.name) = (owner, v.name) AND removed_at >= created_at)"
 )
 _CURRENT = f"""
-SELECT DISTINCT ON (name) owner, name, version, definition, created_at FROM agent_versions v
+SELECT DISTINCT ON (name) owner, name, version, digest, definition, created_at FROM agent_versions v
  WHERE owner IN ($1, '*') {{where}} AND NOT {_REMOVED} ORDER BY name, created_at DESC, version DESC
 """
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=MOST_KEPT)
 def _parsed(text: str) -> AgentDefinition:
     """Cache parsed definitions: validation costs more than the read, and a version never changes."""
     return AgentDefinition.model_validate_json(text)
@@ -141,6 +143,30 @@ class TaskAgent:
     ref: AgentRef
     definition: AgentDefinition
     tenant_has_variables: bool  # tenant-wide ones; read here to save most tasks a query
+    digest: str = ""  # of the definition; empty for one that was made for a single session
+
+
+class TaskAgents:
+    """The agents that tasks used last, so that most tasks need no read: the transaction that accepts a task with one of
+    them also checks that it is still the current one."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._kept: OrderedDict[tuple[str, str], TaskAgent] = OrderedDict()
+
+    def kept(self, tenant: str, name: str) -> TaskAgent | None:
+        """The agent as it was read last. It may have changed since."""
+        return self._kept.get((tenant, name))
+
+    async def read(self, tenant: str, name: str) -> TaskAgent | None:
+        found = await for_task(self._pool, tenant, name)
+        self._kept.pop((tenant, name), None)
+        # the variables of a tenant are read for each task, which then gains little
+        if found is not None and not found.tenant_has_variables:
+            self._kept[tenant, name] = found  # the newest is last
+            if len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        return found
 
 
 async def for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
@@ -150,7 +176,7 @@ async def for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
         tenant,
         name,
     )
-    return TaskAgent(*_read(row), row["tenant_has_variables"]) if row else None
+    return TaskAgent(*_read(row), row["tenant_has_variables"], row["digest"]) if row else None
 
 
 async def current(pool: "Pool | Connection", tenant: str, name: str) -> tuple[AgentRef, AgentDefinition] | None:

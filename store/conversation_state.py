@@ -11,6 +11,13 @@ from store.mailbox import held_outcomes
 async def load_state(pool: Pool, tenant: str, conversation_id: str) -> ConversationState:
     """The state that a reopened Conversation needs. Unnamed threads are loaded only if they have a running session, so
     that the state does not grow with every delegation ever made."""
+    # Before the state is read: a session that ends from now on posts its end, because its ending locks the same row,
+    # and every earlier end is in the rows.
+    await pool.execute(
+        "UPDATE conversations SET has_workflow = true WHERE tenant = $1 AND id = $2 AND NOT has_workflow",
+        tenant,
+        conversation_id,
+    )
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         threads = await connection.fetch(
             """SELECT id, parent_thread_id, name, depth,

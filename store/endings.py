@@ -2,12 +2,13 @@
 
 import json
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Json
 
 from domain.events import EventRow, TaskCancelled
-from domain.sessions.session import Reason, Status
+from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.session_writes import SessionEnding
-from domain.sessions.step import StopRequest
+from domain.sessions.step import CallState, StopRequest
+from domain.sessions.task_terms import TaskTerms
 from store.database import Connection, Pool, call
 from store.sessions import SessionRow
 
@@ -26,6 +27,37 @@ class WrittenEnding(BaseModel):
     mail: str | None  # the mailbox message with its outcome for the spawner
     given_back: list[str]  # outcomes that it received but did not commit
     held: bool  # its outcome must not wake its spawner
+    has_workflow: bool  # the conversation's workflow has begun; if it begins later, it reads this end from the rows
+
+
+class OpenCall(BaseModel):
+    """A call that was made and has not returned, and the state in which the session's end leaves it."""
+
+    tool: str
+    left_as: CallState
+
+
+class EndingFacts(BaseModel):
+    """What the ending of a session depends on."""
+
+    task_terms: Json[TaskTerms] | None
+    open_calls: Json[list[OpenCall]]
+
+
+async def facts(pool: Pool, ref: SessionRef) -> EndingFacts:
+    row = await pool.fetchrow(
+        """SELECT task_terms, (
+                  SELECT coalesce(jsonb_agg(jsonb_build_object(
+                             'tool', tool, 'left_as', CASE WHEN effect = 'once' THEN 'unknown' ELSE 'cancelled' END)
+                             ORDER BY started_at, node, call_index), '[]')
+                    FROM tool_calls
+                   WHERE tenant = $1 AND session_id = $2 AND state = 'started') AS open_calls
+             FROM sessions WHERE tenant = $1 AND id = $2""",
+        ref.tenant,
+        ref.session_id,
+    )
+    assert row is not None
+    return EndingFacts(**dict(row))
 
 
 async def finish(pool: "Pool | Connection", ending: SessionEnding) -> WrittenEnding | StopRequest:

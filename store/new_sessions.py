@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
 
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, Field
 
 from domain.agents.definition import AgentDefinition
 from domain.json_object import JsonObject
@@ -26,7 +26,7 @@ class EarlierResponse(BaseModel):
 class Accepted(BaseModel):
     """The session as it was written, or exactly one reason for a refusal."""
 
-    session: SessionRow | None = None
+    columns: JsonObject | None = Field(default=None, alias="session")
     replay: EarlierResponse | None = None  # the request was answered before, under the same idempotency key
     reused: bool = False  # the key came with another request before
     quota: int | None = None  # the number of live tasks
@@ -36,11 +36,12 @@ class Accepted(BaseModel):
     mail_taken: bool = False  # another session claimed some of the mail
     cancelled: bool = False  # a tree above it was cancelled
     budget: str | None = None  # the kind of the tree's budget that is spent
+    agent_changed: bool = False  # the agent's definition is not the expected one any more
 
-    @field_validator("session", mode="before")
-    @classmethod
-    def _session(cls, columns: Any) -> Any:
-        return from_columns(columns) if isinstance(columns, dict) else columns
+    @cached_property
+    def session(self) -> SessionRow | None:
+        """The row, which is parsed when it is used: for most tasks that is after the response."""
+        return from_columns(self.columns) if self.columns is not None else None
 
     @property
     def refused(self) -> SessionRefusal | None:

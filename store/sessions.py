@@ -115,10 +115,17 @@ _FIRST_STATE = {
 }
 
 
+def _columns(fields: Mapping[str, Any]) -> JsonObject:
+    values = to_jsonable_python(fields)
+    return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}
+
+
+_FIRST_COLUMNS = _columns(_FIRST_STATE)
+
+
 def to_columns(session: PlacedSession) -> JsonObject:
     """A new row for jsonb_populate_record; the function that inserts it adds `live` and `updated_at`."""
-    values = to_jsonable_python({**_FIRST_STATE, **dict(session)})
-    return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}
+    return {**_FIRST_COLUMNS, **_columns(dict(session))}
 
 
 def from_columns(row: asyncpg.Record | Mapping[str, Any]) -> SessionRow:

@@ -93,16 +93,3 @@ def _with_calls(session: SessionRow, made: int) -> SessionRow:
     usage = session.usage
     counted = usage.model_copy(update={"tool_invocations": max(usage.tool_invocations, made)})
     return session.model_copy(update={"usage": counted})
-
-
-async def open_of_session(pool: Pool, tenant: str, session_id: str) -> list[tuple[str, CallState]]:
-    """The calls that were made and have not returned: the tool, and the state in which the session's end leaves it."""
-    rows = await pool.fetch(
-        """SELECT tool, CASE WHEN effect = 'once' THEN 'unknown' ELSE 'cancelled' END AS left_as
-             FROM tool_calls
-            WHERE tenant = $1 AND session_id = $2 AND state = 'started'
-            ORDER BY started_at, node, call_index""",
-        tenant,
-        session_id,
-    )
-    return [(row["tool"], CallState(row["left_as"])) for row in rows]

@@ -1,5 +1,5 @@
 """finish_session: the one ending. Outcome, repaired tail and last event are one transaction. Afterwards the activity
-posts the end to the conversation, which saves a workflow task of the session."""
+posts the end to the conversation's workflow, if that has begun, which saves a workflow task of the session."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -24,13 +24,13 @@ from domain.conversations.state import MOST_PENDING
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, INTERRUPTED, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
-from domain.sessions.session import BUDGET_REASONS, Reason, Status
+from domain.sessions.session import BUDGET_REASONS, Reason, SessionRef, Status
 from domain.sessions.session_writes import ENDED_FIRST, SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
-from domain.sessions.task_terms import on_terms
+from domain.sessions.task_terms import TaskTerms, on_terms
 from store import channels, endings, files, mailbox, sessions, tool_calls, workspaces
 from store.database import Pool
-from store.endings import WrittenEnding
+from store.endings import OpenCall, WrittenEnding
 from store.workspaces import Manifest
 from workflows.client import WorkflowClient
 
@@ -71,12 +71,13 @@ class FinishSession:
         nodes = await self._contexts.load(ref, "main", finish.head)
         tail = await self._repair(finish, nodes)
         finish, output = await self._payload(finish, nodes)
-        value = await self._value(finish, output)
-        output = value or output
         await self._copy_to_parent(finish)
+        facts = await endings.facts(self._pool, ref)
+        value = await self._value(finish, output, facts.task_terms)
+        output = value or output
         replied = any(node.session_id == ref.session_id and node.kind == ASSISTANT for node in nodes)
         async with self._events.taken(ref) as taken:  # after the end nobody writes them again
-            late = taken.rows + await self._open_calls(finish)
+            late = taken.rows + _closed(ref, facts.open_calls)
             ending = _ending(finish, output, tail, late, replied, typed=value is not None)
             written = await endings.finish(self._pool, ending)
             if isinstance(written, StopRequest):  # a cancel that was accepted while the session was ending wins
@@ -84,7 +85,8 @@ class FinishSession:
                 written = await endings.finish(self._pool, _ending(cancelled, output, tail, late, replied))
         assert isinstance(written, WrittenEnding)
         self._contexts.forget(ref)
-        await self._post(finish, written.mail, written.given_back, written.held)
+        if written.has_workflow:
+            await self._post(finish, written.mail, written.given_back, written.held)
         if finish.spawned_by is not None and written.status is Status.COMPLETED:
             await self._reminder.remind(ref)
         return Finished(
@@ -115,7 +117,7 @@ class FinishSession:
             await workspaces.update(self._pool, ref.tenant, parent.workspace_id, lambda known: {**known, **gained})
 
     async def _post(self, finish: Finish, message_id: str | None, returned: list[str], held: bool) -> None:
-        """Post the end to the conversation, if there is one. A failure makes the whole activity retry."""
+        """Post the end to the workflow of the conversation. A failure makes the whole activity retry."""
         ref = finish.ref
         # The conversation keeps no more, and Temporal would refuse a signal that is too large.
         ids = [*returned[-MOST_PENDING:], *([message_id] if message_id else [])]
@@ -155,24 +157,17 @@ class FinishSession:
             return finish.model_copy(update={"error": message or finish.error}), None
         return finish, message or _output(finish.ref.session_id, nodes)
 
-    async def _value(self, finish: Finish, output: str | None) -> str | None:
+    async def _value(self, finish: Finish, output: str | None, terms: TaskTerms | None) -> str | None:
         """The answer as JSON, if the agent or the task has an output schema and the answer is JSON."""
         if output is None or finish.reason is not Reason.GOAL_REACHED:
             return None
-        session = await sessions.get(self._pool, finish.ref.tenant, finish.ref.session_id)
-        agent = on_terms(await self._definitions.load(finish.agent), session.task_terms if session else None)
+        agent = on_terms(await self._definitions.load(finish.agent), terms)
         if agent.output_schema is None:
             return None
         try:
             return json.dumps(typed(agent.output_schema, output), ensure_ascii=False)
         except Misfit:
             return None
-
-    async def _open_calls(self, finish: Finish) -> list[EventRow]:
-        """Emit the end of every call, including calls that a stop left waiting."""
-        left = await tool_calls.open_of_session(self._pool, finish.ref.tenant, finish.ref.session_id)
-        closed = [ev.ToolReturned(tool=name, state=state, preview=ENDED_FIRST) for name, state in left]
-        return [EventRow.of(finish.ref, event) for event in closed]
 
     async def _repair(self, finish: Finish, nodes: list[Node]) -> list[Node]:
         """Give every unanswered tool call a result, so that a later session can continue from here."""
@@ -190,6 +185,12 @@ class FinishSession:
                 body=answered(nodes[-1], results, _BECAUSE.get(finish.reason, INTERRUPTED)),
             )
         ]
+
+
+def _closed(ref: SessionRef, calls: list[OpenCall]) -> list[EventRow]:
+    """Emit the end of every call, including calls that a stop left waiting."""
+    closed = [ev.ToolReturned(tool=call.tool, state=call.left_as, preview=ENDED_FIRST) for call in calls]
+    return [EventRow.of(ref, event) for event in closed]
 
 
 def _output(session_id: str, nodes: list[Node]) -> str | None:

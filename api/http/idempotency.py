@@ -56,6 +56,11 @@ class IdempotencyKey:
             raise reused()
         return known.response if known else None
 
+    @classmethod
+    def none(cls) -> "IdempotencyKey":
+        """A request without a key, of which nothing is stored."""
+        return cls(None, "")
+
     def record(self, response: str) -> IdempotencyRecord | None:
         if self.value is None:
             return None

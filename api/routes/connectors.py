@@ -41,7 +41,7 @@ async def put_connector(
     """Omitted secrets stay as they are."""
     if not _NAME.fullmatch(connector):
         raise _invalid("/connector", "string_pattern_mismatch", f"a name is {CONNECTOR_NAME}")
-    await rules.agent(call.pool, call.tenant, body.agent)
+    await rules.agent(call, body.agent)
     known = await connectors.find(call.pool, call.tenant, connector, call.services.keys)
     if known is not None and known.connector.kind is not body.kind:
         raise Conflict("The connector has another kind; remove it first.")

@@ -69,7 +69,9 @@ async def submit_task(
     idempotency_key: Key = None,
 ) -> Response:
     """The response comes once the task is durable: a GET on it works from then on, even if Temporal is unreachable."""
-    answer = await submit.submit(call, spec, IdempotencyKey.of(call, "POST /tasks", spec, idempotency_key))
+    sent = idempotency_key is not None
+    key = IdempotencyKey.of(call, "POST /tasks", spec, idempotency_key) if sent else IdempotencyKey.none()
+    answer = await submit.submit(call, spec, key)
     headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
     return Response(answer.body, 202, headers, media_type="application/json")
 

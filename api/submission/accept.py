@@ -16,7 +16,7 @@ from domain.amounts import counted
 from domain.content import parts_of, text_of_parts
 from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode
-from domain.errors import Conflict, TooMany
+from domain.errors import Conflict, Refusal, TooMany
 from domain.events import EventRow, TaskSubmitted
 from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
@@ -27,11 +27,16 @@ from domain.sessions.session_writes import Acceptance, NewMessage
 from domain.sessions.submitted_task import TRANSPORT
 from domain.task import TaskSpec, opening, title_of
 from store import agents, new_sessions
+from store.agents import TaskAgent
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
 from store.workspaces import Manifest
 
 TRY_AGAIN_SECONDS = 10  # by then a live task may have ended
+
+
+class AgentChanged(Conflict):
+    """The agent is not the one that the task was checked with."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +108,12 @@ async def check(
     schema: bool = True,
     variables: dict[str, str] | None = None,
     brings_servers: bool = False,
+    agent: TaskAgent | None = None,
 ) -> Checked:
     """Check a task. `schema`: whether the input must fit the agent's schema, like its first input; `variables`: those
-    already known; `brings_servers`: whether it may bring MCP servers."""
+    already known; `brings_servers`: whether it may bring MCP servers; `agent`: None if it has to be read."""
     settings, pool, tenant = call.settings, call.pool, call.tenant
-    agent = await rules.agent(pool, tenant, spec.agent)
+    agent = agent or await rules.agent(call, spec.agent)
     definition = agent.definition
     if schema:
         rules.check_input(definition, spec.input)
@@ -134,7 +140,7 @@ async def check(
     return Checked(spec, agent.ref, definition, models, limits, files, retention, supervision, sides)
 
 
-def prepare(call: Call, task: Checked, place: SessionPlace) -> Prepared:
+def prepare(call: Call, task: Checked, place: SessionPlace, agent_digest: str | None = None) -> Prepared:
     now = datetime.now(UTC)
     session_id, own = new_id(), place.conversation_id is None
     ref = SessionRef(tenant=call.tenant, session_id=session_id, conversation_id=place.conversation_id or session_id)
@@ -148,6 +154,7 @@ def prepare(call: Call, task: Checked, place: SessionPlace) -> Prepared:
         delivery=place.delivery,
         metadata=place.metadata,
         face=place.face.placed(session_id) if place.face else None,
+        agent_digest=agent_digest,
     )
     return Prepared(acceptance, {} if own else task.files)
 
@@ -200,6 +207,8 @@ async def accept(
         accepted = await new_sessions.accept_with_files(call.pool, acceptance, prepared.files)
     else:
         accepted = await new_sessions.accept(call.pool, acceptance)
+    if accepted.agent_changed:
+        raise AgentChanged()
     if accepted.reused:
         raise reused()
     if accepted.budget is not None:
@@ -217,6 +226,8 @@ def live_quota(call: Call) -> int | None:
 
 async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse:
     """The handle of a task, once a GET on it works; Temporal may still be unreachable."""
+    if (response := await _submit_to_kept_agent(call, spec, key)) is not None:
+        return response
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
     task = await check(call, spec, brings_servers=True)
@@ -227,6 +238,23 @@ async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedRes
         write = partial(new_sessions.accept_with_agent, call.pool, own=(own, task.definition))
         return await run_task(call, prepared.with_owner(own.owner), key, write)
     return await run_task(call, prepared, key)
+
+
+async def _submit_to_kept_agent(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse | None:
+    """Submit with the definition that this process used last, in a single round trip to the database. None if the
+    definition has to be read: it may have changed, and only the transaction that accepts the task can exclude that."""
+    agent = call.services.task_agents.kept(call.tenant, spec.agent)
+    if agent is None or spec.config.mcp_servers:
+        return None
+    try:
+        task = await check(call, spec, brings_servers=True, agent=agent)
+        place = SessionPlace(parent=await rules.previous(call, spec))
+    except Refusal:
+        return None
+    try:
+        return await run_task(call, prepare(call, task, place, agent.digest), key)
+    except AgentChanged:
+        return None
 
 
 async def run_task(
@@ -240,8 +268,7 @@ async def run_task(
     accepted = await accept(call, prepared, key, response, write)
     if accepted.replay:
         return AcceptedResponse(accepted.replay.response, replayed=True)
-    assert accepted.session is not None
-    await starting.start(call.services, accepted.session)
+    await starting.start_accepted(call.services, prepared.ref, accepted)
     return AcceptedResponse(response)
 
 

@@ -46,11 +46,13 @@ def supervision(spec: TaskSpec, definition: AgentDefinition) -> Supervision:
     )
 
 
-async def agent(pool: Pool, tenant: str, name: str) -> TaskAgent:
-    found = await agents.for_task(pool, tenant, name)
+async def agent(call: Call, name: str) -> TaskAgent:
+    """The current agent, which is kept for the next task."""
+    found = await call.services.task_agents.read(call.tenant, name)
     if found is not None and found.definition.mode is not Mode.SUBAGENT:
         return found
-    startable = [ref.name for ref, one in await agents.all_current(pool, tenant) if one.mode is not Mode.SUBAGENT]
+    current = await agents.all_current(call.pool, call.tenant)
+    startable = [ref.name for ref, one in current if one.mode is not Mode.SUBAGENT]
     if found is not None:
         problem = finding("/agent", "subagent_only", "only other agents can start this one", startable)
         raise Invalid("This agent cannot be started by a caller.", type="invalid-spec", errors=[problem])

@@ -6,6 +6,7 @@ from api.http.problems import type_name
 from api.services import Services
 from domain.sessions.session import SessionRef, Status
 from store import sessions
+from store.new_sessions import Accepted
 from store.sessions import SessionRow
 
 log = logging.getLogger("errand.api")
@@ -17,6 +18,16 @@ async def start(services: Services, session: SessionRow) -> None:
     The row is committed, so the session will run: a failed start is repeated under the same id, finally by the sweeper.
     """
     await services.starts.run(session.conversation_id, lambda: _start_or_retry(services, session))
+
+
+async def start_accepted(services: Services, ref: SessionRef, accepted: Accepted) -> None:
+    """The same for a session whose row has not been parsed."""
+
+    async def start_it() -> None:
+        assert accepted.session is not None
+        await _start_or_retry(services, accepted.session)
+
+    await services.starts.run(ref.conversation_id, start_it)
 
 
 async def ensure_started(services: Services, ref: SessionRef) -> None:

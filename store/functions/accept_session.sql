@@ -17,6 +17,16 @@ DECLARE
     spent  text;
     refused jsonb;
 BEGIN
+    IF a.agent_digest IS NOT NULL AND (
+           EXISTS (SELECT 1 FROM tenant_variables WHERE tenant = s.tenant)
+           OR NOT coalesce((s.agent_owner, s.agent_version, a.agent_digest) = (
+               SELECT v.owner, v.version, v.digest FROM agent_versions v
+                WHERE v.owner IN (s.tenant, '*') AND v.name = s.agent
+                  AND NOT EXISTS (SELECT 1 FROM agent_removals r
+                                   WHERE r.tenant = v.owner AND r.name = v.name AND r.removed_at >= v.created_at)
+                ORDER BY v.created_at DESC, v.version DESC LIMIT 1), false)) THEN
+        RETURN '{"agent_changed": true}';
+    END IF;
     IF idem.key IS NOT NULL THEN
         LOOP
             INSERT INTO idempotency (tenant, key, digest, status, response)
@@ -107,20 +117,22 @@ BEGIN
                user_id = coalesce(threads.user_id, excluded.user_id)
          WHERE NOT excluded.tags <@ threads.tags OR (threads.user_id IS NULL AND excluded.user_id IS NOT NULL);
         s.generation := coalesce(conv.generation, 0);
-        -- A continuation starts from the newest session of its thread that has an answer. After a reset the main thread
-        -- has none.
-        SELECT * INTO before FROM sessions
-         WHERE tenant = s.tenant AND thread_id = s.thread_id AND committed
-           AND (generation = s.generation OR thread_id <> s.conversation_id) ORDER BY ended_at DESC LIMIT 1;
-        s.parent_session_id := coalesce(s.parent_session_id, before.id);
-        s.base_head := coalesce(s.base_head, before.head);
+        IF s.conversation_id <> s.id THEN
+            -- A continuation starts from the newest session of its thread that has an answer. After a reset the main
+            -- thread has none.
+            SELECT * INTO before FROM sessions
+             WHERE tenant = s.tenant AND thread_id = s.thread_id AND committed
+               AND (generation = s.generation OR thread_id <> s.conversation_id) ORDER BY ended_at DESC LIMIT 1;
+            s.parent_session_id := coalesce(s.parent_session_id, before.id);
+            s.base_head := coalesce(s.base_head, before.head);
+            IF NOT a.queue THEN
+                a.take := a.take || ARRAY(SELECT id FROM inbox WHERE tenant = s.tenant AND conversation_id = s.conversation_id
+                                             AND thread_id = s.thread_id AND taken_by IS NULL AND NOT wake ORDER BY number);
+            END IF;
+        END IF;
         s.head := s.base_head;
         s.deadline := least(s.deadline, (SELECT deadline FROM budgets
                                           WHERE tenant = s.tenant AND conversation_id = s.conversation_id));
-        IF NOT a.queue THEN
-            a.take := a.take || ARRAY(SELECT id FROM inbox WHERE tenant = s.tenant AND conversation_id = s.conversation_id
-                                         AND thread_id = s.thread_id AND taken_by IS NULL AND NOT wake ORDER BY number);
-        END IF;
         s.inbox := a.take || ARRAY(SELECT m.id FROM jsonb_populate_recordset(NULL::inbox, a.inbox) m);
         s.live := NOT a.queue;
         -- The clock, not the transaction's time, because it orders the siblings of one step.
@@ -132,23 +144,27 @@ BEGIN
           FROM jsonb_populate_recordset(NULL::inbox, a.inbox) m;
         INSERT INTO file_uses (tenant, file_id, session_id)
         SELECT DISTINCT s.tenant, f, s.id FROM unnest((task.context).files) f;
-        UPDATE inbox SET taken_by = s.id WHERE tenant = s.tenant AND id = ANY (a.take);
         INSERT INTO event_counters (tenant, scope)
         VALUES (s.tenant, 's/' || s.id), (s.tenant, 'c/' || s.conversation_id) ON CONFLICT DO NOTHING;
         INSERT INTO workspaces (tenant, id, version, manifest)
         VALUES (s.tenant, s.workspace_id, CASE a.manifest WHEN '{}' THEN 0 ELSE 1 END, a.manifest)
         ON CONFLICT DO NOTHING;
-        -- Planned for these very ids: a plan for any number of them may compare each row with each id.
-        EXECUTE 'UPDATE mailbox SET delivered_to = $1
-                  WHERE tenant = $2 AND delivered_to IS NULL AND message_id = ANY ($3)'
-          USING s.id, s.tenant, a.mail;
-        GET DIAGNOSTICS n = ROW_COUNT;
-        IF n <> cardinality(a.mail) THEN
-            refused := '{"mail_taken": true}';
-            RAISE EXCEPTION 'refused';
+        IF cardinality(a.mail) > 0 THEN
+            -- Planned for these very ids: a plan for any number of them may compare each row with each id.
+            EXECUTE 'UPDATE mailbox SET delivered_to = $1
+                      WHERE tenant = $2 AND delivered_to IS NULL AND message_id = ANY ($3)'
+              USING s.id, s.tenant, a.mail;
+            GET DIAGNOSTICS n = ROW_COUNT;
+            IF n <> cardinality(a.mail) THEN
+                refused := '{"mail_taken": true}';
+                RAISE EXCEPTION 'refused';
+            END IF;
         END IF;
-        UPDATE mailbox SET delivered_to = s.id   -- the outcomes that its messages deliver
-         WHERE tenant = s.tenant AND delivered_to IS NULL AND message_id = ANY (a.take);
+        IF cardinality(a.take) > 0 THEN
+            UPDATE inbox SET taken_by = s.id WHERE tenant = s.tenant AND id = ANY (a.take);
+            UPDATE mailbox SET delivered_to = s.id   -- the outcomes that its messages deliver
+             WHERE tenant = s.tenant AND delivered_to IS NULL AND message_id = ANY (a.take);
+        END IF;
         INSERT INTO face_requests (tenant, face, public_id, session_id, part, request, digest)
         SELECT s.tenant, f.face, f.public_id, f.session_id, f.part, f.request, f.digest
           FROM jsonb_populate_record(NULL::face_requests, a.face) f WHERE f.public_id IS NOT NULL;
@@ -171,6 +187,8 @@ BEGIN
         DELETE FROM idempotency WHERE tenant = s.tenant AND key = idem.key;  -- a refused request leaves no record
         RETURN refused;
     END IF;
-    UPDATE conversations SET updated_at = now() WHERE tenant = s.tenant AND id = s.conversation_id;
+    IF s.conversation_id <> s.id THEN
+        UPDATE conversations SET updated_at = now() WHERE tenant = s.tenant AND id = s.conversation_id;
+    END IF;
     RETURN jsonb_build_object('session', to_jsonb(s));
 END $$;

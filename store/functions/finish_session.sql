@@ -37,7 +37,7 @@ BEGIN
                             version = greatest(version, e.version), retry = NULL, live = false, committed = commits,
                             keep_until = now() + retention_ms * interval '1 millisecond',
                             ended_at = now(), updated_at = now()
-         WHERE tenant = t AND id = s.id;
+         WHERE tenant = t AND id = s.id RETURNING * INTO s;
         DELETE FROM reservations WHERE tenant = t AND session_id = s.id;
         -- A session that has ended does not wait for answers.
         UPDATE input_requests SET status = CASE e.reason WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END
@@ -90,7 +90,6 @@ BEGIN
         PERFORM end_effect(call, NULL, false, NULL) FROM unnest(closed) call;
         PERFORM append_audit(t, s.conversation_id, CASE e.status WHEN 'completed' THEN 'agent ' || s.agent END, 'end',
                              s.id, e.status || ' ' || e.reason, e.output);
-        SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid;
     END IF;
     SELECT * INTO mail FROM mailbox WHERE tenant = t AND source_session_id = s.id;
     SELECT coalesce(jsonb_agg(message_id ORDER BY number), '[]') INTO given_back FROM mailbox
@@ -100,5 +99,7 @@ BEGIN
             AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.tenant = t AND i.id = mail.message_id);
     RETURN jsonb_build_object('status', s.status, 'reason', s.reason, 'partial', s.partial, 'head', s.head,
                               'output', s.output, 'committed', s.committed, 'mail', mail.message_id,
-                              'given_back', given_back, 'held', held);
+                              'given_back', given_back, 'held', held,
+                              'has_workflow', (SELECT c.has_workflow FROM conversations c
+                                                WHERE c.tenant = t AND c.id = s.conversation_id));
 END $$;

@@ -3,6 +3,10 @@
 -- delivery per event, to the address's own connector.
 CREATE OR REPLACE FUNCTION send_replies(p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    IF NOT EXISTS (SELECT 1 FROM jsonb_populate_recordset(NULL::new_notice, p_events) e
+                     JOIN channels c ON c.tenant = e.tenant AND c.conversation_id = e.conversation_id) THEN
+        RETURN;
+    END IF;
     INSERT INTO deliveries (tenant, id, subscription_id, event, session_id, seq, body)
     SELECT s.tenant, sortable_id(k.id || '/' || s.id || '/' || e.seq), k.id, r.event, s.id, e.seq,
            jsonb_build_object('type', r.event, 'timestamp', e.at, 'data', jsonb_build_object(

@@ -211,7 +211,7 @@ async def _after(
 
 
 async def _run_body(call: Call, body: CreateResponse, given: ParsedInput, text: str) -> JsonObject:
-    definition = (await rules.agent(call.pool, call.tenant, body.model)).definition
+    definition = (await rules.agent(call, body.model)).definition
     options, instructions = body.options, [one for one in (body.instructions, *given.instructions) if one]
     config: JsonObject = {
         "instructions": "\n\n".join(instructions) or None,
