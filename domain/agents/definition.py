@@ -131,7 +131,7 @@ class AgentDefinition(Equipment):
 
     def for_side(self, name: SideName) -> "AgentDefinition":
         """The definition as one side's turns see it: the prompt of that side in place of the agent's own."""
-        prompt = self.prompts.get(self.side(name).prompt or "")
+        prompt = self.prompts.get(self.side(name).prompt or "") if self.prompts else None
         if prompt is None:
             return self
         return self.model_copy(
@@ -154,6 +154,8 @@ class AgentDefinition(Equipment):
     @property
     def views(self) -> list["AgentDefinition"]:
         """The definition as each side that is not human sees it."""
+        if self.side_a is None and self.side_b is None:  # a plain agent, like most
+            return [self.for_side("a")]
         return [self.for_side(name) for name in SIDES if not self.side(name).human]
 
     @property

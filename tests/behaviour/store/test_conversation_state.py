@@ -1,14 +1,17 @@
 """The state that a reopened conversation loads: live sessions, waiting messages, and each thread's last ended
 session."""
 
+import asyncio
+
 from domain.ids import new_id
 from domain.sessions.session import Reason
 from domain.sessions.session_writes import ThreadMessage
-from store import conversations
+from store import conversations, endings
 from store.conversation_state import load_state
 from store.database import Pool
+from store.endings import WrittenEnding
 from tests.behaviour.store.conftest import Accept
-from tests.behaviour.store.test_sessions import end
+from tests.behaviour.store.test_sessions import end, ending
 from tests.behaviour.store.test_trees import accepted, child_of, ref_of
 
 
@@ -28,3 +31,25 @@ async def test_the_newest_ending_of_a_thread_is_known(pool: Pool, accept: Accept
     state = await load_state(pool, "default", root.conversation_id)
     assert (state.threads[name].last, state.threads[name].live) == (name, None)
     assert state.threads[root.conversation_id].live == root.session_id
+
+
+async def test_only_an_end_after_the_state_was_loaded_is_posted(pool: Pool, accept: Accept) -> None:
+    """An earlier end is in the loaded state, so that nobody waits for a post."""
+    early, late = await accept(), await accept()
+    assert not (await end(pool, early, Reason.GOAL_REACHED)).has_workflow
+    assert (await load_state(pool, "default", early.conversation_id)).live == {}
+    assert (await load_state(pool, "default", late.conversation_id)).live.keys() == {late.session_id}
+    assert (await end(pool, late, Reason.GOAL_REACHED)).has_workflow
+    assert (await end(pool, late, Reason.GOAL_REACHED)).has_workflow  # a repetition posts again
+
+
+async def test_a_state_that_is_loaded_during_an_end_has_the_end(pool: Pool, accept: Accept) -> None:
+    """The end has decided not to post, but is not committed."""
+    ref = await accept()
+    async with pool.acquire() as connection, connection.transaction():
+        written = await endings.finish(connection, ending(ref, Reason.GOAL_REACHED))
+        assert isinstance(written, WrittenEnding) and not written.has_workflow
+        loading = asyncio.create_task(load_state(pool, "default", ref.conversation_id))
+        await asyncio.sleep(0.2)
+        assert not loading.done()
+    assert (await loading).live == {}
