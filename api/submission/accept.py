@@ -10,7 +10,7 @@ from api.http.idempotency import IdempotencyKey, reused
 from api.schemas.tasks import TaskAccepted
 from api.submission import budgets, rules, task_servers, tools_and_variables
 from api.submission import start as starting
-from domain.agents.definition import AgentDefinition
+from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.sides import Sides, all_models, session_sides
 from domain.amounts import counted
 from domain.content import parts_of, text_of_parts
@@ -244,7 +244,7 @@ async def _submit_to_kept_agent(call: Call, spec: TaskSpec, key: IdempotencyKey)
     """Submit with the definition that this process used last, in a single round trip to the database. None if the
     definition has to be read: it may have changed, and only the transaction that accepts the task can exclude that."""
     agent = call.services.task_agents.kept(call.tenant, spec.agent)
-    if agent is None or spec.config.mcp_servers:
+    if agent is None or agent.definition.mode is Mode.SUBAGENT or spec.config.mcp_servers:
         return None
     try:
         task = await check(call, spec, brings_servers=True, agent=agent)

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from store.database import Pool
 from tests.support.stack import Stack, eventually
+from workflows.client import WorkflowClient
 
 
 @asynccontextmanager
@@ -23,9 +24,16 @@ async def waiting_for(pool: Pool, table: str) -> bool:
 
 @asynccontextmanager
 async def ending(stack: Stack, text: str) -> AsyncIterator[str]:
-    """A session whose ending waits for a row until this exits; a message to it does not need that row."""
+    """A session whose ending waits for a row until this exits. A message to it does not need that row, because its
+    conversation has read its state: one that begins meanwhile would wait for the ending."""
     task_id = await stack.submit(f"{text} [[fault:slow delay=1]]")
     await stack.seen(task_id, "task_started")
+    await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", task_id)
+
+    async def ready() -> bool:
+        return bool(await stack.pool.fetchval("SELECT has_workflow FROM conversations WHERE id = $1", task_id))
+
+    await eventually(ready, pause=0.01, what="the conversation has begun")
     async with stack.pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT 1 FROM conversations WHERE id = $1 FOR NO KEY UPDATE", task_id)
 

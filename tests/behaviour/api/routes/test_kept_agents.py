@@ -47,6 +47,13 @@ async def test_input_is_judged_by_the_present_definition(api: httpx2.AsyncClient
     assert await version_of(pool, await submitted(api, agent=name, input="Any text.")) == ("default", version)
 
 
+async def test_an_agent_that_only_agents_start_is_refused_each_time(api: httpx2.AsyncClient, pool: Pool) -> None:
+    name = f"kept-{new_id()}"
+    await define(pool, name, mode="subagent")
+    for _ in range(2):
+        problem(await api.post("/tasks", json={"agent": name, "input": "Say hi."}), 422, "invalid-spec")
+
+
 async def test_a_removed_agent_cannot_be_started(api: httpx2.AsyncClient, pool: Pool) -> None:
     name = f"kept-{new_id()}"
     await define(pool, name)
