@@ -10,7 +10,8 @@ import asyncpg
 from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 
-from store import events
+from domain.events import Recorded
+from store import events, folded_events
 from tests.behaviour.conversations.talk import Talk
 from tests.faults.caller import Accepted, Caller
 from tests.faults.workload import MARK
@@ -28,7 +29,7 @@ class Violations:
     wrong: int = 0  # tasks that ended in a way they must not
     double: int = 0  # tasks without exactly one terminal event
     disagree: int = 0  # tasks whose row, stream and workflow show different ends
-    gaps: int = 0  # streams or readers with a missing or repeated event number
+    gaps: int = 0  # streams or readers with a missing or repeated event number, step or piece
     outcomes: int = 0  # outcomes of subagents that were not delivered exactly once
     messages: int = 0  # messages to a task that were not read exactly once
     effects: int = 0  # effects of a `once` tool that happened twice, or are recorded as done and did not happen
@@ -99,6 +100,16 @@ async def _ends(stack: Stack, task: Accepted, status: str, found: Violations, fo
     ends = [event.type for event in log if event.type in ("task_completed", "task_failed", "task_cancelled")]
     if len(ends) != 1:
         found.add("double", f"{task.id}: {ends}")
+    if task.steps:
+        numbers = [event.data.get("step") for event in log]
+        first = [log[numbers.index(step)].type for step in range(1, task.steps + 1) if step in numbers]
+        began = [event.data["step"] for event in log if event.type == "step_started"]
+        right = began == list(range(1, task.steps + 1)) and set(first) == {"step_started"}
+        found.add("gaps", f"steps of {task.kind} {task.id}: {began}, {first}", int(not right))
+    if task.streams:
+        await folded_events.fold_session(stack.pool, tenant, task.id)
+        same = log == await events.of_session(stack.pool, tenant, task.id, 0, 1_000_000)
+        found.add("gaps", f"{task.kind} {task.id} after folding", int(not same or not _whole(log)))
     try:
         async with asyncio.timeout(PATIENCE):
             outcome = await stack.session(task.id).result()
@@ -111,6 +122,17 @@ async def _ends(stack: Stack, task: Accepted, status: str, found: Violations, fo
         outcome = {"status": status}
     if ends != [f"task_{status}"] or outcome["status"] != status:
         found.add("disagree", f"{task.id}: row {status}, events {ends}, Temporal {outcome['status']}")
+
+
+def _whole(log: list[Recorded]) -> bool:
+    """Whether the pieces of the last attempt make up the message."""
+    texts: dict[str, str] = {"message_delta": "", "message": ""}
+    for event in log:
+        if event.type == "attempt_reset":
+            texts["message_delta"] = ""
+        elif event.type in texts:
+            texts[event.type] += event.data["text"]
+    return texts["message_delta"] == texts["message"] != ""
 
 
 async def _deliveries(stack: Stack, task: Accepted, found: Violations) -> None:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,6 +21,7 @@ from tests.faults import remote_tasks, temporal_faults, workload
 from tests.faults.caller import Caller
 from tests.faults.checker import Violations, check
 from tests.faults.daemons import DAEMONS
+from tests.faults.moments import MOMENTS, Moment
 from tests.faults.nemesis import FAULTS, Fault, Nemesis
 from tests.faults.readers import Reader
 from tests.support.launch import TESTER, as_role, process
@@ -38,6 +40,7 @@ class Plan:
     tenants: bool = False  # another tenant has tasks at the same time
     workers: bool = False  # a second worker, which shares no directory with the first
     builds: bool = False  # an MCP server answers calls with tasks
+    moments: tuple[Moment, ...] = ()  # faults that need tasks of their own
 
 
 KILLS = [FAULTS[name] for name in ("worker killed", "worker paused")]
@@ -60,6 +63,7 @@ ROWS: dict[str, Plan] = {
     "messages to subagents": Plan([*KILLS, FAULTS["API killed"]], (workload.instances,) * 3),
     "tasks of MCP servers": Plan([*KILLS, FAULTS["API killed"]], (remote_tasks.remote_tasks,) * 3, builds=True),
     "variables of subagents": Plan([*KILLS, FAULTS["API killed"]], (workload.variables,) * 3),
+    **{name: Plan([], (workload.messages, workload.effects), moments=(moment,)) for name, moment in MOMENTS.items()},
 }
 
 
@@ -117,7 +121,8 @@ async def run(stack: Stack, name: str, seed: int, size: Size, folder: Path, plan
     plan, random = plan or ROWS[name], Random(f"{seed}/{name}")
     async with Caller(stack.url) as caller, _others(stack, plan, folder) as others, AsyncExitStack() as entered:
         server = await entered.enter_async_context(remote_tasks.builds(stack)) if plan.builds else None
-        nemesis = Nemesis(stack, caller, Random(random.random()), plan.faults)
+        faults: list[Fault] = [*plan.faults, *(partial(moment, caller) for moment in plan.moments)]
+        nemesis = Nemesis(stack, caller, Random(random.random()), faults)
         done = asyncio.Event()
         sweeping = asyncio.create_task(temporal_faults.sweep_often(stack)) if plan.forgets else None
         try:

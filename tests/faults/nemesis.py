@@ -13,6 +13,7 @@ import asyncpg
 from tests.faults.caller import Caller
 from tests.support.stack import Stack
 
+MOST_MISSES = 20
 Fault = Callable[[Stack, Random], Awaitable[object]]  # returns False if there was nothing to break
 
 
@@ -65,13 +66,15 @@ class Nemesis:
 
     def __init__(self, stack: Stack, caller: Caller, random: Random, faults: list[Fault]) -> None:
         self._stack, self._caller, self._random, self._faults = stack, caller, random, faults
-        self.hits = 0
+        self.hits = self.misses = 0
         self.recoveries: list[float] = []
 
     async def rage(self, stop: asyncio.Event, at_least: int) -> None:
         while self._faults and not (stop.is_set() and self.hits >= at_least):
             await asyncio.sleep(self._random.uniform(0.5, 2))
             if await self._random.choice(self._faults)(self._stack, self._random) is False:
+                self.misses += 1
+                assert self.misses < MOST_MISSES + self.hits, "there is nothing to break"
                 await self._caller.submit("victim", "[[script:say words=20 delay=0.2]]")
                 continue
             self.hits += 1

@@ -6,6 +6,7 @@ import pytest
 
 from tests.faults import network
 from tests.faults.matrix import ANY, SHORT, Plan, prepare, run
+from tests.faults.moments import MOMENTS
 from tests.support.stack import Stack
 
 DAEMONS = "channels, schedules, triggers, missions"
@@ -26,6 +27,16 @@ async def test_work_survives_damage_and_other_workers_and_tenants(stack: Stack, 
     row = await run(stack, name, 3, SHORT, tmp_path)
     assert row.violations.named == []
     assert row.tasks >= 3 and row.hits > 0, "nothing was tested"
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+async def test_kills_in_short_moments_lose_nothing_and_do_nothing_twice(
+    stack: Stack, tmp_path: Path, name: str
+) -> None:
+    await prepare(stack)
+    row = await run(stack, name, 5, SHORT, tmp_path)
+    assert row.violations.named == []
+    assert row.tasks >= 4 and row.hits > 0, "nothing was tested"
 
 
 async def test_network_faults_lose_nothing_and_do_nothing_twice(tmp_path: Path) -> None:
