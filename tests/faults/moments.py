@@ -120,9 +120,9 @@ async def _locked(stack: Stack, query: str, task_id: str) -> AsyncIterator[Calla
 
 
 async def _kill(stack: Stack, random: Random, writer: int) -> int:
-    """Kill the worker. Its statement continues without it, or is lost too."""
+    """Kill the worker. Usually its statement continues without it; else that is lost too."""
     killed = await stack.kill("worker")
-    if random.random() < 0.5:
+    if random.random() < 0.3:
         await stack.pool.execute("SELECT pg_terminate_backend($1)", writer)
     return killed
 

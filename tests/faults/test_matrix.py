@@ -34,7 +34,7 @@ async def test_kills_in_short_moments_lose_nothing_and_do_nothing_twice(
     stack: Stack, tmp_path: Path, name: str
 ) -> None:
     await prepare(stack)
-    row = await run(stack, name, 5, SHORT, tmp_path)
+    row = await run(stack, name, 2, SHORT, tmp_path)
     assert row.violations.named == []
     assert row.tasks >= 4 and row.hits > 0, "nothing was tested"
 
