@@ -55,6 +55,8 @@ class StepBeginning:
         known = self._memory.steps.take(self._begin) if self._fresh else None
         if self._awaits and result is None and known is None:
             await self._result_written()
+        if result is not None:  # of this run, or of the one that it continues
+            result = result.model_copy(update={"run": self._begin.run})
         self._begin = self._begin.model_copy(update={"result": result})
         if known is None:
             facts = await messages.begin_step(self._pool, self._begin)

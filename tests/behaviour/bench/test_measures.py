@@ -31,13 +31,13 @@ SMALL = Sizes(
 
 async def test_bench_measures_every_figure(lab: Lab) -> None:
     rows = await measure(lab, 1, SMALL, lambda _: None)
-    assert len(rows) == 31
+    assert len(rows) == 33
     assert all(value > 0 for row in rows for value in row.ours)
-    steps, (turn, rate) = rows[2:10], rows[10:12]
-    *histories, flat, handle, half, worst = rows[12:18]
-    fan_out, alone, _, *messages = rows[18:23]
-    cancelling, answering, first, last, ratio, _ = rows[23:29]
-    _, recovery = rows[29:]
+    steps, (turn, rate) = rows[3:11], rows[11:13]
+    *histories, flat, handle, half, worst = rows[13:19]
+    fan_out, alone, _, *messages = rows[19:24]
+    cancelling, answering, accepted, first, last, ratio, _ = rows[24:31]
+    _, recovery = rows[31:]
     queued_first = [False, False, False, True]  # and bookkeeping, which is not queued, last
     assert ["bookkeeping" in row.name for row in steps] == queued_first * 2
     for row in (*steps, rate):
@@ -50,6 +50,7 @@ async def test_bench_measures_every_figure(lab: Lab) -> None:
     assert fan_out.to_bare is not None and fan_out.ours[0] > fanout.DELAY
     assert alone.to_bare == Spread(1, 1, 1)
     assert cancelling.to_bare is not None and answering.to_bare is not None
+    assert accepted.ours[0] > answering.ours[0]
     assert ratio.ours[0] == max(first.ours + last.ours) / min(first.ours + last.ours)
     assert recovery.to_bare is not None and recovery.to_bare.median > 1
     assert [row.ours for row in messages] == [[1], [1]]  # with two messages, the second is compared with itself
