@@ -232,8 +232,9 @@ async def run(settings: Settings) -> None:
             log.info("draining")
             for task in (beating, dispatching, freeing, looking, peering, sweeping, watching):
                 task.cancel()
-        await services.deferred.written()
         with contextlib.suppress(*TRANSIENT_ERRORS):
+            async with asyncio.timeout(2):  # a read whose result is lost is repeated
+                await services.deferred.written()
             await workers.leave(pool, name)
 
 

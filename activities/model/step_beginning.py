@@ -11,11 +11,9 @@ from activities.runtime.step_memory import StepMemory
 from domain import wire
 from domain.sessions.session import SessionRef
 from domain.sessions.step_writes import StepBegin, StepCommit
-from store import messages, tool_calls
+from store import messages
 from store.database import COMMIT_PATIENCE, Pool, patiently
 from store.messages import StepFacts
-
-LOOKS = 20  # at the result of another worker
 
 
 class StepBeginning:
@@ -54,7 +52,10 @@ class StepBeginning:
         result = await self._memory.deferred.take(self._begin.tenant, self._begin.head)
         known = self._memory.steps.take(self._begin) if self._fresh else None
         if self._awaits and result is None and known is None:
-            await self._result_written()
+            assert self._begin.head is not None
+            if not await self._memory.deferred.seen(self._begin.tenant, self._begin.head):
+                message = "The result before this call was lost."
+                raise ApplicationError(message, type=wire.RESULT_LOST, non_retryable=True)
         if result is not None:  # of this run, or of the one that it continues
             result = result.model_copy(update={"run": self._begin.run})
         self._begin = self._begin.model_copy(update={"result": result})
@@ -116,15 +117,6 @@ class StepBeginning:
         await patiently(lambda: messages.write_beginning(self._pool, self._begin), seconds=COMMIT_PATIENCE)
         self._begin = self._begin.model_copy(update={"result": None})
         self._end()
-
-    async def _result_written(self) -> None:
-        """Wait for the result that another worker is about to write. If it was killed, the call has to be repeated."""
-        assert self._begin.head is not None
-        for _ in range(LOOKS):
-            if await tool_calls.results(self._pool, self._begin.tenant, self._begin.head):
-                return
-            await asyncio.sleep(GATHER)
-        raise ApplicationError("The result before this call was lost.", type=wire.RESULT_LOST, non_retryable=True)
 
     def _end(self) -> None:
         if self._pending is not None:

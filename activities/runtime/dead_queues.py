@@ -2,6 +2,7 @@
 memory; if that one was killed, the task would wait for its timeout. Another worker frees such tasks at once."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection
 from datetime import timedelta
@@ -48,7 +49,11 @@ class DeadQueues:
                 dead = await workers.dead(self._pool, self._own_id) - {self._own_id}
                 self._known &= dead
                 if new := dead - self._known:
-                    await self.free(await self.find(new))
+                    found = await self.find(new)
+                    # one of them may have started again under its name, and taken work
+                    new &= await workers.dead(self._pool, self._own_id)
+                    await self.free({queue for queue in found if _owner(queue) in new})
+                    self._known |= new
             except TRANSIENT_ERRORS as error:
                 log.warning("did not look for dead workers (%s)", type(error).__name__)
 
@@ -69,8 +74,7 @@ class DeadQueues:
             return set()
         found = await asyncio.gather(*map(one, latest), return_exceptions=True)
         names = set().union(*(queues for queues in found if isinstance(queues, set)))
-        self._known |= set(dead)
-        return {queue for queue in names if queue.rpartition("-")[0] in dead}
+        return {queue for queue in names if _owner(queue) in dead}
 
     async def free(self, queues: Collection[str]) -> None:
         """Release the tasks that wait in these queues, and let Temporal put no more there."""
@@ -80,6 +84,11 @@ class DeadQueues:
                     log.info("freed %d workflow tasks of a worker that died", freed)
             except RPCError as error:
                 log.warning("workflow tasks of a dead worker wait for their timeout (%s)", error.status.name)
+
+
+def _owner(queue: str) -> str:
+    """The worker of a queue, whose name is that of the worker and an id."""
+    return queue.rpartition("-")[0]
 
 
 async def _queues(client: Client, workflow_id: str) -> set[str]:
@@ -102,7 +111,7 @@ async def _free(client: Client, task_queue: str, queue: str) -> int:
     sticky = TaskQueue(name=queue, kind=TaskQueueKind.TASK_QUEUE_KIND_STICKY, normal_name=task_queue)
     poll = PollWorkflowTaskQueueRequest(namespace=client.namespace, task_queue=sticky, identity=client.identity)
     closing = ShutdownWorkerRequest(
-        namespace=client.namespace, sticky_task_queue=queue, identity=queue.rpartition("-")[0], reason="it died"
+        namespace=client.namespace, sticky_task_queue=queue, identity=_owner(queue), reason="it died"
     )
     # Before the polls, which find what waits already, and after them: a queue that is polled counts as one in use.
     await client.workflow_service.shutdown_worker(closing, timeout=ASK_WITHIN)
@@ -118,6 +127,7 @@ async def _free(client: Client, task_queue: str, queue: str) -> int:
             cause=WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_STICKY_TASK_QUEUE,
             identity=client.identity,
         )
-        await client.workflow_service.respond_workflow_task_failed(failed, timeout=ASK_WITHIN)
+        with contextlib.suppress(RPCError):  # its workflow may have been terminated
+            await client.workflow_service.respond_workflow_task_failed(failed, timeout=ASK_WITHIN)
     await client.workflow_service.shutdown_worker(closing, timeout=ASK_WITHIN)
     return freed

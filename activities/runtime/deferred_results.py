@@ -12,6 +12,7 @@ from store.database import COMMIT_PATIENCE, Pool, patiently
 
 log = logging.getLogger("errand.worker")
 
+LOOKS, LOOK_PAUSE = 20, 0.015  # at the result of another worker
 PAUSE = 0.05  # seconds: two round trips to Temporal, until the model call begins
 
 
@@ -55,8 +56,17 @@ class DeferredResults:
         for deferred in [one for one in self._kept.values() if ref in (None, one.ref)]:
             if not deferred.writing:
                 deferred.task.cancel()
+                deferred.writing = True  # from here on nobody takes it
                 deferred.task = asyncio.create_task(self._write(deferred))
             await asyncio.shield(deferred.task)
+
+    async def seen(self, tenant: str, node: str) -> bool:
+        """Wait for a result that another worker is about to write. False: it was probably killed."""
+        for _ in range(LOOKS):
+            if await tool_calls.results(self._pool, tenant, node):
+                return True
+            await asyncio.sleep(LOOK_PAUSE)
+        return False
 
     async def _write_soon(self, deferred: Deferred) -> None:
         await asyncio.sleep(PAUSE)
@@ -72,5 +82,7 @@ class DeferredResults:
             self._end(deferred)
 
     def _end(self, deferred: Deferred) -> None:
-        del self._kept[deferred.commit.tenant, deferred.commit.node]
+        key = (deferred.commit.tenant, deferred.commit.node)
+        if self._kept.get(key) is deferred:
+            del self._kept[key]
         self._events.release(deferred.ref)

@@ -81,6 +81,7 @@ class ThreadState:
         self._ref = ref
         self._key = key  # of the call or the hook; equal in every attempt
         self._acts = 0
+        self.changed = False  # whether the next step may read something else
         self._keep = keep  # saves changed files of the workspace to the store
         self._store = store  # stores values, and returns the names of those that no model may see
         self.variables = Variables(variables)
@@ -113,6 +114,7 @@ class ThreadState:
         except ValidationError as error:  # its text contains the values and would be logged
             names = sorted({str(one["loc"][0]) for one in error.errors(include_input=False) if one["loc"]})
             raise ValueError(f"these variables have no valid name or value: {', '.join(names)}") from None
+        self.changed = True
         hidden = await self._store(given)
         self.variables = Variables({**self.variables, **given})
         self.redactor.add(given[name] for name in hidden)
@@ -127,6 +129,7 @@ class ThreadState:
 
     def _next(self) -> str:
         self._acts += 1
+        self.changed = True
         return f"{self._key}#{self._acts}"
 
 

@@ -68,6 +68,8 @@ class FinishSession:
     async def finish_session(self, finish: Finish) -> Finished:
         ref = finish.ref
         await self._deferred.written(ref)
+        if finish.deferred and finish.head is not None:
+            await self._deferred.seen(ref.tenant, finish.head)
         nodes = await self._contexts.load(ref, "main", finish.head)
         tail = await self._repair(finish, nodes)
         finish, output = await self._payload(finish, nodes)

@@ -205,7 +205,8 @@ class RunTool:
         if result.remote is not None:
             return result
         # It has happened: a stop that arrives from here on does not call it interrupted.
-        return await completed(self._finished(request, tool, agent, given, context, result))
+        finished = await completed(self._finished(request, tool, agent, given, context, result))
+        return finished.replaced(changed=context.state.changed)
 
     async def _finished(
         self,

@@ -61,6 +61,7 @@ class ToolResult:
     status_text: str | None = None  # the status that the session publishes
     remote: RemoteCall | None = None  # there is no result yet: the handle of a call that continues elsewhere
     wait_ms: int = 0  # how long to wait before asking there again
+    changed: bool = False  # the tool changed the state of its thread
 
     def replaced(self, **changes: Any) -> "ToolResult":
         return replace(self, **changes)

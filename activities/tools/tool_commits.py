@@ -61,7 +61,7 @@ class ToolCommits:
             description=done,
         )
         outcome = outcome_of(request, state, result.text)
-        if await self._may_defer(request, claim, commit):
+        if not result.changed and await self._may_defer(request, claim, commit):
             taken_rows = await self._events.take(request.ref)
             self._memory.deferred.put(request.ref, commit.model_copy(update={"events": taken_rows + commit.events}))
             return outcome.model_copy(update={"deferred": True})
@@ -76,15 +76,12 @@ class ToolCommits:
         return outcome.model_copy(update={"doing": current_step(result.plan), "planned": True, "replanned": replanned})
 
     async def _may_defer(self, request: ToolRequest, claim: ToolClaimResult, commit: ToolCommit) -> bool:
-        """Whether the next model call can write this result: of a read that needed no claim and changes nothing else.
-        The worker then keeps what that call needs."""
+        """Whether the next model call can write this result: of a read that needed no claim, changed nothing and was
+        not stopped. The worker then keeps what that call needs."""
         changes = commit.files or commit.plan or commit.progress or commit.status_text
-        if (
-            not request.may_defer
-            or claim.next_step is None
-            or changes
-            or not await self._only_call(request, claim.body)
-        ):
+        if not request.may_defer or claim.next_step is None or changes or commit.state is CallState.CANCELLED:
+            return False
+        if not await self._only_call(request, claim.body):
             return False
         found = ToolCallResult(index=commit.call_index, state=commit.state, text=commit.result)
         facts = claim.next_step.model_copy(update={"results": [found]})

@@ -226,7 +226,7 @@ async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCal
         preview=call.preview,
         workspace_id=session.start.workspace_id,
         sandbox=session.start.sandbox,
-        # only `run_line` repeats a read whose result was lost
+        # only `run_line` repeats a read whose result was lost; a summary does without the result
         may_defer=call.effect is Effect.READ and not call.bookkeeping and line.is_main and session.sides is None,
     )
     try:

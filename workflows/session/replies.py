@@ -55,7 +55,8 @@ async def think(
             elif kind == wire.RESULT_LOST and redo is not None and line.deferred is not None:
                 lost, line.deferred = line.deferred, None
                 await redo(session, line, lost)
-                begins, line.previous = call.begins, call.previous  # the call ended before it began the step
+                if call.begins:  # it ended before it began the step
+                    begins, line.previous = True, call.previous
             elif kind == wire.BUDGET_SPENT:
                 raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
             elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel whose signal was lost

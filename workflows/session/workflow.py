@@ -194,10 +194,14 @@ class Session:
         try:
             reply = await self.context.wait(activity_calls.call_model(call))
         except ActivityError as error:
-            workflow.logger.warning("no closing summary: %s", cause(error)[1])
             self.context.untake(take)
+            if cause(error)[0] == wire.RESULT_LOST and state.line.deferred is not None:
+                state.line.deferred = None  # no call is repeated at the end: the summary does without its result
+                return await self._summarise(reason)
+            workflow.logger.warning("no closing summary: %s", cause(error)[1])
             return
         state.line.head = reply.head
+        state.line.deferred = None
         state.usage = state.usage.plus(reply.usage)
 
     def _ending(self, ending: Ending) -> Finish:
@@ -220,6 +224,7 @@ class Session:
             spawned_by=start.parent_session_id,
             taken=[message for message in state.seen_messages if message not in state.inbox],
             binding=ending.binding,
+            deferred=state.line.deferred is not None,
         )
 
     def _result(self, finished: Finished) -> SessionResult:
