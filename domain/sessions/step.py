@@ -123,8 +123,8 @@ class ToolCall(BaseModel):
     effect: Effect
     timeout_s: float
     preview: str = ""
-    ask: bool = False  # a rule wants a person's approval first
-    refusal: str | None = None  # why it may not run
+    ask: bool = Field(default=False, exclude_if=is_empty)  # a rule wants a person's approval first
+    refusal: str | None = Field(default=None, exclude_if=is_empty)  # why it may not run
     bookkeeping: bool = Field(default=False, exclude_if=lambda value: not value)  # runs as a local activity
     talks: bool = Field(default=False, exclude_if=lambda value: not value)  # touches nothing: no approval withholds it
     # asks people; if refused, only people can help
@@ -153,9 +153,9 @@ class ModelReply(RareFacts):
     stop_reason: StopReason
     calls: list[ToolCall] = Field(default_factory=list)
     usage: Usage
-    full: bool = False  # the context nearly fills the model's window
+    full: bool = Field(default=False, exclude_if=is_empty)  # the context nearly fills the model's window
     preview: str = ""
-    interrupted: bool = False
+    interrupted: bool = Field(default=False, exclude_if=is_empty)
 
 
 class ResumePoint(BaseModel):
@@ -195,7 +195,8 @@ class ToolOutcome(BaseModel):
     name: str
     state: CallState = CallState.OK  # never `started`
     preview: str = ""
-    doing: str | None = None  # the plan's current step, when the call changed the plan
+    # the plan's current step, when the call changed the plan
+    doing: str | None = Field(default=None, exclude_if=is_empty)
     planned: bool = Field(default=False, exclude_if=lambda value: not value)  # the call submitted a plan
     replanned: bool = Field(default=False, exclude_if=lambda value: not value)  # its steps are others than before
     digest: str | None = None  # of the call and its result; None: repeating it does not count as a loop
