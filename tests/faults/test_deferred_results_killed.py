@@ -28,3 +28,12 @@ async def test_read_whose_result_was_lost_is_repeated(stack: Stack) -> None:
     assert [event["step"] for event in of_type(events, "step_started")] == [1, 2]
     sent_back = str((await stack.asked(task_id))[-1]["body"]["messages"][-1])
     assert "nterrupted" not in sent_back and "empty" in sent_back
+
+
+async def test_summary_does_without_a_result_that_was_lost(stack: Stack) -> None:
+    task_id = await with_lost_result(stack, max_steps=1)
+    record = await stack.wait(task_id)
+    assert record["reason"] == "step_limit" and (await stack.http.get(f"/tasks/{task_id}/result")).json()["output"]
+    await stack.session(task_id).result()
+    assert await scheduled(stack, task_id) == ["call_model", READ, "call_model", "call_model"]
+    assert "nterrupted" in str((await stack.asked(task_id))[-1]["body"]["messages"])

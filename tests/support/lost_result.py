@@ -1,5 +1,7 @@
 """A session whose worker is killed after a read has ended in Temporal and before the result of the read is written."""
 
+from typing import Any
+
 from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, calls, eventually
 
@@ -11,9 +13,9 @@ async def scheduled(stack: Stack, task_id: str) -> list[str]:
     return [name for name in begun if name]
 
 
-async def with_lost_result(stack: Stack) -> str:
+async def with_lost_result(stack: Stack, **config: Any) -> str:
     async with locked(stack.pool, "tool_calls"):
-        task_id = await stack.submit(calls(("list_files", {})))
+        task_id = await stack.submit(calls(("list_files", {})), config=config)
 
         async def asked_again() -> bool:
             return (await scheduled(stack, task_id)).count("call_model") == 2
