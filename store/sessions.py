@@ -115,7 +115,7 @@ _FIRST_STATE = {
 }
 
 
-def _columns(fields: Mapping[str, Any]) -> JsonObject:
+def _columns(fields: Mapping[str, object]) -> JsonObject:
     values = to_jsonable_python(fields)
     return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}
 

@@ -1,4 +1,4 @@
-"""Results of reads that are not written yet. The next model call writes such a result in the transaction of its own."""
+"""Results of reads that are not written yet. The next model call writes such a result in its own transaction."""
 
 import asyncio
 import logging
