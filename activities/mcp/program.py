@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from activities.mcp.scratch_folder import scratch_folder
 from activities.mcp.untrusted import quoted
 from activities.sandbox import Commands, NetworkPolicy, Pipes, Sandbox, SandboxLimits, SandboxResult
+from activities.sandbox.pipe_end import PipeEnd
 from activities.tools.support.egress import ByteAllowance, FetchError
 
 if TYPE_CHECKING:
@@ -71,20 +72,22 @@ class RunningProgram:
 
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
+        reading, writing = PipeEnd(ours_in), PipeEnd(ours_out)
         running = asyncio.create_task(self._run(Pipes(theirs_in, theirs_out)))
         running.add_done_callback(lambda _: _close(theirs_in, theirs_out))  # then its output is at an end
         received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._read, ours_in, received)
-                group.start_soon(_write, ours_out, sent, received)
+                group.start_soon(self._read, reading, received)
+                group.start_soon(_write, writing, sent, received)
                 try:
                     yield incoming, outgoing
                 finally:
                     group.cancel_scope.cancel()
         finally:
-            for stream in (received, incoming, outgoing, sent):
+            # its input too, by which it knows that it should end
+            for stream in (received, incoming, outgoing, sent, reading, writing):
                 stream.close()
             if running.done() and not running.cancelled():
                 self._result = running.result()
@@ -100,19 +103,15 @@ class RunningProgram:
             pipes=pipes,
         )
 
-    async def _read(self, fd: int, received: "Incoming") -> None:
+    async def _read(self, pipe: PipeEnd, received: "Incoming") -> None:
         """Pass its lines on until its output ends, or is more than it may be."""
         from mcp.shared.message import SessionMessage
         from mcp_types import jsonrpc_message_adapter
 
-        reader = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb")
-        )
         rest = b""
         try:
             with contextlib.suppress(FetchError):  # the caller asks the allowance why the connection ended
-                while chunk := await reader.read(65_536):
+                while chunk := await pipe.read():
                     self.allowance.take(len(chunk))
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in filter(None, map(bytes.strip, lines)):
@@ -123,22 +122,15 @@ class RunningProgram:
                         except ValueError as error:
                             await received.send(error)
         finally:
-            transport.close()
             received.close()
 
 
-async def _write(fd: int, sent: "Outgoing", received: "Incoming") -> None:
-    loop = asyncio.get_running_loop()
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(fd, "wb"))
-    writer = asyncio.StreamWriter(transport, protocol, None, loop)
+async def _write(pipe: PipeEnd, sent: "Outgoing", received: "Incoming") -> None:
     try:
         async for message in sent:
-            writer.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-            await writer.drain()
+            await pipe.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
     except OSError:
         received.close()  # it reads no more
-    finally:
-        transport.abort()  # closes its input, by which it knows that it should end
 
 
 async def _ended(running: "asyncio.Task[SandboxResult]") -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from activities.sandbox.ceilings import exceeded
+from activities.sandbox.pipe_end import PipeEnd
 from activities.sandbox.sandbox import Pipes, SandboxLimits
 
 _GRACE_S = 5.0  # for the kernel to end killed processes
@@ -132,17 +133,16 @@ class _Init:
 async def _init_of(namespace: Namespace | None) -> _Init | None:
     if namespace is None:
         return None
-    reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(namespace.info_fd, "rb")
-    )
+    pipe, written = PipeEnd(namespace.info_fd), b""
     try:
-        pid = json.loads(await reader.read())["child-pid"]
+        while piece := await pipe.read():
+            written += piece
+        pid = json.loads(written)["child-pid"]
         return _Init(pid, os.pidfd_open(pid))
     except (ValueError, KeyError, ProcessLookupError):
         return None  # it failed to start, or has already ended
     finally:
-        transport.close()
+        pipe.close()
 
 
 class _Tree:
