@@ -15,7 +15,6 @@ from tests.behaviour.schedules.clock import create, until
 from tests.support.stack import Stack
 from workflows.schedule_client import spec_of
 
-MINUTE = timedelta(minutes=1)
 BERLIN = ZoneInfo("Europe/Berlin")
 FORWARD = datetime(2027, 3, 28, tzinfo=UTC)  # 02:00 becomes 03:00
 BACK = datetime(2027, 10, 31, tzinfo=UTC)  # 03:00 becomes 02:00
@@ -54,10 +53,6 @@ async def test_a_time_that_exists_twice_has_one_tick(stack: Stack) -> None:
     assert on_the_day.hour == 1  # in UTC: the second 02:30, after the change
 
 
-async def backfill(stack: Stack, schedule: dict[str, Any], span: dict[str, str]) -> None:
-    assert (await stack.http.post(f"/schedules/{schedule['id']}/backfill", json=span)).status_code == 202
-
-
 @pytest.mark.exactly_once
 @pytest.mark.parametrize(
     ("change", "days", "hours"),
@@ -76,26 +71,19 @@ async def test_each_tick_over_a_change_of_the_clock_is_one_message(
     hourly = await create(stack, cron="0 * * * *", check={"run": "exit 3"}, **berlin)
     midnight = change.replace(tzinfo=BERLIN)
     after = midnight + timedelta(days=2)
-    nights = {"start": (midnight - timedelta(days=1)).isoformat(), "end": after.isoformat()}
-    day = {"start": (midnight - MINUTE).isoformat(), "end": (midnight + timedelta(days=1) - MINUTE).isoformat()}
-    for made, span in ((nightly, nights), (hourly, day)):
+    for made, start, end in (
+        (nightly, midnight - timedelta(days=1), after),
+        (hourly, midnight - timedelta(minutes=1), midnight + timedelta(days=1) - timedelta(minutes=1)),
+    ):
+        span = {"start": start.isoformat(), "end": end.isoformat()}
         for _ in range(2):  # the second backfill finds a run for every time
-            await backfill(stack, made, span)
+            assert (await stack.http.post(f"/schedules/{made['id']}/backfill", json=span)).status_code == 202
 
     def inside(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Without the ticks of the present, which the clock itself starts."""
         return [run for run in listed if datetime.fromisoformat(run["scheduled_at"]) < after]
 
-    async def all_of(made: dict[str, Any], span: dict[str, str], number: int) -> list[dict[str, Any]]:
-        """Temporal gives up a start that its own server refuses for a minute, so what is missing is asked for again."""
-        for _ in range(3):
-            try:
-                return inside(await until(stack, made["id"], lambda listed: len(inside(listed)) >= number))
-            except AssertionError:
-                await backfill(stack, made, span)
-        return inside(await until(stack, made["id"], lambda listed: len(inside(listed)) >= number))
-
-    found = await all_of(nightly, nights, len(days))
+    found = inside(await until(stack, nightly["id"], lambda listed: len(inside(listed)) >= len(days)))
     at = [datetime.fromisoformat(run["scheduled_at"]).astimezone(BERLIN) for run in found]
     assert [(one.day, f"{one:%H:%M}") for one in at] == [(day, "02:30") for day in days]
     for run in found:
@@ -103,7 +91,7 @@ async def test_each_tick_over_a_change_of_the_clock_is_one_message(
     count = """SELECT count(*) FROM sessions WHERE conversation_id = $1 AND NOT EXISTS
                (SELECT FROM schedule_runs WHERE session_id = sessions.id AND schedule_id = $2 AND scheduled_at >= $3)"""
     assert await stack.pool.fetchval(count, nightly["conversation_id"], nightly["id"], after) == len(days)
-    rows = await all_of(hourly, day, hours)
+    rows = inside(await until(stack, hourly["id"], lambda listed: len(inside(listed)) >= hours))
     assert len({run["scheduled_at"] for run in rows}) == len(rows) == hours
     for made in (nightly, hourly):
         await stack.http.delete(f"/schedules/{made['id']}")
