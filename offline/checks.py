@@ -11,8 +11,8 @@ _TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,128}$")
 _BLOCKS = ("text", "image", "document", "tool_use", "tool_result", "thinking", "redacted_thinking", "search_result")
 
 
-def check(body: Any) -> None:
-    """Raise ApiError for a request that the real API refuses."""
+def check(body: Any) -> list[dict[str, Any]]:
+    """Raise ApiError for a request that the real API refuses. Returns its messages as the model reads them."""
     if not isinstance(body, dict):
         raise _invalid("the request body must be a JSON object")
     _require(isinstance(body.get("model"), str) and body["model"], "model: field required")
@@ -24,11 +24,13 @@ def check(body: Any) -> None:
         _check_message(index, message)
     _require(body["messages"][0]["role"] == "user", 'messages: first message must use the "user" role')
     prefilled = body["messages"][-1]["role"] == "assistant"  # newer models refuse it, so no code may rely on it
-    _check_pairs(merged(body["messages"]))
+    messages = merged(body["messages"])
+    _check_pairs(messages)
     _require(not prefilled, "assistant message prefill is not supported: the last message must be a user message")
     _check_tools(body.get("tools") or [])
     _check_thinking(body.get("thinking"), body)
     _check_cache_marks(body)
+    return messages
 
 
 def check_length(total: int, window: int = CONTEXT_WINDOW) -> None:
@@ -45,74 +47,89 @@ def _require(condition: object, message: str) -> None:
         raise _invalid(message)
 
 
+# The loops below build a message only if they need it: a request may have thousands of blocks.
+
+
 def _check_message(index: int, message: Any) -> None:
-    at = f"messages.{index}"
-    _require(isinstance(message, dict), f"{at}: Input should be a valid dictionary")
+    if not isinstance(message, dict):
+        raise _invalid(f"messages.{index}: Input should be a valid dictionary")
     role, content = message.get("role"), message.get("content")
-    _require(role in ("user", "assistant"), f"{at}.role: Input should be 'user' or 'assistant'")
-    _require(isinstance(content, str | list), f"{at}.content: Input should be a valid string or list")
-    _require(content, f"{at}: {role} messages must have non-empty content")
+    if role not in ("user", "assistant"):
+        raise _invalid(f"messages.{index}.role: Input should be 'user' or 'assistant'")
+    if not isinstance(content, str | list):
+        raise _invalid(f"messages.{index}.content: Input should be a valid string or list")
+    if not content:
+        raise _invalid(f"messages.{index}: {role} messages must have non-empty content")
     if isinstance(content, str):
-        _require(content.strip(), f"{at}: text content blocks must contain non-whitespace text")
+        if not content.strip():
+            raise _invalid(f"messages.{index}: text content blocks must contain non-whitespace text")
         return
     for number, block in enumerate(content):
-        _check_block(f"{at}.content.{number}", role, block)
+        if (problem := _problem(role, block)) is not None:
+            raise _invalid(f"messages.{index}.content.{number}{problem}")
 
 
-def _check_block(at: str, role: str, block: Any) -> None:
+def _problem(role: str, block: Any) -> str | None:
+    """What is wrong with a block, after the place where it is."""
     kind = block.get("type") if isinstance(block, dict) else None
-    _require(kind in _BLOCKS, f"{at}: Input tag {kind!r} does not match any of the expected tags: {', '.join(_BLOCKS)}")
     if kind == "text":
-        _require(isinstance(block.get("text"), str), f"{at}.text.text: Field required")
-        _require(block["text"].strip(), f"{at}: text content blocks must contain non-whitespace text")
-    elif kind == "tool_use":
-        _require(role == "assistant", f"{at}: `tool_use` blocks can only be in `assistant` messages")
-        _require(isinstance(block.get("id"), str) and block["id"], f"{at}.tool_use.id: Field required")
-        _require(isinstance(block.get("name"), str), f"{at}.tool_use.name: Field required")
-        _require(isinstance(block.get("input"), dict), f"{at}.tool_use.input: Input should be a valid dictionary")
-    elif kind == "tool_result":
-        _require(role == "user", f"{at}: `tool_result` blocks can only be in `user` messages")
-        _require(isinstance(block.get("tool_use_id"), str), f"{at}.tool_result.tool_use_id: Field required")
-    elif kind == "thinking":
+        if not isinstance(block.get("text"), str):
+            return ".text.text: Field required"
+        return None if block["text"].strip() else ": text content blocks must contain non-whitespace text"
+    if kind == "tool_use":
+        if role != "assistant":
+            return ": `tool_use` blocks can only be in `assistant` messages"
+        if not isinstance(block.get("id"), str) or not block["id"]:
+            return ".tool_use.id: Field required"
+        if not isinstance(block.get("name"), str):
+            return ".tool_use.name: Field required"
+        return None if isinstance(block.get("input"), dict) else ".tool_use.input: Input should be a valid dictionary"
+    if kind == "tool_result":
+        if role != "user":
+            return ": `tool_result` blocks can only be in `user` messages"
+        return None if isinstance(block.get("tool_use_id"), str) else ".tool_result.tool_use_id: Field required"
+    if kind == "thinking":
         signed = block.get("signature") == sign(str(block.get("thinking", "")))
-        _require(signed, f"{at}: Invalid `signature` in `thinking` block")
+        return None if signed else ": Invalid `signature` in `thinking` block"
+    if kind not in _BLOCKS:
+        return f": Input tag {kind!r} does not match any of the expected tags: {', '.join(_BLOCKS)}"
+    return None
 
 
 def _check_pairs(messages: list[dict[str, Any]]) -> None:
     used: set[str] = set()
+    calls: list[str] = []  # of the message before
     for index, message in enumerate(messages):
+        _check_results_of(index - 1, calls, message["content"])
         calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
         for call in calls:
-            _require(call not in used, f"messages.{index}: `tool_use` ids must be unique: {call}")
+            if call in used:
+                raise _invalid(f"messages.{index}: `tool_use` ids must be unique: {call}")
             used.add(call)
-        _check_results_of(index, calls, messages[index + 1]["content"] if index + 1 < len(messages) else [])
-    if messages[0]["role"] == "user":
-        _check_results_of(-1, [], messages[0]["content"])
+    _check_results_of(len(messages) - 1, calls, [])
 
 
 def _check_results_of(index: int, calls: list[str], following: list[dict[str, Any]]) -> None:
-    kinds = [block["type"] for block in following]
     answered = [block["tool_use_id"] for block in following if block["type"] == "tool_result"]
-    missing = [call for call in calls if call not in answered]
-    _require(
-        not missing,
-        f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-        f"{', '.join(missing)}. "
-        "Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
-    )
+    if missing := [call for call in calls if call not in answered]:
+        raise _invalid(
+            f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+            f"{', '.join(missing)}. "
+            "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+        )
     for answer in answered:
-        _require(
-            answer in calls,
-            f"messages.{index + 1}: unexpected `tool_use_id` found in `tool_result` blocks: {answer}. "
-            "Each `tool_result` block must have a corresponding `tool_use` block in the previous message.",
-        )
-        _require(
-            answered.count(answer) == 1,
-            f"messages.{index + 1}: each tool_use must have a single result. "
-            f"Found multiple `tool_result` blocks with id: {answer}",
-        )
-    in_front = all(kind == "tool_result" for kind in kinds[: len(answered)])
-    _require(in_front, f"messages.{index + 1}: `tool_result` blocks must come before any other content")
+        if answer not in calls:
+            raise _invalid(
+                f"messages.{index + 1}: unexpected `tool_use_id` found in `tool_result` blocks: {answer}. "
+                "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
+            )
+        if answered.count(answer) > 1:
+            raise _invalid(
+                f"messages.{index + 1}: each tool_use must have a single result. "
+                f"Found multiple `tool_result` blocks with id: {answer}"
+            )
+    if any(block["type"] != "tool_result" for block in following[: len(answered)]):
+        raise _invalid(f"messages.{index + 1}: `tool_result` blocks must come before any other content")
 
 
 def _check_tools(tools: list[Any]) -> None:

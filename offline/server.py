@@ -48,8 +48,7 @@ class OfflineModel:
         _authorize(request)
         body = _json(entry.body)
         self.log.add(entry)
-        check(body)
-        transcript = Transcript.of(body)
+        transcript = Transcript.of(body, check(body))
         entry.model, entry.turn = body["model"], transcript.assistant_messages + 1
         faults = self._faults.take(transcript)
         if faults.error:

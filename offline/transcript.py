@@ -37,8 +37,9 @@ class Transcript:
     follow_up: bool = False  # whether an earlier request was already answered
 
     @classmethod
-    def of(cls, body: dict[str, Any]) -> "Transcript":
-        messages = merged(body["messages"])
+    def of(cls, body: dict[str, Any], messages: list[dict[str, Any]] | None = None) -> "Transcript":
+        """`messages`: those of the body, if they are merged already."""
+        messages = messages or merged(body["messages"])
         start = _exchange_start(messages)
         head, *later = messages[start:]
         forbidden = (body.get("tool_choice") or {}).get("type") == "none"

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 _REMEMBERED = 20_000
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(frozen=True)
@@ -33,30 +34,44 @@ class PromptCache:
     """Remembers the prefixes that ended at a cache_control mark, up to a limit."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._seen: OrderedDict[bytes, int] = OrderedDict()  # the length of each prefix by its hash
+        self._lengths: Counter[int] = Counter()
 
     def measure(self, body: dict[str, Any]) -> InputUsage:
         digest, characters = hashlib.sha256(body["model"].encode()), 0
-        ends: list[tuple[bytes, int]] = []
-        marks: list[int] = []
-        for text, marked in _blocks(body):
-            digest.update(text.encode("utf-8", "surrogatepass"))
+        read = cached = 0  # tokens
+        known = 0  # the tokens of the longest known prefix so far
+        marks: list[tuple[bytes, int]] = []
+        since: list[str] = []  # not hashed yet
+        blocks = list(_blocks(body))
+        if body.get("cache_control") and blocks:
+            blocks[-1] = blocks[-1][0], True
+        for text, marked in blocks:
+            since.append(text)
             characters += len(text)
-            ends.append((digest.copy().digest(), tokens(characters)))
+            if not marked and characters not in self._lengths:
+                continue  # no known prefix has this length
+            digest.update("".join(since).encode("utf-8", "surrogatepass"))
+            since.clear()
+            key = digest.digest()
+            if key in self._seen:
+                known = tokens(characters)
             if marked:
-                marks.append(len(ends) - 1)
-        if body.get("cache_control") and ends:
-            marks.append(len(ends) - 1)
-        total = tokens(characters)
-        if not marks:
-            return InputUsage(total)
-        cached = ends[marks[-1]][1]
-        read = next((count for key, count in reversed(ends[: marks[-1] + 1]) if key in self._seen), 0)
-        for mark in marks:
-            self._seen[ends[mark][0]] = None
+                marks.append((key, characters))
+                read, cached = known, tokens(characters)
+        for key, length in marks:
+            self._remember(key, length)
+        return InputUsage(tokens(characters) - cached, read, cached - read)
+
+    def _remember(self, key: bytes, length: int) -> None:
+        if key not in self._seen:
+            self._seen[key] = length
+            self._lengths[length] += 1
         while len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
-        return InputUsage(total - cached, read, cached - read)
+            _, gone = self._seen.popitem(last=False)
+            self._lengths[gone] -= 1
+            if not self._lengths[gone]:
+                del self._lengths[gone]
 
 
 def _blocks(body: dict[str, Any]) -> Iterator[tuple[str, bool]]:
@@ -72,6 +87,9 @@ def _blocks(body: dict[str, Any]) -> Iterator[tuple[str, bool]]:
 
 
 def _block(block: dict[str, Any]) -> tuple[str, bool]:
-    bare = {key: value for key, value in block.items() if key not in ("cache_control", "type")}
-    text = bare["text"] if bare.keys() == {"text"} else json.dumps(bare, sort_keys=True, ensure_ascii=False)
-    return text, bool(block.get("cache_control"))
+    values = [_text(value) for key, value in block.items() if key not in ("cache_control", "type")]
+    return "\0".join(values), bool(block.get("cache_control"))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _encode(value)

@@ -89,6 +89,7 @@ class SessionRow(PlacedSession):
             stops_at_once=True,
             # such an ending asks its conversation for an update, which would wait for the same workers
             ends_at_once=self.delivery is not DeliveryMode.REPORT,
+            asks_at_once=True,
             renew_after=RENEW_AFTER,
         )
 

@@ -140,29 +140,13 @@ def run_bookkeeping_tool(request: ToolRequest, call: ToolCall) -> "workflow.Acti
     return RUN_TOOL.start_local(request, name=call.activity, summary=preview(call.preview, 200))
 
 
-def finish_session(finish: Finish) -> "workflow.ActivityHandle[Finished]":
-    """Write the one ending. It must succeed, so it is retried without end."""
-    return FINISH_SESSION.start(
-        finish,
-        start_to_close_timeout=timedelta(seconds=30),
-        retry_policy=PERSISTENT,
-        summary=f"{finish.reason.status} · {finish.reason}",
-    )
-
-
-def finish_session_at_once(finish: Finish) -> "workflow.ActivityHandle[Finished]":
-    """One attempt as a local activity, which saves a workflow task and an activity. If it fails, `finish_session`
-    follows."""
-    return FINISH_SESSION.start_local(finish, summary=f"{finish.reason.status} · {finish.reason}")
+def finish_session(finish: Finish, *, local: bool = False) -> "workflow.ActivityHandle[Finished]":
+    """Write the one ending."""
+    return FINISH_SESSION.start_short(finish, f"{finish.reason.status} · {finish.reason}", local=local)
 
 
 def restore_session(ref: SessionRef) -> "workflow.ActivityHandle[SessionState]":
-    return RESTORE_SESSION.start(
-        ref,
-        start_to_close_timeout=timedelta(seconds=30),
-        retry_policy=PERSISTENT,
-        summary="continue from what was committed",
-    )
+    return RESTORE_SESSION.start_short(ref, "continue from what was committed")
 
 
 def begin_delegations(call: DelegationCall, summary: str) -> "workflow.ActivityHandle[BegunBatch]":
@@ -176,21 +160,11 @@ def begin_delegations(call: DelegationCall, summary: str) -> "workflow.ActivityH
 
 
 def settle_delegation(settle: Settle) -> "workflow.ActivityHandle[ToolOutcome]":
-    return SETTLE_DELEGATION.start(
-        settle,
-        start_to_close_timeout=timedelta(seconds=30),
-        retry_policy=PERSISTENT,
-        summary=f"result of {settle.tool}",
-    )
+    return SETTLE_DELEGATION.start_short(settle, f"result of {settle.tool}")
 
 
 def hand_over(call: HandOver) -> "workflow.ActivityHandle[HandOverOutcome]":
-    return HAND_OVER.start(
-        call,
-        start_to_close_timeout=timedelta(seconds=30),
-        retry_policy=PERSISTENT,
-        summary=preview(f"{call.name}: {call.summary}", 200),
-    )
+    return HAND_OVER.start_short(call, preview(f"{call.name}: {call.summary}", 200))
 
 
 def open_sessions(batch: OpenBatch) -> "workflow.ActivityHandle[OpenedBatch]":
@@ -203,39 +177,23 @@ def open_sessions(batch: OpenBatch) -> "workflow.ActivityHandle[OpenedBatch]":
 
 
 def record_delivery(delivered: Delivered) -> "workflow.ActivityHandle[Nothing]":
-    return RECORD_DELIVERY.start(
-        delivered, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary="record delivery"
-    )
+    return RECORD_DELIVERY.start_short(delivered, "record delivery")
 
 
 def load_conversation(ref: ConversationRef) -> "workflow.ActivityHandle[ConversationState]":
-    return LOAD_CONVERSATION.start(
-        ref, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary="load the conversation"
-    )
+    return LOAD_CONVERSATION.start_short(ref, "load the conversation")
 
 
-def open_request(request: OpenRequest, summary: str) -> "workflow.ActivityHandle[OpenedRequest]":
-    return OPEN_REQUEST.start(
-        request, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary=preview(summary, 200)
-    )
+def open_request(request: OpenRequest, summary: str, *, local: bool) -> "workflow.ActivityHandle[OpenedRequest]":
+    return OPEN_REQUEST.start_short(request, preview(summary, 200), local=local)
 
 
-def settle_request(settle: SettleRequest) -> "workflow.ActivityHandle[SettledRequest]":
-    return SETTLE_REQUEST.start(
-        settle,
-        start_to_close_timeout=timedelta(seconds=30),
-        retry_policy=PERSISTENT,
-        summary=f"answer to {settle.kind}",
-    )
+def settle_request(settle: SettleRequest, *, local: bool) -> "workflow.ActivityHandle[SettledRequest]":
+    return SETTLE_REQUEST.start_short(settle, f"answer to {settle.kind}", local=local)
 
 
 def remind_request(remind: RemindRequest) -> "workflow.ActivityHandle[Nothing]":
-    return REMIND_REQUEST.start(
-        remind,
-        start_to_close_timeout=timedelta(seconds=30),
-        retry_policy=PERSISTENT,
-        summary="escalation" if remind.escalate else "reminder",
-    )
+    return REMIND_REQUEST.start_short(remind, "escalation" if remind.escalate else "reminder")
 
 
 def deliver(attempt: DeliveryAttempt) -> "workflow.ActivityHandle[DeliveryOutcome]":

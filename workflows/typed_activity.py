@@ -65,6 +65,15 @@ class TypedActivity(Generic[In, Out]):
             **options,
         )
 
+    def start_short(self, argument: In, summary: str, *, local: bool = False) -> "workflow.ActivityHandle[Out]":
+        """A short activity on our own database, repeated until it succeeds. `local`: one attempt within this workflow
+        task, which saves another one; if it fails, a queued one must follow."""
+        if local:
+            return self.start_local(argument, summary=summary)
+        return self.start(
+            argument, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary=summary
+        )
+
     def start_local(self, argument: In, *, name: str | None = None, summary: str) -> "workflow.ActivityHandle[Out]":
         """Run the activity within the workflow task, without a round trip through the server, in one short attempt."""
         return workflow.start_local_activity(

@@ -26,6 +26,7 @@ from tests.support.launch import TESTER, embedded
 from tests.support.locks import locked
 from tests.support.lost_result import with_lost_result
 from tests.support.own_worker import platform
+from tests.support.slow_requests import slowly_asked
 from tests.support.stack import Stack, calls, eventually, steps
 
 FOLDER = Path(__file__).parent
@@ -264,6 +265,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     ),
     "error": lambda stack: _run(stack, "[[fault:auth]]"),
     "input_requests": _questions,
+    "slow_requests": slowly_asked,
     "mission_risk": _mission,
     "raised_limits": _raised,
     "external_results": _external,

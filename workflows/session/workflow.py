@@ -88,7 +88,7 @@ class Session:
         hooked = self.context.sides is not None and bool(self.context.sides.hooked)
         if (start.stops_at_once and stopped) or (start.ends_at_once and not hooked):
             try:
-                return await activity_calls.finish_session_at_once(finish)
+                return await activity_calls.finish_session(finish, local=True)
             except FailureError as error:  # too slow, or no database; the SDK does not wrap a local activity's error
                 if self.context.is_outdated(error):
                     raise
