@@ -1,9 +1,13 @@
 """One long session: what a step costs at its 100th, 500th, 1,000th and 2,000th, while the context grows by 1 KB a step
-and is compacted now and then."""
+and is compacted now and then. The stand-in for the model reads the whole context each time, which takes it longer the
+more there is; so its own CPU time is shown, and the steps are also compared without it."""
 
 import asyncio
-from collections.abc import Sequence
-from itertools import pairwise
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from operator import itemgetter
 
 from bench import cpu
 from bench.lab import Lab
@@ -15,33 +19,69 @@ from store import events
 TENANT = "default"
 GROW = 1_024
 OVER = 50  # steps whose mean is taken: the last ones up to each mark
+EVERY_S = 0.5  # between two looks at the stand-in's CPU time
 SECONDS_A_STEP = 3.0  # maximum before the measurement fails
+
+Sample = tuple[datetime, float]
 
 
 async def measure(lab: Lab, marks: Sequence[int]) -> list[Row]:
     most = marks[-1]
     before = cpu.resident(lab.pids["worker"]) if cpu.measurable() else 0
     task_id = await lab.ours.submit(counting(most - 1, grow=GROW), most)
-    async with asyncio.timeout(60 + SECONDS_A_STEP * most):
+    async with _sampled(lab.pids["model"]) as samples, asyncio.timeout(60 + SECONDS_A_STEP * most):
         await lab.ours.check(task_id, most - 1)  # the last step is the answer
-    taken = await _millis(lab, task_id)
-    means = [sum(taken[max(0, mark - OVER) : mark]) / min(mark, OVER) for mark in marks]
-    rows = [
-        Row(f"step up to number {mark} of one session", "ms", [mean]) for mark, mean in zip(marks, means, strict=True)
-    ]
-    rows.append(
-        Row("slowest to fastest of these", "ratio", [max(means) / min(means)], aim=Aim(high=1.2, of_value=True))
-    )
+    moments = await _moments(lab, task_id)
+    rows, means, own = [], [], []
+    for mark in marks:
+        began, ended = moments[max(0, mark - OVER)], moments[mark]
+        steps = min(mark, OVER)
+        means.append((ended - began).total_seconds() * 1_000 / steps)
+        rows.append(Row(f"step up to number {mark} of one session", "ms", [means[-1]]))
+        if samples:
+            model = (_at(samples, ended) - _at(samples, began)) * 1_000 / steps
+            own.append(max(means[-1] - model, 0.1))
+            rows.append(Row("    of this CPU time of the stand-in", "ms", [model]))
+    aim = Aim(high=1.2, of_value=True)
+    rows.append(Row("slowest to fastest of these", "ratio", [max(means) / min(means)], aim=aim))
+    if own:
+        rows.append(Row("slowest to fastest without the stand-in", "ratio", [max(own) / min(own)], aim=aim))
     if before:
         grown = max(1, cpu.resident(lab.pids["worker"]) - before) / 1_048_576
         rows.append(Row(f"worker memory after {most} steps of one session", "MB", [grown]))
     return rows
 
 
-async def _millis(lab: Lab, task_id: str) -> list[float]:
-    """The time of each step, from its beginning to that of the next, or to the end of the session."""
+async def _moments(lab: Lab, task_id: str) -> list[datetime]:
+    """When each step began, and the end of the session."""
     seen: list[Recorded] = []
     while page := await events.of_session(lab.pool, TENANT, task_id, seen[-1].seq if seen else 0, limit=5_000):
         seen += page
-    moments = [event.at for event in seen if event.type in ("step_started", "task_completed")]
-    return [(after - began).total_seconds() * 1_000 for began, after in pairwise(moments)]
+    return [event.at for event in seen if event.type in ("step_started", "task_completed")]
+
+
+@asynccontextmanager
+async def _sampled(pid: int) -> AsyncIterator[list[Sample]]:
+    """The CPU seconds that a process had used at several moments; none where they cannot be measured."""
+    samples: list[Sample] = []
+
+    async def sample() -> None:
+        while True:
+            samples.append((datetime.now(UTC), cpu.seconds([pid])))
+            await asyncio.sleep(EVERY_S)
+
+    sampling = asyncio.create_task(sample()) if cpu.measurable() else None
+    try:
+        yield samples
+    finally:
+        if sampling is not None:
+            sampling.cancel()
+            samples.append((datetime.now(UTC), cpu.seconds([pid])))
+
+
+def _at(samples: list[Sample], moment: datetime) -> float:
+    """The CPU seconds at a moment, between two samples in proportion."""
+    after = min(max(bisect_left(samples, moment, key=itemgetter(0)), 1), len(samples) - 1)
+    (earlier, less), (later, more) = samples[after - 1], samples[after]
+    share = (moment - earlier) / (later - earlier)
+    return less + (more - less) * min(max(share, 0), 1)
