@@ -29,7 +29,7 @@ async def measure(lab: Lab, marks: Sequence[int]) -> list[Row]:
     most = marks[-1]
     before = cpu.resident(lab.pids["worker"]) if cpu.measurable() else 0
     task_id = await lab.ours.submit(counting(most - 1, grow=GROW), most)
-    async with _sampled(lab.pids["model"]) as samples, asyncio.timeout(60 + SECONDS_A_STEP * most):
+    async with _sampled(lab.pids.get("model")) as samples, asyncio.timeout(60 + SECONDS_A_STEP * most):
         await lab.ours.check(task_id, most - 1)  # the last step is the answer
     moments = await _moments(lab, task_id)
     rows, means, own = [], [], []
@@ -61,8 +61,11 @@ async def _moments(lab: Lab, task_id: str) -> list[datetime]:
 
 
 @asynccontextmanager
-async def _sampled(pid: int) -> AsyncIterator[list[Sample]]:
+async def _sampled(pid: int | None) -> AsyncIterator[list[Sample]]:
     """The CPU seconds that a process had used at several moments; none where they cannot be measured."""
+    if pid is None or not cpu.measurable():
+        yield []
+        return
     samples: list[Sample] = []
 
     async def sample() -> None:
@@ -70,13 +73,12 @@ async def _sampled(pid: int) -> AsyncIterator[list[Sample]]:
             samples.append((datetime.now(UTC), cpu.seconds([pid])))
             await asyncio.sleep(EVERY_S)
 
-    sampling = asyncio.create_task(sample()) if cpu.measurable() else None
+    sampling = asyncio.create_task(sample())
     try:
         yield samples
     finally:
-        if sampling is not None:
-            sampling.cancel()
-            samples.append((datetime.now(UTC), cpu.seconds([pid])))
+        sampling.cancel()
+        samples.append((datetime.now(UTC), cpu.seconds([pid])))
 
 
 def _at(samples: list[Sample], moment: datetime) -> float:

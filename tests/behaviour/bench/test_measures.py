@@ -31,7 +31,7 @@ SMALL = Sizes(
 
 async def test_bench_measures_every_figure(lab: Lab) -> None:
     rows = await measure(lab, 1, SMALL, lambda _: None)
-    assert len(rows) == 36
+    assert len(rows) == 33
     assert all(value > 0 for row in rows for value in row.ours)
     steps, (turn, rate) = rows[3:11], rows[11:13]
     *histories, flat, handle, half, worst = rows[13:19]
