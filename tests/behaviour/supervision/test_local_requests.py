@@ -3,7 +3,8 @@
 import pytest
 
 from tests.behaviour.supervision.people import answer, ask, bash, output, waiting
-from tests.support.slow_requests import DEFAULT, queued_activities, slowly_asked
+from tests.support.lost_result import scheduled
+from tests.support.slow_requests import DEFAULT, slowly_asked
 from tests.support.stack import Stack, calls
 
 
@@ -16,7 +17,7 @@ async def test_a_question_and_an_approval_take_no_queued_activity(people: Stack)
         assert (await answer(people, task_id, request["id"], given)).status_code == 202
     assert (await people.wait(task_id))["status"] == "completed"
     await people.session(task_id).result()
-    assert await queued_activities(people, task_id) == ["call_model", "tool.bash", "call_model"]
+    assert await scheduled(people, task_id) == ["call_model", "tool.bash", "call_model"]
 
 
 @pytest.mark.exactly_once
