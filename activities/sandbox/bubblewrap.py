@@ -100,6 +100,7 @@ class Bubblewrap:
                 pipes=pipes,
                 pass_fds=[plan, *given.values()],
                 namespace=Namespace(info, release, prepare),
+                uid=uid,
             )
         except NetworkUnavailableError as error:
             return SandboxResult(None, "", self.name, refusal=f"Nothing was run: {error}.")

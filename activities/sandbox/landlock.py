@@ -51,6 +51,7 @@ class Landlock:
             pipes=pipes,
             pass_fds=[plan],
             stop_signal=signal.SIGTERM,  # its handler ends the whole tree
+            uid=uid,
         )
         return SandboxResult(
             ended.exit_code, ended.output, self.name, ended.timed_out, ended.truncated, stopped=ended.stopped

@@ -47,31 +47,38 @@ async def supervise(
     namespace: Namespace | None = None,
     stop_signal: signal.Signals = signal.SIGKILL,
     pipes: Pipes | None = None,
+    uid: int | None = None,
 ) -> ProcessExit:
     """Run the child. In every case, including cancellation, the namespace's init and so all its processes are dead on
-    return. Closes all descriptors that it was given, except those of `pipes`."""
+    return. Closes all descriptors that it was given, except those of `pipes`. `uid`: the user that the command runs
+    as, if not the worker's own."""
     with _closing(namespace.release_fd if namespace is not None else None):
+        # Not the loop's own pipe, which is a socket with uvloop: programs could not open /dev/stderr.
+        ours, theirs = os.pipe()
+        if uid is not None:
+            os.fchown(theirs, uid, uid)
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 stdin=pipes.stdin if pipes is not None else asyncio.subprocess.DEVNULL,
-                stdout=pipes.stdout if pipes is not None else asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE if pipes is not None else asyncio.subprocess.STDOUT,
+                stdout=pipes.stdout if pipes is not None else theirs,
+                stderr=theirs,
                 pass_fds=pass_fds,
                 env={"HOME": "/"},  # none of the worker's; Python needs a home if the user has no passwd entry
                 cwd="/",
                 start_new_session=True,
             )
         except BaseException:
+            os.close(ours)
             if namespace is not None:
                 os.close(namespace.info_fd)
             raise
         finally:
-            for fd in pass_fds:
+            for fd in (theirs, *pass_fds):
                 os.close(fd)
         tree = _Tree(process, asyncio.create_task(_init_of(namespace)), stop_signal)
         output = _Output(limits)
-        reading = asyncio.create_task(output.drain(process, tree))
+        reading = asyncio.create_task(output.drain(PipeEnd(ours), tree))
         watching = asyncio.create_task(_watch(tree, limits, workspace))
         timed_out = False
         try:
@@ -210,15 +217,16 @@ class _Output:
         self.dropped = 0
         self.flooded = False
 
-    async def drain(self, process: asyncio.subprocess.Process, tree: _Tree) -> None:
-        stream = process.stdout or process.stderr
-        assert stream is not None
-        while chunk := await stream.read(65_536):
-            self._seen += len(chunk)
-            self._keep(chunk)
-            if self._seen > self._flood and not self.flooded:
-                self.flooded = True
-                tree.kill()
+    async def drain(self, pipe: PipeEnd, tree: _Tree) -> None:
+        try:
+            while chunk := await pipe.read():
+                self._seen += len(chunk)
+                self._keep(chunk)
+                if self._seen > self._flood and not self.flooded:
+                    self.flooded = True
+                    tree.kill()
+        finally:
+            pipe.close()
 
     def _keep(self, chunk: bytes) -> None:
         room = max(0, self._half - len(self._head))
