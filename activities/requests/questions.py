@@ -19,7 +19,7 @@ from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import PLAN_SCHEMA, OpenRequest, RequestKind, approval_schema
 from domain.sessions.request_writes import ShownRequest, SpentSoFar
 from domain.sessions.session import AgentRef
-from domain.sessions.step import preview
+from domain.sessions.step import CallState, preview
 from store import input_requests, messages, tool_calls
 from store.database import Pool
 from store.sessions import SessionRow
@@ -111,8 +111,16 @@ class Questions:
     ) -> None:
         record = DelegationRecord(self._pool, request.ref, request.node)
         known = await record.claim(request.index, tool, summary, kind, asks=asks)
-        if known is not None and known.spent:
+        if known is None:
+            return
+        if known.spent:
             raise Unaskable(tool, "no more calls are allowed")
+        if (
+            known.state is CallState.FAILED
+            and await input_requests.get(self._pool, request.ref.tenant, request.id) is None
+        ):
+            # An earlier attempt refused it and was cut off. The model sees that result, so nobody may be asked now.
+            raise Unaskable(tool, known.preview)
 
     async def _approved(self, request: OpenRequest, arguments: JsonObject) -> JsonObject:
         """The approved arguments, if a rule required an approval."""

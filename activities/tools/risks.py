@@ -1,5 +1,6 @@
 """Risk triggers of missions: a call that a person has to approve pauses the mission until somebody does."""
 
+import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -62,6 +63,9 @@ async def approved(pool: Pool, conversations: WorkflowClient, ref: SessionRef, l
     """Resume the mission of a session with these rules, after a person approved the call."""
     mission_id = mission_of(layers)
     woken = await missions.resume(pool, ref.tenant, mission_id, after=RISK) if mission_id is not None else []
-    for conversation_id in woken:
+
+    async def reopen(conversation_id: str) -> None:
         with suppress(Unavailable):  # the sweeper reopens it later
             await conversations.reopen(ref.tenant, conversation_id, reload=True)
+
+    await asyncio.gather(*map(reopen, woken))

@@ -24,7 +24,7 @@ from domain.notification import DeliveryAttempt, DeliveryStatus
 from domain.sessions.input_request import OpenRequest, RemindRequest, RequestKind
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from domain.sessions.session_writes import Acceptance, NewMessage
-from domain.sessions.step import Effect, Finish, ModelCall, ModelReply, ToolRequest, preview
+from domain.sessions.step import CallState, Effect, Finish, ModelCall, ModelReply, ToolRequest, preview
 from domain.wire import session_workflow_id
 from store import agents, new_sessions, sessions
 from store.sessions import SessionRow
@@ -248,6 +248,26 @@ async def test_request_is_opened_once(stack: Stack, alone: Activities) -> None:
     assert (listed["id"], listed["details"]["arguments"]) == (request.id, {"command": "ls"})
     assert len(of_type(await stack.events(task_id), "input_required")) == 1
     assert (await stack.record(task_id))["status"] == "input_required"
+    assert (await lone.finished(reply.head, Reason.CALLER_CANCEL)).status is Status.CANCELLED
+
+
+async def test_nobody_is_asked_what_an_earlier_attempt_refused(stack: Stack, alone: Activities) -> None:
+    """The first attempt records its refusal and is cut off. A repeated one must not ask: the model has the refusal."""
+    lone = await Lone.accepted(stack, alone, calls(("ask_user", {"question": "Which?"})))
+    reply = await lone.replied()
+    record = DelegationRecord(stack.pool, lone.session.ref, reply.head)
+    await record.claim(0, "ask_user", "Which?")
+    await record.settle(0, "ask_user", CallState.FAILED, "no more calls are allowed", [])
+    request = OpenRequest(
+        ref=lone.session.ref,
+        id=new_id(),
+        kind=RequestKind.CLARIFICATION,
+        node=reply.head,
+        deadline=lone.session.deadline,
+        agents=[lone.session.agent_ref],
+    )
+    assert (await lone.twice("open_request", request)).refused
+    assert (await stack.http.get(f"/tasks/{lone.session.id}/input-requests")).json()["items"] == []
     assert (await lone.finished(reply.head, Reason.CALLER_CANCEL)).status is Status.CANCELLED
 
 
