@@ -251,7 +251,7 @@ async def test_request_is_opened_once(stack: Stack, alone: Activities) -> None:
     assert (await lone.finished(reply.head, Reason.CALLER_CANCEL)).status is Status.CANCELLED
 
 
-async def test_nobody_is_asked_what_an_earlier_attempt_refused(stack: Stack, alone: Activities) -> None:
+async def test_question_that_an_earlier_attempt_refused_is_not_asked(stack: Stack, alone: Activities) -> None:
     """The first attempt records its refusal and is cut off. A repeated one must not ask: the model has the refusal."""
     lone = await Lone.accepted(stack, alone, calls(("ask_user", {"question": "Which?"})))
     reply = await lone.replied()
