@@ -17,11 +17,13 @@ LENGTHS = (10, 50)
 LONG = 200
 
 
-async def run(peers: Sequence[Peer], lengths: Sequence[int], rounds: int, say: Callable[[str], None]) -> list[Result]:
+async def run(
+    peers: Sequence[Peer], lengths: Sequence[int], rounds: int, say: Callable[[str], None], *, streamed: bool = False
+) -> list[Result]:
     python = await installed()
     say("starting a separate stack")
     with tempfile.TemporaryDirectory(prefix="errand-peers-") as folder:
-        async with open_lab() as lab, visitors(lab, python, peers, Path(folder)) as guests:
+        async with open_lab() as lab, visitors(lab, python, peers, Path(folder), streamed=streamed) as guests:
             return await compete(lab, [*home_team(lab), *guests], lengths, rounds, say)
 
 
@@ -29,13 +31,16 @@ async def run(peers: Sequence[Peer], lengths: Sequence[int], rounds: int, say: C
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Interleaved rounds.")
 @click.option("--long", "long_wanted", is_flag=True, help=f"Also {LONG} steps, where some peers reach a limit.")
 @click.option("--peer", "names", multiple=True, type=click.Choice([peer.name for peer in PEERS]), help="Only these.")
+@click.option(
+    "--streamed", is_flag=True, help="LangGraph and OpenAI Agents stream the model's answer too, as Errand does."
+)
 @click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the table.")
-def main(rounds: int, long_wanted: bool, names: tuple[str, ...], json_wanted: bool) -> None:
+def main(rounds: int, long_wanted: bool, names: tuple[str, ...], streamed: bool, json_wanted: bool) -> None:
     """Errand and its peers on the same scripted loop, in the same run on the same servers."""
     peers = [peer for peer in PEERS if not names or peer.name in names]
     lengths = (*LENGTHS, LONG) if long_wanted else LENGTHS
     try:
-        results = asyncio.run(run(peers, lengths, rounds, lambda text: click.echo(text, err=True)))
+        results = asyncio.run(run(peers, lengths, rounds, lambda text: click.echo(text, err=True), streamed=streamed))
     except StackError as error:
         raise click.ClickException(str(error)) from None
     click.echo(as_json(results, rounds) if json_wanted else as_table(results, rounds))

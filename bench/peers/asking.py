@@ -1,4 +1,4 @@
-"""The model call of the peers whose users write it: one whole answer through the anthropic SDK."""
+"""The model call of the peers whose users write it, through the anthropic SDK: one whole answer, or a streamed one."""
 
 from typing import Any
 
@@ -12,13 +12,19 @@ LOOK: Any = {
     "input_schema": {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]},
 }
 
+streams = False  # set once, by the process that runs the loop
 client = anthropic.AsyncAnthropic()  # address and key come from the environment, as usual for the SDK
 
 
 async def ask(messages: list[dict[str, Any]]) -> Blocks:
     """The content of the answer."""
     chat: Any = messages
-    reply = await client.messages.create(model="offline", max_tokens=4_096, messages=chat, tools=[LOOK])
+    request: Any = {"model": "offline", "max_tokens": 4_096, "messages": chat, "tools": [LOOK]}
+    if streams:
+        async with client.messages.stream(**request) as stream:
+            reply = await stream.get_final_message()
+    else:
+        reply = await client.messages.create(**request)
     return [block.to_dict(mode="json") for block in reply.content]
 
 

@@ -75,15 +75,17 @@ def home_team(lab: Lab) -> list[Contestant]:
 
 
 @asynccontextmanager
-async def visitors(lab: Lab, python: Path, peers: Sequence[Peer], folder: Path) -> AsyncIterator[list[Contestant]]:
+async def visitors(
+    lab: Lab, python: Path, peers: Sequence[Peer], folder: Path, *, streamed: bool = False
+) -> AsyncIterator[list[Contestant]]:
     """Start each peer in a separate process with its own database; if one does not start, the report has the reason."""
     address = lab.temporal.service_client.config.target_host
     async with AsyncExitStack() as opened:
-        yield [await _visitor(lab, python, peer, folder, address, opened) for peer in peers]
+        yield [await _visitor(lab, python, peer, folder, address, opened, streamed) for peer in peers]
 
 
 async def _visitor(
-    lab: Lab, python: Path, peer: Peer, folder: Path, address: str, opened: AsyncExitStack
+    lab: Lab, python: Path, peer: Peer, folder: Path, address: str, opened: AsyncExitStack, streamed: bool
 ) -> Contestant:
     name = await opened.enter_async_context(scratch_database(lab.pool))
     url = f"{lab.database_url.rpartition('/')[0]}/{name}"
@@ -93,7 +95,9 @@ async def _visitor(
 
     try:
         log = folder / f"{peer.name}.log"
-        up = await opened.enter_async_context(stage(python, peer.module, address, url, lab.model_url, log))
+        up = await opened.enter_async_context(
+            stage(python, peer.module, address, url, lab.model_url, log, streamed=streamed)
+        )
     except PeerFailed as error:
         return Contestant(peer.title, unable, note=peer.note, missing=str(error))
 

@@ -109,7 +109,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(python: Path, module: str, temporal: str, database: str, model: str, log: Path) -> AsyncIterator[Stage]:
+async def stage(
+    python: Path, module: str, temporal: str, database: str, model: str, log: Path, *, streamed: bool = False
+) -> AsyncIterator[Stage]:
     """Start it without our environment; it ends when this process ends, even by a kill."""
     asking = {"ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": OFFLINE_KEY}  # the variables that every SDK reads
     with log.open("wb") as output:
@@ -125,7 +127,7 @@ async def stage(python: Path, module: str, temporal: str, database: str, model: 
         )
     try:
         started = Stage(process, log)
-        await started.ask({"temporal": temporal, "database": database}, STARTS_WITHIN)
+        await started.ask({"temporal": temporal, "database": database, "streamed": streamed}, STARTS_WITHIN)
         yield started
     finally:
         assert process.stdin

@@ -15,6 +15,8 @@ async def serve(module: str, answers: TextIO) -> None:
         answers.flush()
 
     where = json.loads(sys.stdin.readline())  # on stdin and not in argv: the database's address has a password
+    if where["streamed"]:
+        vars(importlib.import_module("bench.peers.asking"))["streams"] = True
     async with importlib.import_module(module).contestant(where["temporal"], where["database"]) as run:
         say(ready=True)
         while line := await asyncio.to_thread(sys.stdin.readline):

@@ -1,7 +1,6 @@
 """Input requests: a session waits for people. It uses no resources while it waits, and every wait has a deadline."""
 
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Protocol, TypeVar
 
 from temporalio import workflow
@@ -59,7 +58,7 @@ async def ask(
         external=external,
         form=form[1] if form else 0,
     )
-    opened = await _written(session, partial(activity_calls.open_request, request, summary))
+    opened = await _written(session, lambda *, local: activity_calls.open_request(request, summary, local=local))
     if opened.refused:
         return None
     if opened.described:
@@ -79,7 +78,7 @@ async def ask(
             index=index,
             form=form[1] if form else 0,
         )
-        settled = await _written(session, partial(activity_calls.settle_request, settle))
+        settled = await _written(session, lambda *, local: activity_calls.settle_request(settle, local=local))
     finally:
         session.waiting -= 1
     _show_waiting(session, request_id, None)
