@@ -208,7 +208,9 @@ class Talk:
     async def sessions(self) -> list[SessionRow]:
         """Return all sessions, oldest first."""
         rows = await sessions.find(self.stack.pool, "default", conversation_id=self.id, limit=500)
-        return [row for short in reversed(rows) if (row := await self.session(short.id))]
+        # not by their ids: those of sessions that messages open derive from the ids of the messages' senders
+        rows.sort(key=lambda short: (short.created_at, short.id))
+        return [row for short in rows if (row := await self.session(short.id))]
 
     async def session(self, session_id: str) -> SessionRow:
         row = await sessions.get(self.stack.pool, "default", session_id)
