@@ -23,15 +23,17 @@ class Damage(Protocol):
 
 
 async def delete(stack: Stack, task_id: str, kind: str = "session") -> None:
-    """Terminate the workflow and remove its history, as the command line and the Web UI do."""
+    """Terminate the workflow and remove its history, as the command line and the Web UI do. A request that was accepted
+    before may start another run at once, so only this one is expected to be gone."""
     handle = stack.client.get_workflow_handle(f"{kind}/{task_id}")
-    execution = WorkflowExecution(workflow_id=handle.id)
+    run_id = (await handle.describe()).run_id
+    execution = WorkflowExecution(workflow_id=handle.id, run_id=run_id)
     request = DeleteWorkflowExecutionRequest(namespace=stack.client.namespace, workflow_execution=execution)
     await stack.client.workflow_service.delete_workflow_execution(request)
 
     async def gone() -> bool:
         try:
-            await handle.describe()
+            await stack.client.get_workflow_handle(handle.id, run_id=run_id).describe()
         except RPCError:
             return True
         return False
