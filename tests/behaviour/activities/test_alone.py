@@ -231,17 +231,16 @@ async def test_activities_that_are_cut_off_lose_no_events(stack: Stack, alone: A
     assert shown == ["call_model", "tool.list_files", "finish_session"]
 
 
+def opening(lone: Lone, node: str, kind: RequestKind) -> OpenRequest:
+    session = lone.session
+    agents = [session.agent_ref]
+    return OpenRequest(ref=session.ref, id=new_id(), kind=kind, node=node, deadline=session.deadline, agents=agents)
+
+
 async def test_request_is_opened_once(stack: Stack, alone: Activities) -> None:
     lone = await Lone.accepted(stack, alone, calls(("bash", {"command": "ls"})))
     task_id, reply = lone.session.id, await lone.replied()
-    request = OpenRequest(
-        ref=lone.session.ref,
-        id=new_id(),
-        kind=RequestKind.TOOL_APPROVAL,
-        node=reply.head,
-        deadline=lone.session.deadline,
-        agents=[lone.session.agent_ref],
-    )
+    request = opening(lone, reply.head, RequestKind.TOOL_APPROVAL)
     opened = await lone.twice("open_request", request)
     assert not opened.settled and not opened.refused and opened.deadline == lone.session.deadline
     [listed] = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
@@ -258,14 +257,7 @@ async def test_question_that_an_earlier_attempt_refused_is_not_asked(stack: Stac
     record = DelegationRecord(stack.pool, lone.session.ref, reply.head)
     await record.claim(0, "ask_user", "Which?")
     await record.settle(0, "ask_user", CallState.FAILED, "no more calls are allowed", [])
-    request = OpenRequest(
-        ref=lone.session.ref,
-        id=new_id(),
-        kind=RequestKind.CLARIFICATION,
-        node=reply.head,
-        deadline=lone.session.deadline,
-        agents=[lone.session.agent_ref],
-    )
+    request = opening(lone, reply.head, RequestKind.CLARIFICATION)
     assert (await lone.twice("open_request", request)).refused
     assert (await stack.http.get(f"/tasks/{lone.session.id}/input-requests")).json()["items"] == []
     assert (await lone.finished(reply.head, Reason.CALLER_CANCEL)).status is Status.CANCELLED
