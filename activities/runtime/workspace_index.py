@@ -60,13 +60,20 @@ class IndexFiles:
     def __init__(self) -> None:
         self._cached: OrderedDict[Path, tuple[tuple[int, int], Index]] = OrderedDict()
 
+    def known(self, home: Path) -> Index | None:
+        """The index, if it is in memory and no other worker wrote it since."""
+        file = home / "index.json"
+        cached = self._cached.get(file)
+        with contextlib.suppress(FileNotFoundError):
+            return cached[1] if cached and cached[0] == _written(file) else None
+        return None
+
     def load(self, home: Path) -> Index:
+        if (known := self.known(home)) is not None:
+            return known
         file = home / "index.json"
         try:
             written = _written(file)
-            cached = self._cached.get(file)
-            if cached and cached[0] == written:
-                return cached[1]
             index = INDEX.validate_json(file.read_bytes())
         except (FileNotFoundError, ValueError):
             return empty_index()

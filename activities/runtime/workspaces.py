@@ -51,7 +51,7 @@ class Workspaces:
         folder = self.folder(tenant, workspace_id)
         async with self._lock(tenant, workspace_id), locked(home):
             exists = folder.exists()
-            index = await self._in_thread(lambda: self._indexes.load(home)) if exists else empty_index()
+            index = await self._index(home) if exists else empty_index()
             if index["version"] < version or not exists:
                 folder.mkdir(exist_ok=True)
                 newest, manifest = await workspaces.get(self._pool, tenant, workspace_id)
@@ -62,7 +62,7 @@ class Workspaces:
         """Save the changes since the last time to the file store and the manifest."""
         home = self._home(tenant, workspace_id)
         async with self._lock(tenant, workspace_id), locked(home):
-            index = await self._in_thread(lambda: self._indexes.load(home))
+            index = await self._index(home)
             scan = WorkspaceScan(Workspace(home / "files"), index, self._caps, await self._room(tenant))
             await self._store(tenant, scan)
             version = index["version"]
@@ -120,6 +120,11 @@ class Workspaces:
         await self._in_thread(restore.finish)
         new: Index = {"version": version, "entries": restore.entries, "skipped": index["skipped"]}
         await self._in_thread(lambda: self._indexes.save(home, new))
+
+    async def _index(self, home: Path) -> Index:
+        # usually one stat, like the lock's own: cheaper than a thread
+        known = self._indexes.known(home)
+        return known if known is not None else await self._in_thread(lambda: self._indexes.load(home))
 
     async def _room(self, tenant: str) -> int | None:
         """Bytes that the tenant may still store; the sum may be some seconds old."""

@@ -25,9 +25,8 @@ BEGIN
     SELECT e.tenant, e.session_id, mine + n, e.conversation_id, whole + n, e.type, e.at, e.data, p_batch
       FROM unnest(p_rows) WITH ORDINALITY AS e(tenant, session_id, conversation_id, type, terminal, at, data, n)
      WHERE is_delta(e.type);
-    UPDATE event_counters SET last = last + cardinality(p_rows) WHERE tenant = r.tenant AND scope = 'c/' || r.conversation_id;
-    UPDATE event_counters SET last = last + cardinality(p_rows), closed = ends
-     WHERE tenant = r.tenant AND scope = 's/' || r.session_id;
+    UPDATE event_counters SET last = last + cardinality(p_rows), closed = closed OR (ends AND scope = 's/' || r.session_id)
+     WHERE tenant = r.tenant AND scope IN ('c/' || r.conversation_id, 's/' || r.session_id);
     IF ends THEN
         INSERT INTO unfolded_sessions (tenant, session_id, ended_at) VALUES (r.tenant, r.session_id, now())
         ON CONFLICT DO NOTHING;

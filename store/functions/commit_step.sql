@@ -7,11 +7,14 @@ DECLARE
     n    step_commit := jsonb_populate_record(NULL::step_commit, p);
     done text;
     rare once_event[];
+    read jsonb := '[]';   -- the events of `result`, which come first
 BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
     IF done IS NOT NULL THEN RETURN done; END IF;
     PERFORM check_run(n.tenant, n.session_id, n.run, false, true);
-    IF n.result IS NOT NULL THEN PERFORM commit_tool(n.result); END IF;
+    IF n.result IS NOT NULL THEN
+        read := coalesce(record_tool(jsonb_populate_record(NULL::tool_commit, n.result)), '[]');
+    END IF;
     -- If this attempt was paused, a later one may have begun the step.
     IF n.begins IS NOT NULL AND EXISTS (SELECT 1 FROM sessions WHERE tenant = n.tenant AND id = n.session_id
                                            AND version < n.version - 1) THEN
@@ -49,7 +52,7 @@ BEGIN
     END IF;
     PERFORM settle_budget(n.tenant, n.session_id, n.line, n.used);
     -- a later attempt that is just beginning finds the beginning by this name
-    PERFORM append_events(CASE WHEN n.begins IS NULL THEN n.batch ELSE n.idem END, false, n.events);
+    PERFORM append_events(CASE WHEN n.begins IS NULL THEN n.batch ELSE n.idem END, false, read || n.events);
     RETURN n.reply;
 EXCEPTION WHEN unique_violation THEN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
