@@ -12,7 +12,8 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 from pydantic_core import from_json, to_json
 
-from activities.model.errors import IncompleteStream
+from activities.model.errors import IncompleteStream, StreamFailed
+from activities.model.stream_events import events
 from activities.tools.support.output import clean
 from domain.agents.prices import PriceTable
 from domain.content import AnyBlock, ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
@@ -71,7 +72,7 @@ class Model:
             stream_cls=anthropic.AsyncStream[Any],
         )
         async with stream:
-            async for event in stream:
+            async for event in events(stream.response):
                 try:
                     match event["type"]:
                         case "content_block_delta":
@@ -84,6 +85,8 @@ class Model:
                             if stopped := event["delta"].get("stop_reason"):
                                 turn.stop_reason = STOP_REASONS.get(stopped, StopReason.ANSWERED)
                             turn.usage = self._usage(request.model, _tokens(tokens, event.get("usage") or {}))
+                        case "error":
+                            raise StreamFailed(event["error"]["type"], event["error"]["message"], stream.response)
                 except (AttributeError, KeyError, TypeError) as error:
                     raise ValueError("an event of the stream is malformed") from error
         if turn.stop_reason is None:

@@ -26,7 +26,18 @@ class IncompleteStream(Exception):
     """The stream ended without a stop reason, so the reply is incomplete."""
 
 
-# By the API's own error type, because an error inside a running stream has status 200 and no specific class.
+class StreamFailed(Exception):
+    """An error of the API inside a stream, whose response had begun with status 200."""
+
+    def __init__(self, kind: str, said: str, response: httpx2.Response) -> None:
+        super().__init__(said)
+        self.kind = str(kind)
+        self.said = str(said)
+        self.response = response
+        self.request = response.request
+
+
+# By the API's own error type: an error inside a running stream has status 200.
 _RETRYABLE = {"rate_limit_error", "overloaded_error", "api_error", "timeout_error", "conflict_error"}
 _BY_STATUS = {400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
               404: "not_found_error", 408: "timeout_error", 409: "conflict_error", 413: "request_too_large",
@@ -50,6 +61,8 @@ def classify(error: BaseException, model: str) -> ModelFailure:
     """Classify the failure of a call to this model."""
     if isinstance(error, anthropic.APIStatusError):
         return _classify_status(error, model)
+    if isinstance(error, StreamFailed):
+        return _classify_kind(error.kind, error.said, f"{error.kind}; ", error, error.response.headers, model)
     if isinstance(error, IncompleteStream):
         return ModelFailure("incomplete_stream", str(error), retryable=True)
     if isinstance(error, anthropic.APITimeoutError):
@@ -67,7 +80,9 @@ def _failed(kind: str, said: str, error: anthropic.APIError | httpx2.TransportEr
     return ModelFailure(kind, _message(kind, said, "", error, model), retryable=True)
 
 
-def _message(kind: str, said: str, status: str, error: anthropic.APIError | httpx2.TransportError, model: str) -> str:
+def _message(
+    kind: str, said: str, status: str, error: anthropic.APIError | httpx2.TransportError | StreamFailed, model: str
+) -> str:
     """The endpoint's message, then status, model and endpoint, then advice."""
     text = f"{shortened(said, MOST_SAID).rstrip('.')} ({status}model {model} at {endpoint(str(error.request.url))})"
     return f"{text}. {_ADVICE[kind]}" if kind in _ADVICE else text
@@ -82,15 +97,29 @@ def endpoint(url: str) -> str:
 def _classify_status(error: anthropic.APIStatusError, model: str) -> ModelFailure:
     kind = error.type or _BY_STATUS.get(error.status_code, "api_error" if error.status_code >= 500 else "unknown_error")
     said = error.api_message or f"The model API answered {error.status_code}."
-    status = f"status {error.status_code}; " if error.status_code >= 400 else f"{kind}; "
+    status, broken = f"status {error.status_code}; ", error.status_code >= 500
+    return _classify_kind(kind, said, status, error, error.response.headers, model, retryable=broken)
+
+
+def _classify_kind(
+    kind: str,
+    said: str,
+    status: str,
+    error: anthropic.APIError | StreamFailed,
+    headers: httpx2.Headers,
+    model: str,
+    *,
+    retryable: bool = False,
+) -> ModelFailure:
+    """`kind`: the API's own type of error. `retryable`: if the kind does not decide it."""
     message = _message(kind, said, status, error, model)
     if kind == "request_too_large" or (kind == "invalid_request_error" and "prompt is too long" in said):
         return ModelFailure(wire.CONTEXT_TOO_LONG, message, retryable=False)
-    retryable = kind in _RETRYABLE or error.status_code >= 500
-    advice = error.response.headers.get("x-should-retry")
+    retryable = retryable or kind in _RETRYABLE
+    advice = headers.get("x-should-retry")
     if advice in ("true", "false"):
         retryable = advice == "true"
-    return ModelFailure(kind, message, retryable, _retry_after(error.response.headers.get("retry-after")))
+    return ModelFailure(kind, message, retryable, _retry_after(headers.get("retry-after")))
 
 
 def _retry_after(value: str | None) -> float | None:

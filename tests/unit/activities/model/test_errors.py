@@ -4,7 +4,8 @@ import anthropic
 import httpx2
 import pytest
 
-from activities.model.errors import classify
+from activities.model.errors import StreamFailed, classify
+from domain import wire
 
 REQUEST = httpx2.Request("POST", "http://name:secret@gateway.example:8443/v1/messages?key=secret")
 
@@ -45,3 +46,24 @@ def test_message_of_the_endpoint_is_bounded_and_shows_no_key() -> None:
     error = anthropic.AuthenticationError("no", response=httpx2.Response(401, request=REQUEST), body=body)
     message = classify(error, "m").message
     assert message.startswith("Invalid key [redacted]: xxx") and "aaaa" not in message and len(message) < 800
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "type", "retryable"),
+    [
+        ("overloaded_error", "Overloaded", "overloaded_error", True),
+        ("invalid_request_error", "no", "invalid_request_error", False),
+        ("invalid_request_error", "prompt is too long: 9 tokens", wire.CONTEXT_TOO_LONG, False),
+        (None, {"not": "a text"}, "None", False),
+    ],
+)
+def test_error_inside_a_stream_is_classified_by_its_type(kind: str, said: str, type: str, retryable: bool) -> None:
+    failure = classify(StreamFailed(kind, said, httpx2.Response(200, request=REQUEST)), "m")
+    assert (failure.type, failure.retryable) == (type, retryable)
+    assert failure.message.startswith(f"{said} ({kind}; model m at http://gateway.example:8443)")
+
+
+def test_endpoint_decides_whether_an_error_inside_a_stream_is_retried() -> None:
+    response = httpx2.Response(200, headers={"x-should-retry": "false", "retry-after": "7"}, request=REQUEST)
+    failure = classify(StreamFailed("overloaded_error", "busy", response), "m")
+    assert not failure.retryable and failure.wait == 7
