@@ -31,6 +31,7 @@ from activities.mcp.discover import ShippedLists
 from activities.mcp.scratch_folder import remove_leftovers
 from activities.model.anthropic import Model
 from activities.model.check import ModelCheck
+from activities.model.transport import http_client
 from activities.model.trial import ModelTrial
 from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
@@ -60,6 +61,7 @@ from store import agents, workers
 from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
 from workflows.argument_guard import ArgumentGuard
 from workflows.client import connect as connect_temporal
+from workflows.payload_visits import visit_payloads_once
 from workflows.registry import WORKFLOWS
 from workflows.runner import Runner
 from workflows.schedules import ensure_swept
@@ -74,7 +76,9 @@ def build_services(
     settings: Settings, pool: Pool, client: Client, events: EventWriter, sandbox: Sandbox
 ) -> ActivityServices:
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
-    model_client = anthropic.AsyncAnthropic(api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url)
+    model_client = anthropic.AsyncAnthropic(
+        api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, http_client=http_client()
+    )
     tools = load_tools(settings.tools_module).found
     return ActivityServices(
         pool=pool,
@@ -107,6 +111,7 @@ def build_services(
 
 def build_worker(settings: Settings, services: ActivityServices) -> Worker:
     beat = HEARTBEATS.every = timedelta(seconds=settings.cancel_heartbeat_seconds)
+    visit_payloads_once()
     return Worker(
         services.temporal,
         task_queue=settings.task_queue,
