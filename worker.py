@@ -31,7 +31,7 @@ from activities.mcp.discover import ShippedLists
 from activities.mcp.scratch_folder import remove_leftovers
 from activities.model.anthropic import Model
 from activities.model.check import ModelCheck
-from activities.model.transport import http_client
+from activities.model.transport import direct_transport
 from activities.model.trial import ModelTrial
 from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
@@ -76,8 +76,11 @@ def build_services(
     settings: Settings, pool: Pool, client: Client, events: EventWriter, sandbox: Sandbox
 ) -> ActivityServices:
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
+    direct = direct_transport()
     model_client = anthropic.AsyncAnthropic(
-        api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, http_client=http_client()
+        api_key=settings.anthropic_api_key,
+        base_url=settings.anthropic_base_url,
+        http_client=anthropic.DefaultAsyncHttpxClient(transport=direct) if direct else None,
     )
     tools = load_tools(settings.tools_module).found
     return ActivityServices(

@@ -18,7 +18,7 @@ SYSTEM_STATE = Path("/var/lib/errand")
 POSTGRES_ACCOUNT = "errand-postgres"
 CREATE_ACCOUNT = ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
 CREATE_ACCOUNT += ["--shell", "/usr/sbin/nologin", POSTGRES_ACCOUNT]
-SYSTEM_PROGRAMS = ("/usr/sbin", "/sbin")  # `su` and some process managers leave these out of PATH
+SYSTEM_PROGRAMS = "/usr/sbin:/sbin"  # `su` and some process managers leave these out of PATH
 CREATE_ATTEMPTS = 10
 
 
@@ -60,15 +60,9 @@ def postgres_account() -> Account | None:
 
 def _create_account() -> str:
     """Create the account; returns the error, or an empty text."""
-    search = os.pathsep.join((os.environ.get("PATH", os.defpath), *SYSTEM_PROGRAMS))
+    program = shutil.which(CREATE_ACCOUNT[0]) or shutil.which(CREATE_ACCOUNT[0], path=SYSTEM_PROGRAMS)
     try:
-        made = subprocess.run(
-            CREATE_ACCOUNT,
-            executable=shutil.which(CREATE_ACCOUNT[0], path=search),
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
+        made = subprocess.run(CREATE_ACCOUNT, executable=program, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return made.stderr.strip() or f"exit code {made.returncode}" if made.returncode else ""

@@ -1,7 +1,7 @@
 """The HTTP transport of the model's client: HTTP/1.1 directly on the event loop, parsed by httptools.
 
 A streamed reply arrives in hundreds of small pieces. The usual transport passes each of them through httpcore2, anyio
-and h11, which takes more CPU than all else that a worker does with it.
+and h11, which takes more CPU than everything that the worker then does with it.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ import ssl
 from collections.abc import AsyncIterator
 from urllib.request import getproxies
 
-import anthropic
 import httptools
 import httpx2
 
@@ -26,10 +25,9 @@ _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 60, "TCP_KEEPCNT": 5}
 Origin = tuple[str, str, int]
 
 
-def http_client() -> httpx2.AsyncClient | None:
-    """The HTTP client for the model's SDK; None if the environment names a proxy, which only the SDK's own can use."""
-    proxies = getproxies().keys() & {"http", "https", "all"}
-    return None if proxies else anthropic.DefaultAsyncHttpxClient(transport=ModelTransport())
+def direct_transport() -> "ModelTransport | None":
+    """The transport for the model's client; None if the environment names a proxy, which the usual one can use."""
+    return None if getproxies().keys() & {"http", "https", "all"} else ModelTransport()
 
 
 class ModelTransport(httpx2.AsyncBaseTransport):

@@ -65,7 +65,8 @@ class EventWriter:
                 self._buffer[-1] = (ref, last.model_copy(update={"text": last.text + event.text}), at)
                 return
         self._buffer.append((ref, event, datetime.now(UTC)))
-        self._wake.set()
+        if ref not in self._held:  # else `release` wakes it
+            self._wake.set()
 
     def hold(self, ref: SessionRef) -> None:
         """Write no events of a session before `release`: others have to come first. They can be taken."""
@@ -73,8 +74,10 @@ class EventWriter:
 
     def release(self, ref: SessionRef) -> None:
         self._held[ref] -= 1
-        self._held += Counter()  # drops those that nobody holds
-        self._wake.set()
+        if not self._held[ref]:
+            del self._held[ref]
+        if self._buffer:
+            self._wake.set()
 
     def drop(self, ref: SessionRef) -> None:
         """Forget the unwritten events of a session."""

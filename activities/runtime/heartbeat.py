@@ -23,16 +23,25 @@ async def heartbeating() -> AsyncIterator[None]:
         yield
         return
 
-    async def beat() -> None:
-        while True:  # wait first: a short activity ends before its first heartbeat is due
-            await asyncio.sleep(BEAT_SECONDS)
-            activity.heartbeat()
-
-    task = asyncio.create_task(beat())
+    # Wait first: a short activity ends before its first heartbeat is due. So it needs no task, only a timer.
+    timer = _Timer()
     try:
         yield
     finally:
-        task.cancel()
+        timer.cancel()
+
+
+class _Timer:
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._next = self._loop.call_later(BEAT_SECONDS, self._beat)  # in the context of the activity
+
+    def _beat(self) -> None:
+        self._next = self._loop.call_later(BEAT_SECONDS, self._beat)
+        activity.heartbeat()
+
+    def cancel(self) -> None:
+        self._next.cancel()
 
 
 def beating(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from activities.model import transport
-from activities.model.transport import ModelTransport, http_client
+from activities.model.transport import ModelTransport, direct_transport
 from deploy import certificates
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -285,6 +285,6 @@ def test_works_on_the_event_loop_of_a_worker() -> None:
 def test_proxy_of_the_environment_is_left_to_the_usual_transport(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    assert http_client() is not None
+    assert direct_transport() is not None
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.invalid:3128")
-    assert http_client() is None
+    assert direct_transport() is None

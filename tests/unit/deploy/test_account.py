@@ -16,6 +16,6 @@ def test_account_is_made_by_a_program_that_is_not_on_the_path(
     program.write_text(f"#!/bin/sh\necho \"$@\" >{called}\nprintf '{failure}' >&2\nexit {code}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(data_dir, "SYSTEM_PROGRAMS", (str(program.parent),))
+    monkeypatch.setattr(data_dir, "SYSTEM_PROGRAMS", str(program.parent))
     assert data_dir._create_account() == failure
     assert called.read_text().split() == data_dir.CREATE_ACCOUNT[1:]
