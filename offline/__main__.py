@@ -18,7 +18,9 @@ def main(host: str, port: int) -> None:
     gc.freeze()
     gc.set_threshold(50_000)  # a long request makes many objects and no garbage that needs a collection
     # some streams hang on purpose, so stopping does not wait for them
-    config = uvicorn.Config(create_app(), log_level="critical", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        create_app(), log_level="critical", access_log=False, proxy_headers=False, timeout_graceful_shutdown=1
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -20,8 +20,7 @@ def check(body: Any) -> list[dict[str, Any]]:
     _require(isinstance(limit, int) and not isinstance(limit, bool), "max_tokens: field required")
     _require(limit > 0, f"max_tokens: {limit} must be greater than or equal to 1")
     _require(isinstance(body.get("messages"), list) and body["messages"], "messages: at least one message is required")
-    for index, message in enumerate(body["messages"]):
-        _check_message(index, message)
+    marks = _check_messages(body["messages"])
     _require(body["messages"][0]["role"] == "user", 'messages: first message must use the "user" role')
     prefilled = body["messages"][-1]["role"] == "assistant"  # newer models refuse it, so no code may rely on it
     messages = merged(body["messages"])
@@ -29,7 +28,7 @@ def check(body: Any) -> list[dict[str, Any]]:
     _require(not prefilled, "assistant message prefill is not supported: the last message must be a user message")
     _check_tools(body.get("tools") or [])
     _check_thinking(body.get("thinking"), body)
-    _check_cache_marks(body)
+    _check_cache_marks(body, marks)
     return messages
 
 
@@ -50,23 +49,35 @@ def _require(condition: object, message: str) -> None:
 # The loops below build a message only if they need it: a request may have thousands of blocks.
 
 
-def _check_message(index: int, message: Any) -> None:
-    if not isinstance(message, dict):
-        raise _invalid(f"messages.{index}: Input should be a valid dictionary")
-    role, content = message.get("role"), message.get("content")
-    if role not in ("user", "assistant"):
-        raise _invalid(f"messages.{index}.role: Input should be 'user' or 'assistant'")
-    if not isinstance(content, str | list):
+def _check_messages(messages: list[Any]) -> int:
+    """Return the number of cache marks."""
+    marks = 0
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise _invalid(f"messages.{index}: Input should be a valid dictionary")
+        role, content = message.get("role"), message.get("content")
+        if role not in ("user", "assistant"):
+            raise _invalid(f"messages.{index}.role: Input should be 'user' or 'assistant'")
+        if not isinstance(content, list):
+            _check_text(index, role, content)
+            continue
+        if not content:
+            raise _invalid(f"messages.{index}: {role} messages must have non-empty content")
+        for number, block in enumerate(content):
+            if (problem := _problem(role, block)) is not None:
+                raise _invalid(f"messages.{index}.content.{number}{problem}")
+            if block.get("cache_control"):
+                marks += 1
+    return marks
+
+
+def _check_text(index: int, role: str, content: Any) -> None:
+    if not isinstance(content, str):
         raise _invalid(f"messages.{index}.content: Input should be a valid string or list")
     if not content:
         raise _invalid(f"messages.{index}: {role} messages must have non-empty content")
-    if isinstance(content, str):
-        if not content.strip():
-            raise _invalid(f"messages.{index}: text content blocks must contain non-whitespace text")
-        return
-    for number, block in enumerate(content):
-        if (problem := _problem(role, block)) is not None:
-            raise _invalid(f"messages.{index}.content.{number}{problem}")
+    if not content.strip():
+        raise _invalid(f"messages.{index}: text content blocks must contain non-whitespace text")
 
 
 def _problem(role: str, block: Any) -> str | None:
@@ -100,17 +111,27 @@ def _check_pairs(messages: list[dict[str, Any]]) -> None:
     used: set[str] = set()
     calls: list[str] = []  # of the message before
     for index, message in enumerate(messages):
-        _check_results_of(index - 1, calls, message["content"])
-        calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
-        for call in calls:
-            if call in used:
-                raise _invalid(f"messages.{index}: `tool_use` ids must be unique: {call}")
-            used.add(call)
-    _check_results_of(len(messages) - 1, calls, [])
+        if message["role"] == "user":
+            _check_results(index, calls, message["content"])
+            calls = []
+        else:
+            calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
+            for call in calls:
+                if call in used:
+                    raise _invalid(f"messages.{index}: `tool_use` ids must be unique: {call}")
+                used.add(call)
+    _check_answered(len(messages) - 1, calls, [])
 
 
-def _check_results_of(index: int, calls: list[str], following: list[dict[str, Any]]) -> None:
-    answered = [block["tool_use_id"] for block in following if block["type"] == "tool_result"]
+def _check_results(index: int, calls: list[str], content: list[dict[str, Any]]) -> None:
+    answered = [block["tool_use_id"] for block in content if block["type"] == "tool_result"]
+    if answered != calls:
+        _check_answered(index - 1, calls, answered)
+    if len(answered) < len(content) and any(block["type"] != "tool_result" for block in content[: len(answered)]):
+        raise _invalid(f"messages.{index}: `tool_result` blocks must come before any other content")
+
+
+def _check_answered(index: int, calls: list[str], answered: list[str]) -> None:
     if missing := [call for call in calls if call not in answered]:
         raise _invalid(
             f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
@@ -128,18 +149,16 @@ def _check_results_of(index: int, calls: list[str], following: list[dict[str, An
                 f"messages.{index + 1}: each tool_use must have a single result. "
                 f"Found multiple `tool_result` blocks with id: {answer}"
             )
-    if any(block["type"] != "tool_result" for block in following[: len(answered)]):
-        raise _invalid(f"messages.{index + 1}: `tool_result` blocks must come before any other content")
 
 
 def _check_tools(tools: list[Any]) -> None:
     names = [tool.get("name") if isinstance(tool, dict) else None for tool in tools]
     for index, (tool, name) in enumerate(zip(tools, names, strict=True)):
-        valid = isinstance(name, str) and _TOOL_NAME.match(name)
-        _require(valid, f"tools.{index}.custom.name: String should match pattern '{_TOOL_NAME.pattern}'")
+        if not isinstance(name, str) or not _TOOL_NAME.match(name):
+            raise _invalid(f"tools.{index}.custom.name: String should match pattern '{_TOOL_NAME.pattern}'")
         schema = tool.get("input_schema")
-        is_object = isinstance(schema, dict) and schema.get("type") == "object"
-        _require(is_object, f"tools.{index}.custom.input_schema.type: Input should be 'object'")
+        if not isinstance(schema, dict) or schema.get("type") != "object":
+            raise _invalid(f"tools.{index}.custom.input_schema.type: Input should be 'object'")
     _require(len(set(names)) == len(names), "tools: Tool names must be unique.")
 
 
@@ -154,9 +173,9 @@ def _check_thinking(thinking: Any, body: dict[str, Any]) -> None:
     _require(budget < body["max_tokens"], "`max_tokens` must be greater than `thinking.budget_tokens`")
 
 
-def _check_cache_marks(body: dict[str, Any]) -> None:
-    blocks = [*(body.get("tools") or [])]
-    for content in [body.get("system"), *(message["content"] for message in body["messages"])]:
-        blocks += content if isinstance(content, list) else []
-    marks = sum(bool(block.get("cache_control")) for block in blocks) + bool(body.get("cache_control"))
+def _check_cache_marks(body: dict[str, Any], marks: int) -> None:
+    """`marks`: those in the messages."""
+    system = body.get("system")
+    blocks = [body, *(body.get("tools") or []), *(system if isinstance(system, list) else [])]
+    marks += sum(bool(block.get("cache_control")) for block in blocks)
     _require(marks <= 4, f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")

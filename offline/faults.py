@@ -34,7 +34,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from offline.markers import Marker, MarkerError, find_markers
-from offline.transcript import Transcript, plain
+from offline.transcript import Transcript
 from offline.wire import ApiError
 
 MIDSTREAM = {
@@ -97,8 +97,7 @@ class FaultCounter:
 
 
 def _markers(transcript: Transcript) -> list[Marker]:
-    texts = [plain(message["content"]) for message in transcript.messages if message["role"] == "user"]
-    return [marker for text in texts for marker in find_markers(text, "fault")]
+    return [marker for text in transcript.texts for marker in find_markers(text, "fault")]
 
 
 def _applies(marker: Marker, transcript: Transcript) -> bool:

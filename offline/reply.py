@@ -1,28 +1,27 @@
 """The reply of a script, and running a script against a transcript."""
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from offline.markers import Marker
 from offline.transcript import CallResult, Transcript
 
 
-@dataclass(frozen=True)
-class ToolUse:
+class ToolUse(NamedTuple):
     """A tool call that a script makes."""
 
     name: str
-    input: dict[str, Any] = field(default_factory=dict)
+    input: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     text: str = ""
     calls: tuple[ToolUse, ...] = ()
     thinking: str = ""
     delay: float = 0  # seconds between two deltas of the stream
     stop_reason: str | None = None  # None: tool_use with calls, else end_turn
+    skipped: int = 0  # set in a script's first reply: number of earlier replies that the script leaves out
 
 
 # a script yields replies and receives the results of their calls; its last reply is the answer
@@ -41,22 +40,30 @@ def play(script: Script, transcript: Transcript, marker: Marker) -> Reply:
     """Run the script from its start with the real results, so that a retry gets the same reply."""
     replies = script.replies(transcript, marker)
     reply = next(replies)
-    rounds = iter(transcript.rounds)
+    rounds = transcript.rounds(reply.skipped)
     try:
         while True:
-            kept = [call for call in reply.calls if not script.offered_only or call.name in transcript.tools]
-            if kept or not reply.calls:
-                results = next(rounds, None)
-                if results is None:
-                    return replace(reply, calls=tuple(kept), delay=reply.delay or script.delay)
-                returned = iter(results)
-            else:
-                returned = iter([])
-            reply = replies.send([_result(call, returned if call in kept else iter([])) for call in reply.calls])
+            made = reply.calls
+            if script.offered_only:
+                made = tuple(call for call in made if call.name in transcript.tools)
+            results: list[CallResult] = []
+            if made or not reply.calls:
+                returned = next(rounds, None)
+                if returned is None:
+                    return reply._replace(calls=made, delay=reply.delay or script.delay)
+                results = returned
+            reply = replies.send(_results(reply.calls, made, results))
     except StopIteration:
-        return replace(reply, delay=reply.delay or script.delay)
+        return reply._replace(delay=reply.delay or script.delay)
 
 
-def _result(call: ToolUse, returned: Iterator[CallResult]) -> CallResult:
-    missing = CallResult(call.name, call.input, f"The tool {call.name} is not available here.", is_error=True)
-    return next(returned, missing)
+def _results(calls: tuple[ToolUse, ...], made: tuple[ToolUse, ...], returned: list[CallResult]) -> list[CallResult]:
+    """A result for each call, in their order; an error for a call without one."""
+    if len(calls) == len(made) == len(returned):
+        return returned
+    remaining = iter(returned)
+    return [next(remaining, _missing(call)) if call in made else _missing(call) for call in calls]
+
+
+def _missing(call: ToolUse) -> CallResult:
+    return CallResult(call.name, call.input, f"The tool {call.name} is not available here.", is_error=True)

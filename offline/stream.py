@@ -1,7 +1,7 @@
 """Sends a reply as server-sent events, with the faults of the request, until it ends or the client disconnects."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -10,9 +10,7 @@ from offline.faults import MIDSTREAM, Faults
 from offline.request_log import Entry
 from offline.wire import error_body, events, sse
 
-
-class _Dropped(Exception):
-    """Raised to close the connection before the response is complete."""
+_PAUSE, _DROP, _HANG = "pause", "drop", "hang"  # the latter two are names of faults
 
 
 class MessageStream:
@@ -25,6 +23,9 @@ class MessageStream:
         self._entry = entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._delay and self._faults.stream != _HANG:
+            await self._send(send)
+            return
         sending = asyncio.ensure_future(self._send(send))
         leaving = asyncio.ensure_future(client_left(receive))
         try:
@@ -39,16 +40,25 @@ class MessageStream:
     async def _send(self, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"request-id", self._entry.id.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        try:
-            async for chunk in self._chunks():
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        except _Dropped:
-            self._entry.outcome = "dropped"
-            return  # the server closes a connection whose response is incomplete
+        ready: list[bytes] = []  # sent together, which takes the server and its client less than one by one
+        for part in self._parts():
+            if isinstance(part, bytes):
+                ready.append(part)
+                continue
+            await send({"type": "http.response.body", "body": b"".join(ready), "more_body": True})
+            ready.clear()
+            if part == _DROP:
+                self._entry.outcome = "dropped"
+                return  # the server closes a connection whose response is incomplete
+            if part == _HANG:
+                await asyncio.Event().wait()
+            else:
+                await asyncio.sleep(self._delay)
         self._entry.outcome = "cut" if self._faults.stream == "cut" else "answered"
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send({"type": "http.response.body", "body": b"".join(ready), "more_body": False})
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
+    def _parts(self) -> Iterator[bytes | str]:
+        """The events, and between them what interrupts the stream: a pause, a drop or a hang."""
         deltas = 0
         for name, data in events(self._message):
             is_delta = name == "content_block_delta"
@@ -60,12 +70,10 @@ class MessageStream:
                     return
                 if fault == "cut":
                     return
-                if fault == "drop":
-                    raise _Dropped
-                if fault == "hang":
-                    await asyncio.Event().wait()
+                if fault in (_DROP, _HANG):
+                    yield fault
             if is_delta and self._delay:
-                await asyncio.sleep(self._delay)
+                yield _PAUSE
             if (
                 is_delta
                 and self._faults.stream == "malformed_tool_json"

@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 _AGENT = re.compile(r'^You are the agent "([^"]+)"', re.MULTILINE)
 _SO_FAR = re.compile(r"(\d+) tool calls? so far")
@@ -13,8 +14,7 @@ _SUMMARISED = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class CallResult:
+class CallResult(NamedTuple):
     """A tool call of the model and its real result."""
 
     name: str
@@ -29,10 +29,12 @@ class Transcript:
     system: str
     tools: frozenset[str]  # names of the offered tools; none if the request forbids their use
     messages: list[dict[str, Any]]  # adjacent messages of one role are merged, and content is always a list of blocks
+    texts: list[str]  # of the user's messages that have a text
     opening: str = ""  # the first text block: the same in every request of one conversation
     request: str = ""  # the user's last request
     notes: list[str] = field(default_factory=list)  # messages added while tools ran
-    rounds: list[list[CallResult]] = field(default_factory=list)  # results of each reply since the last request
+    # the replies since the last request, each with the message that has its results
+    pairs: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     first: str = ""  # the user's first request
     follow_up: bool = False  # whether an earlier request was already answered
 
@@ -41,18 +43,24 @@ class Transcript:
         """`messages`: those of the body, if they are merged already."""
         messages = messages or merged(body["messages"])
         start = _exchange_start(messages)
-        head, *later = messages[start:]
+        later = messages[start + 1 :]
+        texts = {
+            index: text
+            for index, message in enumerate(messages)
+            if message["role"] == "user" and (text := plain(message["content"]))
+        }
         forbidden = (body.get("tool_choice") or {}).get("type") == "none"
         return cls(
             model=body["model"],
             system=plain(body.get("system") or ""),
             tools=frozenset() if forbidden else frozenset(tool["name"] for tool in body.get("tools") or []),
             messages=messages,
+            texts=list(texts.values()),
             opening=next((b["text"] for b in messages[0]["content"] if b["type"] == "text"), ""),
-            request=_asked(plain(head["content"])),
-            notes=[text for m in later if m["role"] == "user" and (text := plain(m["content"]))],
-            rounds=[_results(a, u) for a, u in zip(later[::2], later[1::2], strict=False)],
-            first=_asked(plain(messages[0]["content"])),
+            request=_asked(texts.get(start, "")),
+            notes=[text for index, text in texts.items() if index > start],
+            pairs=list(zip(later[::2], later[1::2], strict=False)),
+            first=_asked(texts.get(0, "")),
             follow_up=start > 0,
         )
 
@@ -61,9 +69,13 @@ class Transcript:
         match = _AGENT.search(self.system)
         return match[1] if match else None
 
-    @property
+    @cached_property
     def assistant_messages(self) -> int:
-        return sum(message["role"] == "assistant" for message in self.messages)
+        return [message["role"] for message in self.messages].count("assistant")
+
+    def rounds(self, start: int = 0) -> Iterator[list[CallResult]]:
+        """The results of each reply since the last request, without the first `start` of these replies."""
+        return (_results(a, u) for a, u in self.pairs[start:])
 
     @cached_property
     def results(self) -> list[CallResult]:
@@ -74,8 +86,7 @@ class Transcript:
     @cached_property
     def done_before(self) -> int:
         """Number of tool calls that a summary counts and the messages no longer contain."""
-        texts = [plain(message["content"]) for message in self.messages if message["role"] == "user"]
-        counts = [int(match[1]) for text in texts for match in _SO_FAR.finditer(text)]
+        counts = [int(match[1]) for text in self.texts for match in _SO_FAR.finditer(text)]
         return max(counts, default=0)
 
     @property
@@ -89,6 +100,8 @@ def plain(content: str | list[dict[str, Any]]) -> str:
     if isinstance(content, str):
         return content
     texts = [block["text"] for block in content if block["type"] == "text"]
+    if not texts:
+        return ""
     return "\n\n".join(text for text in texts if not text.startswith("<budget>"))
 
 
@@ -96,12 +109,11 @@ def merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merge adjacent messages of one role, as the model reads them."""
     result: list[dict[str, Any]] = []
     for message in messages:
-        content = message["content"]
+        role, content = message["role"], message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        if result and result[-1]["role"] == message["role"]:
-            result[-1]["content"] += blocks
-        else:
-            result.append({"role": message["role"], "content": list(blocks)})
+        if result and result[-1]["role"] == role:
+            blocks = result.pop()["content"] + blocks
+        result.append(message if blocks is content else {"role": role, "content": blocks})
     return result
 
 
@@ -113,25 +125,25 @@ def _asked(text: str) -> str:
 
 def _exchange_start(messages: list[dict[str, Any]]) -> int:
     """Index of the user's last message that answers no tool call: it starts a new exchange."""
-    opens = [
+    return next(
         index
-        for index, message in enumerate(messages)
-        if message["role"] == "user" and not any(block["type"] == "tool_result" for block in message["content"])
-    ]
-    return opens[-1]
+        for index in reversed(range(len(messages)))
+        # a result is never after other content: the checks refuse that
+        if messages[index]["role"] == "user" and messages[index]["content"][0]["type"] != "tool_result"
+    )
 
 
 def _results(assistant: dict[str, Any], user: dict[str, Any]) -> list[CallResult]:
     answers = {b["tool_use_id"]: b for b in user["content"] if b["type"] == "tool_result"}
     return [
         CallResult(
-            name=call["name"],
-            input=call["input"],
-            text=_result_text(answers[call["id"]].get("content") or ""),
-            is_error=bool(answers[call["id"]].get("is_error")),
+            call["name"],
+            call["input"],
+            _result_text(answer.get("content") or ""),
+            bool(answer.get("is_error")),
         )
         for call in assistant["content"]
-        if call["type"] == "tool_use" and call["id"] in answers
+        if call["type"] == "tool_use" and (answer := answers.get(call["id"]))
     ]
 
 

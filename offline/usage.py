@@ -3,11 +3,12 @@
 import hashlib
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 _REMEMBERED = 20_000
+_LATEST = 8
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -27,7 +28,8 @@ def tokens(characters: int) -> int:
 
 
 def count_input(body: dict[str, Any]) -> int:
-    return tokens(sum(len(text) for text, _ in _blocks(body)))
+    texts, _ = _blocks(body)
+    return tokens(sum(map(len, texts)))
 
 
 class PromptCache:
@@ -38,30 +40,25 @@ class PromptCache:
         self._lengths: Counter[int] = Counter()
 
     def measure(self, body: dict[str, Any]) -> InputUsage:
-        digest, characters = hashlib.sha256(body["model"].encode()), 0
-        read = cached = 0  # tokens
-        known = 0  # the tokens of the longest known prefix so far
-        marks: list[tuple[bytes, int]] = []
-        since: list[str] = []  # not hashed yet
-        blocks = list(_blocks(body))
-        if body.get("cache_control") and blocks:
-            blocks[-1] = blocks[-1][0], True
-        for text, marked in blocks:
-            since.append(text)
-            characters += len(text)
-            if not marked and characters not in self._lengths:
-                continue  # no known prefix has this length
-            digest.update("".join(since).encode("utf-8", "surrogatepass"))
-            since.clear()
-            key = digest.digest()
-            if key in self._seen:
-                known = tokens(characters)
-            if marked:
-                marks.append((key, characters))
-                read, cached = known, tokens(characters)
-        for key, length in marks:
-            self._remember(key, length)
-        return InputUsage(tokens(characters) - cached, read, cached - read)
+        texts, marked = _blocks(body)
+        lengths = list(accumulate(map(len, texts)))  # of the prefixes that end with each block
+        if body.get("cache_control"):
+            marked.add(len(texts) - 1)
+        if not marked:
+            return InputUsage(tokens(lengths[-1]))
+        last = max(marked)
+        # only a prefix as long as a known one can be known
+        possible = [index for index, length in enumerate(lengths[: last + 1]) if length in self._lengths]
+        latest = possible[-_LATEST:]  # in a growing conversation the longest known prefix is one of these
+        keys = _keys(body["model"], texts, {*marked, *latest})
+        if len(possible) > len(latest) and not any(keys[index] in self._seen for index in latest):
+            keys = _keys(body["model"], texts, {*marked, *possible})
+        known = [index for index, key in keys.items() if key in self._seen]
+        read = tokens(lengths[max(known)]) if known else 0
+        cached = tokens(lengths[last])
+        for index in sorted(marked):
+            self._remember(keys[index], lengths[index])
+        return InputUsage(tokens(lengths[-1]) - cached, read, cached - read)
 
     def _remember(self, key: bytes, length: int) -> None:
         if key not in self._seen:
@@ -74,22 +71,45 @@ class PromptCache:
                 del self._lengths[gone]
 
 
-def _blocks(body: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """The blocks of a request with their marks, in the order of caching: tools, system, messages."""
+def _keys(model: str, texts: list[str], ends: set[int]) -> dict[int, bytes]:
+    """A hash of the model and the texts up to each of these ends."""
+    digest, hashed = hashlib.sha256(model.encode()), 0
+    keys = {}
+    for end in sorted(ends):
+        digest.update("".join(texts[hashed : end + 1]).encode("utf-8", "surrogatepass"))
+        hashed = end + 1
+        keys[end] = digest.digest()
+    return keys
+
+
+def _blocks(body: dict[str, Any]) -> tuple[list[str], set[int]]:
+    """The texts of the blocks in the order of caching (tools, system, messages), and the numbers of the marked ones."""
+    texts: list[str] = []
+    marked: set[int] = set()
+
+    def add(blocks: list[dict[str, Any]]) -> None:
+        for block in blocks:
+            values = []
+            for key, value in block.items():
+                if key == "cache_control":
+                    if value:
+                        marked.add(len(texts))
+                elif key != "type":
+                    values.append(value if isinstance(value, str) else _encoded(value))
+            texts.append("\0".join(values))
+
+    add(body.get("tools") or [])
     system = body.get("system") or []
-    yield from map(_block, body.get("tools") or [])
-    yield from map(_block, [{"text": system}] if isinstance(system, str) else system)
+    add([{"text": system}] if isinstance(system, str) else system)
     for message in body["messages"]:
+        texts.append(message["role"])
         content = message["content"]
-        blocks = [{"text": content}] if isinstance(content, str) else content
-        yield message["role"], False
-        yield from map(_block, blocks)
+        if isinstance(content, str):
+            texts.append(content)
+        else:
+            add(content)
+    return texts, marked
 
 
-def _block(block: dict[str, Any]) -> tuple[str, bool]:
-    values = [_text(value) for key, value in block.items() if key not in ("cache_control", "type")]
-    return "\0".join(values), bool(block.get("cache_control"))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _encode(value)
+def _encoded(value: Any) -> str:
+    return "false" if value is False else _encode(value)  # most results have the former

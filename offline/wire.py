@@ -121,14 +121,20 @@ def _default_thinking(reply: Reply) -> str:
 
 
 def _output_tokens(content: list[dict[str, Any]]) -> int:
-    return max(1, tokens(sum(len(piece) for block in content for piece in _pieces(block))))
+    return max(1, tokens(sum(len(_written(block)) for block in content)))
+
+
+def _written(block: dict[str, Any]) -> str:
+    """The text that the deltas of a block make up."""
+    text: str = json.dumps(block["input"]) if block["type"] == "tool_use" else block[block["type"]]
+    return text
 
 
 def _pieces(block: dict[str, Any]) -> list[str]:
+    written = _written(block)
     if block["type"] == "tool_use":
-        document = json.dumps(block["input"])
-        return [document[at : at + _JSON_PIECE] for at in range(0, len(document), _JSON_PIECE)]
-    found: list[str] = _WORD.findall(block[block["type"]])
+        return [written[at : at + _JSON_PIECE] for at in range(0, len(written), _JSON_PIECE)]
+    found: list[str] = _WORD.findall(written)
     return ["".join(found[at : at + 3]) for at in range(0, len(found), 3) if found[at]]
 
 

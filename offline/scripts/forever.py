@@ -9,7 +9,8 @@ from offline.transcript import Transcript
 
 
 def replies(transcript: Transcript, marker: Marker) -> Replies:
-    for number in count(transcript.done_before + 1):
+    skipped = len(transcript.pairs)
+    for number in count(transcript.done_before + skipped + 1):
         tool = marker.text("tool", "report_progress")
         given = varied(tool, marker.options.get("input") or {}, number)
-        yield Reply(text=f"Round {number}.", calls=(ToolUse(tool, given),))
+        yield Reply(text=f"Round {number}.", calls=(ToolUse(tool, given),), skipped=skipped)

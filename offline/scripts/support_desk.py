@@ -21,7 +21,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     """One exchange; the one of the three agents that has the conversation now gives each reply."""
     question, agent = question_of(transcript), transcript.agent
     subject = next((name for name, pattern in _SUBJECTS.items() if pattern.search(question)), None)
-    came_from_desk = any(result.name in _SUBJECTS for made in transcript.rounds for result in made)
+    came_from_desk = any(result.name in _SUBJECTS for made in transcript.rounds() for result in made)
     if subject is not None and (came_from_desk or agent != subject):
         yield Reply(
             text=f"This is for {subject}.", calls=(ToolUse(subject, {"message": f"The customer asks: {question}"}),)

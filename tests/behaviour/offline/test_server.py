@@ -1,6 +1,7 @@
 """The offline model answers in the Messages format that the real SDK reads, and refuses what the real API refuses."""
 
 import asyncio
+import json
 import re
 import socket
 import sys
@@ -191,6 +192,25 @@ async def test_server_refuses_what_the_real_api_refuses(url: str, change: dict[s
     assert answer.headers["request-id"] == answer.json()["request_id"]
 
     assert re.search(message, answer.json()["error"]["message"]), answer.json()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+async def test_body_is_read_in_every_encoding_of_json(url: str, encoding: str) -> None:
+    messages = [{"role": "user", "content": "[[script:echo]] größte"}]
+    body = {"model": MODEL, "max_tokens": 2_000, "system": "a lone surrogate: \ud800", "messages": messages}
+    for ascii in (True, False):
+        content = json.dumps(body, ensure_ascii=ascii).encode(encoding, "surrogatepass")
+        async with httpx2.AsyncClient(headers={"x-api-key": "any"}) as http:
+            answer = await http.post(f"{url}/v1/messages", content=content)
+        assert answer.json()["content"][0]["text"] == "größte"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"model": "m"} x', b"'", b"\xff", b'{"model": "a\nb"}'])
+async def test_body_that_is_not_json_is_refused(url: str, content: bytes) -> None:
+    async with httpx2.AsyncClient(headers={"x-api-key": "any"}) as http:
+        answer = await http.post(f"{url}/v1/messages", content=content)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "The request body is not valid JSON"
 
 
 async def test_request_log_has_the_outcome_of_each_request(ask: Ask, requests: Requests, url: str) -> None:
