@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 from pydantic_core import from_json, to_json
 
-from activities.model.errors import IncompleteStream, StreamFailed
+from activities.model.errors import IncompleteStream
 from activities.model.stream_events import events
 from activities.tools.support.output import clean
 from domain.agents.prices import PriceTable
@@ -85,8 +85,6 @@ class Model:
                             if stopped := event["delta"].get("stop_reason"):
                                 turn.stop_reason = STOP_REASONS.get(stopped, StopReason.ANSWERED)
                             turn.usage = self._usage(request.model, _tokens(tokens, event.get("usage") or {}))
-                        case "error":
-                            raise StreamFailed(event["error"]["type"], event["error"]["message"], stream.response)
                 except (AttributeError, KeyError, TypeError) as error:
                     raise ValueError("an event of the stream is malformed") from error
         if turn.stop_reason is None:

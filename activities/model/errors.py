@@ -5,11 +5,13 @@ from urllib.parse import urlsplit
 
 import anthropic
 import httpx2
+from pydantic_core import from_json
 
 from domain import wire
 from domain.redaction import shortened
 
 MOST_SAID = 500  # characters of the endpoint's own message, which may quote the request
+UNKNOWN = "unknown_error"
 LONGEST_WAIT = 300.0  # seconds; with a longer retry-after we try earlier instead of sleeping for days
 
 
@@ -27,12 +29,16 @@ class IncompleteStream(Exception):
 
 
 class StreamFailed(Exception):
-    """An error of the API inside a stream, whose response had begun with status 200."""
+    """An error of the API inside a stream, whose response had begun with status 200. `data` should be an object with
+    its type and message, but gateways send other things too."""
 
-    def __init__(self, kind: str, said: str, response: httpx2.Response) -> None:
-        super().__init__(said)
-        self.kind = str(kind)
-        self.said = str(said)
+    def __init__(self, data: bytes, response: httpx2.Response) -> None:
+        try:
+            error = from_json(data)["error"]
+            self.kind, self.said = str(error.get("type") or UNKNOWN), str(error.get("message") or "")
+        except (AttributeError, KeyError, TypeError, ValueError):
+            self.kind, self.said = UNKNOWN, data.decode(errors="replace")
+        super().__init__(self.said)
         self.response = response
         self.request = response.request
 
@@ -62,7 +68,8 @@ def classify(error: BaseException, model: str) -> ModelFailure:
     if isinstance(error, anthropic.APIStatusError):
         return _classify_status(error, model)
     if isinstance(error, StreamFailed):
-        return _classify_kind(error.kind, error.said, f"{error.kind}; ", error, error.response.headers, model)
+        said = error.said or "The model API reported an error."
+        return _classify_kind(error.kind, said, f"{error.kind}; ", error, error.response.headers, model)
     if isinstance(error, IncompleteStream):
         return ModelFailure("incomplete_stream", str(error), retryable=True)
     if isinstance(error, anthropic.APITimeoutError):
@@ -95,7 +102,7 @@ def endpoint(url: str) -> str:
 
 
 def _classify_status(error: anthropic.APIStatusError, model: str) -> ModelFailure:
-    kind = error.type or _BY_STATUS.get(error.status_code, "api_error" if error.status_code >= 500 else "unknown_error")
+    kind = error.type or _BY_STATUS.get(error.status_code, "api_error" if error.status_code >= 500 else UNKNOWN)
     said = error.api_message or f"The model API answered {error.status_code}."
     status, broken = f"status {error.status_code}; ", error.status_code >= 500
     return _classify_kind(kind, said, status, error, error.response.headers, model, retryable=broken)

@@ -5,24 +5,25 @@ and h11, which takes more CPU than everything that the worker then does with it.
 """
 
 import asyncio
-import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 from urllib.request import getproxies
 
 import httptools
 import httpx2
 
-KEEP_SECONDS = 5.0  # an idle connection is used again within this time, as httpx2 does
+KEEP_SECONDS = 4.0  # an idle connection is used again within this time; many servers close it after five
 MOST_IDLE = 100
 MOST_HEAD = 100_000  # bytes of a status line with its headers
 MOST_BUFFERED = 1_000_000  # bytes of a body that nobody has read yet; then the sender waits
-NEXT_ADDRESS_SECONDS = 2.0  # of a host that has several, if one does not answer
+NEXT_ADDRESS_SECONDS = 0.25  # if the first of several addresses of a host does not answer
 # As the SDK's own client: notice a peer that disappeared during a long silence.
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 60, "TCP_KEEPCNT": 5}
 
 Origin = tuple[str, str, int]
+Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]  # as getaddrinfo returns it
 
 
 def direct_transport() -> "ModelTransport | None":
@@ -57,10 +58,9 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        for idle in self._idle.values():
-            for connection in idle:
+        for origin in self._idle:
+            while (connection := self._take(origin)) is not None:
                 connection.abort()
-        self._idle.clear()
 
     def release(self, origin: Origin, connection: "_Connection") -> None:
         """Keep a connection whose response was read to its end; close any other."""
@@ -86,24 +86,19 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         return None
 
     async def _connect(self, origin: Origin, seconds: float | None) -> "_Connection":
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._connected(*origin)
-        except TimeoutError as error:
-            raise httpx2.ConnectTimeout(f"no connection to {origin[1]} within {seconds} s") from error
-        except OSError as error:  # also a certificate that is not valid
-            raise httpx2.ConnectError(str(error)) from error
-
-    async def _connected(self, scheme: str, host: str, port: int) -> "_Connection":
-        """A connection to the first address of the host that answers."""
+        scheme, host, port = origin
         loop = asyncio.get_running_loop()
         tls, name = (self._context(), host) if scheme == "https" else (None, None)
-        addresses = [str(found[4][0]) for found in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-        for address in addresses[:-1]:
-            with contextlib.suppress(OSError):  # also the TimeoutError
-                async with asyncio.timeout(NEXT_ADDRESS_SECONDS):
-                    return (await loop.create_connection(_Connection, address, port, ssl=tls, server_hostname=name))[1]
-        return (await loop.create_connection(_Connection, addresses[-1], port, ssl=tls, server_hostname=name))[1]
+        try:
+            async with asyncio.timeout(seconds):
+                opened = await _first_opened(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            async with asyncio.timeout(seconds):
+                _, made = await loop.create_connection(_Connection, sock=opened, ssl=tls, server_hostname=name)
+        except TimeoutError as error:
+            raise httpx2.ConnectTimeout(f"no connection to {host} within {seconds} s") from error
+        except OSError as error:  # also a certificate that is not valid
+            raise httpx2.ConnectError(str(error)) from error
+        return made
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -140,7 +135,7 @@ class _Connection(asyncio.Protocol):
         self.headers: list[tuple[bytes, bytes]] = []
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = _parser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._failure: httpx2.TransportError | None = None
         self._pieces: list[bytes] = []
@@ -152,10 +147,10 @@ class _Connection(asyncio.Protocol):
     @property
     def reusable(self) -> bool:
         """Whether another request can be sent: the response is complete, and the connection is open."""
-        return self._kept_open and self._failure is None
+        return self._kept_open and self._failure is None and not self._paused
 
     def send(self, head: bytes, body: bytes) -> None:
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = _parser(self)
         self._pieces, self._buffered, self._head_size = [], 0, 0
         self._has_head = self._complete = self._kept_open = False
         self._transport.writelines([head, body])
@@ -253,6 +248,48 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         self._complete = self._has_head
         self._kept_open = self._has_head and self._parser.should_keep_alive()
+
+
+def _parser(connection: _Connection) -> httptools.HttpResponseParser:
+    parser = httptools.HttpResponseParser(connection)
+    # Some gateways send these, and in a response they do no harm.
+    parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_spaces_after_chunk_size=True)
+    return parser
+
+
+async def _first_opened(found: Sequence[Address]) -> socket.socket:
+    """A socket that is connected to the first address that answers; the next one is tried a moment after each."""
+    rest, opening, failure = list(found), set[asyncio.Task[socket.socket]](), OSError("the host has no address")
+    try:
+        while rest or opening:
+            if rest:
+                opening.add(asyncio.create_task(_opened(rest.pop(0))))
+            done, _ = await asyncio.wait(
+                opening, timeout=NEXT_ADDRESS_SECONDS if rest else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                opening.remove(task)
+                try:
+                    return task.result()
+                except OSError as error:
+                    failure = error
+        raise failure
+    finally:
+        for task in opening:
+            if not task.cancel() and not task.exception():  # it connected in the same moment
+                task.result().close()
+
+
+async def _opened(address: Address) -> socket.socket:
+    family, kind, protocol, _, place = address
+    opened = socket.socket(family, kind, protocol)
+    try:
+        opened.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(opened, place)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def _head(request: httpx2.Request) -> bytes:

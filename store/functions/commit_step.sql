@@ -7,19 +7,22 @@ DECLARE
     n    step_commit := jsonb_populate_record(NULL::step_commit, p);
     done text;
     rare once_event[];
-    read jsonb := '[]';   -- the events of `result`, which come first
+    t    tool_commit;   -- `result`, whose events come first
+    read record;
 BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
     IF done IS NOT NULL THEN RETURN done; END IF;
     PERFORM check_run(n.tenant, n.session_id, n.run, false, true);
     IF n.result IS NOT NULL THEN
-        read := coalesce(record_tool(jsonb_populate_record(NULL::tool_commit, n.result)), '[]');
+        t := jsonb_populate_record(NULL::tool_commit, n.result);
+        SELECT * INTO read FROM record_tool(t);
     END IF;
     -- If this attempt was paused, a later one may have begun the step.
     IF n.begins IS NOT NULL AND EXISTS (SELECT 1 FROM sessions WHERE tenant = n.tenant AND id = n.session_id
                                            AND version < n.version - 1) THEN
         n.events := n.beginning || n.events;
     END IF;
+    IF n.result IS NOT NULL THEN n.events := coalesce(read.events, '[]') || n.events; END IF;
     INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body, reply)
     SELECT n.tenant, node.id, node.parent, n.session_id, node.idem, node.kind, node.author, node.line, node.side,
            node.step, node.body, node.reply
@@ -52,7 +55,8 @@ BEGIN
     END IF;
     PERFORM settle_budget(n.tenant, n.session_id, n.line, n.used);
     -- a later attempt that is just beginning finds the beginning by this name
-    PERFORM append_events(CASE WHEN n.begins IS NULL THEN n.batch ELSE n.idem END, false, read || n.events);
+    PERFORM append_events(CASE WHEN n.begins IS NULL THEN n.batch ELSE n.idem END, false, n.events);
+    IF n.result IS NOT NULL THEN PERFORM end_effect(read.c, t.actor, t.denied, t.rule); END IF;
     RETURN n.reply;
 EXCEPTION WHEN unique_violation THEN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;

@@ -2,11 +2,12 @@
 -- ToolCommit.
 CREATE OR REPLACE FUNCTION commit_tool(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    n      tool_commit := jsonb_populate_record(NULL::tool_commit, p);
-    events jsonb;
+    n    tool_commit := jsonb_populate_record(NULL::tool_commit, p);
+    done record;
 BEGIN
     PERFORM check_run(n.tenant, n.session_id, n.run, false, false);
-    events := record_tool(n);
-    PERFORM append_events(n.batch, false, events);
-    RETURN events IS NOT NULL;
+    SELECT * INTO done FROM record_tool(n);
+    PERFORM append_events(n.batch, false, done.events);
+    PERFORM end_effect(done.c, n.actor, n.denied, n.rule);
+    RETURN done.events IS NOT NULL;
 END $$;

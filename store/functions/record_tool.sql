@@ -1,9 +1,9 @@
--- Records the result of a tool call and returns the events to append: none if it was recorded before. NULL: a newer
--- attempt holds the claim. The caller has checked the run.
-CREATE OR REPLACE FUNCTION record_tool(n tool_commit) RETURNS jsonb LANGUAGE plpgsql AS $$
-DECLARE
-    c tool_calls;   -- the recorded call
+-- Records the result of a tool call. The caller has checked the run; afterwards it appends `events` and then ends the
+-- effect of the call `c`, because event counters are locked before an audit chain. Without a call it was recorded before;
+-- without events a newer attempt holds the claim.
+CREATE OR REPLACE FUNCTION record_tool(n tool_commit, OUT events jsonb, OUT c tool_calls) LANGUAGE plpgsql AS $$
 BEGIN
+    events := '[]';
     IF n.effect = 'read' THEN
         INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt, state, result,
                                 sources, description, started_at, ended_at)
@@ -14,17 +14,19 @@ BEGIN
                description = excluded.description, ended_at = excluded.ended_at
          WHERE tool_calls.state = 'started'   -- with a budget of tool calls even a read is claimed
         RETURNING * INTO c;
-        IF NOT FOUND THEN RETURN '[]'; END IF;
+        IF NOT FOUND THEN RETURN; END IF;
     ELSE
         UPDATE tool_calls SET state = n.state, result = n.result, ended_at = now(),
                               sources = n.sources, description = coalesce(nullif(n.description, ''), description)
          WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
            AND holder = n.holder AND attempt = n.attempt AND state = 'started' RETURNING * INTO c;
         IF NOT FOUND THEN   -- it was written before and the result was lost, or a newer attempt holds it
-            RETURN CASE WHEN EXISTS (SELECT 1 FROM tool_calls
-                                      WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
-                                        AND holder = n.holder AND attempt = n.attempt AND state = n.state)
-                        THEN '[]'::jsonb END;
+            IF NOT EXISTS (SELECT 1 FROM tool_calls
+                            WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
+                              AND holder = n.holder AND attempt = n.attempt AND state = n.state) THEN
+                events := NULL;
+            END IF;
+            RETURN;
         END IF;
         UPDATE sessions SET plan = coalesce(n.plan, plan), progress = coalesce(n.progress, progress),
                             status_text = coalesce(n.status_text, status_text), updated_at = now()
@@ -44,6 +46,5 @@ BEGIN
           FROM jsonb_populate_recordset(NULL::files, n.files) f
         ON CONFLICT DO NOTHING;
     END IF;
-    PERFORM end_effect(c, n.actor, n.denied, n.rule);
-    RETURN n.events;
+    events := coalesce(n.events, '[]');
 END $$;

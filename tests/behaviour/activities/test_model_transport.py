@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -100,13 +101,14 @@ async def test_request_arrives_whole_and_pieces_arrive_as_they_are_sent() -> Non
         (OK + b"Content-Length: 4\r\n\r\nbody",),
         (CHUNKED + b"2\r\nbo\r\n", b"2;extension=1\r\ndy\r\n0\r\nTrailer: x\r\n\r\n"),
         (CHUNKED + b"4\r\nbody\r\n0\r\nTrailer: x\r\n\r\n",),
+        (OK + b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n4  \r\nbody\r\n0\r\n\r\n",),
         (
             b"HTTP/1.1 100 Continue\r\n\r\n",
             b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + OK + b"Content-Length: 4\r\n\r\nbody",
         ),
         (b"HTTP/1.1 2", b"00 OK\r\nContent-Le", b"ngth: 4\r", b"\n\r\nb", b"ody"),
     ],
-    ids=["length", "chunked", "trailer", "interim", "split"],
+    ids=["length", "chunked", "trailer", "sloppy", "interim", "split"],
 )
 async def test_response_is_read_and_its_connection_used_again(parts: tuple[bytes, ...]) -> None:
     async with serving(answering(*parts)) as (url, made), client() as http:
@@ -143,6 +145,29 @@ async def test_idle_connection_that_the_server_closed_is_not_used_again() -> Non
             assert (await http.get(url)).status_code == 200
             await asyncio.sleep(0.05)
     assert len(made) == 2
+
+
+async def test_response_that_nobody_read_does_not_block_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MOST_BUFFERED", 10)
+    answer = OK + b"Content-Length: 1000\r\n\r\n" + b"x" * 1_000
+    async with serving(answering(answer)) as (url, _), client(1) as http:
+        for _ in range(2):
+            async with http.stream("GET", url) as response:
+                assert response.status_code == 200
+
+
+async def test_closed_client_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "KEEP_SECONDS", 0.05)
+    problems: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
+    try:
+        async with serving(answering(OK + b"Content-Length: 0\r\n\r\n")) as (url, _):
+            async with client() as http:
+                assert (await http.get(url)).status_code == 200
+            await asyncio.sleep(0.1)
+    finally:
+        asyncio.get_running_loop().set_exception_handler(None)
+    assert problems == []
 
 
 async def test_idle_connection_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,15 +287,25 @@ async def test_tls_checks_the_certificate(tmp_path: Path, monkeypatch: pytest.Mo
             assert (await http.get(url)).content == b"body"
 
 
-async def test_next_address_is_tried_if_one_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("silent", [False, True], ids=["refused", "silent"])
+async def test_next_address_is_tried_if_one_does_not_answer(monkeypatch: pytest.MonkeyPatch, silent: bool) -> None:
     async with serving(answering(OK + b"Content-Length: 4\r\n\r\nbody")) as (url, _), client() as http:
         loop, port = asyncio.get_running_loop(), httpx2.URL(url).port
+        connect = loop.sock_connect
 
-        async def found(*_: object, **__: object) -> list[tuple[int, int, int, str, tuple[str, int | None]]]:
-            return [(2, 1, 6, "", ("127.0.0.2", port)), (2, 1, 6, "", ("127.0.0.1", port))]
+        async def found(*_: object, **__: object) -> list[transport.Address]:
+            kinds = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+            return [(*kinds, ("127.0.0.2", port)), (*kinds, ("127.0.0.1", port))]
+
+        async def connected(opened: socket.socket, place: tuple[str, int]) -> None:
+            if silent and place[0] == "127.0.0.2":
+                await asyncio.sleep(60)
+            await connect(opened, place)
 
         monkeypatch.setattr(loop, "getaddrinfo", found)
-        assert (await http.get(f"http://model.invalid:{port}/")).content == b"body"
+        monkeypatch.setattr(loop, "sock_connect", connected)
+        async with asyncio.timeout(2):
+            assert (await http.get(f"http://model.invalid:{port}/")).content == b"body"
 
 
 def test_works_on_the_event_loop_of_a_worker() -> None:

@@ -9,21 +9,35 @@ from typing import Any
 
 import pytest
 
-from domain.events import EventRow, InputExpired, InputReceived, MessageReceived, ModelRetry
+from domain.events import EventRow, InputExpired, InputReceived, MessageReceived, ModelRetry, ToolCalled, ToolReturned
 from domain.ids import new_id
 from domain.notification import AttemptRecord, DeliveryStatus
+from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
 from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewBudget
+from domain.sessions.step import CallState, Effect
 from domain.sessions.step_writes import RetryNote
-from store import deliveries, endings, events, input_requests, mailbox, messages, new_sessions, resets, subscriptions
+from store import (
+    deliveries,
+    endings,
+    events,
+    input_requests,
+    mailbox,
+    messages,
+    new_sessions,
+    resets,
+    subscriptions,
+    tool_calls,
+)
 from store.database import Pool
 from store.new_sessions import Accepted
 from tests.behaviour.store.conftest import Accept, new_session
 from tests.behaviour.store.test_deliveries import DONE, found, subscribed
 from tests.behaviour.store.test_messages import begin, step
 from tests.behaviour.store.test_sessions import cancel, end, ending
+from tests.behaviour.store.test_tool_calls import claim, outcome
 from tests.behaviour.store.test_trees import accepted, child_of, ref_of
 from tests.support.stack import eventually
 
@@ -112,6 +126,25 @@ async def test_answers_given_together_and_one_by_one_do_not_deadlock(pool: Pool,
         await others.begin(input_requests.answer_all(pool, ref.tenant, [answer(ref, one), answer(ref, two)], []))
         await others.begin(input_requests.answer(pool, answer(ref, two)))
     assert [task.result() for task in others.begun] == [None, RequestStatus.ANSWERED]
+
+
+@pytest.mark.parametrize("with_step", [False, True], ids=["alone", "with-step"])
+async def test_results_and_claims_of_two_calls_do_not_deadlock(pool: Pool, accept: Accept, with_step: bool) -> None:
+    ref, node = await accept(), new_id()
+    returned = EventRow.of(ref, ToolReturned(tool="bash", state=CallState.OK, preview=""))
+    called = [EventRow.of(ref, ToolCalled(tool="bash", args=""))]
+    assert (await tool_calls.claim(pool, claim(ref, node, 1, Effect.ONCE, kind=EffectKind.COMMAND, called=called))).go
+    done = outcome(ref, node, 1, "done", Effect.ONCE)
+    if with_step:  # a refused read, which is recorded too
+        done = outcome(ref, new_id(), 1, "refused", Effect.READ).model_copy(update={"denied": True})
+    done = done.model_copy(update={"events": [returned]})
+    committed = messages.commit_step(pool, step(ref, new_id(), 2, "x", result=done)) if with_step else None
+    async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
+        await others.begin(committed or tool_calls.commit(pool, done))
+        other = claim(ref, new_id(), 1, Effect.ONCE, kind=EffectKind.COMMAND, called=called)
+        await others.begin(tool_calls.claim(pool, other))
+    first, second = [task.result() for task in others.begun]
+    assert first and second.go
 
 
 async def test_outcome_read_in_two_ways_does_not_deadlock(pool: Pool, accept: Accept) -> None:

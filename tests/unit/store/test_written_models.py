@@ -162,9 +162,8 @@ def test_sql_function_reads_all_of_its_document_as_one_record(function: str) -> 
 
 
 def test_every_function_that_takes_a_document_is_compared_with_its_model() -> None:
-    taking = {
-        file.stem for file in FUNCTIONS.glob("*.sql") if re.search(r"FUNCTION \w+\([^)]*\bjsonb\b", file.read_text())
-    }
+    texts = {file.stem: re.sub(r"\bOUT \w+ \w+", "", file.read_text()) for file in FUNCTIONS.glob("*.sql")}
+    taking = {name for name, text in texts.items() if re.search(r"FUNCTION \w+\([^)]*\bjsonb\b", text)}
     assert taking == {*DOCUMENTS, *LISTS}
 
 

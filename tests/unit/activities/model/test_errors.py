@@ -49,21 +49,31 @@ def test_message_of_the_endpoint_is_bounded_and_shows_no_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "type", "retryable"),
+    ("data", "type", "begins", "retryable"),
     [
-        ("overloaded_error", "Overloaded", "overloaded_error", True),
-        ("invalid_request_error", "no", "invalid_request_error", False),
-        ("invalid_request_error", "prompt is too long: 9 tokens", wire.CONTEXT_TOO_LONG, False),
-        (None, {"not": "a text"}, "None", False),
+        ('{"type":"error","error":{"type":"overloaded_error","message":"Busy"}}', "overloaded_error", "Busy (", True),
+        ('{"error":{"type":"overloaded_error"}}', "overloaded_error", "The model API reported an error (", True),
+        ('{"error":{"type":"invalid_request_error","message":"no"}}', "invalid_request_error", "no (", False),
+        (
+            '{"error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens"}}',
+            wire.CONTEXT_TOO_LONG,
+            "prompt is too long: 9 tokens (",
+            False,
+        ),
+        ('{"error":{"type":null,"message":"x"}}', "unknown_error", "x (unknown_error; ", False),
+        ('{"error":"boom"}', "unknown_error", '{"error":"boom"} (', False),
+        ("[1]", "unknown_error", "[1] (", False),
+        ("out of order", "unknown_error", "out of order (", False),
+        ("", "unknown_error", "The model API reported an error (", False),
     ],
 )
-def test_error_inside_a_stream_is_classified_by_its_type(kind: str, said: str, type: str, retryable: bool) -> None:
-    failure = classify(StreamFailed(kind, said, httpx2.Response(200, request=REQUEST)), "m")
+def test_error_inside_a_stream_is_classified_by_its_type(data: str, type: str, begins: str, retryable: bool) -> None:
+    failure = classify(StreamFailed(data.encode(), httpx2.Response(200, request=REQUEST)), "m")
     assert (failure.type, failure.retryable) == (type, retryable)
-    assert failure.message.startswith(f"{said} ({kind}; model m at http://gateway.example:8443)")
+    assert failure.message.startswith(begins) and "model m at http://gateway.example:8443)" in failure.message
 
 
 def test_endpoint_decides_whether_an_error_inside_a_stream_is_retried() -> None:
     response = httpx2.Response(200, headers={"x-should-retry": "false", "retry-after": "7"}, request=REQUEST)
-    failure = classify(StreamFailed("overloaded_error", "busy", response), "m")
+    failure = classify(StreamFailed(b'{"error":{"type":"overloaded_error","message":"busy"}}', response), "m")
     assert not failure.retryable and failure.wait == 7

@@ -8,16 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.model import stream_events
+from activities.model.errors import StreamFailed
 from activities.model.stream_events import events
 from domain.json_object import JsonObject
 
 STREAM = (
     ': comment\r\nevent: a\r\ndata: {"type": "a", "text": "é\\u2028 x"}\r\n\r\n'
-    'id: 7\ndata:{"type":\ndata: "b"}\n\n\n'
-    'event: ping\ndata: {"type": "ping"}\n\n'
-    'data: {"type": "cut off"}\n'
+    'id: 7\ndata:{"type":\nevent:b\ndata: "b"}\n\n\n'
+    'event: ping\ndata: {"type": "ping"}\n\nevent: ping\ndata\n\nevent: c\n\n'
+    'data: {"type": "nameless"}\n\ndata: [DONE]\n\n'
+    'event: cut\ndata: {"type": "cut off"}\n'
 ).encode()
-FOUND = [{"type": "a", "text": "é\u2028 x"}, {"type": "b"}, {"type": "ping"}]
+FOUND = [{"type": "a", "text": "é\u2028 x"}, {"type": "b"}]
 
 
 async def found(*chunks: bytes) -> list[JsonObject]:
@@ -25,7 +27,8 @@ async def found(*chunks: bytes) -> list[JsonObject]:
         for chunk in chunks:
             yield chunk
 
-    return [event async for event in events(httpx2.Response(200, content=body()))]
+    request = httpx2.Request("POST", "http://model.example")
+    return [event async for event in events(httpx2.Response(200, content=body(), request=request))]
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
@@ -37,7 +40,14 @@ async def test_events_do_not_depend_on_the_chunks(cuts: list[int]) -> None:
 @pytest.mark.parametrize("data", [b"{", b"[1]", b"null", b'{"a": NaN}', b"\xff"])
 async def test_data_that_is_no_object_is_a_malformed_reply(data: bytes) -> None:
     with pytest.raises(ValueError):
-        await found(b"data: " + data + b"\n\n")
+        await found(b"event: a\ndata: " + data + b"\n\n")
+
+
+@pytest.mark.parametrize("data", [b'{"error": {"type": "api_error", "message": "x"}}', b"", b"text"])
+async def test_event_named_error_fails_the_stream(data: bytes) -> None:
+    with pytest.raises(StreamFailed) as failed:
+        await found(b"event: a\ndata: {}\n\nevent: error\ndata: " + data + b"\n\n")
+    assert failed.value.kind == ("api_error" if data.startswith(b"{") else "unknown_error")
 
 
 @pytest.mark.parametrize("chunk", [b"data: " + b"x" * 60, b"data: xxxxx\n" * 20])
