@@ -18,6 +18,7 @@ from bench import (
     long,
     memory,
     message_history,
+    pieces,
     reattach,
     recovery,
     steps,
@@ -40,6 +41,7 @@ class Sizes:
     submissions: int = 20
     readers: int = 4
     replies: int = 20
+    streamed: int = 3
     children: int = 100
     pending: tuple[int, ...] = (1, 100, 1_000)
     messages: int = 20
@@ -56,6 +58,7 @@ QUICK = Sizes(
     submissions=3,
     readers=1,
     replies=3,
+    streamed=1,
     children=5,
     pending=(1, 5),
     messages=3,
@@ -77,6 +80,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "history": lambda lab, rounds, sizes: history.measure(lab, sizes.histories),
     "handle": lambda lab, rounds, sizes: handle.measure(lab, rounds, sizes.submissions),
     "stream": lambda lab, rounds, sizes: stream.measure(lab, rounds, sizes.readers, sizes.replies),
+    "pieces": lambda lab, rounds, sizes: pieces.measure(lab, rounds, sizes.streamed),
     "fan-out": lambda lab, rounds, sizes: fanout.measure(lab, rounds, sizes.children),
     "fire": lambda lab, rounds, sizes: fire.measure(lab, rounds, sizes.pending),
     "messages": lambda lab, rounds, sizes: message_history.measure(lab, sizes.messages),

@@ -8,6 +8,7 @@ QUEUE = "bench-bare"
 MODEL = "bare_model"  # answers without delay
 MODEL_CALL = "bare_model_call"  # makes the same request as our step, and stores nothing
 LOOKING_CALL = "bare_looking_call"  # the same for the loop of `bench.peers`
+SPEAKING_CALL = "bare_speaking_call"  # the same for a long reply that is streamed piece by piece
 TOOL = "bare_tool"
 
 IDLE = "BareIdle"

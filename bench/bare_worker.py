@@ -18,8 +18,18 @@ from activities.tools.tool import Tool
 from agents.catalogue import Catalogue
 from agents.loader import load_agents
 from bench import look_tool
-from bench.bare import LOOKING_CALL, MODEL, MODEL_CALL, QUEUE, TOOL, BareIdle, BareLoop, BareLoopUnsandboxed
-from bench.ours import AGENT, LOOKER, LOOKS, counting
+from bench.bare import (
+    LOOKING_CALL,
+    MODEL,
+    MODEL_CALL,
+    QUEUE,
+    SPEAKING_CALL,
+    TOOL,
+    BareIdle,
+    BareLoop,
+    BareLoopUnsandboxed,
+)
+from bench.ours import AGENT, LOOKER, LOOKS, counting, speaking
 from bench.peers.script import prompt, result
 from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import system_prompt
@@ -92,12 +102,15 @@ class BareModelCall:
 
 
 def model_calls(settings: Settings) -> list[Callable[[str], Awaitable[str]]]:
-    """Two model calls: one for the steps of `bench`, with short results, and one for the loop of `bench.peers`."""
+    """Three model calls: one for the steps of `bench`, with short results, one for the loop of `bench.peers`, and one
+    with a long reply."""
     tools = load_tools(settings.tools_module).found
     assistant = load_agents(settings.agents_dir, Catalogue(tools, HANDLERS))[AGENT]
     looker = AgentDefinition.model_validate({"name": LOOKER, **LOOKS})
     short = BareModelCall(settings, assistant, tools, counting, lambda _: "The workspace is empty.")
     looking = BareModelCall(settings, looker, {tool.name: tool for tool in look_tool.TOOLS}, prompt, result)
+
+    long = BareModelCall(settings, assistant, tools, speaking, str)
 
     @activity.defn(name=MODEL_CALL)
     async def call(word: str) -> str:
@@ -107,7 +120,11 @@ def model_calls(settings: Settings) -> list[Callable[[str], Awaitable[str]]]:
     async def call_looking(word: str) -> str:
         return await looking.call(word)
 
-    return [call, call_looking]
+    @activity.defn(name=SPEAKING_CALL)
+    async def call_speaking(word: str) -> str:
+        return await long.call(word)
+
+    return [call, call_looking, call_speaking]
 
 
 async def run(settings: Settings) -> None:

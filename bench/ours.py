@@ -16,12 +16,18 @@ LOOKER = "bench-looker"
 LOOKS = {"description": "Looks at things.", "prompt": "You look at things.", "tools": ["look"]}
 WRITES = '[[script:count n={} tool=write_file input={{"path": "a.txt", "content": "x"}}]]'
 REPORTS = "[[script:count n={} tool=report_progress]]"
+PIECES = 600  # of a long reply, as the offline model sends it: three words each
 PATIENCE = 300.0  # seconds for one session, so that a dead worker does not block the bench
 
 
 def counting(steps: int, *, grow: int = 0) -> str:
     """A task of this many steps of one tool call each; with `grow` the context grows by this many bytes a step."""
     return f"[[script:count n={steps} grow={grow}]]" if steps else "[[script:say]]"
+
+
+def speaking(steps: int) -> str:
+    """A task whose reply arrives in many pieces, each for itself; it has no steps before it."""
+    return f"[[script:say words={PIECES * 3} delay=0.002]]"
 
 
 class Ours:

@@ -14,7 +14,10 @@ from bench.peers.peer import Peer, PeerFailed, stage
 from domain.wire import session_workflow_id
 from store.scratch import scratch_database, stored_bytes
 
-STREAMED = "Model calls are streamed: watchers of Errand see text while it is written. The peers get whole answers."
+STREAMED = (
+    "Model calls are streamed: watchers of Errand see text while it is written. The peers get whole answers, or stream "
+    "too with --streamed, if their users write the call."
+)
 
 
 @dataclass(frozen=True)

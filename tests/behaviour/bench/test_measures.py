@@ -22,6 +22,7 @@ SMALL = Sizes(
     replies=2,
     children=2,
     pending=(1, 2),
+    streamed=1,
     messages=2,
     waiting=2,
     crowd=2,
@@ -31,13 +32,13 @@ SMALL = Sizes(
 
 async def test_bench_measures_every_figure(lab: Lab) -> None:
     rows = await measure(lab, 1, SMALL, lambda _: None)
-    assert len(rows) == 33
+    assert len(rows) == 34
     assert all(value > 0 for row in rows for value in row.ours)
     steps, (turn, rate) = rows[3:11], rows[11:13]
     *histories, flat, handle, half, worst = rows[13:19]
-    fan_out, alone, _, *messages = rows[19:24]
-    cancelling, answering, accepted, first, last, ratio, _ = rows[24:31]
-    _, recovery = rows[31:]
+    piece, fan_out, alone, _, *messages = rows[19:25]
+    cancelling, answering, accepted, first, last, ratio, _ = rows[25:32]
+    _, recovery = rows[32:]
     queued_first = [False, False, False, True]  # and bookkeeping, which is not queued, last
     assert ["bookkeeping" in row.name for row in steps] == queued_first * 2
     for row in (*steps, rate):
@@ -47,6 +48,7 @@ async def test_bench_measures_every_figure(lab: Lab) -> None:
     assert all(500 < row.bare[0] < row.ours[0] for row in histories if row.bare)
     assert flat.ours == [histories[1].ours[0] / histories[0].ours[0]]
     assert handle.name == "time to the handle" and half.ours <= worst.ours
+    assert piece.name.startswith("CPU of a streamed piece") and piece.to_calling is not None
     assert fan_out.to_bare is not None and fan_out.ours[0] > fanout.DELAY
     assert alone.to_bare == Spread(1, 1, 1)
     assert cancelling.to_bare is not None and answering.to_bare is not None
