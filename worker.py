@@ -61,7 +61,6 @@ from store import agents, workers
 from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
 from workflows.argument_guard import ArgumentGuard
 from workflows.client import connect as connect_temporal
-from workflows.payload_visits import visit_payloads_once
 from workflows.registry import WORKFLOWS
 from workflows.runner import Runner
 from workflows.schedules import ensure_swept
@@ -76,12 +75,9 @@ def build_services(
     settings: Settings, pool: Pool, client: Client, events: EventWriter, sandbox: Sandbox
 ) -> ActivityServices:
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
-    direct = direct_transport()
-    model_client = anthropic.AsyncAnthropic(
-        api_key=settings.anthropic_api_key,
-        base_url=settings.anthropic_base_url,
-        http_client=anthropic.DefaultAsyncHttpxClient(transport=direct) if direct else None,
-    )
+    key, url, direct = settings.anthropic_api_key, settings.anthropic_base_url, direct_transport()
+    http_client = anthropic.DefaultAsyncHttpxClient(transport=direct) if direct else None
+    model_client = anthropic.AsyncAnthropic(api_key=key, base_url=url, http_client=http_client)
     tools = load_tools(settings.tools_module).found
     return ActivityServices(
         pool=pool,
@@ -114,7 +110,6 @@ def build_services(
 
 def build_worker(settings: Settings, services: ActivityServices) -> Worker:
     beat = HEARTBEATS.every = timedelta(seconds=settings.cancel_heartbeat_seconds)
-    visit_payloads_once()
     return Worker(
         services.temporal,
         task_queue=settings.task_queue,

@@ -4,6 +4,8 @@ from temporalio.converter import StorageDriverStoreContext
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from workflows.payload_visits import visit_payloads_once
+
 # These modules use neither a clock nor randomness (a test checks that), so replays need not import them again for each
 # run: the sandbox has only the modules that define the workflows.
 PURE = (
@@ -40,6 +42,10 @@ class Runner(UnsandboxedWorkflowRunner):
     recorded history is replayed inside the sandbox (`checking_runner`), and a test looks at the imports and calls of
     every module that a workflow uses.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        visit_payloads_once()
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         return without_contexts(super().create_instance(det))

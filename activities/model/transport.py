@@ -7,23 +7,23 @@ and h11, which takes more CPU than everything that the worker then does with it.
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 from urllib.request import getproxies
 
 import httptools
 import httpx2
 
+from activities.model.first_address import opened_first
+
 KEEP_SECONDS = 4.0  # an idle connection is used again within this time; many servers close it after five
 MOST_IDLE = 100
 MOST_HEAD = 100_000  # bytes of a status line with its headers
 MOST_BUFFERED = 1_000_000  # bytes of a body that nobody has read yet; then the sender waits
-NEXT_ADDRESS_SECONDS = 0.25  # if the first of several addresses of a host does not answer
+PORTS = {"http": 80, "https": 443}
 # As the SDK's own client: notice a peer that disappeared during a long silence.
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 60, "TCP_KEEPCNT": 5}
 
 Origin = tuple[str, str, int]
-Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]  # as getaddrinfo returns it
 
 
 def direct_transport() -> "ModelTransport | None":
@@ -42,7 +42,10 @@ class ModelTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         timeouts = request.extensions.get("timeout", {})
         head, body = _head(request), await request.aread()
-        origin = (request.url.scheme, request.url.host, request.url.port or _port(request.url.scheme))
+        scheme = request.url.scheme
+        if scheme not in PORTS:
+            raise httpx2.UnsupportedProtocol(f"{scheme}:// is not HTTP")
+        origin = (scheme, request.url.host, request.url.port or PORTS[scheme])
         connection = self._take(origin) or await self._connect(origin, timeouts.get("connect"))
         try:
             connection.send(head, body)
@@ -91,7 +94,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         tls, name = (self._context(), host) if scheme == "https" else (None, None)
         try:
             async with asyncio.timeout(seconds):
-                opened = await _first_opened(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+                opened = await opened_first(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
             async with asyncio.timeout(seconds):
                 _, made = await loop.create_connection(_Connection, sock=opened, ssl=tls, server_hostname=name)
         except TimeoutError as error:
@@ -187,10 +190,11 @@ class _Connection(asyncio.Protocol):
 
     def _time_out(self) -> None:
         self._fail(httpx2.ReadTimeout("nothing arrived in time"))
-        self.abort()
 
     def _fail(self, failure: httpx2.TransportError) -> None:
+        """End the connection; the first failure is the one that its reader gets."""
         self._failure = self._failure or failure
+        self.abort()
         self._wake()
 
     def _wake(self) -> None:
@@ -206,27 +210,23 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(httpx2.RemoteProtocolError(f"the response is not HTTP: {error}"))
-            self.abort()
             return
         if not self._has_head:
             self._head_size += len(data)
             if self._head_size > MOST_HEAD:
                 self._fail(httpx2.RemoteProtocolError("the headers of the response are too long"))
-                self.abort()
         elif self._buffered > MOST_BUFFERED and not self._paused:
             self._paused = True
             self._transport.pause_reading()
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._has_head and error is None and not {b"content-length", b"transfer-encoding"} & self._names():
+        framed = {name.lower() for name, _ in self.headers} & {b"content-length", b"transfer-encoding"}
+        if self._has_head and error is None and not framed:
             self._complete = True  # such a body ends with its connection
         if isinstance(error, OSError):
             self._fail(httpx2.ReadError(str(error)))
         self._fail(httpx2.RemoteProtocolError("the server closed the connection before the end of its response"))
-
-    def _names(self) -> set[bytes]:
-        return {name.lower() for name, _ in self.headers}
 
     def on_message_begin(self) -> None:
         if self._complete:  # the error becomes one of httptools, and the connection is closed
@@ -257,53 +257,12 @@ def _parser(connection: _Connection) -> httptools.HttpResponseParser:
     return parser
 
 
-async def _first_opened(found: Sequence[Address]) -> socket.socket:
-    """A socket that is connected to the first address that answers; the next one is tried a moment after each."""
-    rest, opening, failure = list(found), set[asyncio.Task[socket.socket]](), OSError("the host has no address")
-    try:
-        while rest or opening:
-            if rest:
-                opening.add(asyncio.create_task(_opened(rest.pop(0))))
-            done, _ = await asyncio.wait(
-                opening, timeout=NEXT_ADDRESS_SECONDS if rest else None, return_when=asyncio.FIRST_COMPLETED
-            )
-            for task in done:
-                opening.remove(task)
-                try:
-                    return task.result()
-                except OSError as error:
-                    failure = error
-        raise failure
-    finally:
-        for task in opening:
-            if not task.cancel() and not task.exception():  # it connected in the same moment
-                task.result().close()
-
-
-async def _opened(address: Address) -> socket.socket:
-    family, kind, protocol, _, place = address
-    opened = socket.socket(family, kind, protocol)
-    try:
-        opened.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(opened, place)
-    except BaseException:
-        opened.close()
-        raise
-    return opened
-
-
 def _head(request: httpx2.Request) -> bytes:
     lines = [b"%s %s HTTP/1.1" % (request.method.encode(), request.url.raw_path)]
     lines += [b"%s: %s" % header for header in request.headers.raw]
     if any(b"\n" in line or b"\r" in line for line in lines):
         raise httpx2.LocalProtocolError("a header contains a line break")
     return b"\r\n".join([*lines, b"", b""])
-
-
-def _port(scheme: str) -> int:
-    if scheme not in ("http", "https"):
-        raise httpx2.UnsupportedProtocol(f"{scheme}:// is not HTTP")
-    return 443 if scheme == "https" else 80
 
 
 def _keep_alive(connection: socket.socket) -> None:

@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from activities.model import transport
+from activities.model.first_address import Address
 from activities.model.transport import ModelTransport, direct_transport
 from deploy import certificates
 
@@ -293,7 +294,7 @@ async def test_next_address_is_tried_if_one_does_not_answer(monkeypatch: pytest.
         loop, port = asyncio.get_running_loop(), httpx2.URL(url).port
         connect = loop.sock_connect
 
-        async def found(*_: object, **__: object) -> list[transport.Address]:
+        async def found(*_: object, **__: object) -> list[Address]:
             kinds = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
             return [(*kinds, ("127.0.0.2", port)), (*kinds, ("127.0.0.1", port))]
 

@@ -14,7 +14,7 @@ from workflows.codec import data_converter
 from workflows.payload_visits import visit_payloads_once
 
 KEYS = KeyRing.parse([f"k1:{base64.b64encode(bytes(32)).decode()}"])
-PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"x"')
+PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"a text that is easy to find"')
 CONVERTERS = [data_converter(), data_converter(KEYS), data_converter(KEYS, encrypts=True)]
 
 
@@ -62,4 +62,4 @@ async def test_payloads_of_a_completion_are_encrypted_if_encryption_is_on(
     completion.successful.commands.add().schedule_activity.arguments.append(PLAIN)
     await temporalio.bridge.worker.encode_completion(completion, converter, False, 1)
     [argument] = completion.successful.commands[0].schedule_activity.arguments
-    assert (argument != PLAIN) == encrypts and (b"x" in argument.data) != encrypts
+    assert (argument != PLAIN) == encrypts and (b"easy to find" in argument.data) != encrypts
