@@ -193,7 +193,7 @@ async def test_inbox_shows_all_requests_nearest_deadline_first(stack: Stack, ope
 
         async def all_shown() -> bool:
             await page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-            # counted anew: requests that other tests left behind may expire meanwhile
+            # counted each time: requests that other tests left behind may expire meanwhile
             shown: int = (await stack.http.get("/summary")).json()["open_requests"]
             return await cards.count() == shown
 
