@@ -11,6 +11,7 @@ from domain import wire
 from domain.redaction import shortened
 
 MOST_SAID = 500  # characters of the endpoint's own message, which may quote the request
+MOST_KIND = 64  # characters of its type of error, which is stored in histories
 UNKNOWN = "unknown_error"
 LONGEST_WAIT = 300.0  # seconds; with a longer retry-after we try earlier instead of sleeping for days
 
@@ -35,7 +36,7 @@ class StreamFailed(Exception):
     def __init__(self, data: bytes, response: httpx2.Response) -> None:
         try:
             error = from_json(data)["error"]
-            self.kind, self.said = str(error.get("type") or UNKNOWN), str(error.get("message") or "")
+            self.kind, self.said = str(error.get("type") or UNKNOWN)[:MOST_KIND], str(error.get("message") or "")
         except (AttributeError, KeyError, TypeError, ValueError):
             self.kind, self.said = UNKNOWN, data.decode(errors="replace")
         super().__init__(self.said)

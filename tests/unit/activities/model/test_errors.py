@@ -77,3 +77,8 @@ def test_endpoint_decides_whether_an_error_inside_a_stream_is_retried() -> None:
     response = httpx2.Response(200, headers={"x-should-retry": "false", "retry-after": "7"}, request=REQUEST)
     failure = classify(StreamFailed(b'{"error":{"type":"overloaded_error","message":"busy"}}', response), "m")
     assert not failure.retryable and failure.wait == 7
+
+
+def test_type_of_an_error_inside_a_stream_is_bounded() -> None:
+    failed = StreamFailed(b'{"error":{"type":"' + b"x" * 5_000 + b'"}}', httpx2.Response(200, request=REQUEST))
+    assert classify(failed, "m").type == "x" * 64 and len(classify(failed, "m").message) < 300
