@@ -53,8 +53,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 # starting a process with an environment writes one and does not read ours
 MAY_WRITE_ENVIRONMENT = {"deploy/child.py"}
 
-MAX_LINES = 300
-
 _SQL = re.compile(
     r"\s*(select\b.+\bfrom\b|select\s+\w+\s*\(|insert\s+into\b|update\s+\w+\s+set\b|delete\s+from\b|with\s+\w+\s+as\s*\("
     r"|(create|alter|drop)\s+(table|index|function|role|database|schema)\b|notify\s+\w+\s*(,|$)|listen\s+\w+\s*$)",
@@ -69,10 +67,6 @@ class Module:
     tree: ast.Module
     nodes: list[ast.AST]
     text: str
-
-    @property
-    def lines(self) -> int:
-        return len(self.text.splitlines())
 
 
 @functools.cache  # several rules read the same files
@@ -154,15 +148,3 @@ def sql_outside_store(root: Path) -> list[str]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _SQL.match(node.value):
                 wrong.append(f"{module.path}:{node.lineno}: SQL: {node.value.strip().splitlines()[0][:60]}")
     return wrong
-
-
-def long_files(root: Path, reasons: dict[str, str]) -> list[str]:
-    """Files that are too long without a recorded reason, and reasons that are no longer needed."""
-    sizes = {module.path: module.lines for module in modules(root)}
-    grown = [
-        f"{path}: {lines} lines: split it where it is two things, or give the reason why it is one"
-        for path, lines in sizes.items()
-        if lines > MAX_LINES and not reasons.get(path, "").strip()
-    ]
-    idle = [f"{path}: needs no reason" for path in reasons if sizes.get(path, 0) <= MAX_LINES]
-    return grown + idle

@@ -6,18 +6,13 @@ import pytest
 
 from settings import ROOT
 from tests.support.layering import (
-    MAX_LINES,
     PACKAGES,
     SCRIPTS,
     environment_readers,
-    long_files,
     modules,
     sql_outside_store,
     wrong_imports,
 )
-
-LONG: dict[str, str] = {}  # a long file -> why it cannot be split
-
 
 def test_packages_import_only_what_they_may() -> None:
     assert wrong_imports(ROOT) == []
@@ -29,10 +24,6 @@ def test_only_settings_reads_the_environment() -> None:
 
 def test_only_store_contains_sql() -> None:
     assert sql_outside_store(ROOT) == []
-
-
-def test_files_are_not_too_long() -> None:
-    assert long_files(ROOT, LONG) == []
 
 
 def test_rules_cover_every_folder_with_code() -> None:
@@ -138,13 +129,3 @@ def test_sql_is_noticed_outside_the_store_only(tmp_path: Path, sql: str) -> None
 def test_plain_sentences_are_not_sql(tmp_path: Path) -> None:
     sentences = ["Select a file.", "Update the plan and set a step to done.", "Create a file", "Listen for events."]
     assert sql_outside_store(write(tmp_path, "api/app.py", f"TEXTS = {sentences!r}\n")) == []
-
-
-def test_long_files_need_a_reason_and_idle_reasons_are_noticed(tmp_path: Path) -> None:
-    write(tmp_path, "api/app.py", "x = 1\n" * (MAX_LINES + 1))
-    write(tmp_path, "worker.py", "x = 1\n" * MAX_LINES)
-    for reasons in ({}, {"api/app.py": " "}):
-        [found] = long_files(tmp_path, reasons)
-        assert found.startswith("api/app.py: 301 lines")
-    assert long_files(tmp_path, {"api/app.py": "one table"}) == []
-    assert long_files(tmp_path, {"api/app.py": "one table", "worker.py": "x"}) == ["worker.py: needs no reason"]
