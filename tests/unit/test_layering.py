@@ -14,6 +14,7 @@ from tests.support.layering import (
     wrong_imports,
 )
 
+
 def test_packages_import_only_what_they_may() -> None:
     assert wrong_imports(ROOT) == []
 
