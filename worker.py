@@ -17,7 +17,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-import anthropic
 import uvloop
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -29,9 +28,8 @@ from activities.handlers.registry import load_handlers
 from activities.hooks.registry import load_hooks
 from activities.mcp.discover import ShippedLists
 from activities.mcp.scratch_folder import remove_leftovers
-from activities.model.anthropic import Model
+from activities.model.anthropic import Model, connect_client
 from activities.model.check import ModelCheck
-from activities.model.transport import direct_transport
 from activities.model.trial import ModelTrial
 from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
@@ -75,9 +73,7 @@ def build_services(
     settings: Settings, pool: Pool, client: Client, events: EventWriter, sandbox: Sandbox
 ) -> ActivityServices:
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
-    key, url, direct = settings.anthropic_api_key, settings.anthropic_base_url, direct_transport()
-    http_client = anthropic.DefaultAsyncHttpxClient(transport=direct) if direct else None
-    model_client = anthropic.AsyncAnthropic(api_key=key, base_url=url, http_client=http_client)
+    model_client = connect_client(settings.anthropic_api_key, settings.anthropic_base_url)
     tools = load_tools(settings.tools_module).found
     return ActivityServices(
         pool=pool,

@@ -73,15 +73,22 @@ def classify(error: BaseException, model: str) -> ModelFailure:
         return _classify_kind(error.kind, said, f"{error.kind}; ", error, error.response.headers, model)
     if isinstance(error, IncompleteStream):
         return ModelFailure("incomplete_stream", str(error), retryable=True)
-    if isinstance(error, anthropic.APITimeoutError):
-        return _failed("timeout_error", "The model did not answer in time.", error, model)
-    if isinstance(error, anthropic.APIConnectionError | httpx2.TransportError):
-        never = isinstance(error, httpx2.ConnectError) or isinstance(error.__cause__, httpx2.ConnectError)
-        said = "No connection to the model could be made." if never else "The connection to the model was lost."
-        return _failed("connection_error", said, error, model)
-    if isinstance(error, anthropic.APIResponseValidationError | ValueError):
+    if isinstance(error, anthropic.APIResponseValidationError | httpx2.DecodingError | ValueError):
         return ModelFailure("malformed_reply", "The model's reply could not be read.", retryable=True)
+    if isinstance(error, anthropic.APIConnectionError | httpx2.TransportError):
+        return _classify_connection(error, model)
     raise error
+
+
+def _classify_connection(error: anthropic.APIConnectionError | httpx2.TransportError, model: str) -> ModelFailure:
+    cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
+    match cause:
+        case httpx2.ConnectError() | httpx2.ConnectTimeout():  # the latter also if the endpoint hung up on the request
+            said = "The model cannot be reached, or it closed the connection without an answer."
+            return _failed("connection_error", said, error, model)
+        case httpx2.TimeoutException():
+            return _failed("timeout_error", "The model did not answer in time.", error, model)
+    return _failed("connection_error", "The connection to the model was lost.", error, model)
 
 
 def _failed(kind: str, said: str, error: anthropic.APIError | httpx2.TransportError, model: str) -> ModelFailure:

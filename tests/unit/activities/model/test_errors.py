@@ -19,7 +19,12 @@ def refused() -> anthropic.APIConnectionError:
 @pytest.mark.parametrize(
     ("error", "kind", "begins", "advice"),
     [
-        (refused(), "connection_error", "No connection to the model could be made (model m", "ANTHROPIC_BASE_URL"),
+        (
+            refused(),
+            "connection_error",
+            "The model cannot be reached, or it closed the connection without an answer (model m",
+            "ANTHROPIC_BASE_URL",
+        ),
         (
             httpx2.RemoteProtocolError("cut", request=REQUEST),
             "connection_error",

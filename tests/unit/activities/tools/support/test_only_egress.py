@@ -20,7 +20,6 @@ CLIENTS += ("urllib.request", "anthropic", "websockets", "ftplib", "smtplib", "t
 ALLOWED = {
     "activities/tools/support/egress.py": {"httpx2", "httpcore2"},
     "activities/model/": {"anthropic", "httpx2"},  # to the model endpoint that the operator set
-    "activities/model/transport.py": {"urllib.request"},  # only its reader of the proxies in the environment
     "activities/notifications/channels/email.py": {"smtplib"},  # to the mail server that the operator set
     "cli/": {"httpx2"},  # to our own API
     "client/errand/": {"httpx2"},  # to our own API, from programs of callers: no part of the stack imports it
@@ -30,7 +29,6 @@ ALLOWED = {
     "deploy/ui_guard.py": {"httpx2"},  # to the Web UI that the supervisor itself started
     "deploy/": {"http.client"},  # health of the parts that the supervisor itself started
     "bench/": {"httpx2", "anthropic"},
-    "worker.py": {"anthropic", "httpx2"},  # creates the model client and passes it on
 }
 
 

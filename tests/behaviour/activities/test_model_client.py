@@ -1,0 +1,122 @@
+"""The model's client against a server that sends exactly the bytes of a test."""
+
+import asyncio
+import contextlib
+import gzip
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from activities.model.anthropic import Model, connect_client
+from activities.model.errors import ModelFailure, classify
+from domain.agents.prices import PriceTable
+from domain.content import TextBlock
+from domain.model_exchange import ModelMessage, ModelRequest, ModelResponse
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+FAILED = b"HTTP/1.1 500 Oops\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+
+
+@contextlib.asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[str]:
+    handled: set[asyncio.Task[None] | None] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handled.add(asyncio.current_task())
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            lengths = [line[15:] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+            await reader.readexactly(int(lengths[0]))
+            await handler(reader, writer)
+        with contextlib.suppress(ConnectionError):
+            writer.close()
+            await writer.wait_closed()
+
+    async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await asyncio.wait({task for task in handled if task}, timeout=5)
+
+
+def sending(*parts: bytes) -> Handler:
+    async def handle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+
+    return handle
+
+
+async def failure_of(url: str, seconds: float = 5.0) -> ModelFailure:
+    client = connect_client("key", url).with_options(timeout=seconds)
+    message = ModelMessage(role="user", content=[TextBlock(text="hello")])
+    request = ModelRequest(model="m", system="s", messages=[message], max_tokens=100)
+    async with client:
+        with pytest.raises(Exception) as raised:
+            await Model(client, PriceTable(models={})).ask(request, ModelResponse(), lambda _: None, lambda _: None)
+    return classify(raised.value, "m")
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind"),
+    [
+        ((), "connection_error"),
+        ((b"HTTP/1.1 200",), "connection_error"),
+        ((b"SSH-2.0-OpenSSH\r\n",), "connection_error"),
+        ((STREAM + b"nonsense\r\n",), "connection_error"),
+        ((STREAM + b"5\r\nab",), "connection_error"),
+        ((STREAM + b"0\r\n\r\n",), "incomplete_stream"),
+        (
+            (STREAM.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n") + b"2\r\nno\r\n0\r\n\r\n",),
+            "malformed_reply",
+        ),
+        ((FAILED + b"\r\n2\r\n{}\r\n0\r\n\r\n",), "api_error"),
+    ],
+    ids=["nothing", "head", "ssh", "chunk-size", "chunk", "empty", "not-gzip", "failed"],
+)
+async def test_broken_response_is_a_failure_that_is_tried_again(parts: tuple[bytes, ...], kind: str) -> None:
+    async with serving(sending(*parts)) as url:
+        failure = await failure_of(url)
+    assert (failure.type, failure.retryable) == (kind, True), failure
+
+
+async def test_silent_server_is_a_timeout_and_a_missing_one_an_error_of_the_connection() -> None:
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM)
+        await reader.read()
+
+    async with serving(wait) as url:
+        assert (await failure_of(url, 0.2)).type == "timeout_error"
+    missing = await failure_of(url)
+    assert missing.type == "connection_error" and missing.message.startswith("The model cannot be reached")
+
+
+async def test_endless_body_of_a_failed_call_is_not_read_to_its_end() -> None:
+    sent = 0
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(FAILED + b"\r\n")
+        for _ in range(3_000):
+            writer.write(b"186a0\r\n" + b"x" * 100_000 + b"\r\n")
+            await writer.drain()
+            sent += 100_000
+
+    async with serving(flood) as url:
+        failure = await failure_of(url)
+    assert (failure.type, failure.retryable) == ("api_error", True) and len(failure.message) < 1_000
+    assert sent < 30_000_000  # what the buffers of both sides and of the system hold
+
+
+async def test_compressed_body_of_a_failed_call_does_not_fill_the_memory() -> None:
+    packed = gzip.compress(b"x" * 200_000_000)
+    body = FAILED + b"Content-Encoding: gzip\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(packed), packed)
+    async with serving(sending(body)) as url:
+        tracemalloc.start()
+        try:
+            failure = await failure_of(url)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert failure.type == "api_error" and most < 150_000_000, (failure, most)
