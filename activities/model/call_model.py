@@ -112,7 +112,7 @@ class CallModel:
                 raise ApplicationError(stop.by, stop.reason, type=wire.CANCEL_REQUESTED, non_retryable=True)
             context = await self._contexts.load(call.ref, call.line, call.head)
             opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
-            layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
+            layers = [*(one.rules for one in agents), *RULES.validate_json(facts.rules)]
             tools = await self.offered(call, agents, layers, facts)
         prelude = turn_record.prelude(call, context, facts, opening)
         turn = ModelResponse()

@@ -50,9 +50,7 @@ class Toolbox:
             if facts.approval_required:
                 found += [tool for tool in self.tools.values() if tool.plans and tool not in found]
             found += await self._handoffs(call.ref.tenant, agent)
-            # Last, so that the agent's own tools keep their names: an agent that took over may have different ones.
-            taken = {tool.name for tool in found}
-            found += [callers_tool(one) for one in facts.external_tools if one.name not in taken]
+            found = self._with_brought(found, facts)
         offered: Offered = {}
         for tool in found:
             if all(possible(rules, tool) for rules in layers) and not _denied_for_good(tool, layers):
@@ -62,6 +60,16 @@ class Toolbox:
                     definition = replace(definition, description=definition.description + known)
                 offered[tool.name] = (tool, definition)
         return offered
+
+    def _with_brought(self, found: list[Tool], facts: StepFacts) -> list[Tool]:
+        """The tools with those that the caller brought: of two with the same name the caller's, except that the agent's
+        own parts keep theirs (one that took over may have other parts), and so does the tool of a plan to approve."""
+        brought = {one.name: callers_tool(one) for one in facts.external_tools}
+        needed = {tool.name for tool in found if tool.plans and facts.approval_required}
+        replaced = (brought.keys() & self.tools.keys()) - needed
+        found = [tool for tool in found if tool.name not in replaced]
+        taken = {tool.name for tool in found}
+        return found + [tool for name, tool in brought.items() if name not in taken]
 
     async def immediate(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> Offered:
         """The subagent tools that start with the prompt, whether or not a model is offered them."""

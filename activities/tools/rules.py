@@ -32,7 +32,7 @@ class Rulebook:
         """The layers: of each agent from the session's own to the line's, of the task, and of the sessions above it."""
         session = await sessions.get(self._pool, ref.tenant, ref.session_id)
         assert session is not None
-        return [*[(await self._definitions.load(agent)).permissions for agent in agents], *session.rules]
+        return [*[(await self._definitions.load(agent)).rules for agent in agents], *session.rules]
 
 
 def tool_calls(

@@ -8,7 +8,7 @@ from api.auth import Call
 from api.http.problems import finding
 from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition
-from domain.agents.own_tools import PLANNING, own_tools
+from domain.agents.own_tools import PLANNING, reserved_names
 from domain.agents.prompt import Variable
 from domain.agents.secret_variables import seal_secrets
 from domain.agents.variable_scope import Graph, graph_variables, kept, missing_of, without_shared
@@ -43,7 +43,7 @@ async def supervision(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict
     looked_up = partial(variables, spec, definition, graph, before, rules.may_ask)
     # a large graph takes long to look through, and other requests do not wait for that
     values, missing = await asyncio.to_thread(looked_up) if len(graph) > 1 else looked_up()
-    tools = _tools(spec, definition, own_tools(definition, may_ask=rules.may_ask, plans=rules.approval_required))
+    tools = _tools(spec, definition, reserved_names(definition, plans=rules.approval_required))
     return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
 
 
@@ -57,10 +57,10 @@ async def sealed(call: Call, spec: TaskSpec, definition: AgentDefinition) -> Tas
     return spec.model_copy(update={"context": spec.context.model_copy(update={"variables": values})})
 
 
-def _tools(spec: TaskSpec, definition: AgentDefinition, own: set[str]) -> list[ExternalTool]:
+def _tools(spec: TaskSpec, definition: AgentDefinition, reserved: set[str]) -> list[ExternalTool]:
     """The agent's external tools and the task's own, which may replace one of the same name."""
     given = spec.config.external_tools
-    if given and (found := tool_problems("config.external_tools", given, own)):
+    if given and (found := tool_problems("config.external_tools", given, reserved)):
         problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
         raise Invalid("An external tool cannot be used.", errors=problems[:50])
     return list({tool.name: tool for tool in (*definition.external_tools, *given)}.values())

@@ -16,7 +16,7 @@ from domain.agents.side import SIDES, Side, SideKind, SideName, side_from_word
 from domain.agents.spelling import AgentPart
 from domain.external_tool import MAX_TOOLS, ExternalTool
 from domain.json_object import JsonObject
-from domain.policy.rules import Rule
+from domain.policy.rules import PlatformToolRule, Rule
 
 __all__ = [
     "AGENT_NAME_PATTERN",
@@ -179,6 +179,17 @@ class AgentDefinition(Equipment):
             *(tool.name for view in views for tool in view.subagent_tools),
             *(ref.agent for view in views for ref in view.subagents),
             *(name for view in views for name in view.handoffs),
+        ]
+
+    @property
+    def rules(self) -> list[Rule]:
+        """Its permissions: those that name a tool of the platform are about that tool only."""
+        brought = {tool.name for tool in self.external_tools}
+        return [
+            rule
+            if rule.permission in brought or {*"*?"} & {*rule.permission}
+            else PlatformToolRule.model_construct(**dict(rule))
+            for rule in self.permissions
         ]
 
     def speaker(self, name: SideName) -> str:

@@ -1,7 +1,8 @@
-"""The names of an agent's own tools. A tool that the caller brings cannot have one of these names."""
+"""The names of an agent's own tools, and which of them a tool that the caller brings cannot have."""
 
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_server import pinned_tools
+from domain.agents.side import SIDES
 
 # The only place outside the tools that lists their names: for processes that do not load the tools. A test compares
 # each list with what the tools declare about themselves.
@@ -26,11 +27,20 @@ HAVE_OWN_EVENT = frozenset({"update_plan", "report_progress"})  # their calls ar
 
 def own_tools(agent: AgentDefinition, *, may_ask: bool, plans: bool) -> set[str]:
     """`plans`: whether the task's plan must be approved."""
-    found: set[str] = {*(ASKING if may_ask else ()), *(PLANNING if plans else ())}
-    found |= {name for name, *_ in pinned_tools(agent.mcp_servers)}
+    found = {*(ASKING if may_ask else ()), *reserved_names(agent, plans=plans)}
     for view in agent.views:
-        found |= {*view.tools, *view.handoffs, *(tool.name for tool in view.declared_tools)}
-        found |= {*(DELEGATING if view.subagents else ())}
-        found |= {tool.name for tool in view.subagent_tools}
+        found |= {*view.tools, *(DELEGATING if view.subagents else ())}
         found |= {*(ADDRESSING if any(tool.resumable for tool in view.subagent_tools) else ())}
     return found
+
+
+def reserved_names(agent: AgentDefinition, *, plans: bool) -> set[str]:
+    """The names that a caller's tool cannot have: those of the agent's own parts, and of the tools that the task's
+    rules depend on. Every other tool of the platform gives way to the caller's."""
+    found = {*(PLANNING if plans else ()), *(name for name, *_ in pinned_tools(agent.mcp_servers))}
+    for view in agent.views:
+        found |= {*view.handoffs, *(tool.name for tool in view.declared_tools)}
+        found |= {tool.name for tool in view.subagent_tools}
+    for side in (agent.side(name) for name in SIDES):
+        found |= {*([side.stop_tool] if side.stop_tool else ()), *(one.name for one in side.bindings().values())}
+    return found - {tool.name for tool in agent.external_tools}

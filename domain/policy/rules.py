@@ -30,6 +30,11 @@ class Rule(BaseModel):
         return f'{self.action} {self.permission} "{_short(self.pattern)}"'
 
 
+class PlatformToolRule(Rule):
+    """A rule of an agent's author that names a tool of the platform: it does not cover a tool that a caller brought
+    under the same name, whose calls never reach the platform's."""
+
+
 class StandingRule(Rule):
     """An approval that a person gave for a whole conversation.
 
@@ -172,6 +177,8 @@ def names_a_tool(permission: str, tools: Collection[str]) -> bool:
 
 
 def _covers(rule: Rule, question: Question) -> bool:
+    if question.external and isinstance(rule, PlatformToolRule):
+        return False
     return rule.permission in question.groups or any(matches(name, rule.permission) for name in question.names)
 
 

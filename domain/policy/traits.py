@@ -21,6 +21,7 @@ class Question(NamedTuple):
     names: tuple[str, ...]  # matched with * and ?
     groups: tuple[str, ...]  # matched exactly
     subject: str = ""
+    external: bool = False  # about a tool that a caller brought
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +48,13 @@ class ToolTraits:
     def question(self, subject: str = "") -> Question:
         """The question to the rules about one subject of a call."""
         names = (self.name, DELEGATION) if self.starts else (self.name,)
-        return Question(names, self._groups, subject)
+        return Question(names, self._groups, subject, self.external)
 
     def offer(self) -> Question:
         """The question to the rules before the tool is offered. Rules about delegation cover every tool that
         delegates."""
-        return Question((self.name, DELEGATION) if self.delegates else (self.name,), self._groups)
+        names = (self.name, DELEGATION) if self.delegates else (self.name,)
+        return Question(names, self._groups, external=self.external)
 
     def questions(self, subjects: Sequence[str]) -> Iterator[Question]:
         yield from map(self.question, subjects)

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.supervision.people import answer, answered, ask, bash, output, plan, waiting
+from tests.behaviour.supervision.people import agent, answer, answered, ask, bash, output, plan, waiting
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 SCHEMA = {"type": "object", "properties": {"order": {"type": "integer"}}, "required": ["order"]}
 TOOL = {"name": "look_up", "description": "Looks an order up.", "input_schema": SCHEMA}
 CONFIG = {"external_tools": [TOOL]}
+CONFIG_BASH = {"external_tools": [TOOL | {"name": "bash"}]}
 
 
 def look_up(order: Any) -> tuple[str, dict[str, Any]]:
@@ -148,6 +149,39 @@ async def test_a_callers_tool_has_nothing_of_the_built_in_tool_of_its_name(peopl
     assert kept == 0
 
 
+@pytest.mark.parametrize("rule", ["deny", "ask"])
+async def test_a_callers_tool_replaces_the_agents_tool_of_its_name(people: Stack, rule: str) -> None:
+    """The agent's own is neither offered nor run, and its author's rules are not about the caller's; the task's are."""
+    name = f"replaced-{rule}"
+    rules = [{"permission": "bash", "action": rule}, {"permission": "ask_user", "action": rule}]
+    put = await people.http.put(f"/agents/{name}", json=agent(name, may_ask=True, permissions=rules))
+    assert put.is_success, put.text
+    brought = [TOOL | {"name": one} for one in ("bash", "ask_user", "update_plan")]
+    script = steps([("bash", {"order": 1}), ("ask_user", {"order": 2}), ("update_plan", {"order": 3})])
+    task_id = await people.submit(script, name, config={"external_tools": brought})
+    asked = await waiting(people, task_id, 3)
+    assert {one["kind"] for one in asked} == {"external_result"}
+    for one in asked:
+        await answer(people, task_id, one["id"], {"result": f"the caller's {one['details']['tool']}"})
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    said = await output(people, task_id)
+    assert all(f"the caller's {one['name']}" in said for one in brought)
+    offered = (await people.asked(task_id))[0]["body"]["tools"]
+    assert [one for one in offered if one["name"] in ("bash", "ask_user", "update_plan")] == brought
+    assert (await people.record(task_id))["plan"] is None
+    gated = [{"permission": "bash", "action": "ask"}]
+    task_id = await people.submit(calls(("bash", {"order": 1})), name, config=CONFIG_BASH, permissions=gated)
+    [request] = await waiting(people, task_id)
+    assert (request["kind"], request["details"]["external"]) == ("tool_approval", True)
+    await people.http.post(f"/tasks/{task_id}/cancel")
+
+
+async def test_the_tool_of_a_plan_that_must_be_approved_cannot_be_replaced(people: Stack) -> None:
+    config = {"external_tools": [TOOL | {"name": "update_plan"}], "approval_required": True}
+    said = await people.http.post("/tasks", json={"agent": "tester", "input": "x", "config": config})
+    assert [one["pointer"] for one in said.json()["errors"]] == ["/config/external_tools/0/name"]
+
+
 async def test_a_callers_tool_named_like_a_question_counts_as_a_call(people: Stack) -> None:
     config = {"external_tools": [TOOL | {"name": "ask_user"}], "tree": {"max_tool_calls": 1}}
     task_id = await people.submit(
@@ -161,7 +195,7 @@ async def test_a_callers_tool_named_like_a_question_counts_as_a_call(people: Sta
 @pytest.mark.parametrize(
     ("tool", "pointer"),
     [
-        ({"name": "bash"}, "name"),
+        ({"name": "mcp__a__b"}, "name"),
         ({"name": "Not A Name"}, "name"),
         ({"input_schema": {"type": "string"}}, "input_schema/type"),
         (
