@@ -9,7 +9,7 @@ from typing import Any
 from activities.delegation.subagents import Subagents
 from activities.model.check import ModelCheck
 from activities.runtime.definitions import Definitions
-from activities.tools.offered import line_tools, tools_below
+from activities.tools.offered import subagent_tools
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode, SubagentRef
 from domain.agents.sides import Sides, session_sides
@@ -117,7 +117,7 @@ class ChildPlanner:
         )
         delivery = DeliveryMode.REPORT if kind is DelegationTool.START_BACKGROUND else delivery
         description = getattr(arguments, "description", "")
-        tools = self.granted(child, agents, parent)
+        tools = subagent_tools(self._tools, child)
         values, _ = await self.values(call, parent, agents, child)
         supervised, limits = supervision(parent, child, values, reference, kind, layers), limits_of(parent, child)
         session = None
@@ -169,12 +169,6 @@ class ChildPlanner:
         tree = await budgets.get(self._pool, call.ref.tenant, call.ref.conversation_id)
         if tree is not None and (lacking := tree.spent(datetime.now(UTC))):
             raise ChildRefused(f"The budget of {lacking} shared with all subagents is spent; nothing was started.")
-
-    def granted(self, child: AgentDefinition, agents: list[AgentDefinition], parent: sessions.SessionRow) -> list[str]:
-        """The tools of all sides of a child, limited to those that its parent has."""
-        parent_tools = line_tools(self._tools, agents, parent.tools)
-        granted = [tools_below(self._tools, view, child.permissions, agents[-1], parent_tools) for view in child.views]
-        return list(dict.fromkeys(name for names in granted for name in names))
 
     async def _target(
         self, call: DelegationCall, definition: AgentDefinition, wanted: str, judge: Callable[[str], RuleVerdict]

@@ -7,7 +7,7 @@ from activities.delegation.handoff_tool import can_take_over, handoff_tool
 from activities.delegation.record import DelegationRecord
 from activities.model.check import ModelCheck
 from activities.runtime.heartbeat import beating
-from activities.tools.offered import tools_below
+from activities.tools.offered import subagent_tools
 from activities.tools.tool import Tool
 from domain import events as ev
 from domain.agents.sides import session_sides
@@ -52,7 +52,7 @@ class HandOverThread:
         return HandOverOutcome(outcome=outcome, to=to)
 
     async def _successor(self, call: HandOver, session: SessionRow) -> Successor:
-        """The current definition of the agent that takes over. It never gets tools that the session was not granted."""
+        """The current definition of the agent that takes over. In a subagent's session it is one too."""
         if call.before is not None:
             raise HandOverRefused(ALREADY_HANDED_OVER.format(call.name, call.before))
         found = await agents.current(self._pool, call.ref.tenant, call.name)
@@ -65,6 +65,7 @@ class HandOverThread:
             tool.input.model_validate(calls_of(node)[call.index].arguments)
         except ValidationError as error:
             raise HandOverRefused(tool.explain(error)) from None
+        tools = None if session.tools is None else subagent_tools(self._tools, agent)
         sides = session_sides(agent, lambda view: [view.model or call.model, *view.fallback_models])
         ref = ref.model_copy(update={"side": agent.first_side})
         agent = agent.for_side(agent.first_side)
@@ -74,8 +75,4 @@ class HandOverThread:
         models = [agent.model or call.model, *agent.fallback_models]
         if problem := await self._models.problem(models[0]):
             raise HandOverRefused(f"Not handed over: {problem}")
-        tools = session.tools
-        if tools is not None:
-            former = await agents.load(self._pool, call.agent)
-            tools = tools_below(self._tools, agent, agent.permissions, former, tools)
         return Successor(agent=ref, models=models, sides=sides, tools=tools)

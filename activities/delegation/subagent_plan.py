@@ -9,6 +9,7 @@ from activities.delegation.subagent_tools import can_be_subagent, description_of
 from activities.delegation.subagents import Subagents
 from activities.runtime.definitions import Definitions
 from activities.tools.builtin import read_file
+from activities.tools.offered import subagent_tools
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition
 from domain.agents.subagent_tool import SubagentTool, WorkspaceSharing
@@ -104,7 +105,7 @@ class SubagentPlanner:
             label=name,
             models=models,
             sides=sides,
-            tools=self._children.granted(child, agents, parent),
+            tools=subagent_tools(self._tools, child),
             limits=limits_of(parent, child),
             terms=terms,
             arguments=rewritten(given, files),

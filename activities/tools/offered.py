@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from itertools import pairwise
 
 from activities.delegation.handoff_tool import can_take_over, handoff_tool
 from activities.delegation.subagent_tools import can_be_subagent, enabled, instance_tools, subagent_tool
@@ -12,7 +11,7 @@ from activities.tools.builtin import notify_parent, set_status
 from activities.tools.declared_tools import declared_tool
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode
-from domain.agents.mcp_server import names_also_of, pinned_tools
+from domain.agents.mcp_server import pinned_tools
 from domain.agents.side import SideName
 from domain.conversations.subagent_texts import roster
 from domain.model_exchange import ToolDefinition
@@ -156,22 +155,20 @@ def _denied_for_good(tool: Tool, layers: list[list[Rule]]) -> bool:
 
 
 def line_tools(tools: dict[str, Tool], agents: list[AgentDefinition], granted: list[str] | None) -> list[str]:
-    """The tools that the last of these agents may use: each has at most those of the one before it, the first at most
-    what it was granted."""
-    first = agents[0]
-    listed = [*first.tools, *(name for name, *_ in pinned_tools(first.mcp_servers))]
-    own = tools_of(tools, listed, first.permissions, delegates=bool(first.subagents))
-    # Tools granted to a session with two sides are for both; each side has its own part of them.
-    both = first.side_a is not None or first.side_b is not None
-    names = own if granted is None else [name for name in granted if name in own] if both else granted
-    for above, agent in pairwise(agents):
-        names = tools_below(tools, agent, agent.permissions, above, names)
-    return names
+    """The tools of the last of these agents, which is the session's own or works inline below it. `granted`: those of
+    the session, if it is a subagent's; tools granted to two sides are for both, and each side has its own part."""
+    agent = agents[-1]
+    if len(agents) > 1:
+        return _declared(tools, agent, subagent=True)
+    return [name for name in _declared(tools, agent) if granted is None or name in granted]
 
 
-def tools_below(
-    tools: dict[str, Tool], view: AgentDefinition, rules: list[Rule], above: AgentDefinition, names: list[str]
-) -> list[str]:
-    """The tools of an agent below another one that has `names`; `view`: the definition as one of its sides sees it."""
-    listed = [*view.tools, *names_also_of(view.mcp_servers, above.mcp_servers)]
-    return tools_of(tools, listed, rules, delegates=bool(view.subagents), parent_tools=names)
+def subagent_tools(tools: dict[str, Tool], agent: AgentDefinition) -> list[str]:
+    """The tools of all sides of a subagent. They are those of its own definition: what it inherits are bounds, which
+    the rules of its session hold, and no tools."""
+    return list(dict.fromkeys(name for view in agent.views for name in _declared(tools, view, subagent=True)))
+
+
+def _declared(tools: dict[str, Tool], agent: AgentDefinition, *, subagent: bool = False) -> list[str]:
+    listed = [*agent.tools, *(name for name, *_ in pinned_tools(agent.mcp_servers))]
+    return tools_of(tools, listed, agent.permissions, delegates=bool(agent.subagents), subagent=subagent)

@@ -62,11 +62,6 @@ class McpServer(AgentPart):
         return STDIO if self.command else host_of(self.url)
 
     @property
-    def place(self) -> tuple[str, ...]:
-        """Its address or its program; two servers with the same one are the same."""
-        return (self.url, *self.command)
-
-    @property
     def unpinned(self) -> "McpServer":
         return self.model_copy(update={"tools": None})
 
@@ -115,13 +110,3 @@ def pinned_tools(servers: Mapping[str, McpServer]) -> Iterator[tuple[str, str, M
     for name, server in servers.items():
         for tool in server.tools or ():
             yield tool_name(name, tool.name), name, server, tool
-
-
-def names_also_of(servers: Mapping[str, McpServer], others: Mapping[str, McpServer]) -> list[str]:
-    """The names of tools that these others have too, under the same name and at the same address."""
-    also = {name for name, _, server, _ in pinned_tools(others)}
-    return [
-        name
-        for name, server_name, server, _ in pinned_tools(servers)
-        if name in also and server.place == others[server_name].place
-    ]

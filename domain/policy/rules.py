@@ -188,15 +188,15 @@ def tools_of(
     rules: list[Rule],
     *,
     delegates: bool,
-    parent_tools: list[str] | None = None,
+    subagent: bool = False,
 ) -> list[str]:
-    """The tools that a session has: those it declares, minus those that are denied or that its parent does not have."""
+    """The tools that an agent declares, minus those that its rules deny. A subagent has the withheld ones only if its
+    rules allow them."""
     names = [*listed, *(name for name, tool in known.items() if delegates and tool.delegates)]
     found = []
     for name in names:
         tool = known.get(name) or ToolTraits(name=name)
-        child = parent_tools is not None
-        default = Action.DENY if child and tool.withheld_from_subagents else Action.ALLOW
-        if (parent_tools is None or name in parent_tools) and possible(rules, tool, default):
+        default = Action.DENY if subagent and tool.withheld_from_subagents else Action.ALLOW
+        if possible(rules, tool, default):
             found.append(name)
     return found

@@ -27,6 +27,7 @@ from tests.behaviour.conversations.talk import (
     slow,
     task,
 )
+from tests.behaviour.conversations.talk import TOOLS as HELPER_TOOLS
 from tests.support.stack import Stack, of_type
 
 scene = Scenes(at_once=5)
@@ -349,7 +350,6 @@ async def offered(stack: Stack) -> dict[str, dict[str, Any]]:
     inner = chain([task(prompt)], text="On.")
     for agent, calls in (
         ("lead", [async_task(prompt), async_task(prompt, "scribe")]),
-        ("reader", [async_task(prompt)]),
         ("first", [task(f"{inner} {tag}", "second")]),
     ):
         await Talk.done(stack, f"{chain(calls)} {tag}-{agent}", agent)
@@ -358,8 +358,6 @@ async def offered(stack: Stack) -> dict[str, dict[str, Any]]:
     for request in requests:
         name = request["system"][0]["text"].split('"')[1]
         found.setdefault(name, {tool["name"]: tool["description"] for tool in request.get("tools", [])})
-        if name == "helper" and len(request.get("tools", [])) == 1:
-            found["helper of reader"] = {tool["name"]: "" for tool in request["tools"]}
     return found
 
 
@@ -368,7 +366,7 @@ async def test_children_lack_plan_questions_and_delegation_unless_permitted(team
     tools = await offered(team)
     assert "update_plan" in tools["lead"] and not {"update_plan", "ask_user"} & set(tools["helper"])
     assert not DELEGATION_TOOLS & (set(tools["helper"]) | set(tools["scribe"]))
-    assert set(tools["second"]) >= DELEGATION_TOOLS  # the agent has the permission, and its parent has it too
+    assert set(tools["second"]) >= DELEGATION_TOOLS  # a rule of its own definition permits it
 
 
 @pytest.mark.proves("S0-34", "S3-35")
@@ -386,11 +384,20 @@ async def test_the_tools_exist_with_subagents_only_and_list_the_permitted_ones(t
     assert not names & DELEGATION_TOOLS
 
 
-@pytest.mark.proves("S3-B05")
-async def test_a_child_has_no_tool_that_its_parent_lacks(team: Stack) -> None:
-    tools = await offered(team)
-    assert set(tools["helper of reader"]) == {"list_files"}
-    assert set(tools["scribe"]) == {"list_files"}
+@pytest.mark.proves("S0-B48")
+async def test_parent_without_tools_has_children_with_the_tools_of_their_own_definitions(team: Stack) -> None:
+    """Whichever way it starts them. What is withheld from subagents stays withheld."""
+    tag = f"conductor-{time.time_ns()}"
+    echo = ("bash", {"command": "echo did-it"})
+    work = f"{chain([echo])} {tag}"
+    inline: Call = ("delegate", {"agent": "helper", "prompt": work})
+    talk = await Talk.done(team, chain([echo], [inline], [task(work)], [async_task(work)], [gather("$3")]), "conductor")
+    own, *delegated = await talk.results()
+    assert own.startswith("There is no tool 'bash'.") and "delegate" in own
+    assert all("did-it" in text for text in (delegated[0], delegated[1], delegated[3]))
+    offered = [{tool["name"] for tool in one["tools"]} for one in await asked(team, tag) if one.get("tools")]
+    helpers = [names for names in offered if not names & DELEGATION_TOOLS]
+    assert len(helpers) >= 3 and all(names == {*HELPER_TOOLS} - {"update_plan"} for names in helpers)
 
 
 @scene

@@ -110,7 +110,7 @@ async def test_child_has_two_ai_sides_and_messages_files_a_queue_and_a_life_of_i
     worker = prompt("mo_apart", waits, writes, "A draft.", tools=("wait_for", "write_file", "list_files"))
     reviewer = prompt("mo_apart_b", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))
     await define(stack, "mo_own", worker, reviewer, side_b={"session_stop": STOP}, expose_as_tool=True)
-    tools = ["write_file", "list_files", "wait_for"]
+    tools = ["write_file", "list_files"]  # not all that its child has
     lead = agent("mo_owner", subagent_tools=[{"name": "mo_own", "blocking": False, "resumable": True}])
     assert (await stack.http.put("/agents/mo_owner", json={**lead, "tools": tools})).is_success
     steps: list[Any] = [

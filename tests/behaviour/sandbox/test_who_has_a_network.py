@@ -67,6 +67,27 @@ async def test_task_cuts_the_network_of_an_agent_that_has_one(stack: Stack, list
     assert listed.requests == 0
 
 
+@pytest.mark.parametrize(
+    ("spec", "reached"),
+    [
+        ({}, True),
+        ({"config": {"sandbox": "isolated"}}, False),
+        ({"boundary": {"tools": ["task", "bash"], "hosts": ["packages.example"]}}, False),
+    ],
+    ids=["nothing", "sandbox", "hosts"],
+)
+async def test_task_cuts_the_network_of_its_subagents(
+    stack: Stack, listed: Listed, spec: dict[str, Any], reached: bool
+) -> None:
+    """The parent has no tools and no network of its own; the subagent's definition has both."""
+    await define(stack, "networked", network=True)
+    await define(stack, "networks-lead", tools=[], subagents=["networked"])
+    given = {"agent": "networked", "prompt": listed.calls(), "description": "fetch it"}
+    record = await stack.run(calls(("task", given)), agent="networks-lead", **spec)
+    assert record["reason"] == "goal_reached"
+    assert listed.requests == reached
+
+
 async def test_task_cannot_give_a_network(stack: Stack, listed: Listed) -> None:
     body = {"agent": "tester", "input": listed.calls(), "config": {"sandbox": "networked"}}
     answer = await stack.http.post("/tasks", json=body)

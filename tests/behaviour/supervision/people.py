@@ -27,6 +27,7 @@ AGENTS = [
         permissions=[{"permission": "bash", "pattern": "danger*", "action": "ask"}],
     ),
     agent("bare", may_ask=True, tools=["list_files"], subagents=["mute-helper"]),
+    agent("conductor", tools=[], subagents=["mute-helper"], permissions=[{"permission": "explode", "action": "deny"}]),
     agent("gated", permissions=[{"permission": "bash", "action": "ask"}]),
     agent(
         "careful",

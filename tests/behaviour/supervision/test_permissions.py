@@ -353,3 +353,54 @@ async def test_a_task_may_forbid_a_subagent(people: Stack) -> None:
     assert reported == [rules[0], rules[0]]
     whole = (await people.http.get(f"/conversations/{record['task_id']}")).json()
     assert [one["children"] for one in whole["sessions"]] == [[]]
+
+
+FETCH = ("fetch_url", {"url": "http://127.0.0.1:1/"})
+WRITES = ("write_file", {"path": "src/a", "content": "x"})
+
+
+@pytest.mark.proves("S0-B48", "S3-B05", "S1-62")
+@pytest.mark.parametrize("way", ["delegate", "task"])
+@pytest.mark.parametrize(
+    ("spec", "lost"),
+    [
+        ({}, set()),
+        (
+            {"boundary": {"tools": ["delegate", "task", "write_file"]}},
+            {
+                "bash",
+                "fetch_url",
+                "list_files",
+                "read_file",
+                "edit_file",
+                "save_artifact",
+                "ledger_once",
+                "ledger_again",
+            },
+        ),
+        ({"boundary": {"hosts": ["example.org"]}}, {"bash", "fetch_url", "ledger_once", "ledger_again"}),
+        ({"boundary": {"paths": ["docs/*"]}}, {"bash", "write_file", "ledger_once", "ledger_again"}),
+        ({"permissions": [rule("write_file", "*", "deny"), rule("bash", "*", "deny")]}, {"write_file", "bash"}),
+    ],
+    ids=["nothing", "tools", "hosts", "paths", "rules"],
+)
+async def test_bounds_of_a_task_hold_for_the_subagents_of_a_parent_without_tools(
+    people: Stack, way: str, spec: dict[str, Any], lost: set[str]
+) -> None:
+    work = calls(bash("echo ran"), WRITES, FETCH)
+    given = {"agent": "mute-helper", "prompt": work, **({} if way == "delegate" else {"description": "x"})}
+    record = await people.run(calls((way, given)), "conductor", **spec)
+    [session] = [
+        row["id"]
+        for row in await people.pool.fetch(
+            "SELECT id FROM sessions WHERE conversation_id = $1 AND (spawned_by IS NOT NULL) = $2",
+            record["task_id"],
+            way == "task",
+        )
+    ]
+    made = {one["tool"]: one["state"] for one in await results(people, session)}
+    assert made["bash"] == ("failed" if "bash" in lost else "ok")
+    assert made["write_file"] == ("failed" if "write_file" in lost else "ok")
+    assert made["fetch_url"] == "failed"  # nothing answers there; if it is lost, the rules say so first
+    said = await output(people, record["task_id"])
+    assert ("this call of fetch_url" in said) == ("fetch_url" in lost)
