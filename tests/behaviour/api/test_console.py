@@ -51,12 +51,25 @@ async def test_cookie_has_the_rights_of_its_key_and_no_more(keyed_url: str, pool
 
 
 async def test_changes_by_cookie_must_come_from_this_address(keyed_url: str, pool: Pool) -> None:
+    """A browser says where a request comes from. Another port of this host is the same site, but not this address."""
     body = {"agent": "assistant", "input": "hi"}
+    neighbour, elsewhere = "http://127.0.0.1:3000", "https://elsewhere.example"
     async with signed_in(keyed_url, pool, Right.SUBMIT) as client:
-        problem(await client.post("/tasks", json=body), 403, "insufficient-scope")
-        foreign = {"Origin": "https://elsewhere.example"}
-        problem(await client.post("/tasks", json=body, headers=foreign), 403, "insufficient-scope")
-        assert (await client.post("/tasks", json=body, headers={"Origin": keyed_url})).status_code == 202
+        for site in (None, "same-origin", "same-site", "cross-site", "none"):
+            for origin in (None, keyed_url, neighbour, elsewhere, "null"):
+                sent = {"Sec-Fetch-Site": site, "Origin": origin}
+                headers = {name: value for name, value in sent.items() if value is not None}
+                answer = await client.post("/tasks", json=body, headers=headers)
+                if site == "same-origin" or origin == keyed_url:
+                    assert answer.status_code == 202, (site, origin)
+                else:
+                    problem(answer, 403, "insufficient-scope")
+        foreign = {"Sec-Fetch-Site": "same-site", "Origin": neighbour}
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            refused = problem(await client.request(method, "/tasks/none", headers=foreign), 403, "insufficient-scope")
+            assert "only pages of this address" in refused["detail"], method
+        for method in ("GET", "HEAD"):
+            assert (await client.request(method, "/console/session", headers=foreign)).status_code != 403, method
 
 
 async def test_socket_by_cookie_must_come_from_this_address(keyed_url: str, pool: Pool) -> None:

@@ -346,7 +346,7 @@ async def test_a_silent_message_is_read_with_the_next_one(front: Service) -> Non
     assert refused.status_code == 409
     first = await front.say(say("one"), user="hush")
     await front.ended(first["session_id"])
-    tag, hidden = new_id(), new_id()
+    tag, hidden, kept = new_id(), new_id(), new_id()
     quiet = await front.say(f"by the way {tag}", user="hush", wake=False, message_id="s1")
     assert quiet["session_id"] is None
     again = await front.say(f"by the way {tag}", user="hush", wake=False, message_id="s1")
@@ -361,3 +361,15 @@ async def test_a_silent_message_is_read_with_the_next_one(front: Service) -> Non
     turns = str((await front.stack.http.get(f"/conversations/{first['conversation_id']}/turns", params=params)).json())
     assert tag in turns and hidden not in turns
     assert len(await front.replies(2)) == 2
+    # turns that end without an answer leave it to the next one that answers
+    await front.say(f"still there {kept}", user="hush", wake=False)
+    failed = await front.say("[[fault:auth times=always]]", user="hush")
+    assert (await front.ended(failed["session_id"])).status == "failed"
+    stopped = await front.say("[[script:say]] [[fault:hang times=always]]", user="hush")
+    await front.stack.seen(stopped["session_id"], "step_started")
+    await front.stack.cancel(stopped["session_id"])
+    assert (await front.ended(stopped["session_id"])).output is None
+    third, fourth = [await front.say(say(text), user="hush") for text in ("three", "four")]
+    assert (await front.ended(fourth["session_id"])).output == "four"
+    assert str(await front.stack.nodes(third["session_id"])).count(kept) == 1
+    assert kept not in str(await front.stack.nodes(fourth["session_id"]))

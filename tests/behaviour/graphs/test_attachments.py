@@ -55,9 +55,12 @@ async def family(stack: Stack) -> None:
         "at_sharing": {"name": "at_pair", "environment": "inherit"},
         "at_quiet": {"name": "at_reporter", "resumable": {"parent_communication": "explicit"}},
     }
-    secret = {"permission": "read_file", "pattern": "secret/*", "action": "deny"}
+    rules = [
+        {"permission": "read_file", "pattern": f"{folder}/*", "action": action}
+        for folder, action in (("secret", "deny"), ("guarded", "ask"), ("open", "allow"))
+    ]
     for name, config in configured.items():
-        definition = agent(name, subagent_tools=[config], permissions=[secret])
+        definition = agent(name, subagent_tools=[config], permissions=rules)
         answer = await stack.http.put(f"/agents/{name}", json=definition)
         assert answer.is_success, answer.text
 
@@ -200,14 +203,21 @@ async def test_shared_workspace_keeps_the_paths(stack: Stack) -> None:
         ("drafts/link.txt", "only files can be attached"),
         ("drafts/outside.txt", "There is no file"),
         ("linked/oak.txt", "There is no file"),
-        ("secret/key.txt", "A rule keeps"),
+        ("secret/key.txt", 'A rule keeps \'secret/key.txt\' from you: deny read_file "secret/*"'),
+        ("guarded/key.txt", 'A rule keeps \'guarded/key.txt\' from you: ask read_file "guarded/*"'),
+        ("drafts/../guarded/key.txt", "contains '..'"),
+        ("./guarded//key.txt", 'ask read_file "guarded/*"'),
+        ("open/key.txt", None),  # it goes along
     ],
 )
-async def test_file_that_cannot_be_attached_starts_no_subagent(stack: Stack, path: str, why: str) -> None:
-    secret = "mkdir secret; echo x > secret/key.txt"
+async def test_file_that_cannot_be_attached_starts_no_subagent(stack: Stack, path: str, why: str | None) -> None:
+    secret = "mkdir secret guarded open; tee secret/key.txt guarded/key.txt > open/key.txt <<< x"
     links = "ln -s oak.txt drafts/link.txt; ln -s /etc/passwd drafts/outside.txt; ln -s drafts linked"
     makes = ("bash", {"command": f"{secret}; {links}"})
     pair = ("at_pair", {"message": "Grow.", "attachments": [path]})
     talk = await Talk.done(stack, chain([WRITES], [makes], [pair]), "at_lead")
     refusal = (await talk.results())[2]
-    assert why in refusal and "Nothing was sent." in refusal and not await talk.children()
+    if why is None:
+        assert await talk.children()
+    else:
+        assert why in refusal and "Nothing was sent." in refusal and not await talk.children()

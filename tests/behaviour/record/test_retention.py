@@ -1,13 +1,19 @@
 """Retention: afterwards texts and bytes are removed and the outcome stays; live and forked sessions are not touched."""
 
 import asyncio
+import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from domain.ids import new_id
 from store import retention
+from tests.behaviour.channels.people import Service
+from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.record.conftest import swept
-from tests.support.stack import Stack, calls, steps
+from tests.behaviour.triggers.sender import Sender
+from tests.support.stack import Stack, calls, eventually, steps
 
 CANARY = "canary-of-the-record"  # it is in everything that a caller or an agent says
 SAVE = steps(
@@ -66,6 +72,79 @@ async def test_content_is_removed_and_the_outcome_stays(recorded: Stack) -> None
     assert (await recorded.result(living))["output"]  # its own retention has not passed
     assert (await recorded.http.get(f"/files/{shared}")).status_code == 200
     assert (await recorded.http.get("/audit/verify")).json()["intact"]
+
+
+async def _by_responses(stack: Stack, canary: str) -> str:
+    tool = {"type": "function", "name": "look_up", "description": canary, "parameters": {"type": "object"}}
+    body = {
+        "model": "tester",
+        "input": f"{calls(('look_up', {'order': canary}))} {canary}",
+        "instructions": canary,
+        "metadata": {"about": canary},
+        "tools": [tool],
+    }
+    first = (await stack.http.post("/v1/responses", json=body)).json()
+    [call] = [item for item in first["output"] if item["type"] == "function_call"]
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": canary}
+    body = {"model": "tester", "input": [output], "previous_response_id": first["id"], "tools": [tool]}
+    second = await stack.http.post("/v1/responses", json=body)
+    assert second.json()["status"] == "completed", second.text
+    task_id: str = first["id"].split("_")[1]
+    return task_id
+
+
+async def _by_mcp(stack: Stack, canary: str) -> str:
+    params = {"name": "tester", "arguments": {"input": f"[[script:say text={canary}]]"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    answer = await stack.http.post("/mcp", json=message, headers={"Accept": "application/json, text/event-stream"})
+    [found] = [line.removeprefix("data:") for line in answer.text.splitlines() if line.startswith("data:")]
+    task_id: str = json.loads(found)["result"]["structuredContent"]["task_id"]
+    return task_id
+
+
+async def _by_channel(stack: Stack, canary: str) -> str:
+    async with http_receiver() as receiver:
+        service = await Service.connected(stack, receiver)
+        await service.asking()
+        ask = calls(("ask_user", {"question": canary, "options": [canary]}))
+        said = await service.say(f"{ask} {canary}")
+        await stack.seen(said["session_id"], "input_required")
+        await service.say(canary)  # the answer
+        await stack.wait(said["session_id"])
+        await service.say(canary, wake=False)  # and one that nobody reads
+        await service.replies(2)
+        await service.close()
+    task_id: str = said["session_id"]
+    return task_id
+
+
+async def _by_trigger(stack: Stack, canary: str) -> str:
+    sender = await Sender.new(stack)
+    accepted = await sender.accepted({"type": "order", "text": canary})
+    task_id: str = accepted["session_id"]
+    return task_id
+
+
+async def _by_steering(stack: Stack, canary: str) -> str:
+    helped = ("task", {"agent": "record-helper", "description": canary, "prompt": f"[[script:say text={canary}]]"})
+    task_id = await stack.submit(steps([helped], [("bash", {"command": "sleep 2"})]), "record-lead")
+    await stack.seen(task_id, "tool_called", tool="bash")
+    assert (await stack.http.post(f"/tasks/{task_id}/steer", json={"message": canary})).status_code == 202
+    return task_id
+
+
+@pytest.mark.parametrize("way", [_by_responses, _by_mcp, _by_channel, _by_trigger, _by_steering])
+async def test_content_is_removed_whichever_way_it_came_in(
+    recorded: Stack, way: Callable[[Stack, str], Awaitable[str]]
+) -> None:
+    canary = f"canary-{new_id()}"
+    task_id = await way(recorded, canary)
+    assert (await recorded.wait(task_id))["status"] == "completed"
+    assert len(await tables_with(recorded, canary)) > 2
+    due = "UPDATE sessions SET keep_until = now() WHERE conversation_id = $1"
+    await recorded.pool.execute(due, (await recorded.record(task_id))["conversation_id"])
+    await swept(recorded, task_id)
+    assert await tables_with(recorded, canary) == []
 
 
 async def test_bytes_that_nobody_refers_to_are_dropped_after_a_day(recorded: Stack) -> None:

@@ -76,6 +76,29 @@ async def test_an_event_reaches_the_session_that_waits_for_its_key(waiters: Stac
     assert again["outcome"] == "kept"
 
 
+@pytest.mark.parametrize("task", [None, {"agent": "tester", "input": "Look."}])
+async def test_an_event_that_the_filter_drops_answers_no_wait(waiters: Stack, task: dict[str, Any] | None) -> None:
+    """It is neither delivered nor kept for a later wait; one that passes is."""
+    order = new_id()
+    key, only = f"order:{order}", [{"path": "payload.paid", "equals": "yes"}]
+    sender = await Sender.new(waiters, **{**KEYED, "task": task}, filter=only)
+    text = chain([wait(key)], [wait(key, timeout_s=1)], last="ok")
+    task_id = await waiters.submit(text, agent="waiter")
+    await _waits(waiters, task_id)
+    for payload, outcome in (
+        ({"order": order, "paid": "no"}, "filtered"),  # the key alone
+        ({"paid": "no"}, "filtered"),  # neither
+        ({"order": "another", "paid": "yes"}, "kept" if task is None else "accepted"),  # the filter alone
+        ({"order": order, "paid": "yes"}, "delivered"),  # both
+    ):
+        said = await sender.accepted(payload)
+        assert said["outcome"] == outcome, payload
+        assert (said["session_id"] == task_id) == (outcome == "delivered"), payload
+    assert (await waiters.wait(task_id))["status"] == "completed"
+    first, second = await _results(waiters, task_id)
+    assert "paid: yes" in first and second == f"No event with the key {key} arrived in time."
+
+
 async def test_an_event_that_came_before_the_wait_counts_once(waiters: Stack) -> None:
     order = new_id()
     sender = await Sender.new(waiters, **KEYED)
