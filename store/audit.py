@@ -93,6 +93,8 @@ async def verify_chain(pool: Pool, tenant: str, chain: str) -> AuditVerdict:
             "SELECT chain, seq, hash FROM audit_heads WHERE tenant = $1 AND chain = $2", tenant, chain
         )
         verdict.found = verdict.found or verdict.end(Head(**row) for row in heads)
+        if verdict.found is None and not verdict.entries:  # accepting its first session wrote the first entry
+            verdict.found = Break(chain=chain, seq=1, problem=MISSING)
     return verdict
 
 

@@ -203,8 +203,8 @@ async def test_shared_workspace_keeps_the_paths(stack: Stack) -> None:
         ("drafts/link.txt", "only files can be attached"),
         ("drafts/outside.txt", "There is no file"),
         ("linked/oak.txt", "There is no file"),
-        ("secret/key.txt", 'A rule keeps \'secret/key.txt\' from you: deny read_file "secret/*"'),
-        ("guarded/key.txt", 'A rule keeps \'guarded/key.txt\' from you: ask read_file "guarded/*"'),
+        ("secret/key.txt", "A rule keeps 'secret/key.txt' from you: deny read_file \"secret/*\""),
+        ("guarded/key.txt", "A rule keeps 'guarded/key.txt' from you: ask read_file \"guarded/*\""),
         ("drafts/../guarded/key.txt", "contains '..'"),
         ("./guarded//key.txt", 'ask read_file "guarded/*"'),
         ("open/key.txt", None),  # it goes along

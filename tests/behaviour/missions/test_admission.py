@@ -254,11 +254,13 @@ async def test_turns_of_callers_and_other_schedules_in_a_mission_are_runs_of_it(
     held = await trigger(stack, other["id"])
     assert (held["status"], held["reason"]) == ("skipped", "the mission is paused: holiday")
     await stack.http.post(f"/missions/{made['id']}/resume")
-    wide = {"input": say("last"), "transport": "stream", "config": {"tree": {"max_tokens": 900_000}}}
+    tree = {"max_tokens": 900_000, "max_cost_usd": 0.5, "max_tool_calls": 7, "max_sessions": 9}
+    wide = {"input": say("last"), "transport": "stream", "config": {"tree": tree}}
     last = await stack.http.post(f"/conversations/{own}/messages", json=wide)
     assert last.status_code == 202, last.text
-    limit = await stack.pool.fetchval("SELECT max_tokens FROM budgets WHERE conversation_id = $1", own)
-    assert limit == 100_000  # a caller cannot raise the limit of the mission
+    limits = dict(await stack.pool.fetchrow("SELECT * FROM budgets WHERE conversation_id = $1", own) or {})
+    # a caller lowers the limits of the mission and cannot raise them
+    assert {name: limits[name] for name in tree} == {**tree, "max_tokens": 100_000}
     await stack.wait(last.json()["session_id"])
 
     async def ended() -> bool:

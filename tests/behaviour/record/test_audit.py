@@ -2,12 +2,15 @@
 
 import asyncio
 import hashlib
+import os
+import sys
 from typing import Any
 
 import pytest
 
 from domain.audit import AuditEntry, link
 from domain.ids import new_id
+from settings import ROOT
 from store import audit, keys
 from tests.support.stack import Stack, calls, steps
 from workflows.client import WorkflowClient
@@ -108,6 +111,36 @@ async def test_only_supervisors_read_the_log_of_all(recorded: Stack) -> None:
 async def test_misspelt_query_parameter_is_refused(recorded: Stack, path: str) -> None:
     said = await recorded.http.get(path)
     assert said.status_code == 422 and said.json()["errors"][0]["in"] == "query"
+
+
+async def test_a_deleted_last_entry_is_shown_by_every_reader(recorded: Stack) -> None:
+    task = await recorded.run(calls(WRITE))
+    deleted = "DELETE FROM audit WHERE chain = $1 AND seq = (SELECT max(seq) FROM audit WHERE chain = $1) RETURNING *"
+    row = None
+    try:
+        async with recorded.pool.acquire() as connection, connection.transaction():
+            await connection.execute("ALTER TABLE audit DISABLE TRIGGER USER")
+            row = await connection.fetchrow(deleted, task["conversation_id"])
+            await connection.execute("ALTER TABLE audit ENABLE TRIGGER USER")
+        assert row is not None
+        for path in ("/audit/verify", f"/tasks/{task['task_id']}/audit/verify"):
+            said = (await recorded.http.get(path)).json()
+            assert not said["intact"], path
+            broken = {"chain": task["conversation_id"], "seq": row["seq"], "problem": "it is missing"}
+            assert said["broken"] == broken, path
+        argv = [sys.executable, "-m", "cli", "audit", "verify"]
+        program = await asyncio.create_subprocess_exec(
+            *argv, env={**os.environ, **recorded.env}, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        )
+        printed, _ = await program.communicate()
+        assert program.returncode == 1 and task["conversation_id"] in printed.decode()
+    finally:
+        if row is not None:  # the log of the other tests is whole
+            names, places = ", ".join(row.keys()), ", ".join(f"${n + 1}" for n in range(len(row)))
+            await recorded.pool.execute(
+                f"INSERT INTO audit ({names}) OVERRIDING SYSTEM VALUE VALUES ({places})", *row.values()
+            )
+    assert (await recorded.http.get("/audit/verify")).json()["intact"]
 
 
 @pytest.mark.proves("S1-65")

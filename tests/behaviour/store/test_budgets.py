@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from domain.limits.budget import CallEstimate
-from domain.sessions.session import Reason, SessionRef
+from domain.limits.budget import CallEstimate, TreeBudget
+from domain.sessions.new_session import Trigger
+from domain.sessions.session import Reason, SessionRef, Usage
+from domain.sessions.session_writes import Acceptance, NewBudget
 from domain.sessions.step_writes import BudgetUse
-from store import budgets, endings, messages
+from store import budgets, endings, messages, new_sessions
 from store.database import Pool
-from tests.behaviour.store.conftest import Accept
+from tests.behaviour.store.conftest import Accept, new_session
 from tests.behaviour.store.test_messages import step
 from tests.behaviour.store.test_sessions import ending
 
@@ -67,3 +71,123 @@ async def test_tree_without_a_budget_keeps_no_reservations(pool: Pool, accept: A
     ref = await accept()
     assert (await budgets.reserve(pool, ref, "main", ESTIMATE)).output_tokens == ESTIMATE.output_tokens
     assert await held(pool, ref) == (0, 0) and await budgets.get(pool, ref.tenant, ref.conversation_id) is None
+
+
+async def tree_of(pool: Pool, ref: SessionRef) -> TreeBudget:
+    tree = await budgets.get(pool, ref.tenant, ref.conversation_id)
+    assert tree is not None
+    return tree
+
+
+# limit -> what uses it up exactly, and what a refusal calls it; tool calls refuse no session, as it can do without
+LIMITS: dict[str, tuple[float | datetime, dict[str, float], str | None]] = {
+    "deadline": (datetime(2020, 1, 1, tzinfo=UTC), {}, "time"),
+    "max_steps": (3, {"steps": 3}, "steps"),
+    "max_tokens": (500, {"tokens": 500}, "tokens"),
+    "max_cost_usd": (0.25, {"cost_usd": 0.25}, "money"),
+    "max_sessions": (1, {}, "sessions"),
+    "max_tool_calls": (2, {"tool_calls": 2}, None),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+async def test_spent_limit_of_a_tree_refuses_the_next_session(pool: Pool, name: str) -> None:
+    assert LIMITS.keys() == NewBudget.model_fields.keys() - {"low_percent", "default"}
+    limit, used, said = LIMITS[name]
+    more = limit + timedelta(days=36_500) if isinstance(limit, datetime) else limit * 2
+    for given, refused in ((limit, said), (more, None)):
+        first = new_session()
+        if name == "deadline":  # a conversation with a deadline in the past would not begin
+            await new_sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_steps=9)))
+            await pool.execute("UPDATE budgets SET deadline = $2 WHERE conversation_id = $1", first.id, given)
+        else:
+            await new_sessions.accept(pool, Acceptance(session=first, budget=NewBudget(**{name: given})))
+        await messages.commit_step(pool, step(first.ref, f"{first.id}/1", 2, "done", used=BudgetUse(**used)))
+        await endings.finish(pool, ending(first.ref, Reason.GOAL_REACHED))
+        answer = await new_sessions.accept(pool, Acceptance(session=new_session(first.id)))
+        assert (answer.budget, answer.session is None) == (refused, refused is not None), given
+        # an outcome begins a session all the same, which ends with this reason at its first call
+        woken = new_session(first.id).model_copy(update={"trigger": Trigger.CHILD_RESULT})
+        if refused:
+            assert (await new_sessions.accept(pool, Acceptance(session=woken))).session is not None
+
+
+async def test_budget_that_is_set_later_counts_what_was_used_before_and_replaces_every_limit(pool: Pool) -> None:
+    first = new_session()
+    await new_sessions.accept(pool, Acceptance(session=first))
+    usage = Usage(
+        input_tokens=1,
+        output_tokens=20,
+        cache_read_tokens=300,
+        cache_write_tokens=4_000,
+        cost_usd=0.5,
+        tool_invocations=6,
+    )
+    ended = ending(first.ref, Reason.GOAL_REACHED).model_copy(update={"usage": usage, "step": 7})
+    await endings.finish(pool, ended)
+    far = datetime.now(UTC) + timedelta(days=1)
+    every: dict[str, Any] = {
+        **{"deadline": far, "max_steps": 100, "max_tokens": 90_000, "max_cost_usd": 8.0, "max_tool_calls": 70},
+        **{"max_sessions": 60},
+    }
+    second = new_session(first.id)
+    await new_sessions.accept(pool, Acceptance(session=second, budget=NewBudget(**every)))
+    tree = await tree_of(pool, first.ref)
+    used = {"steps": 7, "tokens": 4_321, "cost_usd": 0.5, "tool_calls": 6, "sessions": 2}
+    assert tree.model_dump() == {**every, **used}
+    await endings.finish(pool, ending(second.ref, Reason.GOAL_REACHED))
+    # the platform's ceilings change no budget that exists; one that a caller gives replaces every limit
+    for budget, expected in ((NewBudget(max_steps=8, default=True), every), (NewBudget(max_steps=9), {"max_steps": 9})):
+        third = new_session(first.id)
+        await new_sessions.accept(pool, Acceptance(session=third, budget=budget))
+        await endings.finish(pool, ending(third.ref, Reason.GOAL_REACHED))
+        tree = await tree_of(pool, first.ref)
+        assert tree.model_dump(include=set(every)) == {**dict.fromkeys(every), **expected}
+
+
+@pytest.mark.parametrize("name", [name for name in LIMITS if name != "deadline"])
+async def test_little_left_of_a_limit_is_reported_once(pool: Pool, name: str) -> None:
+    kind = name.removeprefix("max_")
+    session = new_session()
+    budget = NewBudget(**{name: 10}, low_percent=20)
+    await new_sessions.accept(pool, Acceptance(session=session, budget=budget))
+    if kind == "sessions":
+        await pool.execute("UPDATE budgets SET sessions = 7 WHERE conversation_id = $1", session.id)
+
+    async def use(number: int, amount: int) -> list[Any]:
+        if kind == "sessions":
+            await pool.execute(
+                "UPDATE budgets SET sessions = sessions + $2 WHERE conversation_id = $1", session.id, amount
+            )
+        use = BudgetUse() if kind == "sessions" else BudgetUse(**{kind: amount})
+        await messages.commit_step(pool, step(session.ref, f"{session.id}/{number}", number + 1, "done", used=use))
+        rows = await pool.fetch(
+            "SELECT data FROM events WHERE session_id = $1 AND type = 'budget_low' ORDER BY seq", session.id
+        )
+        return [json.loads(row["data"]) for row in rows]
+
+    assert await use(1, 0 if kind == "sessions" else 7) == []
+    low = {"scope": "tree", "budget": kind, "limit": 10, "left": 2}
+    assert await use(2, 1) == [low] and await use(3, 1) == [low]
+    # a new budget reports anew
+    again = NewBudget(**{name: 10}, low_percent=50)
+    await endings.finish(pool, ending(session.ref, Reason.GOAL_REACHED))
+    session = new_session(session.id)
+    await new_sessions.accept(pool, Acceptance(session=session, budget=again))
+    assert [one["left"] for one in await use(1, 0)] == [0 if kind == "sessions" else 1]
+
+
+async def test_commit_releases_only_the_reservation_of_its_own_line(pool: Pool, accept: Accept) -> None:
+    ref, other = await accept(), await accept()
+    for one in (ref, other):
+        await budgeted(pool, one, max_tokens=100_000)
+        for line in ("main", "main/1.0"):
+            assert (await budgets.reserve(pool, one, line, ESTIMATE)).given
+    await messages.commit_step(
+        pool, step(ref, f"{ref.session_id}/1", 2, "done", used=BudgetUse(tokens=10), line="main")
+    )
+    assert await held(pool, ref) == (1, 3_000) and await held(pool, other) == (2, 6_000)
+    assert (await tree_of(pool, other)).tokens == 0
+    for session, expected in ((ref, True), (await accept(), False)):
+        found = await pool.fetchval("SELECT has_budget($1, $2)", session.tenant, session.session_id)
+        assert found is expected

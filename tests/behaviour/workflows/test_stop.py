@@ -96,6 +96,20 @@ async def test_temporals_own_cancel_is_a_cancel(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-18")
+@pytest.mark.parametrize("limit", [{"ttl": 4_000}, {"max_steps": 1}], ids=str)
+async def test_cancel_during_the_closing_summary_counts(stack: Stack, limit: dict[str, int]) -> None:
+    """Whichever limit asked for the summary: the cancel is accepted, so the task ends as cancelled."""
+    script = calls(("bash", {"command": "sleep 30"})) if "ttl" in limit else "[[script:forever]]"
+    task_id = await stack.submit(f"{script} [[fault:hang at=2 after=1]]", config=limit)
+    await stack.seen(task_id, "message_delta")  # of the summary, as the steps before it only call tools
+    answer = await stack.cancel(task_id, reason="enough")
+    assert answer.status_code == 202 and answer.json()["cancel_requested"]["note"] == "enough"
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
+    assert [event["type"] for event in await stack.events(task_id)][-1] == "task_cancelled"
+
+
+@pytest.mark.proves("S1-18")
 async def test_temporals_own_cancel_loses_no_ending_that_is_under_way(stack: Stack) -> None:
     """During the final summary or another cancel: the button in the Web UI may be pressed at any moment."""
     workflow_client = WorkflowClient(stack.client, stack.settings.task_queue)
