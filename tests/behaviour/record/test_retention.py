@@ -13,7 +13,7 @@ from tests.behaviour.channels.people import Service
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.record.conftest import swept
 from tests.behaviour.triggers.sender import Sender
-from tests.support.stack import Stack, calls, eventually, steps
+from tests.support.stack import Stack, calls, steps
 
 CANARY = "canary-of-the-record"  # it is in everything that a caller or an agent says
 SAVE = steps(

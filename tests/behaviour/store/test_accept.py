@@ -2,18 +2,22 @@
 
 import asyncio
 import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from domain.conversations.handoff import Successor
 from domain.ids import new_id
 from domain.sessions.new_session import PlacedSession
-from domain.sessions.session import Reason
-from domain.sessions.session_writes import Acceptance
-from store import conversation_reads, mailbox, new_sessions, sessions, threads
+from domain.sessions.session import AgentRef, Reason, SessionRef, Status
+from domain.sessions.session_writes import Acceptance, IdempotencyRecord, NewMessage, QueuedBegin, ThreadMessage
+from store import conversation_reads, conversations, endings, mailbox, new_sessions, resets, sessions, threads
 from store.database import Pool
 from store.new_sessions import Accepted
+from store.sessions import SessionRow
 from tests.behaviour.store.conftest import Accept, new_session
-from tests.behaviour.store.test_sessions import end
+from tests.behaviour.store.test_sessions import STOP, cancel, end, ending
 from tests.behaviour.store.test_trees import accepted, child_of, ref_of
 
 
@@ -98,3 +102,229 @@ async def test_marking_an_outcome_writes_no_index(pool: Pool) -> None:
     """A fire marks up to thousands of outcomes; each index on a column that it writes would be written as often."""
     found = await pool.fetch("SELECT indexdef FROM pg_indexes WHERE tablename = 'mailbox'")
     assert found and not [row for row in found if re.search("delivered_to|given_back_by", row["indexdef"])]
+
+
+async def answered(pool: Pool, ref: SessionRef, head: str) -> None:
+    """End a session with an answer whose last message is `head`."""
+    await endings.finish(pool, ending(ref, Reason.GOAL_REACHED).model_copy(update={"head": head}))
+
+
+async def begun(pool: Pool, ref: SessionRef, *take: str) -> SessionRow | str:
+    """Let a queued session begin; the row, or the id of the session that is live."""
+    busy = await sessions.begin_queued(pool, QueuedBegin(tenant=ref.tenant, session_id=ref.session_id, take=[*take]))
+    row = await sessions.get(pool, ref.tenant, ref.session_id)
+    assert row is not None
+    return busy or row
+
+
+def in_thread(root: SessionRef, **more: Any) -> PlacedSession:
+    return new_session(root.conversation_id, root.tenant).model_copy(update={"thread_id": root.conversation_id, **more})
+
+
+async def thread_message(pool: Pool, root: SessionRef, **more: Any) -> str:
+    message = ThreadMessage(
+        id=new_id(), conversation_id=root.conversation_id, thread_id=root.conversation_id, text="hello", **more
+    )
+    await conversations.add_message(pool, root.tenant, message)
+    return message.id
+
+
+async def taken_by(pool: Pool, message_id: str) -> str | None:
+    found: str | None = await pool.fetchval("SELECT taken_by FROM inbox WHERE id = $1", message_id)
+    return found
+
+
+@pytest.mark.parametrize("queued", [True, False])
+async def test_next_session_of_a_thread_begins_where_the_last_answer_ended(
+    pool: Pool, accept: Accept, queued: bool
+) -> None:
+    """Whether it waited or not: after sessions without an answer, with the silent messages that nobody has read."""
+    root = await accept()
+    silent = await thread_message(pool, root, wake=False)
+    loud, read = await thread_message(pool, root), await thread_message(pool, root, wake=False, taken_by="another")
+    elsewhere = ThreadMessage(
+        id=new_id(), conversation_id=root.conversation_id, thread_id=new_id(), text="to another thread", wake=False
+    )
+    await conversations.add_message(pool, "default", elsewhere)
+    session, opening = in_thread(root), new_id()
+    message = NewMessage(id=opening, parts="[]")
+    if queued:
+        assert (await new_sessions.accept(pool, Acceptance(session=session, queue=True, inbox=[message]))).session
+        assert await begun(pool, session.ref) == root.session_id  # another one is live
+        assert await taken_by(pool, silent) is None
+    await answered(pool, root, "head of the answer")
+    failed = in_thread(root)
+    assert (await new_sessions.accept(pool, Acceptance(session=failed))).session is not None
+    assert await taken_by(pool, silent) == failed.id
+    ended = ending(failed.ref, Reason.ERROR).model_copy(update={"output": None, "head": "of the failed one"})
+    await endings.finish(pool, ended)
+    assert await taken_by(pool, silent) is None  # it was not answered, so that the next one reads it
+    if queued:
+        row = await begun(pool, session.ref)
+    else:
+        accepted = await new_sessions.accept(pool, Acceptance(session=session, inbox=[message]))
+        row = accepted.session or ""
+    assert isinstance(row, SessionRow)
+    assert (row.live, row.parent_session_id) == (True, root.session_id)
+    assert (row.base_head, row.head) == ("head of the answer", "head of the answer")
+    assert row.inbox == [silent, opening]
+    assert [await taken_by(pool, one) for one in (silent, loud, read, elsewhere.id, opening)] == [
+        *(session.id, None, "another", None),
+        session.id,
+    ]
+    assert await begun(pool, session.ref) == await sessions.get(
+        pool, "default", session.id
+    )  # a repetition changes nothing
+
+
+@pytest.mark.parametrize("queued", [True, False])
+async def test_next_session_after_a_reset_begins_with_an_empty_context(
+    pool: Pool, accept: Accept, queued: bool
+) -> None:
+    """Only the main thread is reset; a subagent keeps its context."""
+    for main in (True, False):
+        root = await accept()
+        thread = root.conversation_id if main else new_id()
+        before = root if main else in_thread(root, thread_id=thread).ref
+        if not main:
+            await new_sessions.accept(pool, Acceptance(session=in_thread(root, thread_id=thread, id=before.session_id)))
+        await answered(pool, before, "before the reset")
+        assert await resets.reset(pool, "default", root.conversation_id, STOP)
+        session = in_thread(root, thread_id=thread)
+        accepted = await new_sessions.accept(pool, Acceptance(session=session, queue=queued))
+        row = await begun(pool, session.ref) if queued else accepted.session
+        assert isinstance(row, SessionRow) and row.generation == 1
+        expected = (None, None) if main else (before.session_id, "before the reset")
+        assert (row.parent_session_id, row.base_head) == expected, main
+
+
+async def test_time_of_a_queued_session_begins_when_it_leaves_the_queue(pool: Pool, accept: Accept) -> None:
+    root = await accept()
+    now = datetime.now(UTC)
+    session = in_thread(root, deadline=now + timedelta(seconds=60))
+    await new_sessions.accept(pool, Acceptance(session=session, queue=True))
+    await pool.execute(
+        """UPDATE sessions SET created_at = created_at - interval '1 hour', deadline = deadline - interval '1 hour'
+            WHERE id = $1""",
+        session.id,
+    )
+    await end(pool, root, Reason.GOAL_REACHED)
+    row = await begun(pool, session.ref)
+    assert isinstance(row, SessionRow)
+    assert timedelta(seconds=50) < row.deadline - datetime.now(UTC) <= timedelta(seconds=61)
+
+
+async def test_queued_session_is_that_of_the_agent_that_took_over(pool: Pool, accept: Accept) -> None:
+    """Unless it was sent to another agent than the one that handed over, or has ended while it waited."""
+    successor = Successor(agent=AgentRef(owner="x", name="billing", version=7), models=["b"], tools=["bash"])
+    for agent, taken in (("tester", True), ("other", False)):
+        root = await accept()
+        session, stopped = in_thread(root, agent=agent), in_thread(root)
+        for one in (session, stopped):
+            await new_sessions.accept(pool, Acceptance(session=one, queue=True))
+        handed = "UPDATE sessions SET handed_to = $2 WHERE id = $1"
+        await pool.execute(handed, root.session_id, successor.model_dump_json())
+        await answered(pool, root, "head")
+        silent = ending(stopped.ref, Reason.CALLER_CANCEL).model_copy(update={"output": None})
+        await endings.finish(pool, silent)
+        assert isinstance(row := await begun(pool, stopped.ref), SessionRow)
+        assert (row.live, row.status) == (False, Status.CANCELLED)
+        assert isinstance(row := await begun(pool, session.ref), SessionRow)
+        found = (row.agent_owner, row.agent, row.agent_version, row.models, row.tools)
+        assert found == (("x", "billing", 7, ["b"], ["bash"]) if taken else ("*", agent, 1, ["offline"], None))
+
+
+async def test_outcomes_are_delivered_with_the_messages_that_bring_them(pool: Pool, accept: Accept) -> None:
+    for queued in (True, False):
+        root = await accept()
+        children = [child_of(root) for _ in range(3)]
+        await accepted(pool, *children)
+        mail = [(await end(pool, ref_of(child), Reason.GOAL_REACHED)).mail or "" for child in children]
+        first = in_thread(root)
+        session = in_thread(root)
+        if queued:
+            await new_sessions.accept(pool, Acceptance(session=session, queue=True))
+        await end(pool, root, Reason.GOAL_REACHED)
+        await new_sessions.accept(pool, Acceptance(session=first, take=mail[:1]))
+        await end(pool, first.ref, Reason.GOAL_REACHED)
+        if queued:
+            await begun(pool, session.ref, *mail[:2])
+        else:
+            await new_sessions.accept(pool, Acceptance(session=session, take=mail[:2]))
+        found = {one.message_id: one.delivered_to for one in await mailbox.by_ids(pool, "default", mail)}
+        assert found == {mail[0]: first.id, mail[1]: session.id, mail[2]: None}, queued
+
+
+async def test_submission_is_repeated_under_its_key_and_refused_under_another_body(pool: Pool) -> None:
+    key = new_id()
+
+    def record(digest: str) -> IdempotencyRecord:
+        return IdempotencyRecord(key=key, digest=digest, status=202, response='{"task": 1}')
+
+    first = await new_sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("a")))
+    assert first.session is not None
+    again = await new_sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("a")))
+    assert again.session is None and again.replay is not None
+    assert (again.replay.status, again.replay.response) == (202, '{"task": 1}')
+    assert (await new_sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("b")))).reused
+    elsewhere = Acceptance(session=new_session(tenant=new_id()), idempotency=record("b"))
+    assert (await new_sessions.accept(pool, elsewhere)).session is not None
+    # a refused request leaves no record, so that it can be sent again
+    key, lost = new_id(), new_session(new_id())
+    assert (await new_sessions.accept(pool, Acceptance(session=lost, idempotency=record("a")))).unknown
+    assert (await new_sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("b")))).session
+    # a session whose result was lost is returned, with or without a key
+    same = await new_sessions.accept(
+        pool, Acceptance(session=new_session().model_copy(update={"id": first.session.id}))
+    )
+    assert same.session is not None and same.session.created_at == first.session.created_at
+
+
+async def test_quota_counts_the_unfinished_tasks_of_one_caller(pool: Pool) -> None:
+    caller = new_id()
+    mine = [new_session().model_copy(update={"created_by": caller}) for _ in range(6)]
+    await new_sessions.accept(pool, Acceptance(session=new_session().model_copy(update={"created_by": new_id()})))
+    for session, status in zip(mine[:3], ("submitted", "working", "input_required"), strict=True):
+        assert (await new_sessions.accept(pool, Acceptance(session=session, live_quota=3))).session is not None
+        await pool.execute("UPDATE sessions SET status = $2 WHERE id = $1", session.id, status)
+    refused = await new_sessions.accept(pool, Acceptance(session=mine[3], live_quota=3))
+    assert (refused.session, refused.quota) == (None, 3)
+    assert (await new_sessions.accept(pool, Acceptance(session=mine[4]))).session is not None  # no quota
+    await cancel(pool, mine[4].ref)
+    await end(pool, mine[4].ref, Reason.CALLER_CANCEL)
+    await end(pool, mine[0].ref, Reason.GOAL_REACHED)
+    both = [new_sessions.accept(pool, Acceptance(session=one, live_quota=3)) for one in (mine[3], mine[5])]
+    assert sorted(one.session is None for one in await asyncio.gather(*both)) == [False, True]
+
+
+async def test_busy_thread_and_ended_spawner_refuse_a_session(pool: Pool, accept: Accept) -> None:
+    root = await accept()
+    refused = await new_sessions.accept(pool, Acceptance(session=in_thread(root)))
+    assert (refused.session, refused.busy) == (None, root.session_id)
+    in_order = await new_sessions.accept(pool, Acceptance(session=in_thread(root), in_order=True, queue=True))
+    assert in_order.session is not None  # it waits itself
+    child = child_of(root)
+    await end(pool, root, Reason.GOAL_REACHED)
+    assert (await new_sessions.accept(pool, child)).cancelled
+    deferred = child.model_copy(update={"deferred": True})
+    assert (await new_sessions.accept(pool, deferred)).session is not None
+
+
+async def test_thread_gets_new_tags_and_keeps_its_user(pool: Pool, accept: Accept) -> None:
+    async def accepted(conversation: str | None, **spec: Any) -> PlacedSession:
+        session = new_session(conversation).model_copy(update={"spec": spec})
+        if conversation:
+            session = session.model_copy(update={"thread_id": conversation})
+        await new_sessions.accept(pool, Acceptance(session=session))
+        await end(pool, session.ref, Reason.GOAL_REACHED)
+        return session
+
+    first = await accepted(None, tags=["b", "a"])
+    for spec, tags, user in (
+        ({"tags": ["c", "a"]}, ["b", "a", "c"], None),
+        ({"user_id": "ann"}, ["b", "a", "c"], "ann"),
+        ({"user_id": "bob", "tags": ["d"]}, ["b", "a", "c", "d"], "ann"),
+    ):
+        await accepted(first.id, **spec)
+        row = await pool.fetchrow("SELECT tags, user_id FROM threads WHERE id = $1", first.id)
+        assert row is not None and (row["tags"], row["user_id"]) == (tags, user), spec

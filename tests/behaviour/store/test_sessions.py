@@ -27,8 +27,11 @@ async def end(pool: Pool, ref: SessionRef, reason: Reason) -> WrittenEnding:
     return ended
 
 
+STOP = RecordedStop(reason=Reason.CALLER_CANCEL, by="x")
+
+
 async def cancel(pool: Pool, ref: SessionRef) -> bool:
-    return await sessions.request_cancel(pool, ref, RecordedStop(reason=Reason.CALLER_CANCEL, by="x"))
+    return await sessions.request_cancel(pool, ref, STOP)
 
 
 @pytest.mark.proves("F-14", "S1-18")
