@@ -39,7 +39,7 @@ BEGIN
                    WHEN (jsonb_populate_record(NULL::rerun, s.rerun::jsonb)).recorded THEN false
                    -- a scheduled run that found nothing to do
                    WHEN e.type = 'task_completed'
-                        AND btrim(d.data ->> 'output') = (task.schedule).silent_reply THEN false
+                        AND btrim(d.data ->> 'output', E' \n\r\t') = (task.schedule).silent_reply THEN false
                    WHEN e.type = 'input_escalated' THEN sub.name = d.data ->> 'to' AND sub.channel <> 'openai'
                    -- OpenAI's events are about background responses: how they ended, or that they wait for their caller
                    WHEN sub.channel = 'openai' THEN

@@ -34,7 +34,7 @@ BEGIN
             OR (e.type IN ('task_completed', 'task_failed', 'context_lost') AND s.thread_id = s.conversation_id))
        AND btrim(coalesce(r.text, ''), E' \n\r\t.') NOT IN ('', 'NO_MESSAGE')   -- as in domain/channels.py
        -- a scheduled run that found nothing to do, as in give_notice
-       AND (e.type <> 'task_completed' OR btrim(s.output) IS DISTINCT FROM (task.schedule).silent_reply)
+       AND (e.type <> 'task_completed' OR btrim(s.output, E' \n\r\t') IS DISTINCT FROM (task.schedule).silent_reply)
        AND (k.kind <> 'webhook' OR k.target <> '')
      ORDER BY e.ordinality;
     IF FOUND THEN PERFORM pg_notify('deliveries', ''); END IF;
