@@ -3,8 +3,8 @@ that should notice and prints how many bugs were caught.
 
 A bug is caught if one of its tests fails with it and passes without it: at the end each test that failed runs once
 more in the unchanged tree, so that a slow machine catches nothing. With a log a run that was broken off is continued.
-With texts: only bugs of a topic of that name (security, reliability, graphs, operations), or whose name, file or tests
-contain one of them.
+With texts: only bugs of a topic of that name (security, reliability, graphs, operations, rules), or whose name, file or
+tests contain one of them.
 """
 
 import json
@@ -23,7 +23,7 @@ import click
 import pytest
 
 from settings import ROOT
-from tests.planted import graphs, operations, reliability, security, subagents
+from tests.planted import graphs, operations, reliability, rules, security, subagents
 from tests.planted.bug import Bug
 
 TOPICS = {
@@ -31,6 +31,7 @@ TOPICS = {
     "reliability": reliability.BUGS,
     "graphs": [*graphs.BUGS, *subagents.BUGS],
     "operations": operations.BUGS,
+    "rules": rules.BUGS,
 }
 BUGS = [bug for bugs in TOPICS.values() for bug in bugs]
 PATIENCE, HANGS_AFTER = 1_200.0, 120.0  # seconds for one run of tests

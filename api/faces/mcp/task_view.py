@@ -74,9 +74,8 @@ def view(session: SessionRow, requests: Sequence[InputRequest], files: Sequence[
 
 def withheld(task: McpTask) -> McpTask:
     """The task for a caller who may act on it but not read it: only its status, as over HTTP."""
-    return task.model_copy(
-        update={"progress": "", "output": None, "error": None, "artifacts": [], "waiting_for": [], "cost_usd": None}
-    )
+    texts = {"title": "", "progress": "", "output": None, "error": None}
+    return task.model_copy(update={**texts, "artifacts": [], "waiting_for": [], "cost_usd": None})
 
 
 _SAME = (

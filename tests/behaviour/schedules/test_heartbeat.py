@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from domain.ids import new_id
-from store import conversations, schedule_runs
+from domain.sessions.session import Reason, SessionRef
+from domain.sessions.session_writes import SessionEnding
+from store import conversations, endings, schedule_runs
 from tests.behaviour.conversations.talk import BROKEN, asked
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
@@ -167,6 +169,31 @@ async def test_failing_sessions_pause_the_schedule_with_one_notice(stack: Stack)
     assert await stack.pool.fetchval(read, made["conversation_id"]) == 2  # and the agent gets no message about it
     resumed = (await stack.http.post(f"/schedules/{made['id']}/resume")).json()
     assert not resumed["paused"] and resumed["failures"] == 0
+
+
+@pytest.mark.parametrize(
+    ("ends", "failures"),
+    [
+        (["failed", "cancelled", "failed"], 2),  # a cancelled run says nothing: failures stay in a row
+        (["failed", "completed", "failed"], 1),
+        (["failed", "failed", "cancelled"], 2),
+        (["failed", "failed", "completed"], 0),
+        (["cancelled", "cancelled", "cancelled"], 0),
+        (["failed", "cancelled", "failed", "cancelled", "failed"], 3),
+    ],
+)
+async def test_failures_in_a_row_are_counted_by_how_runs_end(stack: Stack, ends: list[str], failures: int) -> None:
+    made = await create(stack, pause_after_failures=3)
+    for number, status in enumerate(ends):
+        tick_ = tick(made, datetime(2030, 1, 1 + number, tzinfo=UTC))
+        decided = await schedule_runs.fire(stack.pool, tick_, "text", session=None)
+        assert decided is not None and decided[1] is not None, decided
+        reason = {"failed": Reason.ERROR, "completed": Reason.GOAL_REACHED, "cancelled": Reason.CALLER_CANCEL}[status]
+        ref = SessionRef(tenant="default", session_id=decided[1].id, conversation_id=decided[1].conversation_id)
+        await endings.finish(stack.pool, SessionEnding(ref=ref, reason=reason, output="x", version=9))
+        await schedule_runs.settle(stack.pool)
+    shown = await show(stack, made["id"])
+    assert (shown["failures"], shown["paused"]) == (failures, failures >= 3)
 
 
 async def test_the_cadence_does_not_stall_when_the_worker_dies(stack: Stack) -> None:

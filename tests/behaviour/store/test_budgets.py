@@ -80,7 +80,7 @@ async def tree_of(pool: Pool, ref: SessionRef) -> TreeBudget:
 
 
 # limit -> what uses it up exactly, and what a refusal calls it; tool calls refuse no session, as it can do without
-LIMITS: dict[str, tuple[float | datetime, dict[str, float], str | None]] = {
+LIMITS: dict[str, tuple[Any, dict[str, Any], str | None]] = {
     "deadline": (datetime(2020, 1, 1, tzinfo=UTC), {}, "time"),
     "max_steps": (3, {"steps": 3}, "steps"),
     "max_tokens": (500, {"tokens": 500}, "tokens"),
@@ -94,7 +94,7 @@ LIMITS: dict[str, tuple[float | datetime, dict[str, float], str | None]] = {
 async def test_spent_limit_of_a_tree_refuses_the_next_session(pool: Pool, name: str) -> None:
     assert LIMITS.keys() == NewBudget.model_fields.keys() - {"low_percent", "default"}
     limit, used, said = LIMITS[name]
-    more = limit + timedelta(days=36_500) if isinstance(limit, datetime) else limit * 2
+    more: Any = limit + timedelta(days=36_500) if isinstance(limit, datetime) else limit * 2
     for given, refused in ((limit, said), (more, None)):
         first = new_session()
         if name == "deadline":  # a conversation with a deadline in the past would not begin
@@ -149,7 +149,8 @@ async def test_budget_that_is_set_later_counts_what_was_used_before_and_replaces
 async def test_little_left_of_a_limit_is_reported_once(pool: Pool, name: str) -> None:
     kind = name.removeprefix("max_")
     session = new_session()
-    budget = NewBudget(**{name: 10}, low_percent=20)
+    limit: dict[str, Any] = {name: 10}
+    budget = NewBudget(**limit, low_percent=20)
     await new_sessions.accept(pool, Acceptance(session=session, budget=budget))
     if kind == "sessions":
         await pool.execute("UPDATE budgets SET sessions = 7 WHERE conversation_id = $1", session.id)
@@ -159,8 +160,10 @@ async def test_little_left_of_a_limit_is_reported_once(pool: Pool, name: str) ->
             await pool.execute(
                 "UPDATE budgets SET sessions = sessions + $2 WHERE conversation_id = $1", session.id, amount
             )
-        use = BudgetUse() if kind == "sessions" else BudgetUse(**{kind: amount})
-        await messages.commit_step(pool, step(session.ref, f"{session.id}/{number}", number + 1, "done", used=use))
+        given: dict[str, Any] = {} if kind == "sessions" else {kind: amount}
+        await messages.commit_step(
+            pool, step(session.ref, f"{session.id}/{number}", number + 1, "done", used=BudgetUse(**given))
+        )
         rows = await pool.fetch(
             "SELECT data FROM events WHERE session_id = $1 AND type = 'budget_low' ORDER BY seq", session.id
         )
@@ -169,8 +172,8 @@ async def test_little_left_of_a_limit_is_reported_once(pool: Pool, name: str) ->
     assert await use(1, 0 if kind == "sessions" else 7) == []
     low = {"scope": "tree", "budget": kind, "limit": 10, "left": 2}
     assert await use(2, 1) == [low] and await use(3, 1) == [low]
-    # a new budget reports anew
-    again = NewBudget(**{name: 10}, low_percent=50)
+    # a new budget reports again
+    again = NewBudget(**limit, low_percent=50)
     await endings.finish(pool, ending(session.ref, Reason.GOAL_REACHED))
     session = new_session(session.id)
     await new_sessions.accept(pool, Acceptance(session=session, budget=again))

@@ -133,9 +133,11 @@ async def test_subscription_gets_what_its_filters_and_the_task_say(
     tenant = new_id()
     session = await task(pool, tenant, **columns)
     mine, elsewhere = await subscribe(pool, tenant, **subscription), await subscribe(pool, new_id())
+    bystander = await subscribe(pool, tenant, channel="email", every_task=False)
     await give(pool, session, kind, **data)
     assert [one["type"] for one in await bodies(pool, tenant, mine)] == [kind] * notified
-    assert await pool.fetchval("SELECT count(*) FROM deliveries WHERE subscription_id = $1", elsewhere) == 0
+    for other in (elsewhere, bystander):
+        assert await pool.fetchval("SELECT count(*) FROM deliveries WHERE subscription_id = $1", other) == 0
     feed = await pool.fetch(
         "SELECT type, session_id FROM notices WHERE tenant = $1 ORDER BY number DESC LIMIT 1", tenant
     )

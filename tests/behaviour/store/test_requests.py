@@ -25,7 +25,6 @@ QUESTION, APPROVAL, EVENT = RequestKind.CLARIFICATION, RequestKind.TOOL_APPROVAL
 async def ask(
     pool: Pool, ref: SessionRef, request_id: str, kind: RequestKind = QUESTION, **more: Any
 ) -> OpenedRow | None:
-    key = {"event_key": request_id} if kind is EVENT else {}
     request = NewRequest(
         id=request_id,
         session_id=ref.session_id,
@@ -34,9 +33,9 @@ async def ask(
         question=f"about {request_id}",
         deadline=FAR,
         on_expiry=OnExpiry.DENY,
-        **key,
+        event_key=request_id if kind is EVENT else None,
     )
-    required = InputRequired(request_id=request_id, kind=kind, question="?", details={}, deadline=FAR)
+    required = InputRequired(request_id=request_id, kind=kind, question="?", deadline=FAR)
     opening = RequestOpening(tenant=ref.tenant, request=request, events=[EventRow.of(ref, required)], **more)
     return await input_requests.open_request(pool, opening)
 
@@ -56,7 +55,7 @@ async def answer(pool: Pool, ref: SessionRef, request_id: str) -> RequestStatus 
 
 
 async def settle(pool: Pool, ref: SessionRef, request_id: str, **more: Any) -> None:
-    expired = InputExpired(request_id=request_id, kind=QUESTION, on_expiry=OnExpiry.DENY)
+    expired = InputExpired(request_id=request_id, kind=QUESTION)
     settlement = RequestSettlement(tenant=ref.tenant, id=request_id, expired=[EventRow.of(ref, expired)], **more)
     await input_requests.settle(pool, settlement)
 
@@ -105,7 +104,7 @@ async def test_session_that_has_ended_opens_no_request(pool: Pool, accept: Accep
 async def test_session_is_shown_as_waiting_until_its_last_request_is_settled(
     pool: Pool, accept: Accept, kind: RequestKind, status: Status
 ) -> None:
-    """Nobody has to act on one that waits for an event, and nobody is told that an event did not happen."""
+    """Nobody has to act on one that waits for an event, and people need not know that an event did not happen."""
     ref, other = await accept(), await accept()
     mine, second, theirs = new_id(), new_id(), new_id()
     await ask(pool, ref, mine, kind)

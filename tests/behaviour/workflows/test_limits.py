@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 from temporalio.testing import TimeSkipper
 
-from tests.support.stack import Stack, of_type
+from tests.support.stack import Stack, calls, of_type
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,21 @@ async def test_a_limit_ends_with_a_summary(
 
 
 @pytest.mark.proves("S1-07", "D10")
+@pytest.mark.proves("S1-15")
+async def test_ttl_does_not_run_while_a_session_is_queued(stack: Stack) -> None:
+    """It begins when the session does: one that waited longer than its ttl ends, and one that works longer fails."""
+    first = await stack.submit(calls(("bash", {"command": "sleep 7"})))
+    queued = []
+    for text in ("[[script:say text=answered]]", "[[script:say words=30]] [[fault:hang after=4]]"):
+        body = {"conversation_id": first, "input": text, "transport": "stream", "if_busy": "queue"}
+        answer = await stack.http.post("/conversations/run", json={**body, "config": {"ttl": 5_000}})
+        assert answer.status_code == 202, answer.text
+        queued.append(answer.json()["session_id"])
+    waited, hung = [await stack.wait(one) for one in queued]
+    assert (waited["status"], waited["reason"]) == ("completed", "goal_reached")
+    assert (hung["status"], hung["reason"]) == ("failed", "ttl")
+
+
 async def test_a_short_ttl_reaches_a_model_that_hangs(stack: Stack) -> None:
     record = await stack.run("[[script:say words=30]] [[fault:hang after=4]]", config={"ttl": 2_000})
     assert (record["status"], record["reason"], record["partial"]) == ("failed", "ttl", True)
