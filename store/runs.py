@@ -46,6 +46,12 @@ class SessionEnded(asyncpg.PostgresError):
     sqlstate = "ER002"
 
 
+class NotCurrentAttempt(asyncpg.PostgresError):
+    """A newer attempt has this call, so nothing of this one is written."""
+
+    sqlstate = "ER003"
+
+
 async def take_over(pool: Pool, holder: Holder, run: str) -> bool:
     """Give a session to another run; False if its owner has changed by now."""
     done = await pool.fetchval(

@@ -19,6 +19,7 @@ from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, completed, heartbeating
+from activities.runtime.session_run import call_attempt
 from activities.runtime.spans import model_called
 from activities.runtime.step_memory import StepMemory
 from activities.tools.judged_calls import judged_calls
@@ -29,7 +30,7 @@ from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import system_prompt
 from domain.conversations.subagent import registry_message
-from domain.events import EventRow
+from domain.events import CallAttempt, EventRow
 from domain.messages import Node, ReplyBody, render, shorten_results
 from domain.model_exchange import ModelRequest, ModelResponse
 from domain.policy.rules import Rule
@@ -85,22 +86,20 @@ class CallModel:
         return await self.reply_to(call)
 
     async def reply_to(self, call: ModelCall) -> ModelReply:
-        info = activity.info()
-        # The same in all retries of this call, and new after a reset, which therefore asks the model again.
-        idem = f"{info.workflow_id}/{info.workflow_run_id}/{info.activity_id}"
+        by = call_attempt()
         async with heartbeating():
             with retried_if_away():
                 agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
             call = self.shown_as(call, agents[-1])
-            begin = turn_record.beginning(call, idem, info.attempt)
+            begin = turn_record.beginning(call, by)
             # Hooks run between the result before this call and the call, and may change what it reads.
             fresh = not any(one.hooks for one in agents)
             keeping = (self._pool, self._events, self._memory)
             async with StepBeginning(*keeping, call.ref, begin, fresh=fresh, awaits=call.deferred) as beginning:
-                return await self._reply(call, idem, agents, beginning)
+                return await self._reply(call, by, agents, beginning)
 
     async def _reply(
-        self, call: ModelCall, idem: str, agents: list[AgentDefinition], beginning: StepBeginning
+        self, call: ModelCall, by: CallAttempt, agents: list[AgentDefinition], beginning: StepBeginning
     ) -> ModelReply:
         with retried_if_away():
             facts = await beginning.facts()
@@ -121,7 +120,7 @@ class CallModel:
             nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
             calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
             recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
-            return await self._commit(call, idem, beginning, context, nodes, calls, [], played.turn, recorded)
+            return await self._commit(call, by, beginning, context, nodes, calls, [], played.turn, recorded)
         with retried_if_away():
             shown = await self._hooks.filtered(call, agent, context + prelude, facts)
         try:
@@ -150,7 +149,7 @@ class CallModel:
             rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
             # Hooks run between the reply and its calls, and may change what a call reads.
             hooked = any(one.hooks for one in agents)
-            return await self._commit(call, idem, beginning, context, nodes, judged, once, turn, rare, fresh=not hooked)
+            return await self._commit(call, by, beginning, context, nodes, judged, once, turn, rare, fresh=not hooked)
 
         return await completed(settled())  # it was paid for: a stop that arrives from here on does not lose it
 
@@ -205,9 +204,11 @@ class CallModel:
         )
         request = await self._bounds.reserve(call, facts, request)
 
+        by = call_attempt()
+
         def emit(event: ev.Event) -> None:
             if not compacts:
-                self._events.put(call.ref, event)
+                self._events.put(call.ref, event, by)
 
         await self._model.ask(
             request,
@@ -225,7 +226,7 @@ class CallModel:
     async def _commit(
         self,
         call: ModelCall,
-        idem: str,
+        by: CallAttempt,
         beginning: StepBeginning,
         context: list[Node],
         nodes: list[Node],
@@ -250,7 +251,7 @@ class CallModel:
             **dict(rare),
         )
         model_called(call, turn.usage)
-        async with beginning.joined(turn_record.commit(call, idem, nodes, reply, turn, once)) as commit:
+        async with beginning.joined(turn_record.commit(call, by, nodes, reply, turn, once)) as commit:
             if fresh and len(calls) == 1 and calls[0].effect is Effect.READ and not calls[0].ask:
                 committed, facts = await patiently(
                     lambda: messages.commit_calling_step(self._pool, commit), seconds=COMMIT_PATIENCE
@@ -287,7 +288,7 @@ class CallModel:
                     session_id=call.ref.session_id,
                     retry=event,
                     batch=taken.name,
-                    events=[*taken.rows, EventRow.of(call.ref, event)],
+                    events=[*taken.rows, EventRow.of(call.ref, event, by=call_attempt())],
                 )
                 await messages.note_retry(self._pool, note)
         except TRANSIENT_ERRORS:

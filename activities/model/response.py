@@ -12,7 +12,7 @@ from domain.content import QueuedTool, TextBlock, ToolCallBlock, joined
 from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import render
 from domain.conversations.quoting import quoted, quoted_line
-from domain.events import EventRow
+from domain.events import CallAttempt, EventRow
 from domain.ids import new_id
 from domain.messages import (
     ASSISTANT,
@@ -37,7 +37,7 @@ NOT_RUN = "These tools were queued and not run any more: {}."
 INTERRUPTED = "Your last reply was interrupted. Continue from there."
 
 
-def beginning(call: ModelCall, idem: str, attempt: int) -> StepBegin:
+def beginning(call: ModelCall, by: CallAttempt) -> StepBegin:
     """The first write of a call: the events when its step begins, and those when it is tried again."""
     begins: list[ev.Event] = []
     if call.begins:
@@ -53,20 +53,20 @@ def beginning(call: ModelCall, idem: str, attempt: int) -> StepBegin:
                 step=call.step, from_model=call.switched_from, to_model=call.model, reason=call.switch_reason or ""
             )
         )
-    again = ev.AttemptReset(step=call.step, attempt=attempt)
+    again = ev.AttemptReset(step=call.step, attempt=by.attempt)
     return StepBegin(
         tenant=call.ref.tenant,
         session_id=call.ref.session_id,
         run=run_of(call.ref),
-        idem=idem,
+        idem=by.call,
         version=call.version - 1,
         step=call.step,
-        attempt=attempt,
+        attempt=by.attempt,
         head=call.head,
         take=call.take,
         purpose=call.purpose,
-        events=[EventRow.of(call.ref, event) for event in begins],
-        again=[EventRow.of(call.ref, again)],
+        events=[EventRow.of(call.ref, event, by=by) for event in begins],
+        again=[EventRow.of(call.ref, again, by=by)],
     )
 
 
@@ -185,17 +185,17 @@ def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str 
 
 
 def commit(
-    call: ModelCall, idem: str, nodes: list[Node], reply: ModelReply, turn: ModelResponse, once: list[OnceEvent]
+    call: ModelCall, by: CallAttempt, nodes: list[Node], reply: ModelReply, turn: ModelResponse, once: list[OnceEvent]
 ) -> StepCommit:
     """The events of a call's last write, without the deltas before it."""
     total = call.usage.plus(turn.usage)
-    written = [NewNode(**dict(node), idem=f"{idem}/{place}") for place, node in enumerate(nodes[:-1])]
-    written += [NewNode(**dict(node), idem=idem, reply=reply) for node in nodes[-1:]]
+    written = [NewNode(**dict(node), idem=f"{by.call}/{place}") for place, node in enumerate(nodes[:-1])]
+    written += [NewNode(**dict(node), idem=by.call, reply=reply) for node in nodes[-1:]]
     return StepCommit(
         tenant=call.ref.tenant,
         session_id=call.ref.session_id,
         run=run_of(call.ref),
-        idem=idem,
+        idem=by.call,
         version=call.version,
         head=reply.head,
         line=call.line,
@@ -207,7 +207,7 @@ def commit(
         reply=reply,
         nodes=written,
         once=once,
-        events=[EventRow.of(call.ref, event) for event in _events(call, turn, total, len(reply.calls))],
+        events=[EventRow.of(call.ref, event, by=by) for event in _events(call, turn, total, len(reply.calls))],
     )
 
 

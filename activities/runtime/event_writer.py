@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from domain.events import Event, EventRow
+from domain.events import CallAttempt, Event, EventRow
 from domain.events.model import TextDelta
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
@@ -35,7 +35,7 @@ class Batch:
 class EventWriter:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._buffer: list[tuple[SessionRef, Event, datetime]] = []
+        self._buffer: list[tuple[SessionRef, Event, datetime, CallAttempt | None]] = []
         self._batches: list[Batch] = []  # to be written before the buffer; the first is repeated if it is cut off
         self._taken: dict[SessionRef, asyncio.Event] = {}  # set when the transaction that took events has ended
         self._held: Counter[SessionRef] = Counter()
@@ -56,15 +56,15 @@ class EventWriter:
         while self._batches or self._buffer:
             await self._flush(seconds=2)
 
-    def put(self, ref: SessionRef, event: Event) -> None:
+    def put(self, ref: SessionRef, event: Event, by: CallAttempt | None = None) -> None:
         """Publish soon. A delta is merged with the one before it, so that a slow database costs latency and not
         memory."""
         if self._buffer and isinstance(event, TextDelta):
-            last_ref, last, at = self._buffer[-1]
-            if last_ref == ref and isinstance(last, type(event)) and last.step == event.step:
-                self._buffer[-1] = (ref, last.model_copy(update={"text": last.text + event.text}), at)
+            last_ref, last, at, last_by = self._buffer[-1]
+            if (last_ref, last_by) == (ref, by) and isinstance(last, type(event)) and last.step == event.step:
+                self._buffer[-1] = (ref, last.model_copy(update={"text": last.text + event.text}), at, by)
                 return
-        self._buffer.append((ref, event, datetime.now(UTC)))
+        self._buffer.append((ref, event, datetime.now(UTC), by))
         if ref not in self._held:  # else `release` wakes it
             self._wake.set()
 

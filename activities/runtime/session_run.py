@@ -14,6 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from domain import wire
+from domain.events import CallAttempt
 from domain.sessions.session import SessionRef
 from store import runs
 from store.database import Pool
@@ -27,6 +28,14 @@ def run_of(ref: SessionRef) -> str | None:
         return None
     info = activity.info()
     return info.workflow_run_id if info.workflow_id == wire.session_workflow_id(ref.session_id) else None
+
+
+def call_attempt() -> CallAttempt:
+    """The current attempt of this activity. The call is the same in all retries, and another one after a reset, which
+    therefore asks the model again."""
+    info = activity.info()
+    call = f"{info.workflow_id}/{info.workflow_run_id}/{info.activity_id}"
+    return CallAttempt(call=call, attempt=info.attempt)
 
 
 class RunFence(Interceptor):
@@ -51,6 +60,8 @@ class _FencedActivity(ActivityInboundInterceptor):
                 return await super().execute_activity(input)
             except runs.SessionEnded as error:
                 raise ApplicationError(str(error), type=wire.SESSION_ENDED, non_retryable=True) from error
+            except runs.NotCurrentAttempt as error:  # Temporal drops this failure if it is about the present call
+                raise ApplicationError(str(error), type=wire.SUPERSEDED) from error
             except runs.NotCurrentRun as error:
                 await self._admit(error.holder)
 

@@ -6,9 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
+from temporalio import activity
 
 from activities.delegation.subagents import Subagents
 from activities.runtime.definitions import Definitions
+from activities.runtime.session_run import call_attempt
 from activities.runtime.workspaces import Workspaces
 from activities.tools.support.output import clean
 from activities.tools.support.paths import Workspace
@@ -80,6 +82,7 @@ class ThreadState:
         self._subagents = subagents
         self._ref = ref
         self._key = key  # of the call or the hook; equal in every attempt
+        self._by = call_attempt() if activity.in_activity() else None
         self._acts = 0
         self.changed = False  # whether the next step may read something else
         self._keep = keep  # saves changed files of the workspace to the store
@@ -124,7 +127,7 @@ class ThreadState:
         text = " ".join(clean(self.redactor.text(status)).split())[:MOST_STATUS]
         if not text:
             raise ValueError("a status needs a text")
-        event = EventRow.of(self._ref, Progress(message=text))
+        event = EventRow.of(self._ref, Progress(message=text), by=self._by)
         await sessions.set_status_text(self._pool, self._ref, text, self._next(), [event])
 
     def _next(self) -> str:

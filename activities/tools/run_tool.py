@@ -17,7 +17,7 @@ from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, completed, heartbeating, workflow_is_gone
-from activities.runtime.session_run import run_of
+from activities.runtime.session_run import call_attempt, run_of
 from activities.runtime.spans import tool_called
 from activities.runtime.step_memory import StepMemory
 from activities.runtime.thread_state import ThreadStates
@@ -108,8 +108,8 @@ class RunTool:
 
     async def _run(self, request: ToolRequest, tool: Tool | None) -> ToolOutcome:
         info = activity.info()
-        holder = f"{info.workflow_run_id}/{info.activity_id}"
-        attempt = ToolAttempt.of(request, run=run_of(request.ref), holder=holder, attempt=info.attempt)
+        by = call_attempt()
+        attempt = ToolAttempt.of(request, run=run_of(request.ref), holder=by.call, attempt=by.attempt)
         named = tool or self._tools.get(request.name)  # a refused call may have no tool
         kind, asks = tool.kind if tool else None, named is not None and named.asks
         wanted = ToolClaim.by(attempt, request.ref, request.preview, kind, asks=asks)
@@ -131,7 +131,7 @@ class RunTool:
         # A claim emits this event, but reads are usually not claimed.
         not_emitted = request.effect is Effect.READ and not claim.emitted
         if not_emitted and not info.is_local and info.attempt == 1:
-            self._events.put(request.ref, called)
+            self._events.put(request.ref, called, by)
         done = await self._done(request, tool, given)
         try:
             result = await self._do(request, attempt, tool, claim, claim.body)

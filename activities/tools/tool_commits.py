@@ -51,7 +51,7 @@ class ToolCommits:
             result=result.text,
             denied=request.refusal is not None,
             rule=str(request.rule) if request.rule else None,
-            events=[EventRow.of(request.ref, event) for event in events],
+            events=[EventRow.of(request.ref, event, by=attempt.call_attempt) for event in events],
             started_at=activity.info().started_time,
             progress=clean(result.progress) if result.progress else None,
             status_text=result.status_text,

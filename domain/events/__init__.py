@@ -1,5 +1,6 @@
 """Events, which watchers read. To add one: a class in its topic's file, its name in EVENTS, the line that emits it."""
 
+from domain.events.base import CallAttempt as CallAttempt
 from domain.events.base import Event
 from domain.events.base import EventRow as EventRow
 from domain.events.base import Recorded as Recorded

@@ -22,6 +22,15 @@ class Event(BaseModel):
         return self.model_dump(mode="json")
 
 
+class CallAttempt(BaseModel):
+    """The attempt of a model or tool call that emits an event. Once a newer attempt has begun, the log refuses it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    call: str
+    attempt: int
+
+
 class EventRow(BaseModel):
     """An event as the SQL functions take it; they give it its numbers."""
 
@@ -34,9 +43,11 @@ class EventRow(BaseModel):
     terminal: bool
     at: datetime
     data: str  # JSON
+    call: str | None = None  # as in CallAttempt; None: it is not part of a call
+    attempt: int | None = None
 
     @classmethod
-    def of(cls, ref: SessionRef, event: Event, at: datetime | None = None) -> "EventRow":
+    def of(cls, ref: SessionRef, event: Event, at: datetime | None = None, by: CallAttempt | None = None) -> "EventRow":
         return cls(
             tenant=ref.tenant,
             session_id=ref.session_id,
@@ -45,6 +56,8 @@ class EventRow(BaseModel):
             terminal=event.terminal,
             at=at or datetime.now(UTC),
             data=event.model_dump_json(),
+            call=by.call if by else None,
+            attempt=by.attempt if by else None,
         )
 
 

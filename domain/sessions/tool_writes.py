@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, PlainSerializer
 
 from domain.conversations.handoff import Successor
-from domain.events import EventRow, ToolCalled, ToolReturned
+from domain.events import CallAttempt, EventRow, ToolCalled, ToolReturned
 from domain.plan import Plan
 from domain.sessions.effects import EffectKind, Source, withheld
 from domain.sessions.remote_call import RemoteCall
@@ -41,6 +41,10 @@ class ToolAttempt(ToolCallKey):
     effect: Effect
     holder: str
     attempt: int
+
+    @property
+    def call_attempt(self) -> CallAttempt:
+        return CallAttempt(call=self.holder, attempt=self.attempt)
 
     @classmethod
     def of(cls, request: ToolRequest, *, run: str | None, holder: str, attempt: int) -> "ToolAttempt":
@@ -82,7 +86,7 @@ class ToolClaim(ToolAttempt):
             kind=kind,
             description=summary,
             withheld=withheld(kind, attempt.effect),
-            called=[EventRow.of(ref, ToolCalled(tool=tool, args=summary))],
+            called=[EventRow.of(ref, ToolCalled(tool=tool, args=summary), by=attempt.call_attempt)],
             unknown=UNKNOWN,
             lost=[EventRow.of(ref, lost)],
             spent=SPENT,

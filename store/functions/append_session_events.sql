@@ -8,26 +8,28 @@ DECLARE
     whole  bigint;     -- events of the conversation so far
     mine   bigint;     -- events of the session so far
     ended  boolean;
-    ends   boolean := EXISTS (SELECT 1 FROM unnest(p_rows) e WHERE e.terminal);
+    ends   boolean;
 BEGIN
     SELECT c.last, s.last, s.closed INTO whole, mine, ended FROM event_counters c, event_counters s
      WHERE c.tenant = r.tenant AND c.scope = 'c/' || r.conversation_id
        AND s.tenant = r.tenant AND s.scope = 's/' || r.session_id FOR UPDATE;
     IF NOT FOUND OR ended THEN RETURN '[]'; END IF;
-    IF p_again AND EXISTS (SELECT 1 FROM events
-                            WHERE tenant = r.tenant AND session_id = r.session_id AND batch = p_batch)
+    p_rows := current_events(p_rows, p_again);
+    IF cardinality(p_rows) = 0 OR (p_again AND EXISTS (
+            SELECT 1 FROM events WHERE tenant = r.tenant AND session_id = r.session_id AND batch = p_batch))
     THEN RETURN '[]'; END IF;
+    ends := EXISTS (SELECT 1 FROM unnest(p_rows) e WHERE e.terminal);
     INSERT INTO events (tenant, session_id, seq, conversation_id, conv_seq, type, at, data, batch)
-    SELECT e.tenant, e.session_id, mine + n, e.conversation_id, whole + n, e.type, e.at, e.data, p_batch
-      FROM unnest(p_rows) WITH ORDINALITY AS e(tenant, session_id, conversation_id, type, terminal, at, data, n)
-     WHERE NOT is_delta(e.type);
+    SELECT r.tenant, r.session_id, mine + n, r.conversation_id, whole + n, p_rows[n].type, p_rows[n].at, p_rows[n].data,
+           CASE WHEN p_rows[n].type = 'tool_called' THEN coalesce(p_rows[n].call, p_batch) ELSE p_batch END
+      FROM generate_subscripts(p_rows, 1) n WHERE NOT is_delta(p_rows[n].type);
     INSERT INTO live_deltas (tenant, session_id, seq, conversation_id, conv_seq, type, at, data, batch)
-    SELECT e.tenant, e.session_id, mine + n, e.conversation_id, whole + n, e.type, e.at, e.data, p_batch
-      FROM unnest(p_rows) WITH ORDINALITY AS e(tenant, session_id, conversation_id, type, terminal, at, data, n)
-     WHERE is_delta(e.type);
+    SELECT r.tenant, r.session_id, mine + n, r.conversation_id, whole + n, p_rows[n].type, p_rows[n].at, p_rows[n].data, p_batch
+      FROM generate_subscripts(p_rows, 1) n WHERE is_delta(p_rows[n].type);
     UPDATE event_counters SET last = last + cardinality(p_rows), closed = closed OR (ends AND scope = 's/' || r.session_id)
      WHERE tenant = r.tenant AND scope IN ('c/' || r.conversation_id, 's/' || r.session_id);
     IF ends THEN
+        DELETE FROM call_attempts WHERE tenant = r.tenant AND session_id = r.session_id;
         INSERT INTO unfolded_sessions (tenant, session_id, ended_at) VALUES (r.tenant, r.session_id, now())
         ON CONFLICT DO NOTHING;
     END IF;

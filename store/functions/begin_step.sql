@@ -10,6 +10,12 @@ BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
     IF done IS NOT NULL THEN RETURN jsonb_build_object('reply', done); END IF;
     PERFORM check_run(n.tenant, n.session_id, n.run, true, true);
+    IF n.attempt > 1 THEN
+        -- Once more, now that the session is locked: an earlier attempt may have committed meanwhile. None does from here on.
+        SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
+        IF done IS NOT NULL THEN RETURN jsonb_build_object('reply', done); END IF;
+        PERFORM begin_attempt(n.tenant, n.session_id, n.idem, n.attempt);
+    END IF;
     IF n.result IS NOT NULL THEN PERFORM commit_tool(n.result); END IF;
     UPDATE sessions SET run_id = coalesce(n.run, run_id), version = n.version, step = n.step,
                         -- While one line waits for people another may continue; the session is still shown as waiting.

@@ -13,6 +13,10 @@ BEGIN
         -- A read can be repeated, so it needs no claim: one write less for the most frequent calls.
         SELECT * INTO c FROM tool_calls WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index;
         go := c.node IS NULL OR c.state = 'started';
+        IF n.attempt > 1 AND c.node IS NULL THEN
+            -- The worker emits the event of a first attempt, which may have died before that.
+            PERFORM append_events('', false, with_arguments(n.called, n.tenant, n.node, n.call_index));
+        END IF;
     ELSE
         INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt)
         VALUES (n.tenant, n.node, n.call_index, n.session_id, n.tool, n.effect, n.holder, n.attempt)
@@ -49,6 +53,7 @@ BEGIN
             END IF;
         END IF;
     END IF;
+    IF go THEN PERFORM begin_attempt(n.tenant, n.session_id, n.holder, n.attempt); END IF;
     RETURN (SELECT jsonb_build_object('go', go, 'state', c.state, 'text', c.result, 'plan', s.plan, 'spent', spent,
                                       'dry', coalesce(c.dry, false), 'emitted', c.node IS NOT NULL, 'remote', c.remote,
                                       'workspace_version', w.version, 'body', m.body, 'variables', s.variables)

@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from domain.events import EventRow, ToolCalled
+from domain.events import EventRow, ToolCalled, ToolReturned
 from domain.ids import new_id
 from domain.plan import Plan, PlanStep
 from domain.sessions.session import SessionRef
 from domain.sessions.step import CallState, Effect
 from domain.sessions.tool_writes import ToolClaim, ToolCommit
-from store import budgets, tool_calls
+from store import budgets, events, tool_calls
 from store.database import Pool, to_json
+from store.runs import NotCurrentAttempt
 from tests.behaviour.store.conftest import Accept
 from tests.behaviour.store.test_budgets import budgeted
 from tests.support.stack import eventually
@@ -50,6 +51,39 @@ async def test_read_claims_nothing_and_its_first_result_is_kept(pool: Pool, acce
         assert await tool_calls.commit(pool, outcome(ref, node, attempt, text, Effect.READ))
     late = await tool_calls.claim(pool, claim(ref, node, 3, Effect.READ))
     assert (late.go, late.state, late.text) == (False, "ok", "first")
+
+
+async def events_of(pool: Pool, ref: SessionRef) -> list[str]:
+    return [one.type for one in await events.of_session(pool, ref.tenant, ref.session_id, 0) if "tool" in one.type]
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_later_attempt_of_a_read_emits_its_call_if_the_first_did_not(
+    pool: Pool, accept: Accept, written: bool
+) -> None:
+    ref, node = await accept(), new_id()
+    asked = [claim(ref, node, attempt, Effect.READ) for attempt in (1, 2, 3)]
+    rows = [[EventRow.of(ref, ToolCalled(tool="bash", args=""), by=one.call_attempt)] for one in asked]
+    if written:
+        await events.append(pool, new_id(), rows[0])
+    for one, called in zip(asked[1:], rows[1:], strict=True):
+        assert (await tool_calls.claim(pool, one.model_copy(update={"called": called}))).go
+    await events.append(pool, new_id(), rows[0])  # by a worker that woke up late
+    assert await events_of(pool, ref) == ["tool_called"]
+
+
+async def test_read_of_a_superseded_attempt_writes_neither_result_nor_events(pool: Pool, accept: Accept) -> None:
+    ref, node = await accept(), new_id()
+    assert (await tool_calls.claim(pool, claim(ref, node, 2, Effect.READ))).go
+    done = {attempt: outcome(ref, node, attempt, f"of {attempt}", Effect.READ) for attempt in (1, 2)}
+    for attempt, one in done.items():
+        returned = ToolReturned(tool="bash", state=CallState.OK, preview="")
+        done[attempt] = one.model_copy(update={"events": [EventRow.of(ref, returned, by=one.call_attempt)]})
+    with pytest.raises(NotCurrentAttempt):
+        await tool_calls.commit(pool, done[1])
+    assert await tool_calls.commit(pool, done[2])
+    assert [one.text for one in await tool_calls.results(pool, "default", node)] == ["of 2"]
+    assert await events_of(pool, ref) == ["tool_returned"]
 
 
 async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Accept) -> None:

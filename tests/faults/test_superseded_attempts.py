@@ -1,0 +1,113 @@
+"""A worker that is frozen during a call and wakes up after another one has taken the call over."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.environment import variables
+from deploy.temporal import CONNECTION
+from tests.support.launch import process
+from tests.support.locks import waiting_for
+from tests.support.stack import Stack, calls, eventually, of_type
+
+pytestmark = pytest.mark.asyncio
+FEW = "[[script:say words=24 delay=0.25]]"  # the reply has ended when its first worker wakes up
+MANY = "[[script:say words=60 delay=0.25]]"  # it is still streamed then
+
+
+def other_worker(stack: Stack, folder: Path) -> AbstractContextManager[object]:
+    settings = replace(
+        stack.settings,
+        database_url=stack.database_url,
+        temporal_address=stack.temporal_address,
+        workspaces_dir=folder / "workspaces",
+        drain_seconds=1.0,
+    )
+    return process([sys.executable, "worker.py"], folder / "worker.log", variables(settings) | CONNECTION)
+
+
+async def worker_of(stack: Stack, task_id: str) -> int | None:
+    """The process that makes the task's current call; None if it has none."""
+    described = await stack.session(task_id).describe()
+    pending = described.raw_description.pending_activities
+    return int(pending[0].last_worker_identity.rpartition("/")[2]) if pending else None
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+async def streams(stack: Stack, task_id: str, attempt: int) -> None:
+    """Wait until this attempt of the model call has streamed something."""
+
+    async def look() -> bool:
+        texts = attempts(await stack.events(task_id))
+        return len(texts) >= attempt and bool(texts[-1])
+
+    await eventually(look, what=f"attempt {attempt} of {task_id} streams")
+
+
+def attempts(events: list[dict[str, Any]]) -> list[str]:
+    """The text that each attempt streamed."""
+    texts = [""]
+    for event in of_type(events, "attempt_reset", "message_delta"):
+        if event["type"] == "attempt_reset":
+            texts.append("")
+        else:
+            texts[-1] += event["text"]
+    return texts
+
+
+@pytest.mark.parametrize(("text", "times"), [(FEW, 1), (MANY, 2)])
+async def test_attempt_that_was_taken_over_adds_nothing_to_the_stream(
+    stack: Stack, tmp_path: Path, text: str, times: int
+) -> None:
+    with stack.frozen_supervisor(), other_worker(stack, tmp_path):
+        tasks = [await stack.submit(text) for _ in range(4)]
+        await streams(stack, tasks[-1], 1)
+        for _ in range(times):
+            workers = {task_id: await worker_of(stack, task_id) for task_id in tasks}
+            pid = next(one for one in reversed(workers.values()) if one is not None)
+            tried = {one: len(attempts(await stack.events(one))) for one in tasks if workers[one] == pid}
+            with frozen(pid):
+                for task_id, before in tried.items():
+                    await streams(stack, task_id, before + 1)
+        ended = [await stack.wait(task_id) for task_id in tasks]
+    for task_id, record in zip(tasks, ended, strict=True):
+        events = await stack.events(task_id)
+        [message] = of_type(events, "message")
+        *others, last = attempts(events)
+        assert last == message["text"], (others, last)
+        assert all(message["text"].startswith(one) for one in others), others
+        kinds = [event["type"] for event in events]
+        assert not {"attempt_reset", "message_delta"} & set(kinds[kinds.index("message") :])
+        assert (record["status"], kinds.count("usage_updated")) == ("completed", 1)
+    assert max([len(attempts(await stack.events(task_id))) for task_id in tasks]) > 1
+
+
+async def test_call_of_a_read_is_shown_although_its_first_attempt_died(stack: Stack) -> None:
+    """The claims of both reads wait in the database when their worker is killed."""
+    task_id = await stack.submit(
+        f"{calls(('read_file', {'path': 'a.txt'}), ('read_file', {'path': 'b.txt'}))} [[fault:slow delay=1]]"
+    )
+    await stack.seen(task_id, "task_started")
+    async with stack.pool.acquire() as connection, connection.transaction():
+        await connection.execute("LOCK TABLE workspaces IN ACCESS EXCLUSIVE MODE")
+        await eventually(lambda: waiting_for(stack.pool, "workspaces"), what="the claims wait")
+        killed = await stack.kill("worker")
+    await stack.back("worker", killed)
+    await stack.wait(task_id)
+    kinds = [one["type"] for one in of_type(await stack.events(task_id), "tool_called", "tool_returned")]
+    assert kinds[0] == "tool_called" and kinds.count("tool_called") == kinds.count("tool_returned") == 2
