@@ -60,7 +60,7 @@ def all_open_requests(api: Api, conversation_id: str | None = None) -> list[dict
 
 def post_answer(api: Api, task_id: str, request_id: str, value: Any) -> Any:
     body = {"response_to": request_id, "input": value}
-    return api.ask("POST", f"/tasks/{segment(task_id)}/input", json=body)
+    return api.post(f"/tasks/{segment(task_id)}/input", body)
 
 
 def typed_value(request: RequestInfo, text: str) -> Any:

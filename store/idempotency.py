@@ -2,9 +2,14 @@
 
 from pydantic import BaseModel
 
+from domain.errors import Invalid
 from store.database import Connection, Pool
 
 KEPT_HOURS = 24
+
+
+def reused() -> Invalid:
+    return Invalid("This Idempotency-Key was used for another request before.", type="idempotency-key-reused")
 
 
 class StoredResponse(BaseModel):

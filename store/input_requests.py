@@ -84,7 +84,8 @@ async def answer_all(
     face: FaceRequest | None = None,
 ) -> RequestStatus | None:
     """Write all of `given` or nothing. In the same transaction write those of `rest` that are still open, the response
-    for a repetition, and the request of a face. Returns the status of a request of `given` that was already settled."""
+    for a repetition, and the request of a face. Returns the status of a request of `given` that was already settled.
+    Refuses a key that was used for another request meanwhile."""
     try:
         async with pool.acquire() as connection, connection.transaction():
             # Lock the session and all its requests before any counter: another answer or an expiry may run at the same
@@ -98,7 +99,8 @@ async def answer_all(
                 await answer(connection, one)
             if record is not None:
                 answered = StoredResponse(digest=record.digest, status=record.status, response=record.response)
-                await idempotency.reserve(connection, tenant, record.key, answered)
+                if (await idempotency.reserve(connection, tenant, record.key, answered)).digest != record.digest:
+                    raise idempotency.reused()
             if face is not None:
                 await face_requests.add(connection, tenant, face)
     except _Late as late:

@@ -7,18 +7,19 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Header
 from pydantic import BaseModel
 
 from api.auth import Call
 from api.http.problems import Unreadable
-from domain.errors import Invalid, Unavailable
+from domain.errors import Unavailable
 from domain.ids import new_id
 from domain.sessions.session_writes import IdempotencyRecord
 from store import idempotency, request_locks
 from store.database import TRANSIENT_ERRORS, Pool
+from store.idempotency import reused as reused
 
 LOCK_SECONDS = 22.0  # if its process dies, a repetition waits this long
 HANDLED_WITHIN = 20.0  # less than the lock; a conversation that does not answer takes 15 of them
@@ -29,8 +30,7 @@ RELEASE_SECONDS = 0.3  # short, because an unreachable database has already dela
 Key = Annotated[str | None, Header(description="1 to 255 printable ASCII characters; kept for at least a day")]
 
 
-def reused() -> Invalid:
-    return Invalid("This Idempotency-Key was used for another request before.", type="idempotency-key-reused")
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,11 @@ class IdempotencyKey:
         if known is not None and known.digest != self.digest:
             raise reused()
         return known.response if known else None
+
+    async def replayed(self, call: Call, response: type[M]) -> M | None:
+        """The first response to this request; None if this is the first one."""
+        known = await self.answered(call.pool, call.tenant)
+        return response.model_validate_json(known) if known is not None else None
 
     @classmethod
     def none(cls) -> "IdempotencyKey":

@@ -5,15 +5,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Answerer, Reader
+from api.auth import Answerer, Call, Reader
 from api.control import answer as answering
 from api.http.accept_header import accepts_json
 from api.http.body import json_body
+from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import own_session, session_of
 from api.http.paging import cursor, moment_and_id
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
-from domain.errors import Conflict, Invalid
+from domain.errors import Conflict, Invalid, Refusal
 from domain.sessions.input_request import InputRequest, RequestOrder, RequestStatus
 from domain.task import Id, Strict
 from store import input_requests
@@ -93,9 +94,24 @@ async def list_task_requests(call: Reader, task_id: str) -> InputRequestPage:
     summary="Answer an input request",
 )
 async def answer_request(
-    call: Answerer, task_id: str, answer: Annotated[AnswerBody, json_body(AnswerBody)]
+    call: Answerer,
+    task_id: str,
+    answer: Annotated[AnswerBody, json_body(AnswerBody)],
+    idempotency_key: Key = None,
 ) -> AnswerAccepted:
-    """Answers one request once; other requests of the task stay open."""
+    """Answers one request once; other requests of the task stay open. A repetition with the same Idempotency-Key gets
+    the first response again, even after the task has ended."""
+    key = IdempotencyKey.of(call, f"POST /tasks/{task_id}/input", answer, idempotency_key)
+    try:
+        return await key.replayed(call, AnswerAccepted) or await _answer(call, task_id, answer, key)
+    except Refusal:
+        # a repetition that runs at the same time finds the request already answered
+        if (before := await key.replayed(call, AnswerAccepted)) is None:
+            raise
+        return before
+
+
+async def _answer(call: Call, task_id: str, answer: AnswerBody, key: IdempotencyKey) -> AnswerAccepted:
     session = await own_session(call, task_id)
     if session.status.terminal:
         raise Conflict("The task has ended.", type="already-terminal", task_status=session.status)
@@ -105,9 +121,11 @@ async def answer_request(
         raise answering.unknown(session)
     answering.check(call.caller, request, answer.input)
     value = await answering.sealed(call, session, request, answer.input)
+    accepted = AnswerAccepted(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)
     # the write decides who was first; the check above may be outdated by now
-    settled = await input_requests.answer(call.pool, answering.to_write(call.caller, session, request, value))
-    if settled is not None:
+    given = answering.to_write(call.caller, session, request, value)
+    record = key.record(accepted.model_dump_json())
+    if (settled := await input_requests.answer_all(call.pool, call.tenant, [given], [], record)) is not None:
         raise answering.settled(settled)
     await answering.signal(call.services, session.id, request.id)
-    return AnswerAccepted(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)
+    return accepted

@@ -129,19 +129,22 @@ class Api:
 
     def send(self, method: str, path: str, **options: Any) -> httpx2.Response:
         deadline, waiting = time.monotonic() + self._patience, False
+        keyed = "Idempotency-Key" in options.get("headers", {})  # so that the server recognises a repetition
         while True:
             try:
                 with self._connection_errors():
                     response = self._client().request(method, path, **options)
                     _check(response)
                     return response
-            except (NotConnected, Refused) as error:
-                # nothing was sent, or nothing was changed; after any other failure the server may have acted on it
-                may_repeat = isinstance(error, NotConnected) or (method == "GET" and error.status == 503)
-                # only for our own stack, which is known to restart its API; another server may be gone
-                if not may_repeat or time.monotonic() > deadline or not self.own_stack_runs():
+            except (Unreachable, Refused) as error:
+                busy = isinstance(error, Refused) and error.status == 503
+                unsent = isinstance(error, NotConnected) or (busy and method == "GET")  # or nothing was changed
+                lost = not unsent and (busy or isinstance(error, Unreachable))  # the server may have acted on it
+                known = lost and keyed and not self._interrupted
+                # only our own stack is known to restart its API; another server may be gone
+                if time.monotonic() > deadline or not (known or (unsent and self.own_stack_runs())):
                     raise
-            if not waiting and not json_wanted():
+            if not (waiting or known or json_wanted()):
                 note("the stack is starting its API again; waiting for it")
             waiting = True
             time.sleep(RESTART_PAUSE)

@@ -149,7 +149,7 @@ class AsyncErrand:
         while True:
             try:
                 response = await self._client().request(request.method, request.path, **sent_as(request))
-                answered = answer_of(response, retries.attempts)
+                answered = answer_of(response)
                 pause = retries.pause_after(answered)
                 if pause is None:
                     return answered

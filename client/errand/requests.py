@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
-from errand.errors import Conflict, ErrandError, Problem
+from errand.errors import ErrandError, Problem
 from errand.models import Artifact, File, InputRequest, Result, SessionHandle, Task, TaskHandle
 
 T = TypeVar("T")
@@ -34,12 +34,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """A response, or the reason for a refusal; `attempts`: how often the request was sent."""
+    """A response, or the reason for a refusal."""
 
     body: Any = None
     content: bytes = b""
     problem: Problem | None = None
-    attempts: int = 1
 
     def value(self) -> Any:
         if self.problem is not None:
@@ -116,17 +115,8 @@ def answer(task: TaskRef, value: Any, request: str | InputRequest | None) -> Flo
             raise ErrandError(f"the task waits for {len(found)} answers: say which request this one is for")
         request = found[0]
     request_id = request if isinstance(request, str) else request.id
-    said = yield Request(
-        "POST", path_of("tasks", id_of(task), "input"), json={"response_to": request_id, "input": value}
-    )
-    if said.attempts > 1 and isinstance(said.problem, Conflict) and (yield from _is_answered(task, request_id, value)):
-        return  # the first attempt was accepted, but its response was lost
-    said.value()
-
-
-def _is_answered(task: TaskRef, request_id: str, value: Any) -> Flow[bool]:
-    body = (yield Request("GET", path_of("tasks", id_of(task), "input-requests"))).value()
-    return any(one["id"] == request_id and one["answer"] == value for one in body["items"])
+    body = {"response_to": request_id, "input": value}
+    (yield _post(path_of("tasks", id_of(task), "input"), body, None)).value()
 
 
 def approve(

@@ -43,7 +43,6 @@ class Retries:
     """The pause before a request is repeated, and the time to give up."""
 
     def __init__(self, patience: float) -> None:
-        self.attempts = 1
         self._patience = patience
         self.forget()
 
@@ -73,7 +72,6 @@ class Retries:
             raise Unreachable(
                 f"no answer for {self._patience:g} seconds: {outcome or type(outcome).__name__}"
             ) from None
-        self.attempts += 1
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         return pause
 
@@ -99,7 +97,7 @@ class EventReader:
             self.done = True
             return False
         if not response.is_success:
-            self._refused = answer_of(response, self._retries.attempts)
+            self._refused = answer_of(response)
             return False
         self._retries.forget()
         return True
@@ -135,7 +133,7 @@ def sent_as(request: Request) -> dict[str, Any]:
     return {"params": dict(request.params), "headers": dict(request.headers), **body}
 
 
-def answer_of(response: httpx2.Response, attempts: int) -> Answer:
+def answer_of(response: httpx2.Response) -> Answer:
     kind = response.headers.get("content-type", "")
     body = None
     if "json" in kind:
@@ -144,6 +142,6 @@ def answer_of(response: httpx2.Response, attempts: int) -> Answer:
         except ValueError:
             body = None
     if response.is_success:
-        return Answer(body, response.content, attempts=attempts)
+        return Answer(body, response.content)
     refusal = problem_of(response.status_code, body, response.text, response.headers.get("retry-after"))
-    return Answer(body, response.content, refusal, attempts)
+    return Answer(body, response.content, refusal)

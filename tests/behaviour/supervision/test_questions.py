@@ -1,9 +1,16 @@
 """Questions to people: asked, listed, answered once, refused with a reason, and always ended."""
 
+import asyncio
 import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from errand import AsyncErrand
 
 from domain.sessions.session_writes import ENDED_FIRST
 from tests.behaviour.supervision.people import answer, answered, ask, bash, output, waiting
@@ -118,6 +125,73 @@ async def test_answer_to_a_closed_question_is_refused_with_the_reason(people: St
     history = (await people.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
     assert {one["question"]: one["status"] for one in history} == {"A?": "answered", "B?": "withdrawn"}
     await people.cancel(other)
+
+
+async def test_answer_that_is_repeated_with_its_key_gets_the_first_response(people: Stack) -> None:
+    task_id = await people.submit(steps([ask("A?")], [ask("B?")]), "asker")
+    [first] = await waiting(people, task_id)
+    key = {"Idempotency-Key": f"answer-{task_id}"}
+    same = [answer(people, task_id, first["id"], "a", **key) for _ in range(4)]
+    replies = [(reply.status_code, reply.json()) for reply in await asyncio.gather(*same)]
+    accepted = (202, {"task_id": task_id, "response_to": first["id"], "status": "answered"})
+    assert replies == [accepted] * 4
+    [second] = await waiting(people, task_id)
+    for request, value in ((first, "b"), (second, "a")):
+        other = await answer(people, task_id, request["id"], value, **key)
+        assert (other.status_code, other.json()["type"]) == (422, "urn:errand:problem:idempotency-key-reused")
+    assert (await answer(people, task_id, first["id"], "a")).status_code == 409  # without its key
+    assert (await waiting(people, task_id))[0]["id"] == second["id"]
+    await people.cancel(task_id)
+    await people.wait(task_id)
+    late = await answer(people, task_id, first["id"], "a", **key)
+    assert (late.status_code, late.json()) == accepted
+    assert len(of_type(await people.events(task_id), "input_received")) == 1
+
+
+async def test_client_and_command_answer_although_the_first_reply_is_lost(people: Stack) -> None:
+    for sends in ("client", "command"):
+        task_id = await people.submit(calls(ask("Which port?")), "asker")
+        [request] = await waiting(people, task_id)
+        async with reply_losing_proxy(people.url, b"/input HTTP") as (url, lost):
+            if sends == "client":
+                async with AsyncErrand(url) as client:
+                    await client.answer(task_id, "443", request=request["id"])
+            else:
+                argv = [sys.executable, "-m", "cli", "answer", task_id, request["id"], "443"]
+                env = people.env | {"ERRAND_URL": url}
+                done = await asyncio.to_thread(subprocess.run, argv, env=env, capture_output=True, timeout=60)
+                assert done.returncode == 0, done.stderr
+        assert len(lost) == 1
+        assert "443" in await output(people, task_id)
+
+
+@asynccontextmanager
+async def reply_losing_proxy(target: str, marker: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Closes the connection instead of passing on the first reply to a request with this marker."""
+    host, port, lost = urlsplit(target).hostname, urlsplit(target).port, list[bytes]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answer, request = await asyncio.open_connection(host, port)
+        sent = b""
+
+        async def forward() -> None:
+            nonlocal sent
+            while piece := await reader.read(65_536):
+                sent += piece
+                request.write(piece)
+
+        forwarding = asyncio.create_task(forward())
+        while piece := await answer.read(65_536):
+            if marker in sent and not lost:
+                lost.append(piece)
+                break
+            writer.write(piece)
+        forwarding.cancel()
+        request.close()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", lost
 
 
 @pytest.mark.proves("S1-15", "F-11")
