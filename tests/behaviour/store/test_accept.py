@@ -37,9 +37,13 @@ async def test_queued_session_is_not_overtaken(pool: Pool, accept: Accept) -> No
     root = await accept()
     first, late = new_session(root.conversation_id), new_session(root.conversation_id)
     assert await queue(pool, first) and await queue(pool, new_session(root.conversation_id))
+    refused = await new_sessions.accept(pool, Acceptance(session=late, in_order=True))
+    assert refused.session is None and refused.busy == root.session_id  # the live one, before those that wait
     await pool.execute("UPDATE sessions SET live = false, status = 'completed' WHERE id = $1", root.session_id)
     refused = await new_sessions.accept(pool, Acceptance(session=late, in_order=True))
     assert refused.session is None and refused.busy == first.id
+    behind = Acceptance(session=new_session(root.conversation_id), in_order=True, queue=True)
+    assert (await new_sessions.accept(pool, behind)).session is not None  # it overtakes nobody
     await pool.execute("UPDATE sessions SET status = 'cancelled' WHERE conversation_id = $1", root.conversation_id)
     accepted = await new_sessions.accept(pool, Acceptance(session=late, in_order=True))
     assert accepted.session is not None and accepted.session.id == late.id

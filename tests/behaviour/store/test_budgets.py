@@ -172,12 +172,12 @@ async def test_little_left_of_a_limit_is_reported_once(pool: Pool, name: str) ->
     assert await use(1, 0 if kind == "sessions" else 7) == []
     low = {"scope": "tree", "budget": kind, "limit": 10, "left": 2}
     assert await use(2, 1) == [low] and await use(3, 1) == [low]
-    # a new budget reports again
-    again = NewBudget(**limit, low_percent=50)
+    # a new budget reports again, by its own percentage
+    again = NewBudget(**{**limit, name: 18}, low_percent=50)
     await endings.finish(pool, ending(session.ref, Reason.GOAL_REACHED))
     session = new_session(session.id)
     await new_sessions.accept(pool, Acceptance(session=session, budget=again))
-    assert [one["left"] for one in await use(1, 0)] == [0 if kind == "sessions" else 1]
+    assert [one["left"] for one in await use(1, 0)] == [8 if kind == "sessions" else 9]
 
 
 async def test_commit_releases_only_the_reservation_of_its_own_line(pool: Pool, accept: Accept) -> None:
