@@ -5,12 +5,13 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import httpx2
 import pytest
 from temporalio.service import RPCError
 
-from tests.behaviour.conversations.talk import Talk, say
+from tests.behaviour.conversations.talk import Gate, Talk, agent, say
 from tests.support.stack import Stack, calls, eventually
 from workflows.schedules import SWEEPER, ensure_swept
 
@@ -30,7 +31,7 @@ async def no_sweeper(stack: Stack) -> AsyncIterator[None]:
         await schedule.trigger()
 
 
-@pytest.mark.proves("S1-05", "S1-21")
+@pytest.mark.proves("S1-05")
 async def test_api_passes_requests_on_when_temporal_is_back(stack: Stack) -> None:
     """The API passes on a new task, and a cancel that could not reach its workflow during the same outage."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
@@ -48,7 +49,7 @@ async def test_api_passes_requests_on_when_temporal_is_back(stack: Stack) -> Non
         assert (await stack.wait(asking))["reason"] == "caller_cancel"
 
 
-@pytest.mark.proves("S1-21", "S0-10")
+@pytest.mark.proves("S0-10")
 async def test_worker_starts_waiting_sessions_when_it_starts(stack: Stack) -> None:
     """A further turn, which only a worker can start: the API that accepted it was killed as well."""
     talk = await Talk.done(stack, say("Hello."), "tester")
@@ -89,17 +90,42 @@ async def flooded(stack: Stack, number: signal.Signals) -> list[str]:
     return found
 
 
-@pytest.mark.proves("S1-21", "S1-40")
+@pytest.mark.proves("S1-40")
 async def test_tasks_survive_a_kill_of_the_api_right_after_its_responses(stack: Stack) -> None:
     async with no_sweeper(stack):
         for task_id in await flooded(stack, signal.SIGKILL):
             assert (await stack.wait(task_id))["status"] == "completed"
 
 
-@pytest.mark.proves("S1-21")
 async def test_api_that_is_stopped_starts_what_it_accepted(stack: Stack) -> None:
     with stack.frozen("worker"):  # it would start them, too
         found = await flooded(stack, signal.SIGTERM)
         for task_id in found:
             await stack.session(task_id).describe()
     assert {(await stack.wait(task_id))["status"] for task_id in found} == {"completed"}
+
+
+@pytest.mark.proves("S1-21")
+async def test_queue_keeps_its_order_though_everything_is_killed(stack: Stack) -> None:
+    """Five turns wait behind a running one when Temporal, the worker, the API and PostgreSQL are killed."""
+    gate = Gate()
+    assert (await stack.http.put("/agents/queued", json=agent("queued"))).is_success
+    talk = await Talk.begin(stack, gate.then("first"), "queued")
+    await stack.seen(talk.id, "tool_called", tool="wait_for")
+    waiting = [await talk.say(say(f"n{number}"), if_busy="queue") for number in range(5)]
+    parts = ("temporal", "worker", "api", "postgres")
+    pids = {part: stack.pid(part) for part in parts}
+    with stack.frozen_supervisor():
+        for part in parts:
+            stack.signal(part, signal.SIGKILL)
+    for part in parts:
+        await stack.back(part, pids[part])
+    await stack.pool.expire_connections()
+    gate.open()
+    records = [await stack.wait(one) for one in (talk.id, *waiting)]
+    assert [record["status"] for record in records] == ["completed"] * 6
+    for before, after in pairwise(records):
+        assert before["ended_at"] <= after["started_at"]
+    turns = (await stack.http.get(f"/conversations/{talk.id}/turns")).json()["items"]
+    assert [turn["session_id"] for turn in turns] == [talk.id, *waiting]  # each once, in the order of acceptance
+    assert [(await stack.result(one))["output"] for one in waiting] == [f"n{number}" for number in range(5)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -19,7 +19,7 @@ from api.http.idempotency import one_at_a_time
 from api.services import Services
 from domain.ids import new_id
 from store.database import FOR_REQUESTS, connect
-from tests.support.stack import Stack, calls, eventually, of_type
+from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 
 async def running(stack: Stack, ledger: Path) -> list[str]:
@@ -52,7 +52,7 @@ async def all_well(stack: Stack, tasks: list[str], ledger: Path) -> None:
     assert (await stack.record(tasks[2]))["usage"]["tool_invocations"] == 25
 
 
-@pytest.mark.proves("S1-05", "S1-21", "S3-B07")
+@pytest.mark.proves("S1-05", "S3-B07")
 async def test_tasks_survive_a_killed_temporal_server(stack: Stack, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     tasks = await running(stack, ledger)
@@ -124,7 +124,7 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-@pytest.mark.proves("S1-05", "S1-22", "F-09")
+@pytest.mark.proves("S1-05", "F-09")
 async def test_tasks_survive_a_killed_postgres(stack: Stack, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     tasks = await running(stack, ledger)
@@ -145,3 +145,33 @@ async def test_tasks_survive_a_killed_postgres(stack: Stack, tmp_path: Path) -> 
     await eventually(answering, what="the API reads again")
     await stack.pool.expire_connections()
     await all_well(stack, tasks, ledger)
+
+
+@pytest.mark.proves("S1-22")
+async def test_reads_show_the_store_though_nothing_else_runs(stack: Stack, tmp_path: Path) -> None:
+    """Status, progress, what a task has made so far and the audit log, in the middle of its work: with Temporal and the
+    worker stopped, each read is the same, and a cancel is recorded there first."""
+    write, save = ("write_file", {"path": "a.md", "content": "half"}), ("save_artifact", {"path": "a.md"})
+    planned = ("update_plan", {"steps": [{"title": "one", "status": "done"}, {"title": "two"}]})
+    task_id = await stack.submit(steps([write], [save, planned], [("bash", {"command": "sleep 600"})]))
+    await stack.seen(task_id, "tool_called", tool="bash")
+    paths = [f"/tasks/{task_id}", f"/tasks/{task_id}/events", f"/tasks/{task_id}/effects", f"/tasks/{task_id}/audit"]
+
+    async def read() -> list[Any]:
+        answers = [await stack.http.get(path, headers={"Accept": "application/json"}) for path in paths]
+        assert {answer.status_code for answer in answers} == {200}
+        return [answer.json() for answer in answers]
+
+    with stack.frozen_supervisor(), stack.frozen("worker"), stack.frozen("temporal"):
+        task, events, effects, audit = before = await read()
+        assert task["status"] == "working" and task["progress"]["step"] == 2 and task["progress"]["total_steps"] == 2
+        assert [one["kind"] for one in effects["items"]] == ["file", "artifact", "command"]
+        [artifact] = [one for one in events["items"] if one["type"] == "artifact_saved"]
+        content = await stack.http.get(f"/files/{artifact['file_id']}")
+        assert content.text == "half", content.text
+        assert {"submit", "tool_begun", "tool_ended"} <= {one["action"] for one in audit["items"]}
+        assert await read() == before
+        assert (await stack.cancel(task_id)).status_code == 202
+        after = (await read())[0]
+        assert after["cancel_requested"] and after["status"] == "working"
+    assert (await stack.wait(task_id))["reason"] == "caller_cancel"

@@ -31,7 +31,7 @@ async def sweep_until(stack: Stack, task_id: str) -> dict[str, object]:
     return await eventually(look, pause=0.5, what="the sweeper settled it")
 
 
-@pytest.mark.proves("S0-B22", "S1-22")
+@pytest.mark.proves("S0-B22")
 async def test_session_of_a_terminated_workflow_is_lost(stack: Stack) -> None:
     task_id, living = await stack.submit("[[script:count n=2]] [[fault:hang at=3]]"), await stack.submit(HANGS)
     await stack.seen(task_id, "step_started", step=3)
@@ -55,7 +55,7 @@ async def test_session_of_a_terminated_workflow_is_lost(stack: Stack) -> None:
     await stack.wait(living)
 
 
-@pytest.mark.proves("S1-21", "F-09")
+@pytest.mark.proves("F-09")
 async def test_sweeper_starts_accepted_sessions_of_an_open_conversation(stack: Stack) -> None:
     """The API died before it started the session. A later message opened the conversation, which starts nothing."""
     with stack.frozen("temporal"):

@@ -128,7 +128,6 @@ async def test_message_is_accepted_within_seconds_though_no_worker_answers(stack
     assert sum(prompt.count("Mind the gap.") for prompt in prompts) == 1
 
 
-@pytest.mark.proves("S1-21")
 async def test_reader_sees_the_end_of_a_task_whose_api_died_before_its_start(stack: Stack) -> None:
     """A worker starts it a few seconds later; the regular sweep would need up to half a minute."""
     task_id = await accepted(stack, "[[script:say text=here]]")

@@ -40,7 +40,9 @@ async def test_messages_of_one_address_are_answered_in_order_one_at_a_time(servi
     for number, row in enumerate(rows[1:]):
         assert row.output == f"n{number}" and f"page {number}" in str(await service.stack.nodes(row.id))
     replies = [reply.json["data"]["text"] for reply in (await service.replies(5))]
-    assert {*replies[1:]} == {"n0", "n1", "n2", "n3"}  # one reply for each message
+    assert replies[1:] == ["n0", "n1", "n2", "n3"]  # one reply for each message, in the order of arrival
+    turns = (await service.stack.http.get(f"/conversations/{first['conversation_id']}/turns")).json()["items"]
+    assert [turn["session_id"] for turn in turns] == [one["session_id"] for one in (first, *rest)]
 
 
 @pytest.mark.proves("S2-03", "S1-B13")

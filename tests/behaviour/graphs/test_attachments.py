@@ -78,7 +78,7 @@ async def outputs(stack: Stack, session_id: str, tool: str = "bash") -> list[str
     return [row["result"] for row in rows]
 
 
-@pytest.mark.proves("S4-23", "S4-26", "S4-31")
+@pytest.mark.proves("S4-23")
 @pytest.mark.parametrize("way", ["at_lead", "at_mapped", "at_keeper", "at_messaged"])
 async def test_files_are_copied_in_both_directions_under_paths_of_the_receiver(stack: Stack, way: str) -> None:
     text, paths = "Look at drafts/oak.txt first.", ["drafts/oak.txt"]
@@ -108,10 +108,10 @@ async def test_files_are_copied_in_both_directions_under_paths_of_the_receiver(s
     assert await files(stack, await talk.session(talk.id)) == [*came, "drafts/oak.txt"]
 
 
-@pytest.mark.proves("S4-26", "S4-31")  # for a blocking and a background subagent
-@pytest.mark.parametrize("parent", ["at_unlucky", "at_unlucky_later", "at_later"])
+@pytest.mark.proves("S4-26")  # results and failures, of blocking and background subagents
+@pytest.mark.parametrize("parent", ["at_unlucky", "at_unlucky_later", "at_lead", "at_later"])
 async def test_files_of_failures_and_results_arrive_before_the_message(stack: Stack, parent: str) -> None:
-    child_agent = "at_pair" if parent == "at_later" else "at_failing"
+    child_agent = "at_failing" if parent.startswith("at_unlucky") else "at_pair"
     talk = await Talk.done(stack, chain([(child_agent, {"message": "Grow."})]), parent)
     await talk.rest()
     [child] = await talk.children()
@@ -119,7 +119,7 @@ async def test_files_of_failures_and_results_arrive_before_the_message(stack: St
     if child_agent == "at_failing":
         said = "has reported a failure:\n\nNo rain."
     text = f"Subagent (reference: {child.thread_id}) {said}"
-    if parent == "at_unlucky":
+    if parent in ("at_unlucky", "at_lead"):
         [came] = await talk.results()
     else:
 

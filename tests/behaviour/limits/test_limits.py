@@ -1,11 +1,13 @@
 """Limits of one session: tool calls are counted before they run; the agent and watchers see the remaining budget."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tests.behaviour.supervision.people import ask, waiting
-from tests.support.stack import Stack, calls, of_type
+from tests.support.stack import Stack, calls, eventually, of_type
+from workflows.client import WorkflowClient
 
 
 @pytest.mark.proves("S1-60", "D10")
@@ -81,12 +83,42 @@ async def test_agent_sees_the_time_of_its_tree_as_that_of_the_tree(bounded: Stac
     assert [one["limit"] for one in budgets if one["budget"] == "ttl"] == [tree["limit"]]
 
 
-@pytest.mark.proves("S1-15", "S1-07", "S1-71")
+@pytest.mark.proves("S1-71")
+async def test_tasks_that_nobody_asks_for_expire_wherever_they_are(bounded: Stack) -> None:
+    """At work, in a model call or a tool that hangs, asking a person, waiting for its caller's tool: the only request
+    is the one that submits it. Each ends, its workflow closes, and its content is removed after its retention."""
+    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
+    config: dict[str, object] = {"ttl": 2_500, "max_steps": 1_000, "retention": 1_000}
+    hangs = "[[script:say words=30]] [[fault:hang after=4 times=always]]"
+    left = {
+        await bounded.submit("[[script:forever]]", config=config): "ttl",
+        await bounded.submit(hangs, config=config): "ttl",
+        await bounded.submit(calls(("bash", {"command": "sleep 60"})), config=config): "ttl",
+        await bounded.submit(calls(ask("Which?")), "curious", config=config): "input_timeout",
+        await bounded.submit(calls(("look_up", {})), config={**config, "external_tools": [tool]}): "input_timeout",
+    }
+    found = "SELECT id, reason, ended_at - deadline AS late FROM sessions WHERE id = ANY ($1) AND ended_at IS NOT NULL"
+
+    async def ended() -> list[Any] | None:
+        rows = await bounded.pool.fetch(found, list(left))
+        return rows if len(rows) == len(left) else None
+
+    rows = await eventually(ended, what="all have expired")
+    assert {row["id"]: row["reason"] for row in rows} == left
+    for task_id in left:
+        await bounded.session(task_id).result()
+
+    async def removed() -> bool:
+        await WorkflowClient(bounded.client, bounded.settings.task_queue).sweep()
+        kept = "SELECT count(*) FROM sessions WHERE id = ANY ($1) AND content_removed_at IS NULL"
+        return bool(await bounded.pool.fetchval(kept, list(left)) == 0)
+
+    await eventually(removed, pause=0.5, what="their content is removed")
+
+
+@pytest.mark.proves("S1-15", "S1-07")
 async def test_session_out_of_time_while_waiting_for_people_ends_with_input_timeout(bounded: Stack) -> None:
-    # no reader waits for this task
-    left = await bounded.submit("[[script:forever]]", config={"ttl": 2_500, "max_steps": 1_000})
     task_id = await bounded.submit(calls(ask("Which?")), "curious", config={"ttl": 2_500})
     await waiting(bounded, task_id)
     record = await bounded.wait(task_id)
     assert (record["status"], record["reason"]) == ("cancelled", "input_timeout")
-    assert (await bounded.wait(left))["reason"] == "ttl"

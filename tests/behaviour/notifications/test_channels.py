@@ -13,6 +13,7 @@ from activities.tools.support.egress import Fetcher
 from domain.notification import ChannelName, Notice, SendError
 from tests.behaviour.notifications.receivers import Mail, Receiver, smtp_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
+from tests.behaviour.notifications.test_feed import at_rest, by_socket, by_sse, page
 from tests.behaviour.supervision.people import answered, ask
 from tests.support.launch import free_port
 from tests.support.stack import calls, eventually
@@ -34,7 +35,6 @@ def test_every_channel_has_a_file_and_a_line() -> None:
     assert set(channels(Fetcher(), None)) == set(ChannelName)
 
 
-@pytest.mark.proves("S1-27")
 async def test_slack_and_push_get_readable_text(subscribers: Subscribers, receiver: Receiver) -> None:
     slack = await subscribers.subscribe(f"{receiver.url}/services/T/B/x", "slack", every_task=False)
     push = await subscribers.subscribe(f"{receiver.url}/topic", "push", every_task=False)
@@ -56,6 +56,53 @@ async def test_slack_and_push_get_readable_text(subscribers: Subscribers, receiv
 
 
 @pytest.mark.proves("S1-27")
+async def test_question_escalation_and_end_reach_callers_and_observers_by_every_channel(
+    subscribers: Subscribers, receiver: Receiver, mail: Mail
+) -> None:
+    """One task, of which a webhook, Slack, e-mail, push, server-sent events, a WebSocket and a page of the feed show
+    that it waits, that nobody answered, and how it ended."""
+    stack = subscribers.stack
+    events = ["input_required", "task_completed"]
+    sent = {kind: f"{receiver.url}/{kind}" for kind in ("webhook", "slack", "push")} | {"email": "ann@example.org"}
+    made = {
+        kind: await subscribers.subscribe(target, kind, every_task=False, events=events)
+        for kind, target in sent.items()
+    }
+    boss = await subscribers.subscribe(f"{receiver.url}/boss", every_task=False)
+    start = await at_rest(stack)
+    config = {
+        "notify": [one["name"] for one in made.values()],
+        "ttl": 72 * 3_600_000,
+        "escalate_after": 24 * 3_600_000,
+        "escalate_to": boss["name"],
+    }
+    task_id = await stack.submit(calls(ask("Which port?")), "asker", title="Count", config=config)
+    await stack.seen(task_id, "input_required")
+    for kind in ("webhook", "slack", "push"):
+        await receiver.got(f"/{kind}")
+    await subscribers.pass_time(stack.session(task_id), hours=25)
+    [up] = await receiver.got("/boss")
+    assert (up.json["type"], up.json["data"]["question"]) == ("input_escalated", "Which port?")
+    await answered(stack, task_id, "80")
+
+    hook = await receiver.got("/webhook", 2)
+    assert [one.json["type"] for one in hook] == events
+    assert [one.json["data"]["status"] for one in hook] == ["input_required", "completed"]
+    slack = [one.json["text"] for one in await receiver.got("/slack", 2)]
+    assert slack[0].startswith("*Waits for you: Count*\nWhich port?") and slack[1].startswith("*Completed: Count*")
+    pushed = [one.headers["title"] for one in await receiver.got("/push", 2)]
+    assert pushed == ["Waits for you: Count", "Completed: Count"]
+    assert [one["Subject"] for one in await mail.got(2)] == ["Waits for you: Count", "Completed: Count"]
+
+    whole = [one for one in (await page(stack, start))["items"] if one["session_id"] == task_id]
+    shown = ["session_started", "input_required", "input_escalated", "input_received", "session_completed"]
+    assert [one["type"] for one in whole] == shown
+    last = whole[-1]["number"] - start
+    for read in (by_sse, by_socket):
+        found = await read(stack, start, last)
+        assert [one for one in found if one["session_id"] == task_id] == whole, read.__name__
+
+
 async def test_an_email_arrives(subscribers: Subscribers, receiver: Receiver, mail: Mail) -> None:
     made = await subscribers.subscribe("ann@example.org", "email", every_task=False)
     assert made["target"] == "a…@example.org"

@@ -60,7 +60,7 @@ async def at_rest(stack: Stack) -> int:
     return end
 
 
-@pytest.mark.proves("S1-27", "S0-B16")
+@pytest.mark.proves("S0-B16")
 async def test_two_readers_that_reconnect_see_the_same_feed(subscribers: Subscribers) -> None:
     stack = subscribers.stack
     start = await at_rest(stack)

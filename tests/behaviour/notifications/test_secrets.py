@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx2
-import pytest
 
 from tests.behaviour.api.conftest import problem, serving
 from tests.behaviour.notifications.receivers import Receiver
@@ -14,7 +13,6 @@ from tests.behaviour.notifications.subscribers import Subscribers
 TOKEN = "canary-81f2c40e"
 
 
-@pytest.mark.proves("S1-27")
 async def test_no_secret_is_stored_or_shown(subscribers: Subscribers, receiver: Receiver) -> None:
     receiver.answers[f"/{TOKEN}"] = ["500 Oh", "204 No Content"]
     made = await subscribers.subscribe(f"{receiver.url}/{TOKEN}", every_task=False)  # only for the task that names it

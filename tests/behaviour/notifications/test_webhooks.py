@@ -14,7 +14,7 @@ from tests.support.stack import calls, eventually, of_type, steps
 DOWN = "503 Service Unavailable"
 
 
-@pytest.mark.proves("S1-27", "S1-08")
+@pytest.mark.proves("S1-08")
 async def test_end_of_a_task_is_delivered_signed_and_once(subscribers: Subscribers, receiver: Receiver) -> None:
     made = await subscribers.subscribe(f"{receiver.url}/ops?token=canary", events=["task_completed", "task_failed"])
     assert made["target"] == f"{receiver.url}/…" and made["status"] == "active"
@@ -112,7 +112,6 @@ async def test_seven_foundations_hold_together(subscribers: Subscribers, receive
     assert all(one.signed_by(made["secret"]) for one in received)
 
 
-@pytest.mark.proves("S1-27")
 @pytest.mark.exactly_once
 async def test_failed_delivery_is_retried_with_the_same_id_and_body(
     subscribers: Subscribers, receiver: Receiver
@@ -204,7 +203,7 @@ async def test_both_secrets_sign_during_a_rotation(subscribers: Subscribers, rec
     assert one.signed_by(rotated.json()["secret"]) and not one.signed_by(made["secret"])
 
 
-@pytest.mark.proves("S1-27", "S1-13")
+@pytest.mark.proves("S1-13")
 async def test_question_is_delivered_reminded_of_and_escalated(subscribers: Subscribers, receiver: Receiver) -> None:
     team = await subscribers.subscribe(f"{receiver.url}/team", every_task=False)
     boss = await subscribers.subscribe(f"{receiver.url}/boss", every_task=False, events=["task_failed"])
@@ -229,7 +228,7 @@ async def test_question_is_delivered_reminded_of_and_escalated(subscribers: Subs
     assert kinds == ["input_required", "input_reminder", "input_escalated", "input_received"]
 
 
-@pytest.mark.proves("S1-26", "S1-27")
+@pytest.mark.proves("S1-26")
 async def test_routes_say_who_gets_which_escalation(subscribers: Subscribers, receiver: Receiver) -> None:
     """Each kind of request is sent to the subscription that the task names for it, whichever events that one is
     for. Unanswered requests are escalated in the same way."""

@@ -16,7 +16,6 @@ async def numbers(pool: Pool, ref: SessionRef) -> list[int]:
     return [event.seq for event in await events.of_session(pool, ref.tenant, ref.session_id, 0, 10_000)]
 
 
-@pytest.mark.proves("S1-22")
 @pytest.mark.exactly_once
 async def test_concurrent_writers_leave_no_gap(pool: Pool, accept: Accept) -> None:
     refs = [await accept() for _ in range(3)]

@@ -211,8 +211,12 @@ async def test_delivery_says_whose_event_it_is_and_holds_the_beginning_of_a_long
         "output": "x" * 2_000,
     }
     assert second["data"]["text"] == "odd" and not {"subagent", "spawned_by", "output"} & set(second["data"])
+    notice = NewNotice(tenant=tenant, conversation_id=None, type="anomaly", data='{"text": "of no task"}')
+    await pool.execute("SELECT give_notice($1::jsonb)", to_json([notice]))
+    [third] = [one for one in await bodies(pool, tenant, mine) if one["data"].get("text") == "of no task"]
+    assert third["data"] == {"text": "of no task"}
     rows = await pool.fetch("SELECT created_by, data FROM notices WHERE tenant = $1 ORDER BY number", tenant)
-    assert [row["created_by"] for row in rows] == ["test", "test"]
+    assert [row["created_by"] for row in rows] == ["test", "test", ""]
     assert json.loads(rows[0]["data"]) == {"reason": "goal_reached"}  # neither usage nor output
 
 
@@ -237,14 +241,16 @@ async def test_delivery_says_whose_event_it_is_and_holds_the_beginning_of_a_long
 async def test_channel_gets_answers_questions_and_failures_of_its_own_generation(
     pool: Pool, kind: str, data: dict[str, Any], columns: dict[str, Any], text: str | None
 ) -> None:
-    tenant, connector = new_id(), new_id()
+    tenant, connector, other = new_id(), new_id(), new_id()
     root = await task(pool, tenant)
-    await pool.execute(
-        """INSERT INTO connectors (tenant, id, name, kind, agent, target, secrets, debounce_ms, merge, created_by)
-           VALUES ($1, $2, 'chat', 'webhook', 'x', 'y', '{}', 0, false, '')""",
-        tenant,
-        connector,
-    )
+    for name, connector_id in (("chat", connector), ("other", other)):
+        await pool.execute(
+            """INSERT INTO connectors (tenant, id, name, kind, agent, target, secrets, debounce_ms, merge, created_by)
+               VALUES ($1, $2, $3, 'webhook', 'x', 'y', '{}', 0, false, '')""",
+            tenant,
+            connector_id,
+            name,
+        )
     await pool.execute(
         """INSERT INTO channels (tenant, conversation_id, connector, channel_id, user_id)
            VALUES ($1, $2, 'chat', 'room', 'ann')""",
@@ -276,3 +282,4 @@ async def test_channel_gets_answers_questions_and_failures_of_its_own_generation
     # a connector without an address only receives
     await pool.execute("UPDATE connectors SET target = '' WHERE id = $1", connector)
     assert await said(await task(pool, tenant, root.id, **columns)) == []
+    assert await bodies(pool, tenant, other) == []  # nobody has written through it

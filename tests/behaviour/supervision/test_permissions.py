@@ -226,10 +226,15 @@ async def test_boundary_binds_tools_and_paths(people: Stack) -> None:
         bash("cat other"),
     ]
     boundary = {"tools": ["write_file", "list_files"], "paths": ["src/*"]}
-    record = await people.run(calls(*tried), boundary=boundary)
+    constraint = "Touch nothing but src."
+    record = await people.run(calls(*tried), boundary=boundary, constraints=[constraint])
     assert [one["state"] for one in await results(people, record["task_id"])] == ["ok", "failed", "failed", "failed"]
     offered = {tool["name"] for tool in (await people.asked(record["task_id"]))[0]["body"]["tools"]}
     assert offered == {"write_file", "list_files", "update_plan", "report_progress"}
+    first = (await people.asked(record["task_id"]))[0]["body"]
+    assert f"You must not violate:\n- {constraint}" in first["messages"][0]["content"][0]["text"]
+    done = (await people.http.get(f"/tasks/{record['task_id']}/effects")).json()["items"]
+    assert [(one["kind"], one["state"]) for one in done] == [("file", "done")] and "src/a" in done[0]["description"]
 
 
 @pytest.mark.proves("S1-62")

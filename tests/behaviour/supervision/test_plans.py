@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.behaviour.conversations.talk import Gate, agent, chain
 from tests.behaviour.supervision.people import answer, answered, bash, output, plan, waiting
-from tests.support.stack import Stack, of_type, steps
+from tests.support.stack import Stack, eventually, of_type, steps
 
 APPROVAL = {"approval_required": True}
 
@@ -104,3 +105,37 @@ async def test_an_agent_that_cannot_plan_is_not_asked_for_a_plan(people: Stack) 
     assert (await people.http.put("/agents/planless", json=planless)).is_success
     said = await people.http.post("/tasks", json={"agent": "planless", "input": "x", "config": APPROVAL})
     assert (said.status_code, said.json()["errors"][0]["pointer"]) == (422, "/config/approval_required")
+
+
+@pytest.mark.proves("S1-41")
+async def test_record_of_a_task_shows_its_progress_and_times_as_it_works(stack: Stack) -> None:
+    """Before it begins, in the middle, and at its end: status, step of its plan, message, and when it last changed."""
+
+    def plan_with(*done: str) -> tuple[str, dict[str, Any]]:
+        states = [*done, *["pending"] * (3 - len(done))]
+        return "update_plan", {"steps": [{"title": f"step {n}", "status": state} for n, state in enumerate(states)]}
+
+    gate = Gate()
+    assert (await stack.http.put("/agents/planner", json=agent("planner"))).is_success
+    script = chain(
+        [plan_with("in_progress")],
+        [plan_with("done", "in_progress"), ("report_progress", {"message": "half way"})],
+        [gate.call],
+        [plan_with("done", "done", "done")],
+        last="Done.",
+    )
+    task_id = await stack.submit(script, "planner")
+    first = await stack.record(task_id)
+    assert first["task_id"] == task_id and first["progress"].keys() == {"step", "total_steps", "message"}
+
+    async def half_way() -> dict[str, Any] | None:
+        record = await stack.record(task_id)
+        return record if record["progress"]["message"] == "half way" else None
+
+    middle = await eventually(half_way, what="the message of its progress")
+    assert (middle["status"], middle["progress"]) == ("working", {"step": 2, "total_steps": 3, "message": "half way"})
+    gate.open()
+    last = await stack.wait(task_id)
+    assert last["status"] == "completed" and (last["progress"]["step"], last["progress"]["total_steps"]) == (3, 3)
+    times = [first["created_at"], last["started_at"], middle["updated_at"], last["updated_at"]]
+    assert times == sorted(times) and middle["started_at"] == last["started_at"] and last["updated_at"] > times[2]

@@ -59,7 +59,7 @@ async def test_message_to_the_first_session_opens_its_conversation(stack: Stack,
     await closes(stack, task_id)
 
 
-@pytest.mark.proves("D13", "S1-21")
+@pytest.mark.proves("D13")
 async def test_a_repeated_start_changes_nothing(stack: Stack) -> None:
     """A repeated start, by the same client or another one, finds the conversation started."""
     record = await stack.run("[[script:count n=1]]")

@@ -31,7 +31,6 @@ async def test_submit_returns_a_handle_that_can_be_read_immediately(api: httpx2.
     assert taken == timedelta(minutes=1)
 
 
-@pytest.mark.proves("S1-41")
 async def test_task_record_shows_progress_and_limits(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api, title="A title")
     task = (await api.get(f"/tasks/{task_id}")).json()
