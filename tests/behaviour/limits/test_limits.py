@@ -85,7 +85,7 @@ async def test_agent_sees_the_time_of_its_tree_as_that_of_the_tree(bounded: Stac
 
 @pytest.mark.proves("S1-71")
 async def test_tasks_that_nobody_asks_for_expire_wherever_they_are(bounded: Stack) -> None:
-    """At work, in a model call or a tool that hangs, asking a person, waiting for its caller's tool: the only request
+    """Busy, in a model call or a tool that hangs, asking a person, waiting for its caller's tool: the only request
     is the one that submits it. Each ends, its workflow closes, and its content is removed after its retention."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
     config: dict[str, object] = {"ttl": 2_500, "max_steps": 1_000, "retention": 1_000}
