@@ -17,7 +17,7 @@ from settings import ROOT
 
 NAMESPACE = "default"
 RETENTION_HOURS = 720
-SEARCH_ATTRIBUTES = ("TenantId", "AgentId", "ConversationId", "ParentSessionId", "SessionStatus", "Trigger")  # Keyword
+SEARCH_ATTRIBUTES = ("TenantId", "AgentId", "ConversationId", "SpawnedBy", "SessionStatus", "Trigger")  # Keyword
 
 FLAGS = {
     "frontend.WorkflowTimeSkippingEnabled": "true",

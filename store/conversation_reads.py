@@ -21,8 +21,8 @@ class Branch(BaseModel):
 
     session_id: str
     thread_id: str
-    parent_session_id: str | None  # that started it as a subagent
-    previous_session_id: str | None  # whose history it continues
+    parent_session_id: str | None  # whose history it continues
+    spawned_by: str | None  # that started it as a subagent
     session_type: str
     name: str | None
     agent: str
@@ -58,7 +58,7 @@ class TurnRow(BaseModel):
     """A message to the agent, and the result."""
 
     session_id: str
-    previous_session_id: str | None
+    parent_session_id: str | None
     generation: int
     trigger: str
     agent: str
@@ -72,7 +72,7 @@ class TurnRow(BaseModel):
     ended_at: datetime | None
 
 
-_BRANCH = """id AS session_id, thread_id, spawned_by AS parent_session_id, parent_session_id AS previous_session_id,
+_BRANCH = """id AS session_id, thread_id, parent_session_id, spawned_by,
              session_type, subagent_name AS name, sessions.agent, title, status, reason, partial,
              live, blocking, delivery, created_at, ended_at,
              (successor.agent).name AS handed_to, task.transport"""
@@ -163,7 +163,7 @@ async def turns(
     order: the id of a woken session derives from its cause, which may be old."""
     comes_after, direction = ("<", "DESC") if newest else (">", "ASC")
     rows = await pool.fetch(
-        f"""SELECT s.id AS session_id, s.parent_session_id AS previous_session_id, s.generation, s.trigger, s.agent,
+        f"""SELECT s.id AS session_id, s.parent_session_id, s.generation, s.trigger, s.agent,
                   s.status, s.reason, s.partial, s.output, s.error, s.created_at, s.ended_at,
                   task.visible,
                   CASE WHEN s.trigger IN ('api', 'fork', 'channel', 'schedule', 'event')

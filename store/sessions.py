@@ -84,7 +84,7 @@ class SessionRow(PlacedSession):
             ask_variables=bool(self.missing),
             # a dry run has no work to check
             acceptance=bool(self.task.acceptance_criteria) and not self.dry_run,
-            parent_session_id=self.spawned_by,
+            spawned_by=self.spawned_by,
             sides=self.sides,
             stops_at_once=True,
             # such an ending asks its conversation for an update, which would wait for the same workers

@@ -26,10 +26,10 @@ from domain.wire import TASK_TIMEOUT, conversation_workflow_id, session_workflow
 TENANT = SearchAttributeKey.for_keyword("TenantId")
 AGENT = SearchAttributeKey.for_keyword("AgentId")
 CONVERSATION = SearchAttributeKey.for_keyword("ConversationId")
-PARENT_SESSION = SearchAttributeKey.for_keyword("ParentSessionId")
+SPAWNED_BY = SearchAttributeKey.for_keyword("SpawnedBy")
 STATUS = SearchAttributeKey.for_keyword("SessionStatus")
 TRIGGER = SearchAttributeKey.for_keyword("Trigger")
-SEARCH_ATTRIBUTES = (TENANT, AGENT, CONVERSATION, PARENT_SESSION, STATUS, TRIGGER)
+SEARCH_ATTRIBUTES = (TENANT, AGENT, CONVERSATION, SPAWNED_BY, STATUS, TRIGGER)
 
 _ESCAPED = re.compile(r"[\\`*_\[\]<>]")
 
@@ -64,8 +64,8 @@ def start_options(session: SessionInput, namespace: str) -> StartOptions:
         SearchAttributePair(STATUS, "working"),
         SearchAttributePair(TRIGGER, session.trigger),
     ]
-    if session.parent_session_id:
-        attributes.append(SearchAttributePair(PARENT_SESSION, session.parent_session_id))
+    if session.spawned_by:
+        attributes.append(SearchAttributePair(SPAWNED_BY, session.spawned_by))
     return {
         "id_reuse_policy": WorkflowIDReusePolicy.REJECT_DUPLICATE,
         "task_timeout": TASK_TIMEOUT,
@@ -110,9 +110,8 @@ def static_details(start: SessionInput, namespace: str) -> str:
         + (f" · {limits.tokens} tokens" if limits.tokens else "")
         + (f" · {limits.cost_usd} USD" if limits.cost_usd else ""),
     ]
-    if start.parent_session_id:
-        parent = link(start.parent_session_id, namespace, session_workflow_id(start.parent_session_id))
-        lines.insert(2, f"**Parent** {parent}")
+    if start.spawned_by:
+        lines.insert(2, f"**Spawned by** {link(start.spawned_by, namespace, session_workflow_id(start.spawned_by))}")
     return "\n\n".join(lines)
 
 

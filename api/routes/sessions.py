@@ -31,7 +31,6 @@ async def show_session(call: Reader, session_id: str) -> SessionRecord:
         kind=kind_of(session.spawned_by, session.blocking, transport),
         transport=transport,
         trigger=session.trigger,
-        spawned_by=session.spawned_by,
         subagent_name=session.subagent_name,
         delivery=session.delivery,
         output=session.output,

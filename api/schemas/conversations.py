@@ -170,8 +170,8 @@ class ConversationPage(BaseModel):
 class SessionBranch(BaseModel):
     session_id: str
     thread_id: str
-    parent_session_id: str | None = Field(description="the session that started it as a subagent")
-    previous_session_id: str | None = Field(description="the turn before it: the session whose history it continues")
+    parent_session_id: str | None = Field(description="the session before it, whose history it continues")
+    spawned_by: str | None = Field(description="the session that started it as a subagent")
     session_type: str
     kind: str
     name: str | None
@@ -225,7 +225,7 @@ class ConversationRecord(BaseModel):
 
 class TurnRecord(BaseModel):
     session_id: str
-    previous_session_id: str | None = Field(description="the turn whose history it continues")
+    parent_session_id: str | None = Field(description="the session before it, whose history it continues")
     generation: int = Field(description="turns of one generation share a context; a reset begins the next")
     trigger: str
     agent: str
@@ -282,7 +282,6 @@ class SessionRecord(TaskRecord):
     kind: str = Field(description="sync_agent, async_agent, sync_subagent or async_subagent")
     transport: str
     trigger: str
-    spawned_by: str | None
     subagent_name: str | None
     delivery: DeliveryMode | None
     output: str | None

@@ -60,8 +60,8 @@ class TaskRecord(BaseModel):
     agent_version: int
     models: list[str] = Field(description="the model and its fallbacks, in order")
     conversation_id: str
-    parent_session_id: str | None = Field(description="the session that started it as a subagent")
-    previous_session_id: str | None = Field(description="the turn before it: the session whose history it continues")
+    parent_session_id: str | None = Field(description="the session before it, whose history it continues")
+    spawned_by: str | None = Field(description="the session that started it as a subagent")
     short_id: str | None = Field(default=None, description="in lists: the shortest unambiguous beginning of the id")
     created_at: datetime
     ended_at: datetime | None
@@ -103,15 +103,13 @@ def task_record(
         deferred_tools=deferred,
         rerun_of=session.rerun,
         poll_interval=poll_interval,
-        parent_session_id=session.spawned_by,
-        previous_session_id=session.parent_session_id,
         short_id=short_id,
         **{name: getattr(session, name) for name in _SAME},
     )
 
 
 # fields whose form in the row differs
-_OTHER = {"progress", "error", "retry", "cancel_requested", "parent_session_id"}
+_OTHER = {"progress", "error", "retry", "cancel_requested"}
 _SAME = (TaskRecord.model_fields.keys() & SessionRow.model_fields.keys()) - _OTHER
 
 

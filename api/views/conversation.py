@@ -65,11 +65,11 @@ def tree(branches: list[Branch]) -> list[SessionBranch]:
     nodes = {branch.session_id: _node(branch) for branch in branches}
     top: list[SessionBranch] = []
     for node in nodes.values():
-        spawner = nodes.get(node.parent_session_id or "")
+        spawner = nodes.get(node.spawned_by or "")
         (spawner.children if spawner else top).append(node)
     return top
 
 
 def _node(branch: Branch) -> SessionBranch:
-    kind = kind_of(branch.parent_session_id, branch.blocking, branch.transport)
+    kind = kind_of(branch.spawned_by, branch.blocking, branch.transport)
     return SessionBranch(kind=kind, **branch.model_dump(exclude={"blocking", "delivery"}))

@@ -78,7 +78,6 @@ class TaskInfo(ResponseModel):
     short_id: str | None = None
     status: str
     conversation_id: str = ""
-    parent_session_id: str | None = None
     title: str = ""
     agent: str = ""
     reason: str | None = None

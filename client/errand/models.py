@@ -73,7 +73,8 @@ class Task(Model):
     error: TaskError | None
     progress: Progress
     usage: Usage
-    parent_session_id: str | None
+    parent_session_id: str | None  # the session before it, whose history it continues
+    spawned_by: str | None  # the session that started it as a subagent
     created_at: datetime
     started_at: datetime | None
     updated_at: datetime

@@ -129,7 +129,7 @@ class SessionInput(BaseModel):
     ask_variables: bool = False  # the agent lacks values that it needs to begin
     acceptance: bool = False  # criteria are checked before it may complete
     await_children: bool = True  # with children still to report, the session is not done
-    parent_session_id: str | None = None  # who spawned it
+    spawned_by: str | None = None  # who spawned it
     sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)  # None: a plain agent
     stops_at_once: bool = False  # it ends in the workflow task that stops it; False: it began before an upgrade
     ends_at_once: bool = False  # the same for every other ending

@@ -221,7 +221,7 @@ class Session:
             by=stop.by if stop else None,
             previous=state.line.previous,
             previous_step=state.line.previous_step,
-            spawned_by=start.parent_session_id,
+            spawned_by=start.spawned_by,
             taken=[message for message in state.seen_messages if message not in state.inbox],
             binding=ending.binding,
             deferred=state.line.deferred is not None,

@@ -64,7 +64,7 @@ async def test_second_turn_names_its_conversation(stack: Stack, environment: dic
     first = await last_used(environment)
     await asyncio.to_thread(chat, "--conversation", "-")
     second = await last_used(environment)
-    assert second["conversation_id"] == first["task_id"] and second["previous_session_id"] == first["task_id"]
+    assert second["conversation_id"] == first["task_id"] and second["parent_session_id"] == first["task_id"]
     conversation, turn = first["task_id"], second["task_id"]
     for typed in ("last", "-", turn, turn[:-2], conversation):
         code, shown = await errand(environment, "tree", typed, "--json")
@@ -106,7 +106,7 @@ async def test_tasks_shows_top_level_tasks_and_a_subagent_names_its_parent(
     await stack.wait(parent)
     await stack.wait(child)
     record = await stack.record(child)
-    assert (record["parent_session_id"], record["previous_session_id"]) == (parent, None)
+    assert (record["spawned_by"], record["parent_session_id"]) == (parent, None)
     own = json.loads((await errand(environment, "tasks", "--limit", "200", "--json"))[1])["items"]
     everything = json.loads((await errand(environment, "tasks", "--all", "--limit", "200", "--json"))[1])["items"]
     assert parent in {one["task_id"] for one in own} and child not in {one["task_id"] for one in own}

@@ -63,25 +63,32 @@ async def forked(stack: Stack) -> tuple[SessionRow, SessionRow, SessionRow]:
     return await talk.session(talk.id), second, await fork.ended(answer.json()["session_id"])
 
 
+async def place(stack: Stack, session_id: str) -> tuple[str | None, str, str, str | None]:
+    """Return the row of the matrix that the API shows: the parent, the type, the conversation and the spawner."""
+    shown = (await stack.http.get(f"/sessions/{session_id}")).json()
+    task = (await stack.http.get(f"/tasks/{session_id}")).json()
+    names = ("parent_session_id", "conversation_id", "spawned_by")
+    assert [shown[name] for name in names] == [task[name] for name in names]
+    return shown["parent_session_id"], shown["session_type"], shown["conversation_id"], shown["spawned_by"]
+
+
 @pytest.mark.proves("S0-15")
 async def test_root_session_has_no_parent(team: Stack) -> None:
     root = (await line(team)).s1
-    assert (root.parent_session_id, root.session_type, root.spawned_by) == (None, "agent", None)
-    assert root.conversation_id == root.id
+    assert await place(team, root.id) == (None, "agent", root.id, None)
 
 
 @pytest.mark.proves("S0-16")
 async def test_continuation_follows_the_session_before(team: Stack) -> None:
     result = await line(team)
-    assert (result.s5.parent_session_id, result.s5.session_type, result.s5.spawned_by) == (result.s1.id, "agent", None)
-    assert result.s5.conversation_id == result.s1.conversation_id
+    assert await place(team, result.s5.id) == (result.s1.id, "agent", result.s1.id, None)
 
 
 @pytest.mark.proves("S0-17", "D9")
 async def test_fork_begins_where_its_source_ended(team: Stack) -> None:
     root, second, fork = await forked(team)
-    assert (fork.parent_session_id, fork.session_type, fork.spawned_by) == (root.id, "agent", None)
-    assert fork.conversation_id == fork.id != root.conversation_id
+    assert await place(team, fork.id) == (root.id, "agent", fork.id, None)
+    assert fork.id != root.conversation_id
     # the fork does not have later turns
     assert fork.output is not None and "My last answer is still: First." in fork.output
     assert second.conversation_id == root.id
@@ -90,12 +97,7 @@ async def test_fork_begins_where_its_source_ended(team: Stack) -> None:
 @pytest.mark.proves("S0-18", "D1")
 async def test_fresh_subagent_begins_a_thread(team: Stack) -> None:
     result = await line(team)
-    assert (result.s2.parent_session_id, result.s2.session_type, result.s2.spawned_by) == (
-        None,
-        "async_subagent",
-        result.s1.id,
-    )
-    assert result.s2.conversation_id == result.s1.conversation_id
+    assert await place(team, result.s2.id) == (None, "async_subagent", result.s1.id, result.s1.id)
     [message] = await result.talk.mail()
     assert message.conversation_id == result.s1.conversation_id
 
@@ -104,9 +106,14 @@ async def test_fresh_subagent_begins_a_thread(team: Stack) -> None:
 async def test_resumed_subagent_continues_its_thread(team: Stack) -> None:
     """A subagent is continued by its name, from another session than the one that dispatched it."""
     talk, [first, second] = await resumed(team)
-    assert (second.parent_session_id, second.session_type) == (first.id, "async_subagent")
-    assert second.conversation_id == first.conversation_id == talk.id
-    assert second.spawned_by not in (None, first.spawned_by) and second.thread_id == first.thread_id
+    [*_, latest] = [row for row in await talk.sessions() if row.thread_id == talk.id]
+    assert await place(team, first.id) == (None, "async_subagent", talk.id, talk.id)
+    assert await place(team, second.id) == (first.id, "async_subagent", talk.id, latest.id)
+    assert latest.id != talk.id and second.thread_id == first.thread_id
+    tree = (await team.http.get(f"/conversations/{talk.id}")).json()["sessions"]
+    below = {one["session_id"]: (root["session_id"], one) for root in tree for one in root["children"]}
+    spawner, branch = below[second.id]
+    assert (spawner, branch["spawned_by"], branch["parent_session_id"]) == (latest.id, latest.id, first.id)
     assert second.output is not None and "My last answer is still: Remember blue." in second.output
 
 

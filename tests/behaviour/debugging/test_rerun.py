@@ -66,7 +66,7 @@ async def test_rerun_starts_at_a_step_with_the_workspace_as_it_was(stack: Stack,
         "changed": [],
         "layers": 0,
     }
-    assert again["conversation_id"] == again["task_id"] and again["previous_session_id"] == task_id
+    assert again["conversation_id"] == again["task_id"] and again["parent_session_id"] == task_id
     shown = (await stack.http.get(f"/sessions/{again['task_id']}")).json()["display_messages"]
     assert shown[0]["type"] == "tool_result" and "1\n2" in shown[0]["text"]
     assert await everything(stack, task_id) == shared["rows"]

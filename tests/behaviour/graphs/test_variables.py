@@ -74,7 +74,7 @@ async def family(stack: Stack) -> None:
         agent("vt_guide", subagent_tools=[{"name": "vt_local", "resumable": True}], **needs(**town)),
     ]
     for one in reversed(agents):
-        one["tools"] = [*one["tools"], "reveal", "assign"]  # a child has no tool that its parent lacks
+        one["tools"] = [*one["tools"], "reveal", "assign"]
         answer = await stack.http.put(f"/agents/{one['name']}", json=one)
         assert answer.is_success, answer.text
 

@@ -310,7 +310,7 @@ async def test_question_of_a_subagent_that_may_not_ask_reaches_its_parent_who_as
     assert f"task_id: {child}\n" in said and "It cannot continue without an answer to this: Which port?" in said
     started = of_type(await people.events(task_id), "subagent_started")
     resumed = (await people.http.get(f"/sessions/{started[1]['child_session_id']}")).json()
-    assert (resumed["previous_session_id"], resumed["status"]) == (child, "completed")
+    assert (resumed["parent_session_id"], resumed["status"]) == (child, "completed")
 
 
 @pytest.mark.proves("S1-13", "S1-14")

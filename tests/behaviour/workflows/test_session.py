@@ -115,7 +115,7 @@ async def test_context_reaches_the_agent(stack: Stack) -> None:
         constraints=["touch nothing"],
     )
     record = await stack.wait(task_id)
-    assert record["status"] == "completed" and record["previous_session_id"] == first["task_id"]
+    assert record["status"] == "completed" and record["parent_session_id"] == first["task_id"]
     assert "from the caller" in (await stack.result(task_id))["output"]
     request = json.dumps((await stack.asked(task_id))[0]["body"]["messages"])
     expected = (

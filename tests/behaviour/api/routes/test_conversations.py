@@ -225,7 +225,7 @@ async def test_conversation_is_shown_as_a_whole(api: httpx2.AsyncClient, pool: P
     assert seen["live_sessions"] == [root, below]
     [top] = seen["sessions"]
     assert (top["session_id"], top["children"][0]["session_id"]) == (root, child)
-    assert top["children"][0]["children"][0]["parent_session_id"] == child
+    assert top["children"][0]["children"][0]["spawned_by"] == child
     assert [thread["depth"] for thread in seen["threads"]] == [0, 1, 2]
     assert seen["usage"]["m-1"] == {
         **{"requests": 2, "input_tokens": 20, "output_tokens": 6, "cache_read_tokens": 0},
@@ -247,7 +247,7 @@ async def test_turns_list_inputs_and_outputs(api: httpx2.AsyncClient, pool: Pool
     turns = (await api.get(url)).json()["items"]
     assert [(turn["input"], turn["output"]) for turn in turns] == [({"path": "."}, "One."), ("And?", None)]
     assert turns[0]["display_messages"] is None
-    assert [turn["previous_session_id"] for turn in turns] == [None, first]
+    assert [turn["parent_session_id"] for turn in turns] == [None, first]
     full = (await api.get(f"{url}?full=true")).json()["items"]
     assert full[1]["display_messages"] == [{"type": "user", "text": "And?"}]
     page = (await api.get(f"{url}?limit=1")).json()
