@@ -21,12 +21,13 @@ class File:
     type: str
     description: str
     url: str | None
+    path: str | None  # in the workspace from which a session saved it
     session_id: str | None
     created_by: str
     created_at: datetime
 
 
-_COLUMNS = "id, sha256, size, name, media_type, type, description, url, session_id, created_by, created_at"
+_COLUMNS = "id, sha256, size, name, media_type, type, description, url, path, session_id, created_by, created_at"
 
 
 def digest_of(content: bytes) -> str:

@@ -2,7 +2,7 @@
 
 import asyncpg
 
-from domain.conversations.attachments import returned_paths
+from domain.conversations.attachments import returned_paths, spellings, with_paths
 from domain.conversations.display_messages import said_before_the_end
 from domain.conversations.mailbox import Outcome
 from domain.messages import ReplyBody
@@ -36,17 +36,22 @@ async def held(pool: Pool, tenant: str, conversation_id: str) -> dict[str, Outco
 
 _COLUMNS = """s.id AS session_id, coalesce(s.subagent_name, s.agent) AS name, s.status, s.reason, s.partial,
               s.committed, s.output, s.typed, s.error, s.head,
-              CASE WHEN s.subagent IS NOT NULL THEN s.thread_id END AS reference"""
+              CASE WHEN s.subagent IS NOT NULL THEN s.thread_id END AS reference,
+              (SELECT p.workspace_id = s.workspace_id FROM sessions p
+                WHERE p.tenant = s.tenant AND p.id = s.spawned_by) AS shared"""
 
 
 async def _outcomes(pool: Pool, tenant: str, rows: list[asyncpg.Record]) -> list[Outcome]:
     replies = await _replies(pool, tenant, {row["session_id"]: row["head"] for row in rows if row["head"]})
     tools = [row["session_id"] for row in rows if row["reference"]]
     returned = {session_id: await _returned(pool, tenant, session_id) for session_id in tools}
-    return [_outcome(row, replies.get(row["session_id"], []), returned.get(row["session_id"], [])) for row in rows]
+    return [_outcome(row, replies.get(row["session_id"], []), returned.get(row["session_id"], {})) for row in rows]
 
 
-def _outcome(row: asyncpg.Record, replies: list[ReplyBody], attachments: list[str]) -> Outcome:
+def _outcome(row: asyncpg.Record, replies: list[ReplyBody], returned: dict[str, str | None]) -> Outcome:
+    """`returned`: the parent's paths of its files, with its own. The parent reads only its own paths."""
+    paths = {} if row["shared"] else {way: new for new, old in returned.items() if old for way in spellings(old)}
+    earlier = said_before_the_end(replies, row["output"], typed=row["typed"]) if replies else []
     return Outcome(
         session_id=row["session_id"],
         name=row["name"],
@@ -54,18 +59,20 @@ def _outcome(row: asyncpg.Record, replies: list[ReplyBody], attachments: list[st
         reason=Reason(row["reason"]) if row["reason"] else None,
         partial=row["partial"],
         committed=row["committed"],
-        output=row["output"],
+        output=with_paths(row["output"], paths) if row["output"] else row["output"],
         typed=row["typed"],
-        error=row["error"],
+        error=with_paths(row["error"], paths) if row["error"] else row["error"],
         reference=row["reference"],
-        earlier=said_before_the_end(replies, row["output"], typed=row["typed"]) if replies else [],
-        attachments=attachments,
+        earlier=[with_paths(text, paths) for text in earlier],
+        attachments=list(returned),
     )
 
 
-async def _returned(pool: Pool, tenant: str, session_id: str) -> list[str]:
-    """The paths of a subagent tool's files in its parent's workspace; its end has copied them there."""
-    return returned_paths(session_id, [file.name for file in await files.returned_by(pool, tenant, session_id)])
+async def _returned(pool: Pool, tenant: str, session_id: str) -> dict[str, str | None]:
+    """The paths of a subagent tool's files in its parent's workspace, where its end has copied them, with its own."""
+    found = await files.returned_by(pool, tenant, session_id)
+    paths = returned_paths(session_id, [file.name for file in found])
+    return {path: file.path for path, file in zip(paths, found, strict=True)}
 
 
 async def _replies(pool: Pool, tenant: str, heads: dict[str, str]) -> dict[str, list[ReplyBody]]:

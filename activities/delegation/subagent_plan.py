@@ -78,7 +78,7 @@ class SubagentPlanner:
         config, ref, child = await self._configured(call, parent, agents, kind, wanted)
         given: JsonObject = arguments.model_dump(exclude_none=True)
         if kind is DelegationTool.SUBAGENT_CREATE:
-            instance = await self._instance_to_use(call, config, arguments.name, pending)
+            await self._check_instances(call, config, arguments.name, pending)
             given = arguments.arguments or {config.init_user_message_property or "message": arguments.message}
         if kind is not DelegationTool.SUBAGENT_MESSAGE:
             schema = child.input_schema or DEFAULT_SCHEMA
@@ -199,10 +199,10 @@ class SubagentPlanner:
             raise ChildRefused(f"A rule forbids the subagent '{wanted}': {judged.because}.", judged.rule)
         return there[wanted], *found
 
-    async def _instance_to_use(
+    async def _check_instances(
         self, call: DelegationCall, config: SubagentTool, name: str, pending: Sequence[Planned]
-    ) -> Child | None:
-        """The instance that gets the message because no further one is allowed; None: create a new one."""
+    ) -> None:
+        """Refuse an instance beyond the most that there may be, or with a name that is taken."""
         assert config.resumable is not None
         parent = await self._children.parent(call.ref)
         # made by an earlier attempt of this call
@@ -214,19 +214,16 @@ class SubagentPlanner:
         names = [one.name for one in same]
         waiting = await variable_requests.waiting_names(self._pool, call.ref.tenant, parent.thread_id, config.name)
         if name in waiting:  # a repeated request for the same instance gets the same result
-            return None
+            return
         names += waiting
         names += [one.name for one in pending if one.agent.name == config.name and one.thread is None]
         if most is not None and len(names) >= most:
-            if most == 1 and same:
-                return await self._addressed(call, same[0].reference)
             raise ChildRefused(too_many_instances(config.name, most, names))
         taken = next((one for one in alive if one.thread_name == name), None)
         if taken is not None and taken.status == TERMINATED:
             raise ChildRefused(f"{was_terminated(name, taken.reference)} Use another name. Nothing was started.")
         if taken is not None:
             raise ChildRefused(name_taken(name, taken.reference))
-        return None
 
 
 def _workspace(parent: sessions.SessionRow, config: SubagentTool, before: sessions.SessionRow | None) -> str | None:

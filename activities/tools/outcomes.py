@@ -28,6 +28,7 @@ async def save_artifacts(pool: Pool, request: ToolRequest, artifacts: list[Artif
             type=artifact.type,
             description=artifact.description,
             url=artifact.url,
+            path=artifact.path,
         )
         for place, (digest, artifact) in enumerate(zip(digests, artifacts, strict=True))
     ]

@@ -44,6 +44,7 @@ class ArtifactFile:
     type: str = "file"
     description: str = ""
     url: str | None = None  # set if the artifact is this address; the content is its text
+    path: str | None = None  # the file's path in the workspace, if it is one
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ class ToolResult:
 
 
 def _redacted_artifact(one: ArtifactFile, redactor: Redactor) -> ArtifactFile:
-    one = replace(one, name=redactor.text(one.name), description=redactor.text(one.description))
+    path = redactor.text(one.path) if one.path else None
+    one = replace(one, name=redactor.text(one.name), description=redactor.text(one.description), path=path)
     if one.url is None:
         return one
     return replace(one, url=redactor.text(one.url), content=redactor.text(one.content.decode()).encode())

@@ -21,7 +21,7 @@ from api.schemas.tasks import TaskAccepted, TaskPage, TaskRecord, task_record
 from api.streams.ending import await_ending
 from api.streams.feeds import shown
 from api.submission import accept as submit
-from api.views.results import BasedOn, TaskResult, task_result
+from api.views.results import BasedOn, TaskResult, is_inline, task_result
 from domain.agents.definition import AgentName
 from domain.errors import Conflict, Invalid
 from domain.events import EVENTS
@@ -35,6 +35,7 @@ router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 log = logging.getLogger("errand.api")
 
 SHORT_LOG, FULL_LOG = 200, 5_000
+MOST_CONTENTS = 100  # artifacts whose content a result carries
 _DECISIVE = [event.type for event in EVENTS if event.decisive]
 _EXAMPLES = {
     "plain": {
@@ -168,6 +169,8 @@ async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, 
         )
     check_kept(session)
     artifacts = await files.of_session(call.pool, call.tenant, task_id)
+    small = [file.sha256 for file in artifacts if is_inline(file)][:MOST_CONTENTS]
+    contents = await files.get_blobs(call.pool, call.tenant, small) if small else {}
     done = await effects.ledger(call.pool, call.tenant, task_id)
     based_on = BasedOn(
         agent=session.agent,
@@ -176,7 +179,7 @@ async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, 
         sources=await effects.sources(call.pool, session),
     )
     log_lines, complete = await (_full_log if query.audit_log == "full" else _short_log)(call, task_id)
-    result = task_result(session, artifacts, done, based_on, log_lines, complete)
+    result = task_result(session, artifacts, contents, done, based_on, log_lines, complete)
     checked = await acceptance.get(call.pool, call.tenant, task_id)
     return result.model_copy(update={"acceptance": checked.verdicts if checked else None})
 

@@ -1,6 +1,7 @@
 """The result of a task: its output, its effects, and the sources it is based on."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -14,6 +15,8 @@ from store.effects import Ledger
 from store.files import File
 from store.sessions import SessionRow
 
+MOST_INLINE = 8_192  # bytes
+
 
 class ArtifactRecord(BaseModel):
     type: str
@@ -22,6 +25,7 @@ class ArtifactRecord(BaseModel):
     size: int
     media_type: str
     file_id: str
+    content: str | None = Field(default=None, description="its text, if it is a text of at most 8 KiB; else null")
 
 
 class ResultUsage(BaseModel):
@@ -67,6 +71,7 @@ class TaskResult(BaseModel):
 def task_result(
     session: SessionRow,
     files: list[File],
+    contents: Mapping[str, bytes],
     ledger: Ledger,
     based_on: BasedOn,
     audit: list[ShownEvent],
@@ -81,7 +86,7 @@ def task_result(
         partial=session.partial,
         output=json.loads(session.output) if session.typed and session.output else session.output,
         error=task_error(session),
-        artifacts=[artifact(file) for file in files],
+        artifacts=[artifact(file, contents.get(file.sha256)) for file in files],
         effects=ledger.items,
         effects_complete=ledger.complete,
         based_on=based_on,
@@ -95,7 +100,16 @@ def task_result(
     )
 
 
-def artifact(file: File) -> ArtifactRecord:
+def is_inline(file: File) -> bool:
+    """Whether the result carries the content itself. An address is not a content."""
+    return file.url is None and file.size <= MOST_INLINE
+
+
+def artifact(file: File, content: bytes | None) -> ArtifactRecord:
+    try:
+        text = content.decode() if content is not None and b"\0" not in content else None
+    except UnicodeDecodeError:
+        text = None
     return ArtifactRecord(
         type=file.type,
         name=file.name,
@@ -103,4 +117,5 @@ def artifact(file: File) -> ArtifactRecord:
         size=file.size,
         media_type=file.media_type,
         file_id=file.id,
+        content=text if is_inline(file) else None,
     )

@@ -93,6 +93,7 @@ class Artifact(Model):
     size: int
     media_type: str
     file_id: str
+    content: str | None = None  # its text, if it is small
 
 
 class Verdict(Model):

@@ -84,6 +84,11 @@ def returned_paths(session_id: str, names: Iterable[str]) -> list[str]:
     return found
 
 
+def spellings(path: str) -> list[str]:
+    """The ways to write a path of a workspace in a text."""
+    return [path, f"./{path}", f"/workspace/{path}"]
+
+
 def rewritten(value: Any, attachments: Sequence[Attachment]) -> Any:
     """Replace the sender's paths in texts by the receiver's."""
     if isinstance(value, dict):
@@ -92,10 +97,14 @@ def rewritten(value: Any, attachments: Sequence[Attachment]) -> Any:
         return [rewritten(one, attachments) for one in value]
     if not isinstance(value, str) or not attachments:
         return value
-    paths = {one.given: one.path for one in attachments}
+    return with_paths(value, {one.given: one.path for one in attachments})
+
+
+def with_paths(text: str, paths: Mapping[str, str]) -> str:
+    """A text with each of these paths, where it stands alone, replaced by another."""
     longest = "|".join(sorted(map(re.escape, paths), key=len, reverse=True))
     whole = rf"(?<!{_PART_OF_PATH})(?:{longest})(?!{_PART_OF_PATH}*[\w/\\-])"
-    return re.sub(whole, lambda match: paths[match[0]], value)
+    return re.sub(whole, lambda match: paths[match[0]], text) if paths else text
 
 
 def listed(text: str, paths: Sequence[str]) -> str:

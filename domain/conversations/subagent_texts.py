@@ -102,9 +102,10 @@ def name_taken(name: str, reference: str) -> str:
 
 
 def too_many_instances(agent: str, most: int, names: list[str]) -> str:
+    there = "There is 1 instance" if most == 1 else f"There are {most} instances"
     return (
-        f"There are {most} instances of '{agent}', as many as there may be: {', '.join(names)}. "
-        "Send a message to one of them with subagent_message instead. Nothing was started."
+        f"{there} of '{agent}', as many as there may be: {', '.join(names)}. "
+        f"Send a message to {'it' if most == 1 else 'one of them'} with subagent_message instead. Nothing was started."
     )
 
 

@@ -124,6 +124,7 @@ class NewFile(Write):
     type: str
     description: str = ""
     url: str | None = None
+    path: str | None = None
 
 
 class ToolCommit(ToolAttempt):

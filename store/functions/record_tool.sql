@@ -41,8 +41,8 @@ BEGIN
         END IF;
     END IF;
     IF n.files <> '[]' THEN
-        INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, url, session_id)
-        SELECT n.tenant, f.id, f.sha256, f.size, f.name, f.media_type, f.type, f.description, f.url, n.session_id
+        INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, url, path, session_id)
+        SELECT n.tenant, f.id, f.sha256, f.size, f.name, f.media_type, f.type, f.description, f.url, f.path, n.session_id
           FROM jsonb_populate_recordset(NULL::files, n.files) f
         ON CONFLICT DO NOTHING;
     END IF;

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from activities.tools.support.output import clean
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
-from domain.policy.subjects import PathError, Subject, SubjectKind
+from domain.policy.subjects import PathError, Subject, SubjectKind, parts
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import Effect
 
@@ -73,7 +73,14 @@ async def _file(input: Input, path: str, context: ToolContext) -> ToolResult:
         return ToolResult(str(error), failed=True)
     if len(content) > _LARGEST:
         return ToolResult(f"{path!r} is larger than {_LARGEST:,} bytes. Save a smaller file.", failed=True)
-    artifact = ArtifactFile(name, content, media_type(name, content), input.type, clean(input.description).strip())
+    artifact = ArtifactFile(
+        name,
+        content,
+        media_type(name, content),
+        input.type,
+        clean(input.description).strip(),
+        path="/".join(parts(path)),
+    )
     return ToolResult(f"Saved {name} ({len(content):,} bytes).", artifacts=[artifact])
 
 

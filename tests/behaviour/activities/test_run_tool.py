@@ -117,8 +117,18 @@ async def test_artifacts_are_part_of_the_result(stack: Stack) -> None:
     result = await stack.result(record["task_id"])
     [artifact] = result["artifacts"]
     assert (artifact["type"], artifact["name"], artifact["size"]) == ("report", "report.md", 8)
+    assert artifact["content"] == "# Found\n"
     assert (await stack.http.get(artifact["url"])).content == b"# Found\n"
     assert [event["type"] for event in result["audit_log"]].count("artifact_saved") == 1
+
+
+async def test_only_a_small_text_is_inline_in_the_result(stack: Stack) -> None:
+    texts = "head -c 8192 /dev/zero | tr '\\0' a > full; (cat full; printf b) > more"
+    made = f"printf '\\0\\1' > zero; printf '\\377' > latin; {texts}"
+    saved = [("save_artifact", {"path": name}) for name in ("zero", "latin", "full", "more")]
+    record = await stack.run(steps([("bash", {"command": made})], saved))
+    artifacts = {one["name"]: one["content"] for one in (await stack.result(record["task_id"]))["artifacts"]}
+    assert artifacts == {"zero": None, "latin": None, "full": "a" * 8_192, "more": None}
 
 
 async def test_artifact_may_be_an_address(stack: Stack) -> None:
@@ -128,6 +138,7 @@ async def test_artifact_may_be_an_address(stack: Stack) -> None:
     result = await stack.result(record["task_id"])
     [artifact] = result["artifacts"]
     assert (artifact["type"], artifact["url"], artifact["name"]) == ("pull_request", url, "the change")
+    assert artifact["content"] is None
     [saved] = of_type(await stack.events(record["task_id"]), "artifact_saved")
     assert (saved["url"], saved["file_id"]) == (url, artifact["file_id"])
     kept = await stack.http.get(f"/files/{artifact['file_id']}")

@@ -22,7 +22,7 @@ def background(prompt: str, **more: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def send(message: str, **more: Any) -> list[tuple[str, dict[str, Any]]]:
-    return [("send_agent_message", {"message": message, **more})]
+    return [("send_agent_message", {"text": message, **more})]
 
 
 @pytest_asyncio.fixture

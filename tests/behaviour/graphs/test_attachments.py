@@ -35,7 +35,7 @@ async def family(stack: Stack) -> None:
     sides: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": True, "max_session_turns": 6}
     await define(stack, "at_pair", worker, approver, **sides)
     await define(stack, "at_typed", worker, approver, **sides, input_schema=SCHEMA)
-    quits = {"calls": [call("give_up", reason="No rain.", files=["out.txt"])]}
+    quits = {"calls": [call("give_up", reason="No rain, see ./out.txt.", files=["out.txt"])]}
     loser = prompt("at_loser", works, quits, tools=("bash", declared_tool("give_up", "reason", "files")))
     await define(stack, "at_failing", loser, approver, **{**sides, "side_a": {"session_fail": FAIL}})
     sends = {"calls": [call("notify_parent", content="See out.txt.", needs_answer=False, attachments=["out.txt"])]}
@@ -101,8 +101,8 @@ async def test_files_are_copied_in_both_directions_under_paths_of_the_receiver(s
     assert (await outputs(stack, child.id))[0].startswith("acorn")
     assert await files(stack, child) == ["attachments/*/oak.txt", "out.txt"]
     *_, returned, looked = await talk.results()
-    head = f"Subagent (reference: {child.thread_id}) has returned the following result:\n\nSee out.txt."
-    assert re.fullmatch(rf"{re.escape(head)}\n\nAttachments:\n- {PATH}out\.txt", returned), returned
+    head = f"Subagent (reference: {child.thread_id}) has returned the following result:\n\n"
+    assert re.fullmatch(rf"{re.escape(head)}See ({PATH}out\.txt)\.\n\nAttachments:\n- \1", returned), returned
     assert "grown" in looked
     came = ["attachments/*/out.txt"] * len(calls[way])
     assert await files(stack, await talk.session(talk.id)) == [*came, "drafts/oak.txt"]
@@ -115,9 +115,9 @@ async def test_files_of_failures_and_results_arrive_before_the_message(stack: St
     talk = await Talk.done(stack, chain([(child_agent, {"message": "Grow."})]), parent)
     await talk.rest()
     [child] = await talk.children()
-    said = "has returned the following result:\n\nSee out.txt."
+    said, shown = "has returned the following result:\n\nSee ", rf"({PATH}out\.txt)\."
     if child_agent == "at_failing":
-        said = "has reported a failure:\n\nNo rain."
+        said, shown = "has reported a failure:\n\nNo rain, see ", rf"({PATH}out\.txt)\."
     text = f"Subagent (reference: {child.thread_id}) {said}"
     if parent in ("at_unlucky", "at_lead"):
         [came] = await talk.results()
@@ -135,7 +135,7 @@ async def test_files_of_failures_and_results_arrive_before_the_message(stack: St
             talk.id,
         )
         assert row is not None and row["before"]
-    assert re.fullmatch(rf"{re.escape(text)}\n\nAttachments:\n- {PATH}out\.txt", came), came
+    assert re.fullmatch(rf"{re.escape(text)}{shown}\n\nAttachments:\n- \1", came), came
     assert await files(stack, await talk.session(talk.id)) == ["attachments/*/out.txt"]
     later = await talk.say(chain([LOOKS]))
     assert "grown" in (await talk.results(later))[0]

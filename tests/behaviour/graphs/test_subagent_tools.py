@@ -255,10 +255,19 @@ async def test_instances_beyond_the_maximum_are_refused_with_the_names_of_the_ex
     assert "subagent_message" in results[2] and len(await talk.children()) == 2
 
 
-async def test_single_allowed_instance_gets_the_message(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([create("ann")], [create("ben", "And this.")]), "st_single")
+@pytest.mark.proves("S4-21")
+async def test_second_instance_where_one_is_allowed_is_refused(stack: Stack) -> None:
+    steps = chain([create("ann")], [create("ben", "And this.")], [message("ann")])
+    talk = await Talk.done(stack, steps, "st_single")
+    _, refused, _ = await talk.results()
+    assert refused == (
+        "There is 1 instance of 'st_pair', as many as there may be: ann. "
+        "Send a message to it with subagent_message instead. Nothing was started."
+    )
+    returned = of_type(await stack.events(talk.id), "tool_returned")
+    assert [one["state"] for one in returned] == ["ok", "failed", "ok"]
     first, second = await talk.children()
-    assert second.thread_id == first.thread_id and await talk.prompts(second.id) == ["And this."]
+    assert second.thread_id == first.thread_id and await talk.prompts(second.id) != ["And this."]
     assert [entry["name"] for entry in await children_of(talk)] == ["ann"]
 
 

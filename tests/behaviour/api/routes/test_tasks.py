@@ -77,6 +77,7 @@ async def test_task_result_shows_output_usage_and_log(api: httpx2.AsyncClient, p
         "size": 8,
         "media_type": "text/markdown",
         "file_id": file_id,
+        "content": "# Report",
     }
     assert (await api.get(artifact["url"])).content == b"# Report"
     assert [entry["type"] for entry in result["audit_log"]] == ["task_submitted", "artifact_saved", "task_completed"]

@@ -194,7 +194,7 @@ def test_every_tool_describes_itself_to_the_model_and_on_the_timeline() -> None:
         "notify_parent": {"content": "a", "needs_answer": False},
         "set_status": {"status": "a"},
         "subagent_terminate": {"target": "a"},
-        "send_agent_message": {"message": "a"},
+        "send_agent_message": {"text": "a"},
         "start_background_agent": {"prompt": "a"},
         "ask_agent": {"agent_id": "a", "prompt": "b"},
         "manage_schedule": {"action": "list"},

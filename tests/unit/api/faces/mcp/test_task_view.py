@@ -18,7 +18,7 @@ from store.keys import Right
 from tests.unit.api.faces.mcp.test_forms import APPROVAL, NOW
 from tests.unit.api.faces.responses.test_project import ROW
 
-FILE = File("f1", "0" * 64, 4, "a.txt", "text/plain", "file", "", None, "s", "", NOW)
+FILE = File("f1", "0" * 64, 4, "a.txt", "text/plain", "file", "", None, None, "s", "", NOW)
 
 
 def seen(status: Status, requests: Any = (), asked: Any = (), **more: Any) -> dict[str, Any]:
