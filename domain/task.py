@@ -206,7 +206,9 @@ class TaskSpec(Strict):
     acceptance_criteria: list[Criterion] = Field(
         default_factory=list, max_length=50, description="checked before the task completes: texts or commands"
     )
-    constraints: list[Line] = Field(default_factory=list, max_length=50)
+    constraints: list[Line] = Field(
+        default_factory=list, max_length=50, description="what it must not do; judged before the task completes"
+    )
     permissions: list[Rule] = Field(default_factory=list, max_length=200, description="ordered; the last match decides")
     boundary: Boundary | None = None
     tags: Tags = Field(default_factory=list, description="your own labels, by which conversations can be found")

@@ -83,7 +83,7 @@ class SessionRow(PlacedSession):
             approval_required=self.approval_required,
             ask_variables=bool(self.missing),
             # a dry run has no work to check
-            acceptance=bool(self.task.acceptance_criteria) and not self.dry_run,
+            acceptance=bool(self.task.acceptance_criteria or self.task.constraints) and not self.dry_run,
             spawned_by=self.spawned_by,
             sides=self.sides,
             stops_at_once=True,

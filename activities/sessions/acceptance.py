@@ -1,4 +1,5 @@
-"""check_acceptance: runs the commands of a task's criteria in the sandbox, and lets the model judge its texts."""
+"""check_acceptance: runs the commands of a task's criteria in the sandbox, and lets the model judge its texts and
+constraints."""
 
 from typing import Any
 
@@ -27,6 +28,7 @@ from domain.sessions.acceptance import (
     CheckAcceptance,
     CommandCriterion,
     CriterionVerdict,
+    VerdictKind,
     criterion_text,
 )
 from domain.sessions.request_writes import AcceptanceRecord
@@ -35,7 +37,7 @@ from domain.sessions.session_writes import NewMessage
 from domain.sessions.step import CallState, preview
 from domain.sessions.step_writes import BudgetUse
 from domain.sessions.tool_writes import CheckBegin, CheckEnd, ToolCallKey
-from store import acceptance, sessions, workspaces
+from store import acceptance, effects, sessions, workspaces
 from store.database import Pool
 
 WHY = 500  # characters of a reason
@@ -77,9 +79,14 @@ class AcceptanceChecks:
                 if isinstance(one, CommandCriterion)
             }
             texts = {place: criterion_text(one) for place, one in enumerate(criteria) if place not in verdicts}
-            judged, usage = await self._judge(check, list(texts.values())) if texts else ([], Usage())
-            verdicts |= dict(zip(texts, judged, strict=True))
-            return await self._record(check, [verdicts[place] for place in sorted(verdicts)], usage)
+            constraints = session.task.constraints
+            judged: list[CriterionVerdict] = []
+            usage = Usage()
+            if texts or constraints:
+                judged, usage = await self._judge(check, list(texts.values()), constraints)
+            verdicts |= dict(zip(texts, judged, strict=False))  # those on the constraints are the rest
+            ordered = [*(verdicts[place] for place in sorted(verdicts)), *judged[len(texts) :]]
+            return await self._record(check, ordered, usage)
 
     async def _command(
         self, check: CheckAcceptance, place: int, criterion: CommandCriterion, bounds: list[list[Rule]]
@@ -106,13 +113,17 @@ class AcceptanceChecks:
         await acceptance.end_command(self._pool, _ended(entry, passed, why))
         return CriterionVerdict(kind="command", criterion=criterion_text(criterion), passed=passed, why=why)
 
-    async def _judge(self, check: CheckAcceptance, criteria: list[str]) -> tuple[list[CriterionVerdict], Usage]:
+    async def _judge(
+        self, check: CheckAcceptance, criteria: list[str], constraints: list[str]
+    ) -> tuple[list[CriterionVerdict], Usage]:
+        """The verdicts on the criteria, then those on the constraints."""
+        done = await self._effects(check) if constraints else ""
         nodes = await self._contexts.load(check.ref, "main", check.head)
         request = ModelRequest(
             model=check.model,
             max_tokens=REPLY_TOKENS,
             system=rules.JUDGE,
-            messages=[ModelMessage("user", [TextBlock(text=_case(check, nodes, criteria))])],
+            messages=[ModelMessage("user", [TextBlock(text=_case(check, nodes, criteria, constraints, done))])],
             tools=[rules.VERDICT_TOOL],
             must_call=rules.VERDICT_TOOL.name,
             cached=False,
@@ -124,7 +135,17 @@ class AcceptanceChecks:
             failure = classify(error, check.model)
             raise ApplicationError(failure.message, type=failure.type, non_retryable=not failure.retryable) from error
         said = turn.calls[0].arguments.get("verdicts") if turn.calls else None
-        return [_verdict(text, said, place) for place, text in enumerate(criteria)], turn.usage
+        verdicts = [_verdict("text", text, said, place) for place, text in enumerate(criteria)]
+        for place, text in enumerate(constraints, start=len(criteria)):
+            verdicts.append(_verdict("constraint", text, said, place))
+        return verdicts, turn.usage
+
+    async def _effects(self, check: CheckAcceptance) -> str:
+        """The record of effects of the session and its subagents; if it is too long, its beginning and its end."""
+        ledger = await effects.ledger(self._pool, check.ref.tenant, check.ref.session_id)
+        lines = [f"- {one.kind} by {one.tool}, {one.state}: {one.description}" for one in ledger.items]
+        text = "\n".join(lines if ledger.complete else [*lines, "- and more"])
+        return text if len(text) <= EVIDENCE else f"{text[: EVIDENCE // 2]}\n[…]\n{text[-EVIDENCE // 2 :]}"
 
     async def _record(
         self, check: CheckAcceptance, verdicts: list[CriterionVerdict], usage: Usage
@@ -154,12 +175,14 @@ class AcceptanceChecks:
 
     def _verdict(self, check: CheckAcceptance, verdicts: list[CriterionVerdict], total: Usage) -> AcceptanceVerdict:
         failed = [one for one in verdicts if not one.passed]
-        again = bool(failed) and check.round < self._rounds
+        violated = [one for one in failed if one.kind == "constraint"]
+        again = bool(failed) and not violated and check.round < self._rounds
         return AcceptanceVerdict(
             passed=not failed,
             message=derive_id(check.ref.session_id, "acceptance", check.round) if again else None,
             usage=total.minus(check.usage),
-            preview=preview("; ".join(f"{one.criterion}: {one.why}" for one in failed)),
+            violated=bool(violated),
+            preview=preview("; ".join(f"{one.criterion}: {one.why}" for one in violated or failed)),
         )
 
 
@@ -183,18 +206,18 @@ def _ended(entry: CheckBegin, passed: bool, why: str) -> CheckEnd:
     return CheckEnd(**key, state=CallState.OK if passed else CallState.FAILED, result=why)
 
 
-def _verdict(criterion: str, verdicts: Any, place: int) -> CriterionVerdict:
-    """The judge's verdict on one criterion. A missing or malformed verdict counts as not met."""
+def _verdict(kind: VerdictKind, criterion: str, verdicts: Any, place: int) -> CriterionVerdict:
+    """The judge's verdict on one criterion or constraint. A missing or malformed verdict counts as not met."""
     one = verdicts[place] if isinstance(verdicts, list) and place < len(verdicts) else None
     if not isinstance(one, dict):
         one = {"why": "The judge gave no verdict on this."}
     why = clean(str(one.get("why", "")))[:WHY]
-    return CriterionVerdict(kind="text", criterion=criterion, passed=one.get("met") is True, why=why)
+    return CriterionVerdict(kind=kind, criterion=criterion, passed=one.get("met") is True, why=why)
 
 
-def _case(check: CheckAcceptance, nodes: list[Node], criteria: list[str]) -> str:
+def _case(check: CheckAcceptance, nodes: list[Node], criteria: list[str], constraints: list[str], effects: str) -> str:
     own = [node for node in nodes if node.session_id == check.ref.session_id]
     task = next((text_of(node) for node in own if node.kind == USER), "")
     answer = next((text for node in reversed(own) if node.kind == ASSISTANT and (text := text_of(node))), "")
     evidence = "\n".join(text_of(node) for node in own if node.kind == TOOL_RESULTS)
-    return rules.case(task, evidence[-EVIDENCE:], answer, criteria)
+    return rules.case(task, evidence[-EVIDENCE:], answer, criteria, constraints, effects)

@@ -159,16 +159,16 @@ def line_tools(tools: dict[str, Tool], agents: list[AgentDefinition], granted: l
     the session, if it is a subagent's; tools granted to two sides are for both, and each side has its own part."""
     agent = agents[-1]
     if len(agents) > 1:
-        return _declared(tools, agent, subagent=True)
-    return [name for name in _declared(tools, agent) if granted is None or name in granted]
+        return _own_tools(tools, agent, subagent=True)
+    return [name for name in _own_tools(tools, agent) if granted is None or name in granted]
 
 
 def subagent_tools(tools: dict[str, Tool], agent: AgentDefinition) -> list[str]:
     """The tools of all sides of a subagent. They are those of its own definition: what it inherits are bounds, which
     the rules of its session hold, and no tools."""
-    return list(dict.fromkeys(name for view in agent.views for name in _declared(tools, view, subagent=True)))
+    return list(dict.fromkeys(name for view in agent.views for name in _own_tools(tools, view, subagent=True)))
 
 
-def _declared(tools: dict[str, Tool], agent: AgentDefinition, *, subagent: bool = False) -> list[str]:
+def _own_tools(tools: dict[str, Tool], agent: AgentDefinition, *, subagent: bool = False) -> list[str]:
     listed = [*agent.tools, *(name for name, *_ in pinned_tools(agent.mcp_servers))]
     return tools_of(tools, listed, agent.permissions, delegates=bool(agent.subagents), subagent=subagent)

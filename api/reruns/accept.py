@@ -138,7 +138,7 @@ def _spec(source: SessionRow, body: RerunBody) -> TaskSpec:
         spec = spec.model_copy(update={"input": body.input})
     if body.recorded:  # no judge, no shared budget, no notifications
         config = spec.config.model_copy(update={"tree": None, "notify": []})
-        spec = spec.model_copy(update={"acceptance_criteria": [], "config": config})
+        spec = spec.model_copy(update={"acceptance_criteria": [], "constraints": [], "config": config})
     return spec
 
 

@@ -53,5 +53,4 @@ async def rerun_task(
     check_kept(source)
     key = IdempotencyKey.of(call, f"POST /tasks/{task_id}/rerun", body, idempotency_key)
     answer = await rerun.rerun(call, source, body, key)
-    headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
-    return Response(answer.body, 202, headers, media_type="application/json")
+    return Response(answer.body, 202, answer.headers, media_type="application/json")

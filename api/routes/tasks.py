@@ -73,8 +73,7 @@ async def submit_task(
     sent = idempotency_key is not None
     key = IdempotencyKey.of(call, "POST /tasks", spec, idempotency_key) if sent else IdempotencyKey.none()
     answer = await submit.submit(call, spec, key)
-    headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
-    return Response(answer.body, 202, headers, media_type="application/json")
+    return Response(answer.body, 202, answer.headers, media_type="application/json")
 
 
 class TaskQuery(BaseModel):

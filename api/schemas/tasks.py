@@ -17,6 +17,9 @@ class TaskAccepted(BaseModel):
     created_at: datetime
     poll_interval: int = Field(description="milliseconds to wait between two requests for the status")
     conversation_id: str
+    notices: list[str] = Field(
+        default=[], description="what will not happen as asked, and why; left out if there is nothing to say"
+    )
 
 
 class TaskProgress(BaseModel):

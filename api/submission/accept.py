@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from math import ceil
 
 from api.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
@@ -41,8 +42,14 @@ class AgentChanged(Conflict):
 
 @dataclass(frozen=True)
 class AcceptedResponse:
-    body: str
+    body: str  # a TaskAccepted
     replayed: bool = False
+
+    @property
+    def headers(self) -> dict[str, str]:
+        handle = TaskAccepted.model_validate_json(self.body)
+        found = {"Location": f"/tasks/{handle.task_id}", "Retry-After": str(ceil(handle.poll_interval / 1_000))}
+        return found | ({"Idempotent-Replayed": "true"} if self.replayed else {})
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,7 @@ class Checked:
     retention_ms: int
     supervision: Supervision
     sides: Sides | None = None
+    notices: list[str] = field(default_factory=list)  # for the caller
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,7 @@ class Prepared:
 
     acceptance: Acceptance
     files: Manifest  # files to add to an existing workspace
+    notices: list[str] = field(default_factory=list)  # for the caller
 
     @property
     def ref(self) -> SessionRef:
@@ -132,12 +141,12 @@ async def check(
     rules.check_prices(limits, spec.config.tree, every, call.services.prices, settings)
     limits = rules.with_default_cost(limits, every, call.services.prices, settings)
     await rules.check_sandbox(pool, spec, definition, settings)
-    await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
+    notices = await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(call, spec)
     await budgets.check_workspaces(call, files)
     supervision = await tools_and_variables.supervision(call, spec, agent, variables or {})
-    return Checked(spec, agent.ref, definition, models, limits, files, retention, supervision, sides)
+    return Checked(spec, agent.ref, definition, models, limits, files, retention, supervision, sides, notices)
 
 
 def prepare(call: Call, task: Checked, place: SessionPlace, agent_digest: str | None = None) -> Prepared:
@@ -156,7 +165,7 @@ def prepare(call: Call, task: Checked, place: SessionPlace, agent_digest: str | 
         face=place.face.placed(session_id) if place.face else None,
         agent_digest=agent_digest,
     )
-    return Prepared(acceptance, {} if own else task.files)
+    return Prepared(acceptance, {} if own else task.files, task.notices)
 
 
 def new_session(task: Checked, title: str, place: SessionPlace, created_by: str) -> NewSession:
@@ -281,7 +290,8 @@ def _handle(call: Call, prepared: Prepared) -> str:
         created_at=created_at,
         poll_interval=call.settings.poll_interval_ms,
         conversation_id=prepared.ref.conversation_id,
-    ).model_dump_json()
+        notices=prepared.notices,
+    ).model_dump_json(exclude_defaults=True)
 
 
 def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage]:

@@ -258,8 +258,9 @@ async def check_tool_names(pool: Pool, spec: TaskSpec, definition: AgentDefiniti
         raise Invalid("A rule names a tool that does not exist.", type="invalid-spec", errors=found[:20])
 
 
-async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int) -> None:
-    """Check that reminders and escalations happen before the question expires, and name existing subscriptions."""
+async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int) -> list[str]:
+    """Check that reminders and escalations happen before the question expires, and name existing subscriptions. Returns
+    notices about channels that nobody has subscribed."""
     bound = config.input_timeout or min(ttl_ms, (config.tree and config.tree.ttl) or ttl_ms)
     for name in ("reminder_after", "escalate_after"):
         after = getattr(config, name)
@@ -271,17 +272,19 @@ async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int)
         half = finding(f"/config/{pair[not config.escalate_to]}", "needs", "one needs the other", pair)
         raise Invalid("An escalation needs a time and a subscription.", errors=[half])
     if config.notify or config.routes or config.escalate_to:
-        await _check_subscriptions(pool, tenant, config)
+        return await _check_subscriptions(pool, tenant, config)
+    return []
 
 
-async def _check_subscriptions(pool: Pool, tenant: str, config: TaskConfig) -> None:
+async def _check_subscriptions(pool: Pool, tenant: str, config: TaskConfig) -> list[str]:
     active = [one for one in await subscriptions.listing(pool, tenant) if one.status is SubscriptionStatus.ACTIVE]
     names = sorted(one.name for one in active)
     known = [*names, *sorted({one.channel.value for one in active})]
+    named = [*names, *ChannelName]  # of a channel, subscriptions may follow
     errors = [
-        finding(f"/config/notify/{place}", "unknown_channel", "there is no such subscription or channel", known)
+        finding(f"/config/notify/{place}", "unknown_channel", "there is no such subscription or channel", named)
         for place, wanted in enumerate(config.notify)
-        if wanted not in known
+        if wanted not in named
     ]
     errors += [
         finding(f"/config/routes/{kind}", "unknown_channel", "there is no such subscription or channel", known)
@@ -298,3 +301,9 @@ async def _check_subscriptions(pool: Pool, tenant: str, config: TaskConfig) -> N
     ]
     if errors:
         raise Invalid("The task names a subscription or channel that does not exist.", errors=errors)
+    return [
+        f"Nobody will be notified over {wanted}: it has no active subscription. Subscribe with POST /subscriptions or "
+        f"`errand subscriptions add NAME {wanted} …`; one that is made before the task ends is notified too."
+        for wanted in dict.fromkeys(config.notify)
+        if wanted not in known
+    ]

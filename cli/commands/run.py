@@ -121,6 +121,8 @@ def run(
     spec["context"] = {name: value for name, value in context.items() if value}
     handle = _submit(api, spec, idempotency_key or secrets.token_hex(16))
     write_last(api.address, handle["task_id"])
+    for notice in handle.get("notices", []):
+        note(notice)
     if wait:
         if not as_json:
             note("Ctrl-C detaches; the task continues.")

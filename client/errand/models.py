@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Status = Literal["submitted", "working", "input_required", "completed", "failed", "cancelled"]
 
@@ -19,6 +19,7 @@ class TaskHandle(Model):
     conversation_id: str
     status: Status
     created_at: datetime
+    notices: list[str] = Field(default_factory=list)  # what will not happen as asked, and why
 
 
 class SessionHandle(Model):

@@ -101,7 +101,7 @@ def rewritten(value: Any, attachments: Sequence[Attachment]) -> Any:
 
 
 def with_paths(text: str, paths: Mapping[str, str]) -> str:
-    """A text with each of these paths, where it stands alone, replaced by another."""
+    """A text with each of these paths replaced by another, unless it is part of a longer path."""
     longest = "|".join(sorted(map(re.escape, paths), key=len, reverse=True))
     whole = rf"(?<!{_PART_OF_PATH})(?:{longest})(?!{_PART_OF_PATH}*[\w/\\-])"
     return re.sub(whole, lambda match: paths[match[0]], text) if paths else text

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     INPUT_TIMEOUT = "input_timeout"
     NEEDS_INPUT = "needs_input"
     ACCEPTANCE_FAILED = "acceptance_failed"
+    CONSTRAINT_VIOLATED = "constraint_violated"
     CALLER_CANCEL = "caller_cancel"
     INTERRUPTED = "interrupted"
     TERMINATED = "terminated"

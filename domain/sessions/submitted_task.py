@@ -59,6 +59,7 @@ class SubmittedTask(_Part):
     user_id: str | None = None
     arguments: JsonObject | None = None  # with which a subagent was created
     acceptance_criteria: list[Criterion] = Field(default_factory=list)
+    constraints: list[str] = Field(default_factory=list)
     context: SubmittedContext = SubmittedContext()
     config: SubmittedConfig = SubmittedConfig()
     channel: SubmittedChannel | None = None

@@ -1,4 +1,5 @@
-"""The judge of acceptance criteria: one is met if the answer or a result contains all its double-quoted texts."""
+"""The judge of acceptance criteria and constraints: a criterion is met if the answer or a result contains all its
+double-quoted texts, a constraint if no effect, result or answer contains any of them."""
 
 import re
 
@@ -7,6 +8,8 @@ from offline.transcript import Transcript
 
 VERDICT = "give_verdict"
 _CRITERIA = re.compile(r"<criteria>\n(.*)\n</criteria>", re.DOTALL)
+_CONSTRAINTS = re.compile(r"<constraints>\n(.*)\n</constraints>", re.DOTALL)
+_EFFECTS = re.compile(r"<effects>.*?</effects>", re.DOTALL)
 _EVIDENCE = re.compile(r"<tool_results>.*?</answer>", re.DOTALL)
 _QUOTED = re.compile(r'"([^"]+)"')
 _NUMBERED = re.compile(r"^\d+\. (.*)$", re.MULTILINE)
@@ -16,7 +19,15 @@ def judge(transcript: Transcript) -> Reply:
     criteria, evidence = _CRITERIA.search(transcript.request), _EVIDENCE.search(transcript.request)
     shown = evidence[0] if evidence else ""
     verdicts = [_verdict(line, shown) for line in _NUMBERED.findall(criteria[1] if criteria else "")]
+    constraints, effects = _CONSTRAINTS.search(transcript.request), _EFFECTS.search(transcript.request)
+    done = shown + (effects[0] if effects else "")
+    verdicts += [_kept(line, done) for line in _NUMBERED.findall(constraints[1] if constraints else "")]
     return Reply(calls=(ToolUse(VERDICT, {"verdicts": verdicts}),))
+
+
+def _kept(constraint: str, done: str) -> dict[str, object]:
+    found = [line for text in _QUOTED.findall(constraint) for line in done.splitlines() if text in line]
+    return {"met": not found, "why": f"This shows it: {found[0]}" if found else "Nothing shows a violation."}
 
 
 def _verdict(criterion: str, shown: str) -> dict[str, object]:

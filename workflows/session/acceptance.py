@@ -1,4 +1,5 @@
-"""Acceptance: a session that reports that it is done is checked against its criteria, and sent back if they fail."""
+"""Acceptance: a session that reports that it is done is checked against its criteria, and sent back if they fail. A
+violated constraint ends it."""
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -35,6 +36,8 @@ async def met(session: SessionContext, line: Line) -> bool:
     session.check()
     if verdict.passed:
         return True
+    if verdict.violated:
+        raise Ending(Reason.CONSTRAINT_VIOLATED, "constraint_violated", verdict.preview)
     if verdict.message is None:
         raise Ending(Reason.ACCEPTANCE_FAILED, "acceptance_failed", verdict.preview)
     workflow.logger.info("sent back: %s", verdict.preview)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.support.stack import Stack, calls, of_type
+from tests.support.stack import Stack, calls, of_type, steps
 
 WRITE = ("write_file", {"path": "done.txt", "content": "x"})
 
@@ -77,6 +77,39 @@ async def test_criterion_that_is_never_met_fails_with_the_output_so_far(stack: S
     assert len(of_type(await stack.events(failed["task_id"]), "acceptance_checked")) == 3
     assert limited["reason"] == "step_limit"  # repeated attempts are limited like all work
     assert (await stack.result(limited["task_id"]))["acceptance"][0]["passed"] is False
+
+
+@pytest.mark.proves("S1-52")
+async def test_violated_constraint_fails_the_task_with_the_evidence(stack: Stack) -> None:
+    constraints = ["Stay polite", 'Write no file "done.txt"']
+    record = await stack.run(calls(WRITE), acceptance_criteria=['It says "the moon"'], constraints=constraints)
+    assert (record["status"], record["reason"], record["partial"]) == ("failed", "constraint_violated", True)
+    assert record["error"]["type"] == "constraint_violated"
+    assert record["error"]["message"].startswith('Write no file "done.txt": This shows it: ')
+    result = await stack.result(record["task_id"])
+    verdicts = [(one["kind"], one["criterion"], one["passed"]) for one in result["acceptance"]]
+    assert verdicts[0][2] is False  # this alone would have sent the agent back
+    assert verdicts[1:] == [("constraint", constraints[0], True), ("constraint", constraints[1], False)]
+    assert "done.txt" in result["acceptance"][2]["why"]
+    [event] = of_type(await stack.events(record["task_id"]), "acceptance_checked")
+    assert event["passed"] is False
+    judged = str((await stack.asked(record["task_id"]))[-1]["body"]["messages"])
+    assert "<effects>" in judged and "- file by write_file, done: " in judged
+
+
+@pytest.mark.proves("S1-52")
+async def test_kept_constraint_is_in_the_result_and_effects_of_subagents_count(stack: Stack) -> None:
+    lead = {"name": "constrained", "description": "Leads.", "prompt": "You are tested.", "tools": []}
+    assert (await stack.http.put("/agents/constrained", json=lead | {"subagents": ["tester"]})).is_success
+    work = calls(("task", {"agent": "tester", "prompt": steps([WRITE]), "description": "a part"}))
+    kept, broken = await asyncio.gather(
+        stack.run(calls(WRITE), constraints=['Write no file "other.txt"']),
+        stack.run(work, "constrained", constraints=['Write no file "done.txt"']),
+    )
+    assert kept["reason"] == "goal_reached" and kept["usage"]["llm_calls"] == 3  # two turns, and the judge's call
+    [verdict] = (await stack.result(kept["task_id"]))["acceptance"]
+    assert (verdict["kind"], verdict["passed"]) == ("constraint", True)
+    assert broken["reason"] == "constraint_violated" and "done.txt" in broken["error"]["message"]
 
 
 async def test_a_malformed_criterion_is_refused(stack: Stack) -> None:

@@ -7,12 +7,14 @@ import pytest
 from activities.notifications.channels import channels
 from activities.notifications.channels.channel import Envelope
 from activities.tools.support.egress import Fetcher
+from domain.ids import new_id
 from domain.notification import ChannelName, Notice, SendError, new_secret
 from domain.sessions.input_request import RequestKind
+from store import keys
 from store.keys import Right
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import bearer
-from tests.support.stack import Stack
+from tests.support.stack import Stack, eventually
 from tests.unit.activities.tools.support.test_egress import LITERALS, Recording, names
 
 NOTICE = Notice(type="test", timestamp="now", data={"name": "x"}).model_dump_json().encode()
@@ -109,7 +111,6 @@ async def test_a_redirect_is_not_followed(kind: ChannelName) -> None:
     ("config", "pointer"),
     [
         ({"notify": ["nobody"]}, "/config/notify/0"),
-        ({"notify": ["slack"]}, "/config/notify/0"),
         ({"escalate_to": "nobody", "escalate_after": 2_000}, "/config/escalate_to"),
         ({"escalate_after": 2_000}, "/config/escalate_after"),
         ({"escalate_to": "nobody"}, "/config/escalate_to"),
@@ -131,6 +132,44 @@ async def test_task_with_unusable_notification_settings_is_refused(
     assert found["pointer"] == pointer
     if found["code"] == "unknown_channel":
         assert made["name"] in found["allowed"]
+
+
+@pytest.mark.proves("S1-40", "S1-46", "S1-47")
+async def test_task_that_names_channels_without_subscriptions_is_accepted_and_the_answer_says_so(stack: Stack) -> None:
+    """The body as the definition of an async agent prints it, by a tenant that has nothing yet."""
+    _, secret = await keys.create(stack.pool, f"fresh-{new_id()}", "first", list(Right))
+    caller = {"Authorization": f"Bearer {secret}"}
+    config: dict[str, Any] = {
+        "ttl": 3_600_000,
+        "notify": ["webhook", "slack"],
+        "sandbox": "isolated",
+        "approval_required": True,
+    }
+    body = {"agent": "code-reviewer", "input": {"path": "."}, "config": config}
+    headers = {**caller, "Idempotency-Key": "printed"}
+    answer = await stack.http.post("/tasks", json=body, headers=headers)
+    assert answer.status_code == 202, answer.text
+    handle = answer.json()
+    assert (handle["status"], handle["poll_interval"]) == ("submitted", stack.settings.poll_interval_ms)
+    for channel, notice in zip(config["notify"], handle["notices"], strict=True):
+        assert notice.startswith(f"Nobody will be notified over {channel}: ") and "POST /subscriptions" in notice
+    assert answer.headers["Location"] == f"/tasks/{handle['task_id']}"
+    assert int(answer.headers["Retry-After"]) * 1_000 >= handle["poll_interval"]
+    again = await stack.http.post("/tasks", json=body, headers=headers)
+    assert (again.text, again.headers["Location"]) == (answer.text, answer.headers["Location"])
+    assert "Idempotent-Replayed" in again.headers and "Idempotent-Replayed" not in answer.headers
+
+    async def asks() -> dict[str, Any] | None:
+        found: dict[str, Any] = (await stack.http.get(answer.headers["Location"], headers=caller)).json()
+        return found if found["status"] == "input_required" else None
+
+    assert (await eventually(asks, what="the plan waits for approval"))["task_id"] == handle["task_id"]
+    subscription = {"name": "me", "channel": "webhook", "target": "https://hooks.example.org/", "every_task": False}
+    assert (await stack.http.post("/subscriptions", json=subscription, headers=caller)).is_success
+    second = (await stack.http.post("/tasks", json=body, headers=caller)).json()
+    assert len(second["notices"]) == 1 and "over slack" in second["notices"][0]
+    for task_id in (handle["task_id"], second["task_id"]):
+        assert (await stack.http.post(f"/tasks/{task_id}/cancel", json={}, headers=caller)).is_success
 
 
 async def test_openai_subscription_takes_no_escalations(subscribers: Subscribers) -> None:

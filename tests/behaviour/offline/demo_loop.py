@@ -91,7 +91,7 @@ class Children:
         if self._failing(child):
             error = "The model cannot be reached."
             return Outcome(session_id=child, name=agent, status=Status.FAILED, reason=Reason.ERROR, error=error)
-        offered = tools_of(TOOLS, AGENTS[agent].tools, [], delegates=False, parent_tools=AGENTS[self._agent].tools)
+        offered = tools_of(TOOLS, AGENTS[agent].tools, [], delegates=False, subagent=True)
         without = tuple(tool for tool in TOOLS if tool not in offered)
         done = await work(agent, prompt, self._workspace, self._sandbox, without)
         return Outcome(session_id=child, name=agent, status=Status.COMPLETED, output=done.final)

@@ -79,7 +79,7 @@ async def test_task_cuts_the_network_of_an_agent_that_has_one(stack: Stack, list
 async def test_task_cuts_the_network_of_its_subagents(
     stack: Stack, listed: Listed, spec: dict[str, Any], reached: bool
 ) -> None:
-    """The parent has no tools and no network of its own; the subagent's definition has both."""
+    """The parent has neither tools nor a network; the subagent's definition has both."""
     await define(stack, "networked", network=True)
     await define(stack, "networks-lead", tools=[], subagents=["networked"])
     given = {"agent": "networked", "prompt": listed.calls(), "description": "fetch it"}

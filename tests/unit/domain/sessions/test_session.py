@@ -22,6 +22,7 @@ STATUS_OF = {
     Reason.TREE_BUDGET: Status.FAILED,
     Reason.LOOP_DETECTED: Status.FAILED,
     Reason.ACCEPTANCE_FAILED: Status.FAILED,
+    Reason.CONSTRAINT_VIOLATED: Status.FAILED,
     Reason.NEEDS_INPUT: Status.FAILED,
     Reason.POLICY_DENIED: Status.FAILED,
     Reason.LOST: Status.FAILED,

@@ -240,7 +240,8 @@ CANCELLED = ("cancelled", None, "response.incomplete")
 ENDS = {
     **dict.fromkeys((Reason.TOKEN_BUDGET, Reason.COST_BUDGET, Reason.TREE_BUDGET), SPENT),
     **dict.fromkeys((Reason.STEP_LIMIT, Reason.TURN_LIMIT, Reason.TOOL_LIMIT), TOO_MANY),
-    **dict.fromkeys((Reason.ERROR, Reason.TTL, Reason.LOOP_DETECTED, Reason.ACCEPTANCE_FAILED, Reason.LOST), FAILED),
+    **dict.fromkeys((Reason.ERROR, Reason.TTL, Reason.LOOP_DETECTED, Reason.LOST), FAILED),
+    **dict.fromkeys((Reason.ACCEPTANCE_FAILED, Reason.CONSTRAINT_VIOLATED), FAILED),
     **dict.fromkeys((Reason.POLICY_DENIED, Reason.NEEDS_INPUT), REFUSED),
     **dict.fromkeys((Reason.CALLER_CANCEL, Reason.INTERRUPTED, Reason.TERMINATED, Reason.INPUT_TIMEOUT), CANCELLED),
 }
