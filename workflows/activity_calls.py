@@ -24,7 +24,6 @@ from domain.sessions.step import (
     Finished,
     ModelCall,
     ModelReply,
-    Purpose,
     ToolCall,
     ToolOutcome,
     ToolRequest,
@@ -79,7 +78,7 @@ ALL: list[TypedActivity[Any, Any]] = [
     DISCOVER_TOOLS,
 ]
 
-SUMMARY_SECONDS = 45
+CUT_TIME = timedelta(seconds=1)  # for a reply that is cut off, until it is stored
 # A retry cannot repeat a call that may happen only once; it can only report its outcome as unknown. So a worker that
 # lost Temporal for a moment gets longer to report the result than for other calls, whose retry does the work.
 ONCE_PATIENCE = timedelta(seconds=5)
@@ -102,8 +101,8 @@ def call_model(
         "schedule_to_close_timeout": max(left, timedelta(seconds=60)),
     }
     speaker = f" · {call.speaker}" if call.speaker else ""
-    if call.purpose is Purpose.SUMMARY:  # the session is already over, so there is one short attempt
-        options = {"schedule_to_close_timeout": timedelta(seconds=SUMMARY_SECONDS)}
+    if call.cut_at is not None:  # the session is already over
+        options = {"schedule_to_close_timeout": call.cut_at - workflow.now() + CUT_TIME}
     return by.start(
         call,
         retry_policy=UNTIL_DEADLINE,
@@ -237,12 +236,12 @@ def list_hooks(wanted: HookList) -> "workflow.ActivityHandle[HookPoints]":
     )
 
 
-def run_hooks(call: HookCall) -> "workflow.ActivityHandle[HookOutcome]":
+def run_hooks(call: HookCall, within: timedelta = timedelta(minutes=10)) -> "workflow.ActivityHandle[HookOutcome]":
     """Run the hooks of one moment. Each has its own time limit, and so have all of them together."""
     return RUN_HOOKS.start(
         call,
         start_to_close_timeout=timedelta(minutes=5),
-        schedule_to_close_timeout=timedelta(minutes=10),
+        schedule_to_close_timeout=within,
         retry_policy=PERSISTENT,
         summary=f"hooks {call.point}",
     )

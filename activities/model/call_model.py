@@ -123,21 +123,26 @@ class CallModel:
             return await self._commit(call, by, beginning, context, nodes, calls, [], played.turn, recorded)
         with retried_if_away():
             shown = await self._hooks.filtered(call, agent, context + prelude, facts)
+        left = max(0.0, (call.cut_at - datetime.now(UTC)).total_seconds()) if call.cut_at else None
+        limit = asyncio.timeout(left)
         try:
             if queued := turn_record.queued_calls(call, facts):
                 turn.content += queued
                 turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
             if not queued or self.platform_alone:
-                await self.ask(call, agent, shown, tools, facts, turn)
+                async with limit:
+                    await self.ask(call, agent, shown, tools, facts, turn)
         except asyncio.CancelledError:
             if not cancel_requested():
                 raise
             turn_record.interrupt(turn)
         except Exception as error:
-            await self._bounds.release(call, facts)
-            with retried_if_away():
-                await beginning.written(seconds=2)
-            raise await self.failure(call, activity.info().attempt, error) from None
+            if not limit.expired():
+                await self._bounds.release(call, facts)
+                with retried_if_away():
+                    await beginning.written(seconds=2)
+                raise await self.failure(call, activity.info().attempt, error) from None
+            turn_record.interrupt(turn)
         await self._before_reply(call, agent, turn, facts)
 
         async def settled() -> ModelReply:

@@ -98,6 +98,7 @@ class ModelCall(BaseModel):
     switch_reason: str | None = Field(default=None, exclude_if=is_empty)
     last_model: bool = True  # no fallback is left: retry until the deadline
     deadline: datetime
+    cut_at: datetime | None = None  # a reply that has not ended by then is stored as far as it has arrived
     usage: Usage  # spent before this call
     doing: str = ""  # what the step is about, in a few words
     # of an agent with two AI sides: the label of the side that is asked

@@ -38,7 +38,8 @@ BEGIN
                         updated_at = now()
      WHERE tenant = n.tenant AND id = n.session_id AND version < n.version
        AND status NOT IN ('completed', 'failed', 'cancelled');
-    IF cardinality(n.take) > 0 THEN
+    IF cardinality(n.take) > 0 AND NOT EXISTS (   -- else the session ended without this reply, and others read its messages
+            SELECT 1 FROM sessions WHERE tenant = n.tenant AND id = n.session_id AND status IN ('completed', 'failed', 'cancelled')) THEN
         WITH taken AS (
             UPDATE inbox SET taken_by = n.session_id WHERE tenant = n.tenant AND id = ANY (n.take) RETURNING source)
         UPDATE mailbox m SET delivered_to = n.session_id

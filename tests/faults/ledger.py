@@ -16,12 +16,18 @@ from tests.support import user_hooks, user_tools
 class Input(BaseModel):
     path: str
     seconds: float = 0
+    deaf: bool = False  # to a stop
 
 
 async def write_line(input: Input, context: ToolContext) -> ToolResult:
     """Write one line per real execution; then sleep, so that a test can interrupt the call."""
     await asyncio.to_thread(_write, Path(input.path), f"{context.key} {context.attempt}\n")
-    await asyncio.sleep(input.seconds)
+    try:
+        await asyncio.sleep(input.seconds)
+    except asyncio.CancelledError:
+        if not input.deaf:
+            raise
+        await asyncio.sleep(input.seconds)
     return ToolResult("Done.")
 
 

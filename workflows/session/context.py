@@ -24,6 +24,8 @@ PLAN_FIRST = (
 TURNS = 5
 REMEMBERED = 1_000  # messages, ended children and answered requests
 NAMED_CHILDREN = 20  # in the details; all are counted
+SUMMARY_TIME = timedelta(seconds=45)  # at most, and at most a quarter of the session's time
+END_TIME = timedelta(seconds=1)  # after the deadline, for what is being stopped
 
 
 class Stopped(Exception):
@@ -62,6 +64,7 @@ class SessionContext:
         self.waiting_for: dict[str, str] = {}  # their subjects by id, for the Web UI
         self.handed_over = False  # the last step gave the line another agent, so its loop starts again
         self.calling = 0  # tool calls that are running
+        self.reading: list[str] = []  # messages that the running model call takes
         self.unsettled = 0  # calls of the current step without an outcome; its delegations count as one
         self.paused = 0  # of these, remote calls between two polls
         self.renewal = False  # the step is interrupted, to be continued in a new run
@@ -93,6 +96,15 @@ class SessionContext:
     @property
     def deadline(self) -> datetime:
         return self.start.deadline + timedelta(milliseconds=self.limits.ttl_ms - self.start.limits.ttl_ms)
+
+    @property
+    def stops_at(self) -> datetime:
+        """When the work stops, so that the last summary fits before the deadline."""
+        return self.deadline - min(SUMMARY_TIME, max(self.deadline - workflow.info().start_time, timedelta()) / 4)
+
+    def time_left(self, more: timedelta = timedelta()) -> timedelta:
+        """Until the deadline, or so much later."""
+        return max(self.deadline + more - workflow.now(), timedelta())
 
     def raise_limits(self, limits: Limits) -> None:
         """Raise limits, effective from the next check on. A limit is never lowered, so a repeated or late raise is
@@ -162,10 +174,11 @@ class SessionContext:
         """The messages that enter the context with the next call; only the main line receives messages."""
         if not line.is_main:
             return []
-        messages, self.state.inbox = self.state.inbox, []
-        return messages
+        self.reading, self.state.inbox = self.state.inbox, []
+        return self.reading
 
     def untake(self, messages: list[str] | None) -> None:
+        self.reading = []
         self.state.inbox = [*(messages or []), *self.state.inbox]
 
     async def has_unread(self) -> bool:

@@ -1,5 +1,7 @@
 """Hooks of a session. Only an agent with hooks adds anything to the history."""
 
+from datetime import timedelta
+
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
@@ -9,8 +11,9 @@ from domain.sessions.session_state import Line
 from domain.sessions.step import ToolCall, ToolOutcome
 from workflows import activity_calls
 from workflows.session import limits
-from workflows.session.context import Ending, SessionContext, cause
+from workflows.session.context import END_TIME, Ending, SessionContext, cause
 
+LEAST_TIME = timedelta(milliseconds=500)  # for hooks of the end, after the deadline
 NOTHING = HookOutcome()
 NO_SUBJECT = HookSubject()
 _NOT_RUN = "This was not run: the hooks that may guard it could not run."
@@ -78,7 +81,8 @@ async def at_end(session: SessionContext, ending: Ending, line: Line) -> None:
         if HookPoint.ON_END in await _points(session, line, ending=True):
             subject = HookSubject(reason=ending.reason, error=ending.error)
             call = _call(session, line, HookPoint.ON_END, subject)
-            await activity_calls.run_hooks(call)
+            left = max(session.time_left(END_TIME), LEAST_TIME)
+            await activity_calls.run_hooks(call, min(left, timedelta(minutes=10)))
     except ActivityError as error:
         workflow.logger.warning("the hooks of the end could not run: %s", cause(error)[1])
 

@@ -66,6 +66,7 @@ async def think(
                 raise Ending(Reason.ERROR, kind, message) from error
             take = session.take(line)
             continue
+        session.reading = []
         line.head = reply.head  # an interrupted call has committed what it had, too
         line.deferred = None
         session.state.usage = session.state.usage.plus(reply.usage)

@@ -16,7 +16,7 @@ from domain.sessions.session_state import SessionInput
 from domain.sessions.step import Finish, Finished, Purpose, StopRequest
 from workflows import activity_calls
 from workflows.session import hooks
-from workflows.session.context import Ending, Renewal, SessionContext, Stopped, cause
+from workflows.session.context import END_TIME, SUMMARY_TIME, Ending, Renewal, SessionContext, Stopped, cause
 from workflows.session.input_requests import ask_variables
 from workflows.session.loop import run_line
 from workflows.session.replies import activate, model_call
@@ -49,15 +49,7 @@ class Session:
         await self._watch(reasoning)
         if self.context.stopping is not None and self.context.stopping.grace_ms:
             await self._let_finish(reasoning)
-        try:
-            ending = await reasoning
-        except Ending as end:
-            ending = end
-        except Renewal:
-            ending = None
-        except Stopped:
-            assert self.context.stopping is not None
-            ending = Ending(self.context.stopping.reason)
+        ending = await self._settle(reasoning)
         if ending is None:
             await workflow.wait_condition(workflow.all_handlers_finished)
             if self.context.stopping is None:
@@ -66,7 +58,7 @@ class Session:
         try:
             if self.context.outdated:
                 raise Stopped
-            if ending.reason in LIMIT_REASONS and not self.context.cancelled:
+            if ending.reason in LIMIT_REASONS and not self.context.cancelled and self.context.time_left():
                 await self._summarise(ending.reason)
             await hooks.at_end(self.context, ending, self.context.state.line)
             # The activity also posts the end to the conversation, which saves a workflow task.
@@ -153,22 +145,50 @@ class Session:
         self.context.raise_limits(limits)
 
     async def _watch(self, reasoning: "asyncio.Task[Ending | None]") -> None:
-        """Wait for the loop, the deadline or a stop, whichever comes first."""
-        deadline = None
-        try:
-            while deadline != self.context.deadline:  # if the deadline was extended, wait again
-                deadline = self.context.deadline
+        """Wait for the loop, a stop or the end of the time, whichever comes first. A session that waits for people
+        waits until the deadline, because then there is nothing to summarise."""
+        context = self.context
+        while not (reasoning.done() or context.stopping is not None):
+            asks = context.waiting > 0 and workflow.now() >= context.stops_at
+            until = context.deadline if asks else context.stops_at
+            try:
                 await workflow.wait_condition(
-                    lambda until=deadline: (  # type: ignore[misc]
-                        reasoning.done() or self.context.stopping is not None or self.context.deadline != until
+                    lambda known=context.deadline, asks=asks: (  # type: ignore[misc]
+                        reasoning.done()
+                        or context.stopping is not None
+                        or context.deadline != known  # it was extended
+                        or (asks and not context.waiting)
                     ),
-                    timeout=max(deadline - workflow.now(), timedelta()),
-                    timeout_summary=f"TTL {timedelta(milliseconds=self.context.limits.ttl_ms)}",
+                    timeout=max(until - workflow.now(), timedelta()),
+                    timeout_summary=f"TTL {timedelta(milliseconds=context.limits.ttl_ms)}",
                 )
-        except TimeoutError:
-            # it was waiting for people: their deadline has passed, and the agent has not failed
-            reason = Reason.INPUT_TIMEOUT if self.context.waiting else Reason.TTL
-            self.context.halt(StopRequest(reason=reason, by="errand"))
+            except TimeoutError:
+                if asks or not context.waiting:
+                    # people were asked until their deadline: the agent has not failed
+                    reason = Reason.INPUT_TIMEOUT if asks else Reason.TTL
+                    context.halt(StopRequest(reason=reason, by="errand"))
+
+    async def _settle(self, reasoning: "asyncio.Task[Ending | None]") -> Ending | None:
+        """How the loop ended; None if the session continues in a new run. What does not stop in time is left behind:
+        the store accepts nothing of it after the end."""
+        stopping = self.context.stopping
+        if not reasoning.done():
+            assert stopping is not None
+            try:
+                left = self.context.time_left(END_TIME)
+                await workflow.wait_condition(reasoning.done, timeout=left, timeout_summary="time to stop")
+            except TimeoutError:
+                self.context.untake(self.context.reading)
+                return Ending(stopping.reason)
+        try:
+            return await reasoning
+        except Ending as end:
+            return end
+        except Renewal:
+            return None
+        except Stopped:
+            assert self.context.stopping is not None
+            return Ending(self.context.stopping.reason)
 
     async def _let_finish(self, reasoning: "asyncio.Task[Ending | None]") -> None:
         """A graceful stop: let the running tools finish, within a time limit."""
@@ -177,20 +197,21 @@ class Session:
         try:
             await workflow.wait_condition(
                 reasoning.done,
-                timeout=timedelta(milliseconds=stop.grace_ms),
+                timeout=min(timedelta(milliseconds=stop.grace_ms), self.context.time_left()),
                 timeout_summary="time to finish the running tools",
             )
         except TimeoutError:
             self.context.halt(stop.model_copy(update={"grace_ms": 0}))
 
     async def _summarise(self, reason: Reason) -> None:
-        """Ask for one last reply without tools, so that no session ends without a summary. If that fails, it ends
-        anyway."""
+        """Ask for one last reply without tools, so that no session ends without a summary. The reply is cut off at the
+        deadline, and if it fails the session ends anyway."""
         state = self.context.state
         if self.context.handler_of(state.line) is not None:
             return  # a handler cannot summarise: its last message is the result
         take = self.context.take(state.line)
         call = model_call(self.context, state.line, Purpose.SUMMARY, take, summary_request(reason))
+        call.cut_at = workflow.now() + min(SUMMARY_TIME, self.context.time_left())
         try:
             reply = await self.context.wait(activity_calls.call_model(call))
         except ActivityError as error:
