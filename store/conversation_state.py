@@ -37,8 +37,9 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
         sessions = await connection.fetch(
             """SELECT s.id, s.thread_id, s.live, s.status, s.spawned_by, s.blocking, s.delivery, p.thread_id AS spawner
                  FROM sessions s LEFT JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by
+                 LEFT JOIN inbox opening ON opening.tenant = s.tenant AND opening.id = s.inbox[1]
                 WHERE s.tenant = $1 AND s.conversation_id = $2
-                  AND s.status IN ('submitted', 'working', 'input_required') ORDER BY s.id""",
+                  AND s.status IN ('submitted', 'working', 'input_required') ORDER BY opening.number, s.id""",
             tenant,
             conversation_id,
         )

@@ -201,11 +201,13 @@ async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str |
     )
 
 
-async def drop_unsignalled(pool: Pool, tenant: str, message_id: str) -> None:
-    """Delete a message that no conversation knows; it stays if a repetition of the same request has delivered it."""
-    await pool.execute(
+async def drop_unsignalled(pool: Pool, tenant: str, message_id: str) -> bool:
+    """Delete a message that no conversation knows. False if a session reads it, or if a repetition of the same request
+    has delivered it."""
+    done = await pool.execute(
         "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NULL AND unsignalled", tenant, message_id
     )
+    return done.endswith(" 1")
 
 
 async def unsignalled(pool: Pool, limit: int = 200) -> list[tuple[str, str, str]]:
@@ -247,10 +249,13 @@ async def untaken(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
     return [row["id"] for row in rows]
 
 
-async def taken_by(pool: Pool, tenant: str, session_id: str) -> list[str]:
-    """The messages that entered a session's context, in order."""
+async def taken_by(pool: Pool, tenant: str, session_id: str, limit: int = 1_000) -> list[str]:
+    """The newest messages that a session read."""
     rows = await pool.fetch(
-        "SELECT id FROM inbox WHERE tenant = $1 AND taken_by = $2 ORDER BY number", tenant, session_id
+        "SELECT id FROM inbox WHERE tenant = $1 AND taken_by = $2 ORDER BY number DESC LIMIT $3",
+        tenant,
+        session_id,
+        limit,
     )
     return [row["id"] for row in rows]
 

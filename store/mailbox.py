@@ -158,7 +158,8 @@ async def deliver(pool: Pool, tenant: str, message_ids: list[str], to: str, even
         if not read:
             return
         await connection.execute(
-            "UPDATE inbox SET taken_by = $3 WHERE tenant = $1 AND id = ANY($2::text[]) AND taken_by IS NULL",
+            "UPDATE inbox SET taken_by = $3, entered = true"
+            " WHERE tenant = $1 AND id = ANY($2::text[]) AND taken_by IS NULL",
             tenant,
             [row["message_id"] for row in read],
             to,

@@ -34,6 +34,7 @@ class Accepted(BaseModel):
     terminated: bool = False
     unknown: bool = False  # no such conversation
     mail_taken: bool = False  # another session claimed some of the mail
+    read_by: str | None = None  # the session that reads the message already
     cancelled: bool = False  # a tree above it was cancelled
     budget: str | None = None  # the kind of the tree's budget that is spent
     agent_changed: bool = False  # the agent's definition is not the expected one any more

@@ -77,7 +77,7 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
             REMEMBERED,
         )
         messages = await connection.fetch(
-            """SELECT id, taken_by FROM inbox i WHERE tenant = $1 AND conversation_id = $4 AND thread_id = $3
+            """SELECT id, taken_by, entered FROM inbox i WHERE tenant = $1 AND conversation_id = $4 AND thread_id = $3
                   AND (taken_by = $2 OR taken_by IS NULL AND NOT EXISTS (
                           SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.thread_id = $3 AND s.id <> $2
                              AND i.id = ANY (s.inbox)))
@@ -114,9 +114,9 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
         point = await _point(connection, tenant, session_id, session.head) if session.head else None
     mine = [row for row in reversed(messages) if row["id"] not in apart]
     seen = [row["id"] for row in mine]
-    waiting = [row["id"] for row in mine if row["taken_by"] is None]
-    if session.head is None:  # not even its first message has entered the context
-        waiting = [*session.inbox, *(one for one in waiting if one not in session.inbox)]
+    entered = {row["id"] for row in mine if row["entered"]}
+    waiting = [one for one in session.inbox if one not in entered]  # its first step was not committed
+    waiting += [row["id"] for row in mine if row["taken_by"] is None and row["id"] not in session.inbox]
     start = session.workflow_input()
     first = start.first_state()
     if point is not None:

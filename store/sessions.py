@@ -149,6 +149,22 @@ async def begin_queued(pool: "Pool | Connection", begin: QueuedBegin) -> str | N
     return busy
 
 
+async def first_queued(pool: "Pool | Connection", tenant: str, session_id: str) -> str:
+    """The session that is first in the queue in which this one waits, by the number of the message that opens it:
+    numbers are given in the order of acceptance. This one, if it does not wait any more."""
+    first: str | None = await pool.fetchval(
+        """SELECT q.id FROM sessions s
+             JOIN sessions q ON q.tenant = s.tenant AND q.thread_id = s.thread_id
+              AND NOT q.live AND q.status = 'submitted'
+             LEFT JOIN inbox opening ON opening.tenant = q.tenant AND opening.id = q.inbox[1]
+            WHERE s.tenant = $1 AND s.id = $2 AND NOT s.live AND s.status = 'submitted'
+            ORDER BY opening.number, q.id LIMIT 1""",
+        tenant,
+        session_id,
+    )
+    return first or session_id
+
+
 async def newest_of_thread(pool: Pool, tenant: str, thread_id: str) -> SessionRow | None:
     row = await pool.fetchrow(
         """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND status <> 'submitted'

@@ -28,7 +28,7 @@ from domain.sessions.session import BUDGET_REASONS, Reason, SessionRef, Status
 from domain.sessions.session_writes import ENDED_FIRST, SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
 from domain.sessions.task_terms import TaskTerms, on_terms
-from store import channels, endings, files, mailbox, sessions, tool_calls, workspaces
+from store import channels, conversations, endings, files, mailbox, sessions, tool_calls, workspaces
 from store.database import Pool
 from store.endings import OpenCall, WrittenEnding
 from store.workspaces import Manifest
@@ -131,7 +131,7 @@ class FinishSession:
             session_id=ref.session_id,
             outcome=outcome,
             returned=[outcome for outcome in waiting if outcome.id != message_id],
-            taken=finish.taken,
+            taken=await conversations.taken_by(self._pool, ref.tenant, ref.session_id),
             held=held,
         )
         if not await self._workflows.post(ref.conversation_id, ended):

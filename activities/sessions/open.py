@@ -69,19 +69,21 @@ class OpenSessions:
         return OpenedBatch(sessions=[answers[opening.session_id] for opening in batch.sessions])
 
     async def _again(self, batch: OpenBatch, opening: OpenSession) -> Opened:
-        """Begin a session that waits in a queue, unless a risk has paused its mission: then it waits until that is
-        resumed. If it was opened before, return its row."""
-        busy = None
+        """Begin the first session of a queue, unless a risk has paused its mission: then it waits until that is
+        resumed. The rows decide which one is the first: the conversation may not have heard of it yet, or have heard of
+        it after later ones. If it was opened before, return its row."""
+        busy, session_id = None, opening.session_id
         if opening.session is None and not await self._held(batch, opening):
             await self._drop_delivered(batch, opening)
-            begin = QueuedBegin(tenant=batch.tenant, session_id=opening.session_id, take=opening.take)
             async with self._pool.acquire() as connection, connection.transaction():
+                session_id = await sessions.first_queued(connection, batch.tenant, session_id)
+                begin = QueuedBegin(tenant=batch.tenant, session_id=session_id, take=opening.take)
                 busy = await sessions.begin_queued(connection, begin)
                 if busy is None:
-                    await queued_files.enter(connection, batch.tenant, opening.session_id)
-        if busy is not None and busy != opening.session_id:
-            return Opened(session_id=opening.session_id, busy=busy)
-        session = await sessions.get(self._pool, batch.tenant, opening.session_id)
+                    await queued_files.enter(connection, batch.tenant, session_id)
+        if busy is not None and busy != session_id:
+            return Opened(session_id=session_id, busy=busy)
+        session = await sessions.get(self._pool, batch.tenant, session_id)
         assert session is not None
         return _opened(session, await mailbox.delivered_to(self._pool, session.ref), opening)
 

@@ -255,6 +255,5 @@ class Sweep:
                 error_type="lost",
                 error="The session's workflow ended without recording an ending; it was stopped from outside.",
                 spawned_by=session.spawned_by,
-                taken=await conversations.taken_by(self._pool, session.tenant, session.id),
             )
         )

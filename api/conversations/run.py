@@ -1,6 +1,7 @@
 """Run a turn: a new conversation, a further turn or a fork; `if_busy` decides while a session is running."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,7 +15,7 @@ from api.submission import accept as submit
 from api.submission import rules
 from api.submission import start as starting
 from api.submission.accept import Prepared, SessionPlace
-from domain.errors import Conflict, Invalid, NotFound
+from domain.errors import Conflict, Invalid, NotFound, Refusal
 from domain.faces import NewFaceRequest
 from domain.sessions.submitted_task import TRANSPORT
 from store import conversations, idempotency, sessions, workspaces
@@ -145,13 +146,19 @@ async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
 
 async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     """Run at once if no session of the thread is live; otherwise `if_busy` decides."""
-    if key.value is None or body.if_busy != "steer":
+    if body.if_busy != "steer":
         return await _try_to_continue(call, body, prepared, key)
-    async with one_at_a_time(call, steer.message_id_of(prepared.ref, key)):
+    message_id = steer.message_id_of(prepared.ref, key)
+    prepared = prepared.opened_by(message_id)  # one message, whether a running session reads it or a new one
+    async with one_at_a_time(call, message_id) if key.value is not None else contextlib.nullcontext():
         # the request that we waited for has answered it
         if (known := await key.answered(call.pool, call.tenant)) is not None:
             return NewTurn(Handle.model_validate_json(known), replayed=True)
-        return await _try_to_continue(call, body, prepared, key)
+        try:
+            return await _try_to_continue(call, body, prepared, key)
+        except Refusal:
+            await conversations.drop_unsignalled(call.pool, call.tenant, message_id)
+            raise
 
 
 async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
@@ -172,6 +179,8 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
         if accepted.session is not None:
             await starting.start(call.services, accepted.session)
             return NewTurn(answer)
+        if accepted.read_by is not None:
+            return NewTurn(await _steered(call, prepared, key, accepted.read_by))
         assert accepted.busy is not None
         live = accepted.busy
         if body.if_busy == "reject":
@@ -181,6 +190,9 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
             if (steered := await _steer(call, prepared, key, attempt, live)) is not None:
                 return NewTurn(steered)
             await asyncio.sleep(PAUSE_SECONDS)
+    if body.if_busy == "steer":  # each session ended too early; whichever is running reads the message, or a new one
+        steer.deliver_later(call, ref.model_copy(update={"session_id": live}), steer.message_id_of(ref, key))
+        return NewTurn(await _steered(call, prepared, key, live))
     raise await busy(call, live)
 
 
@@ -198,9 +210,12 @@ async def _steer(call: Call, prepared: Prepared, key: IdempotencyKey, attempt: i
     # stored before it is delivered, because the update carries only its id
     await steer.write(call, ref.conversation_id, thread, message_id, prepared)
     session_id = await steer.deliver(call, ref.conversation_id, thread, message_id, live, attempt)
-    if session_id is None:
-        return None
-    answer = handle(session_id, ref.conversation_id, steered=True)
+    return None if session_id is None else await _steered(call, prepared, key, session_id)
+
+
+async def _steered(call: Call, prepared: Prepared, key: IdempotencyKey, session_id: str) -> Handle:
+    """The response for a message that this session reads."""
+    answer = handle(session_id, prepared.ref.conversation_id, steered=True)
     await remember(call, key, answer)
     return answer
 
@@ -219,11 +234,7 @@ async def _steered_before(call: Call, prepared: Prepared, key: IdempotencyKey) -
         session_id = await steer.deliver(
             call, ref.conversation_id, ref.conversation_id, steer.message_id_of(ref, key), live
         )
-    if session_id is None:
-        return None
-    answer = handle(session_id, ref.conversation_id, steered=True)
-    await remember(call, key, answer)
-    return answer
+    return None if session_id is None else await _steered(call, prepared, key, session_id)
 
 
 async def remember(call: Call, key: IdempotencyKey, answer: Handle) -> None:

@@ -8,7 +8,7 @@ from api.http.idempotency import IdempotencyKey
 from api.submission.accept import Prepared
 from api.submission.start import ensure_started
 from domain.conversations.requests import Steer
-from domain.errors import NotFound, Refusal, Unavailable
+from domain.errors import NotFound, Unavailable
 from domain.ids import derive_id
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import ThreadMessage
@@ -41,10 +41,8 @@ async def write(call: Call, conversation_id: str, thread_id: str, message_id: st
 async def deliver(
     call: Call, conversation_id: str, thread_id: str, message_id: str, live: str, attempt: int = 0
 ) -> str | None:
-    """Deliver a stored message to the running session and return that session's id.
-
-    If none is running, delete the message and return None. If the conversation does not answer, keep the message and
-    let the conversation read it later.
+    """Deliver a stored message to the running session and return the id of the session that reads it; None if no
+    session is running. If the conversation does not answer, it reads the message later.
     """
     ref = SessionRef(tenant=call.tenant, session_id=live, conversation_id=conversation_id)
     began = time.monotonic()
@@ -53,22 +51,22 @@ async def deliver(
     steer = Steer(request_id=derive_id(message_id, attempt), thread=thread_id, message=message_id)
     try:
         steered = await call.services.workflows.steer(call.tenant, conversation_id, steer, left)
-    except Unavailable:
-        # The update may have arrived although its response was lost, so the message must not be deleted. Its id is the
-        # same at every attempt: the conversation reads it once.
-        call.services.retry_queue.add(f"the message {message_id}", lambda: _deliver_later(call, ref, message_id))
+    except Unavailable:  # the update may have arrived although its response was lost
+        deliver_later(call, ref, message_id)
         return live
-    except Refusal as error:
-        await conversations.drop_unsignalled(call.pool, call.tenant, message_id)
-        if isinstance(error, NotFound):
-            return None
-        raise
+    except NotFound:
+        return None
     await conversations.mark_signalled(call.pool, call.tenant, message_id)
-    return steered.session_id
+    return steered.session_id or live
 
 
-async def _deliver_later(call: Call, ref: SessionRef, message_id: str) -> bool:
-    await ensure_started(call.services, ref)
-    await call.services.workflows.reopen(ref.tenant, ref.conversation_id, reload=True)
-    await conversations.mark_signalled(call.pool, call.tenant, message_id)
-    return True
+def deliver_later(call: Call, ref: SessionRef, message_id: str) -> None:
+    """Let the conversation find the message in its rows, as soon as it can be reached."""
+
+    async def reload() -> bool:
+        await ensure_started(call.services, ref)
+        await call.services.workflows.reopen(ref.tenant, ref.conversation_id, reload=True)
+        await conversations.mark_signalled(call.pool, call.tenant, message_id)
+        return True
+
+    call.services.retry_queue.add(f"the message {message_id}", reload)

@@ -127,9 +127,12 @@ async def _send(call: Call, session: SessionRow, text: str, key: str) -> Steerin
     # a message that the session has read must not be delivered again
     if await conversations.untaken(pool, tenant, [message_id]):
         receiver = await steer.deliver(call, *where, session.id)
-    if receiver is None:
+    if receiver is None and await conversations.drop_unsignalled(pool, tenant, message_id):
         _check_running(await session_of(call, session.id))
         raise _not_yet()  # the row is live, but the conversation has not started the session yet
+    if receiver is None:  # the conversation has found the message in its rows
+        taken = await conversations.message_taken(pool, tenant, message_id)
+        receiver = taken.by if taken and taken.by else session.id
     return Steering(session_id=receiver, message_id=key, stream_key=stream_key(receiver))
 
 

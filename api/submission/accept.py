@@ -105,6 +105,12 @@ class Prepared:
         """The same session, queued or not."""
         return replace(self, acceptance=self.acceptance.model_copy(update={"queue": queue}))
 
+    def opened_by(self, message_id: str) -> "Prepared":
+        """The same session, whose opening message has this id: it may be stored already, for a running session."""
+        *before, opening = self.acceptance.inbox
+        inbox = [*before, opening.model_copy(update={"id": message_id})]
+        return replace(self, acceptance=self.acceptance.model_copy(update={"inbox": inbox}))
+
     @property
     def opening_text(self) -> str:
         return text_of_parts(self.acceptance.inbox[-1].parts)

@@ -144,10 +144,12 @@ class SessionInput(BaseModel):
     def first_state(self) -> SessionState:
         if self.sides is None:
             line = Line(agent=self.agent, models=self.models, head=self.head)
-            return SessionState(line=line, inbox=list(self.inbox))
+            return SessionState(line=line, inbox=list(self.inbox), seen_messages=list(self.inbox))
         first = self.sides.first
         waiting = self._side_line(other_side(first)) if self.sides.dual else None
-        return SessionState(line=self._side_line(first), waiting_line=waiting, inbox=list(self.inbox))
+        return SessionState(
+            line=self._side_line(first), waiting_line=waiting, inbox=list(self.inbox), seen_messages=list(self.inbox)
+        )
 
     def _side_line(self, name: SideName) -> Line:
         assert self.sides is not None

@@ -236,7 +236,6 @@ class Finish(BaseModel):
     previous: str | None = None
     previous_step: int = 0
     spawned_by: str | None = None
-    taken: list[str] = Field(default_factory=list)  # messages that entered its context
     binding: BindingCall | None = Field(default=None, exclude_if=lambda call: call is None)
     # the result of its last call may not be written yet
     deferred: bool = Field(default=False, exclude_if=is_empty)

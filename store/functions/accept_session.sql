@@ -141,7 +141,14 @@ BEGIN
         INSERT INTO sessions VALUES (s.*);
         INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, visible, taken_by)
         SELECT s.tenant, m.id, s.conversation_id, s.thread_id, m.kind, m.author, m.parts, m.visible, s.id
-          FROM jsonb_populate_recordset(NULL::inbox, a.inbox) m;
+          FROM jsonb_populate_recordset(NULL::inbox, a.inbox) m
+        -- It was stored for a running session, which ended without reading it.
+        ON CONFLICT (tenant, id) DO UPDATE SET taken_by = excluded.taken_by, unsignalled = false
+         WHERE inbox.taken_by IS NULL;
+        SELECT jsonb_build_object('read_by', i.taken_by) INTO refused FROM inbox i
+         WHERE i.tenant = s.tenant AND i.taken_by <> s.id
+           AND i.id IN (SELECT m.id FROM jsonb_populate_recordset(NULL::inbox, a.inbox) m);
+        IF refused IS NOT NULL THEN RAISE EXCEPTION 'refused'; END IF;
         INSERT INTO file_uses (tenant, file_id, session_id)
         SELECT DISTINCT s.tenant, f, s.id FROM unnest((task.context).files) f;
         INSERT INTO event_counters (tenant, scope)
@@ -161,7 +168,7 @@ BEGIN
             END IF;
         END IF;
         IF cardinality(a.take) > 0 THEN
-            UPDATE inbox SET taken_by = s.id WHERE tenant = s.tenant AND id = ANY (a.take);
+            UPDATE inbox SET taken_by = s.id, entered = false WHERE tenant = s.tenant AND id = ANY (a.take);
             UPDATE mailbox SET delivered_to = s.id   -- the outcomes that its messages deliver
              WHERE tenant = s.tenant AND delivered_to IS NULL AND message_id = ANY (a.take);
         END IF;

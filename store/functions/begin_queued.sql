@@ -24,7 +24,7 @@ BEGIN
                         base_head = before.head, head = before.head,
                         deadline = now() + (deadline - created_at), updated_at = now(), inbox = n.take || inbox
      WHERE tenant = s.tenant AND id = s.id;
-    UPDATE inbox SET taken_by = s.id WHERE tenant = s.tenant AND id = ANY (n.take);
+    UPDATE inbox SET taken_by = s.id, entered = false WHERE tenant = s.tenant AND id = ANY (n.take);
     UPDATE mailbox SET delivered_to = s.id   -- the outcomes that these messages deliver
      WHERE tenant = s.tenant AND delivered_to IS NULL AND message_id = ANY (n.take);
     RETURN '{}';

@@ -38,7 +38,9 @@ BEGIN
                                          'parts', CASE i.kind WHEN 'tool' THEN i.parts ELSE coalesce(i.changed, i.parts) END,
                                          'source', i.source, 'visible', i.visible) ORDER BY w.place), '[]')
                     FROM unnest(n.take) WITH ORDINALITY AS w(id, place)
-                    JOIN inbox i ON i.tenant = n.tenant AND i.id = w.id),
+                    -- The rows decide who reads a message, and that it is read once, whatever the workflows remember.
+                    JOIN inbox i ON i.tenant = n.tenant AND i.id = w.id AND NOT i.entered
+                                AND coalesce(i.taken_by, n.session_id) = n.session_id),
         'children', CASE WHEN n.purpose = 'compact' THEN
                      (SELECT coalesce(jsonb_agg(jsonb_build_object('session_id', k.id, 'name', coalesce(k.subagent_name, k.agent))
                                                 ORDER BY k.id), '[]')

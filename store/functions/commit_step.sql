@@ -41,7 +41,11 @@ BEGIN
     IF cardinality(n.take) > 0 AND NOT EXISTS (   -- else the session ended without this reply, and others read its messages
             SELECT 1 FROM sessions WHERE tenant = n.tenant AND id = n.session_id AND status IN ('completed', 'failed', 'cancelled')) THEN
         WITH taken AS (
-            UPDATE inbox SET taken_by = n.session_id WHERE tenant = n.tenant AND id = ANY (n.take) RETURNING source)
+            UPDATE inbox SET taken_by = n.session_id, entered = true
+             WHERE tenant = n.tenant AND id = ANY (n.take) AND coalesce(taken_by, n.session_id) = n.session_id
+               -- after the end nothing continues from this step, and another session reads its messages
+               AND EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = n.tenant AND s.id = n.session_id AND s.live)
+            RETURNING source)
         UPDATE mailbox m SET delivered_to = n.session_id
           FROM taken WHERE m.tenant = n.tenant AND m.source_session_id = taken.source AND m.delivered_to IS NULL;
     END IF;

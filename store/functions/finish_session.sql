@@ -54,7 +54,7 @@ BEGIN
         SELECT array_agg(tool_calls ORDER BY tool_calls) INTO closed FROM ended;
         IF NOT commits THEN
             -- A silent message stays for the next session that answers.
-            UPDATE inbox SET taken_by = NULL WHERE tenant = t AND taken_by = s.id AND NOT wake;
+            UPDATE inbox SET taken_by = NULL, entered = false WHERE tenant = t AND taken_by = s.id AND NOT wake;
             UPDATE mailbox m SET delivered_to = NULL, given_back_by = s.id
               FROM sessions source
              WHERE m.tenant = t AND m.conversation_id = s.conversation_id AND m.delivered_to = s.id

@@ -97,8 +97,8 @@ class OutcomeRouter:
         return list(dict.fromkeys([*read, *(waiting.id for waiting in self._state.pending)]))
 
     def take(self, mail: list[str], by: str, gone: Iterable[str] | None = None) -> None:
-        """Record that session `by` has these outcomes. `gone`: these, and others that were consumed earlier and so are
-        not pending either."""
+        """Record that session `by` reads these messages. `gone`: these, and others that were consumed earlier and so
+        are not pending either."""
         no_longer = set(mail if gone is None else gone)
         self._state.pending = [waiting for waiting in self._state.pending if waiting.id not in no_longer]
         for message_id in mail:
@@ -147,6 +147,7 @@ class OutcomeRouter:
         thread.live = None if thread.live == ended.session_id else thread.live
         thread.last = ended.session_id
         taken = set(ended.taken)
+        self.take([waiting.id for waiting in thread.inbox if waiting.id in taken], ended.session_id)
         thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in taken]
         if thread.parent is None:  # a deeper thread receives its outcomes again with its next task
             self.put_back(ended.returned, ended.session_id)
@@ -193,12 +194,22 @@ class OutcomeRouter:
     def receive(self, thread_id: str, message: WaitingMessage) -> bool:
         """Put a message into a thread's inbox. False if there is nothing to do."""
         thread = self._state.threads.get(thread_id)
-        if thread is None:  # the state was reloaded in between, and nothing waits on that thread
-            return False
-        if any(waiting.id == message.id for waiting in thread.inbox) or message.id in self._state.delivered:
+        # None: the state was reloaded in between, and nothing waits on that thread
+        if thread is None or self.has_received(thread_id, message.id):
             return False
         thread.inbox.append(message)
         return True
+
+    def has_received(self, thread_id: str, message_id: str) -> bool:
+        """Whether a message waits in a thread's inbox or a session reads it: it was in the rows when they were read, or
+        its request is repeated."""
+        thread = self._state.threads.get(thread_id)
+        waits = thread is not None and any(waiting.id == message_id for waiting in thread.inbox)
+        return waits or message_id in self._state.delivered
+
+    def reader(self, thread_id: str, message_id: str) -> str | None:
+        """The session that reads a message: the one that has it, else the running one."""
+        return self._state.delivered.get(message_id) or self.live_on(thread_id)
 
     def live_on(self, thread_id: str) -> str | None:
         thread = self._state.threads.get(thread_id)
@@ -231,8 +242,8 @@ class OutcomeRouter:
         )
 
     def opened(self, opening: OpenSession, opened: Opened) -> list[Action]:
-        """Record the result of `next_opening`."""
-        thread, session_id = self._state.threads[opening.thread_id], opening.session_id
+        """Record the result of `next_opening`. Of a queue the rows' first session begins, which may be another one."""
+        thread, session_id = self._state.threads[opening.thread_id], opened.session_id
         if opened.busy:  # the store let another session begin, which takes the messages
             thread.live = opened.busy
             self._state.live.setdefault(opened.busy, Live(thread=opening.thread_id))
@@ -243,7 +254,8 @@ class OutcomeRouter:
         if opened.start is None and was_queued:  # it was cancelled in the queue, so its outcomes are pending again
             self._forget_delivery(fired)
             return [Reload()]
-        self.take(opened.mail, session_id)
+        if opened.start is not None or opened.over:
+            self.take(list(dict.fromkeys([*opened.mail, *opening.take])), session_id)
         taken = set(opening.take)
         apart = any(waiting.apart for waiting in thread.inbox if waiting.id in taken)
         thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in taken]

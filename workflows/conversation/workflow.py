@@ -163,12 +163,13 @@ class Conversation:
         return answers
 
     async def steer_thread(self, steer: Steer) -> Steered:
-        live = self.router.live_on(steer.thread)  # read first, because it may end while it is signalled
-        if live is None and not steer.wake:
+        await self.work_off()  # the rows that were just read may have the message, and a session that begins with it
+        reader = self.router.reader(steer.thread, steer.message)  # first, because it may end while it is signalled
+        if reader is None and not (steer.wake or self.router.has_received(steer.thread, steer.message)):
             raise _refused(wire.NOT_RUNNING, "Nothing is running there.")
         self.starter.reload_needed |= steer.thread not in self.state.threads  # an idle thread is only in the store
         await self._deliver(steer.thread, WaitingMessage(id=steer.message, apart=steer.apart))
-        return Steered(session_id=live or self.router.live_on(steer.thread) or "")
+        return Steered(session_id=reader or self.router.reader(steer.thread, steer.message) or "")
 
     async def fire_mailbox(self, fire: Fire) -> Fired:
         self.state.threads.setdefault(self.start.conversation_id, Thread())

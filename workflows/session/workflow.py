@@ -243,7 +243,6 @@ class Session:
             previous=state.line.previous,
             previous_step=state.line.previous_step,
             spawned_by=start.spawned_by,
-            taken=[message for message in state.seen_messages if message not in state.inbox],
             binding=ending.binding,
             deferred=state.line.deferred is not None,
         )

@@ -45,6 +45,27 @@ async def test_messages_of_one_address_are_answered_in_order_one_at_a_time(servi
     assert [turn["session_id"] for turn in turns] == [one["session_id"] for one in (first, *rest)]
 
 
+async def test_messages_whose_starts_come_late_and_in_another_order_are_answered_in_theirs(service: Service) -> None:
+    """The API died after it had accepted them, and the sweeper starts what it finds in any order."""
+    stack = service.stack
+    workflows = WorkflowClient(stack.client, stack.settings.task_queue)
+    running = await service.say("[[script:say words=900 delay=0.1]]", user="late")
+    waiting = [await service.say(say("first"), user="late")]  # from now on the conversation has a state of its own
+    await stack.seen(running["session_id"], "message_delta")
+    with stack.frozen("temporal"):
+        waiting += [await service.say(say(f"n{number}"), user="late") for number in range(4)]
+        before = await stack.kill("api")
+    await stack.back("api", before)
+    for said in (waiting[4], waiting[3], waiting[1]):  # nobody starts waiting[2]
+        row = await sessions.get(stack.pool, "default", said["session_id"])
+        assert row is not None and not row.live
+        assert await workflows.submit(row.workflow_input(), new_id(), row.thread_id, queued=True)
+    await stack.cancel(running["session_id"])
+    rows = [await service.ended(one["session_id"]) for one in waiting]
+    began = sorted(rows, key=lambda row: str(row.started_at))
+    assert [row.output for row in began] == ["first", "n0", "n1", "n2", "n3"]
+
+
 @pytest.mark.proves("S2-03", "S1-B13")
 async def test_twenty_concurrent_first_messages_create_one_conversation(service: Service) -> None:
     answers = await asyncio.gather(*(service.say(say(f"x{number}"), user="bob") for number in range(20)))
