@@ -57,7 +57,7 @@ from domain.sealing import KeyRing, KeyRingError
 from settings import MISCONFIGURED, Settings, SettingsError
 from store import agents, workers
 from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
-from workflows.argument_guard import ArgumentGuard
+from workflows.argument_guard import ArgumentGuard, DroppedSignals
 from workflows.client import connect as connect_temporal
 from workflows.registry import WORKFLOWS
 from workflows.runner import Runner
@@ -285,6 +285,7 @@ if __name__ == "__main__":
     gc.enable()
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.addFilter(DroppedSignals())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and some contain a token
     try:

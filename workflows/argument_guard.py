@@ -10,6 +10,8 @@ the workflow:
 Anyone who may signal a workflow can send these, for instance with an empty form in the Web UI.
 """
 
+import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +26,36 @@ from temporalio.worker import (
 )
 
 from domain import wire
+
+DROPPED = ("Failed deserializing signal input", "dropped a signal")  # how the SDK's line begins, and how ours does
+MOST_LINES = 10  # of dropped signals, in a second
+
+
+class DroppedSignals(logging.Filter):
+    """Bounds what dropped signals cost: few lines, without tracebacks.
+
+    The server passes on up to thousands of signals in one workflow task. The SDK logs the traceback of each that does
+    not decode; these alone would take longer than a workflow task may, so that it fails again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second, self._lines, self._left_out = 0, 0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not str(record.msg).startswith(DROPPED):
+            return True
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._lines = second, 0
+        self._lines += 1
+        if self._lines > MOST_LINES:
+            self._left_out += 1
+            return False
+        record.exc_info = None
+        if self._left_out:
+            record.msg = f"{record.msg} (and {self._left_out} more since the last such line)"
+            self._left_out = 0
+        return True
 
 
 class ArgumentGuard(Interceptor):

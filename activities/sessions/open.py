@@ -70,8 +70,8 @@ class OpenSessions:
 
     async def _again(self, batch: OpenBatch, opening: OpenSession) -> Opened:
         """Begin the first session of a queue, unless a risk has paused its mission: then it waits until that is
-        resumed. The rows decide which one is the first: the conversation may not have heard of it yet, or have heard of
-        it after later ones. If it was opened before, return its row."""
+        resumed. The rows decide which one is the first: the conversation may not know it yet, or know it only since
+        later ones. If it was opened before, return its row."""
         busy, session_id = None, opening.session_id
         if opening.session is None and not await self._held(batch, opening):
             await self._drop_delivered(batch, opening)

@@ -24,6 +24,8 @@ class Accepted:
     ledger: Path | None = None
     children: int = 0  # outcomes that must reach its conversation, each once
     messages: list[str] = field(default_factory=list)  # sent to it while it ran; each must be in its context once
+    # the sessions of its address, in the order in which their messages were acknowledged: they must begin in this order
+    order: list[str] = field(default_factory=list)
     # messages that it sent to its subagents; each must be in their contexts once
     sent: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)  # each must be in exactly one of its tool results

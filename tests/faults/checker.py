@@ -12,7 +12,7 @@ from temporalio.service import RPCError
 
 from domain.events import Recorded
 from store import events, folded_events
-from tests.behaviour.conversations.talk import Talk
+from tests.behaviour.conversations.talk import Talk, asked
 from tests.faults.caller import Accepted, Caller
 from tests.faults.workload import MARK
 from tests.support.launch import MODEL_KEY
@@ -31,7 +31,8 @@ class Violations:
     disagree: int = 0  # tasks whose row, stream and workflow show different ends
     gaps: int = 0  # streams or readers with a missing or repeated event number, step or piece
     outcomes: int = 0  # outcomes of subagents that were not delivered exactly once
-    messages: int = 0  # messages to a task that were not read exactly once
+    messages: int = 0  # messages to a task that were not read exactly once, or are twice in a request to the model
+    order: int = 0  # addresses whose messages were answered in another order than they were acknowledged
     effects: int = 0  # effects of a `once` tool that happened twice, or are recorded as done and did not happen
     orphans: int = 0  # commands that outlived their task
     secrets: int = 0
@@ -70,6 +71,8 @@ async def check(stack: Stack, caller: Caller, *, forgets: bool = False) -> Viola
             await _results(stack, task, found)
         if task.children or task.messages:
             await _deliveries(stack, task, found)
+        if task.order:
+            await _order(stack, task, found)
         if task.replies or task.sent or task.started is not None:
             await _graph(stack, task, found)
         if task.ledger:
@@ -163,6 +166,16 @@ async def _deliveries(stack: Stack, task: Accepted, found: Violations) -> None:
     for word in task.messages:
         times = sum(prompt.count(word) for prompt in prompts)
         found.add("messages", f"{task.id}: {word!r} {times} times", int(times != 1))
+        shown = [str(request["messages"]).count(word) for request in await asked(stack, word)]
+        found.add("messages", f"{task.id}: {word!r} {shown} times in requests", int(max(shown, default=0) > 1))
+
+
+async def _order(stack: Stack, task: Accepted, found: Violations) -> None:
+    rows = await stack.pool.fetch(
+        "SELECT id FROM sessions WHERE id = ANY($1::text[]) ORDER BY started_at, id", task.order
+    )
+    began = [row["id"] for row in rows]
+    found.add("order", f"{task.kind} {task.id}: {began}, not {task.order}", int(began != task.order))
 
 
 async def _results(stack: Stack, task: Accepted, found: Violations) -> None:

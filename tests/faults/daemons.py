@@ -14,6 +14,7 @@ from tests.behaviour.notifications.receivers import http_receiver
 from tests.faults.caller import GIVE_UP, Accepted, Caller
 
 COUNT = 3
+MESSAGES = 6  # of each person
 SECRET = "a-secret-of-the-fault-bench"
 SAY = "[[script:say words=5 delay=0.05]]"
 
@@ -32,20 +33,21 @@ async def messages(caller: Caller, random: Random, folder: Path) -> None:
             return answer.json()["conversation_id"], answer.json()["session_id"]
 
         async def person(user: str) -> None:
-            found = [await asyncio.gather(say(user, number), say(user, number)) for number in range(COUNT)]
+            found = [await asyncio.gather(say(user, number), say(user, number)) for number in range(MESSAGES)]
             assert all(first == second for first, second in found), found
             [conversation_id] = {conversation_id for (conversation_id, _), _ in found}
-            await _ended(caller, conversation_id, "messages", COUNT)
+            await _ended(caller, conversation_id, "messages", MESSAGES)
+            caller.accepted[-1].order = [session_id for (_, session_id), _ in found]
 
         await asyncio.gather(person("ann"), person("bob"))
         sent: dict[str, set[str]] = {}
         for _ in range(int(GIVE_UP / 0.5)):
             for request in receiver.requests:
                 sent.setdefault(request.json["data"]["in_reply_to"], set()).add(request.headers["webhook-id"])
-            if len(sent) == 2 * COUNT:
+            if len(sent) == 2 * MESSAGES:
                 break
             await asyncio.sleep(0.5)
-        assert len(sent) == 2 * COUNT and all(len(ids) == 1 for ids in sent.values()), sent
+        assert len(sent) == 2 * MESSAGES and all(len(ids) == 1 for ids in sent.values()), sent
 
 
 async def ticks(caller: Caller, random: Random, folder: Path) -> None:

@@ -5,18 +5,19 @@ from typing import TypeVar
 
 import pytest
 
+from domain.content import parts_of
 from domain.ids import new_id
 from domain.messages import ASSISTANT, ReplyBody
 from domain.sessions.input_request import OnExpiry, RequestKind
 from domain.sessions.request_writes import NewRequest, RequestOpening
 from domain.sessions.session import Reason, SessionRef, Usage
-from domain.sessions.session_writes import Write
+from domain.sessions.session_writes import Acceptance, NewMessage, ThreadMessage, Write
 from domain.sessions.step import Effect, ModelReply, StopReason
 from domain.sessions.step_writes import BudgetUse, NewNode, StepBegin, StepCommit
-from store import endings, input_requests, messages, runs, sessions, tool_calls
+from store import conversations, endings, input_requests, messages, new_sessions, runs, sessions, tool_calls
 from store.database import Pool
 from store.runs import Holder, NotCurrentRun, SessionEnded
-from tests.behaviour.store.conftest import Accept
+from tests.behaviour.store.conftest import Accept, new_session
 from tests.behaviour.store.test_sessions import ending
 from tests.behaviour.store.test_tool_calls import claim, outcome
 
@@ -142,3 +143,49 @@ async def test_run_that_takes_over_reads_what_was_committed(pool: Pool, accept: 
     assert (state.line.head, state.line.step, state.step, state.version) == (written.head, 1, 1, 2)
     assert state.line.pending == written and state.usage.llm_calls == 1
     assert (state.ended, state.children_started) == ([ended], 2)
+
+
+async def test_a_message_is_read_by_one_session_and_in_one_step(pool: Pool, accept: Accept) -> None:
+    """Whatever the workflows ask for: the row of the message decides."""
+    ref, message_id = await accept(), new_id()
+    message = ThreadMessage(
+        id=message_id, conversation_id=ref.conversation_id, thread_id=ref.conversation_id, text="Mind the gap."
+    )
+    await conversations.add_message(pool, ref.tenant, message)
+
+    async def read(of: SessionRef, version: int) -> list[str]:
+        begin = beginning(of, "run", version).model_copy(update={"take": [message_id]})
+        return [one.id for one in (await messages.begin_step(pool, begin)).inbox]
+
+    assert await read(ref, 1) == await read(ref, 2) == [message_id]  # an attempt that failed is repeated
+    await messages.commit_step(pool, commit(ref, "run", 3).model_copy(update={"take": [message_id]}))
+    assert await read(ref, 4) == []
+    row = await sessions.get(pool, ref.tenant, ref.session_id)
+    assert row is not None and message_id not in (await runs.state(pool, row)).inbox
+    await endings.finish(pool, ending(ref, Reason.GOAL_REACHED))
+    after = new_session(ref.conversation_id)
+    again = NewMessage(id=message_id, parts=parts_of("Mind the gap."))
+    refused = await new_sessions.accept(pool, Acceptance(session=after, inbox=[again]))
+    assert refused.session is None and refused.read_by == ref.session_id
+    assert (await new_sessions.accept(pool, Acceptance(session=after))).session is not None
+    assert await read(after.ref, 1) == []
+
+
+async def test_messages_that_open_a_session_wait_until_its_first_step_is_committed(pool: Pool, accept: Accept) -> None:
+    """A continuation has a head before its first step: that of the session before it."""
+    ref = await accept()
+    await messages.begin_step(pool, beginning(ref, "run"))
+    await messages.commit_step(pool, commit(ref, "run"))
+    row = await sessions.get(pool, ref.tenant, ref.session_id)
+    assert row is not None
+    ended = ending(ref, Reason.GOAL_REACHED).model_copy(update={"head": row.head, "output": "Said."})
+    await endings.finish(pool, ended)
+    opening = NewMessage(id=new_id(), parts=parts_of("And then?"))
+    accepted = await new_sessions.accept(pool, Acceptance(session=new_session(ref.conversation_id), inbox=[opening]))
+    assert accepted.session is not None and accepted.session.head is not None
+    state = await runs.state(pool, accepted.session)
+    assert (state.inbox, state.seen_messages) == ([opening.id], [opening.id])
+    after = accepted.session.ref
+    await messages.commit_step(pool, commit(after, "run", 5).model_copy(update={"take": [opening.id]}))
+    row = await sessions.get(pool, after.tenant, after.session_id)
+    assert row is not None and (await runs.state(pool, row)).inbox == []

@@ -64,6 +64,22 @@ def test_resumed_thread_whose_session_ends_hands_all_messages_to_the_next_one() 
     assert after.inbox == ["one", "two"]
 
 
+def test_message_that_was_in_the_rows_is_not_delivered_again_by_its_own_request() -> None:
+    """The conversation loads the message, opens a session with it, and then handles the request that sent it."""
+    made, starter = talk()
+    made.router.session_ended(starter.store.finish(starter.store.sessions["first"], committed=True))
+    made.state.threads[ROOT].inbox.append(WaitingMessage(id="note"))
+    starter.store.inbox["note"] = None
+    made.actions.append(Resume(ROOT))
+    steered = run(made.steer_thread(Steer(request_id="r", thread=ROOT, message="note")))
+    [after] = [row for row in starter.store.sessions.values() if row.live]
+    assert after.inbox == ["note"] and steered.session_id == after.id
+    assert not starter.signalled and not made.state.threads[ROOT].inbox
+    made.router.session_ended(starter.store.finish(after, committed=True))
+    again = run(made.steer_thread(Steer(request_id="again", thread=ROOT, message="note")))
+    assert again.session_id == after.id and starter.store.live_on(ROOT) is None
+
+
 def test_steering_an_idle_thread_is_refused() -> None:
     made, _ = talk()
     with pytest.raises(ApplicationError, match="Nothing is running there"):
