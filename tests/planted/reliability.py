@@ -124,6 +124,20 @@ BUGS = [
         _CONVERSATION,
     ),
     Bug(
+        "a queue begins in the order in which its starts arrive",
+        "store/sessions.py",
+        "    return first or session_id\n",
+        "    return session_id\n",
+        ("tests/behaviour/channels/test_addresses.py",),
+    ),
+    Bug(
+        "a message is read again",
+        "store/functions/begin_step.sql",
+        "AND i.id = w.id AND NOT i.entered",
+        "AND i.id = w.id",
+        (f"{_STORE}/test_runs.py",),
+    ),
+    Bug(
         "a renewed conversation forgets the outcomes that wait",
         "workflows/conversation/workflow.py",
         "carried = self.state.carried(workflow.now())",

@@ -50,7 +50,7 @@ BUGS = [
     Bug(
         "a silent message is lost in a turn without an answer",
         f"{_SQL}/finish_session.sql",
-        "UPDATE inbox SET taken_by = NULL WHERE tenant = t AND taken_by = s.id AND NOT wake;",
+        "UPDATE inbox SET taken_by = NULL, entered = false WHERE tenant = t AND taken_by = s.id AND NOT wake;",
         "NULL;",
         _ACCEPT,
     ),

@@ -1,4 +1,4 @@
-"""Messages to a conversation under load: each enters the context once, whoever reads it."""
+"""Messages to a conversation under load: each enters the context once only."""
 
 import asyncio
 from random import Random
