@@ -99,6 +99,7 @@ def build_services(
         subagent_depth=settings.subagent_depth,
         max_children=settings.max_children,
         max_questions=settings.max_questions,
+        max_tool_calls=settings.max_tool_calls,
         acceptance_rounds=settings.acceptance_rounds,
         variables=dict(one.split("=", 1) for one in settings.variables),
     )

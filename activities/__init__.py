@@ -89,6 +89,7 @@ class ActivityServices:
     subagent_depth: int
     max_children: int
     max_questions: int
+    max_tool_calls: int
     acceptance_rounds: int
     variables: dict[str, str]  # of the deployment, for all threads
 
@@ -133,6 +134,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         states,
         inner_hooks,
         memory,
+        services.max_tool_calls,
     )
     planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
     subagent_planner = SubagentPlanner(pool, tools, definitions, planner, subagents)

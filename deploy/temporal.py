@@ -24,7 +24,10 @@ FLAGS = {
     # deliver a cancel to a running activity at once instead of with its next heartbeat
     "system.enableCancelActivityWorkerCommand": "true",
     "frontend.WorkerCommandsEnabled": "true",
+    # tenants take turns; with the default of four partitions each has a line of its own, and turns are uneven
     "matching.enableFairness": "true",
+    "matching.numTaskqueueReadPartitions": "1",
+    "matching.numTaskqueueWritePartitions": "1",
     "history.transferProcessorMaxPollRPS": "5000",  # the default of 20 limits one session to 20 workflow tasks a second
 }
 TABLES = ("namespaces", "executions_visibility_fts_keyword_list")  # the first and the last that it creates

@@ -72,8 +72,13 @@ def start_options(session: SessionInput, namespace: str) -> StartOptions:
         "static_summary": f"{session.agent.name} · {session.title}",
         "static_details": static_details(session, namespace),
         "search_attributes": TypedSearchAttributes(attributes),
-        "priority": Priority(priority_key=3, fairness_key=ref.tenant[:64]),
+        "priority": fair_priority(ref.tenant),
     }
+
+
+def fair_priority(tenant: str) -> Priority:
+    """Tenants take turns, in the workflow's tasks and, as these inherit it, in its activities."""
+    return Priority(priority_key=3, fairness_key=tenant[:64])
 
 
 class ConversationOptions(TypedDict):
@@ -83,6 +88,7 @@ class ConversationOptions(TypedDict):
     task_timeout: timedelta
     static_summary: str
     search_attributes: TypedSearchAttributes
+    priority: Priority
 
 
 def conversation_options(tenant: str, conversation_id: str) -> ConversationOptions:
@@ -96,6 +102,7 @@ def conversation_options(tenant: str, conversation_id: str) -> ConversationOptio
         "task_timeout": TASK_TIMEOUT,
         "static_summary": f"conversation · {conversation_id}",
         "search_attributes": TypedSearchAttributes(attributes),
+        "priority": fair_priority(tenant),
     }
 
 

@@ -1,13 +1,17 @@
 """run_tool: one tool call, claimed before its effect and fenced by attempt. The next model call reads its result."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
 from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.delegation.subagents import Subagents
 from activities.hooks.inner_hooks import InnerHooks
@@ -39,6 +43,7 @@ from activities.tools.tool import Tool, ToolContext, ToolResult
 from activities.tools.tool_commits import ToolCommits
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
+from domain.amounts import counted
 from domain.events.tools import shown_arguments
 from domain.json_object import JsonObject
 from domain.messages import ReplyBody
@@ -56,6 +61,43 @@ INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
 UNKNOWN = "It may have happened in full, in part or not at all. Check before you repeat it."
 UNREADABLE_MS = 60_000  # until a call that continues elsewhere is asked for again, if its secrets cannot be read
 
+PATIENCE_S, LOOK_S = 0.5, 0.05  # how long a call without a place holds its slot of the worker, and looks for one
+
+
+class Places:
+    """The calls with an effect that this worker runs at a time, shared between tenants: each may have as many as leave
+    the same number for every other tenant that runs some here, and for one more that may come."""
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._used: Counter[str] = Counter()
+
+    @contextlib.asynccontextmanager
+    async def take_place(self, request: ToolRequest) -> AsyncIterator[None]:
+        """Hold a place of the tenant. A call that gets none goes back to Temporal's queue, where it holds no slot."""
+        tenant, info = request.ref.tenant, activity.info()
+        if info.is_local or request.cancel or request.effect is Effect.READ:
+            yield
+            return
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        while self._used[tenant] >= self._share(tenant):
+            if asyncio.get_running_loop().time() > deadline:
+                raise ApplicationError(
+                    f"This worker runs {counted(self._used[tenant], 'call')} of the tenant; this one has not begun.",
+                    next_retry_delay=timedelta(seconds=min(info.attempt, 5)),
+                    category=ApplicationErrorCategory.BENIGN,
+                )
+            await asyncio.sleep(LOOK_S)
+        self._used[tenant] += 1
+        try:
+            yield
+        finally:
+            self._used[tenant] -= 1
+            self._used += Counter()  # forgets tenants without a call
+
+    def _share(self, tenant: str) -> int:
+        return max(1, self._places // (len(self._used.keys() | {tenant}) + 1))
+
 
 class RunTool:
     def __init__(
@@ -72,7 +114,9 @@ class RunTool:
         states: ThreadStates,
         hooks: InnerHooks,
         memory: StepMemory,
+        places: int,
     ) -> None:
+        self._places = Places(places)
         self._pool = pool
         self._tools = tools
         self._definitions = definitions
@@ -95,7 +139,7 @@ class RunTool:
     def _named(self, name: str) -> Callable[[ToolRequest], Coroutine[Any, Any, ToolOutcome]]:
         @activity.defn(name=f"tool.{name}")
         async def run_tool(request: ToolRequest) -> ToolOutcome:
-            async with heartbeating():
+            async with heartbeating(), self._places.take_place(request):  # before the claim, which only one attempt has
                 with retried_if_away():
                     tool = self._tools.get(name)
                     if name == DECLARED:
