@@ -65,6 +65,7 @@ class Settings:
     tenant_upload_bytes: int = 10_737_418_240  # of all uploaded files of a tenant; 0: no limit
     requests_per_minute: int = 600  # per key
     live_tasks: int = 200  # per key
+    waiting_tasks: int = 200  # of all tenants, accepted and not begun by a worker; 0: no limit
     streams_per_key: int = 200  # open event streams, per key and API process
     require_keys: bool = False  # True: the account that runs the API needs a key too, even on its own machine
     local_token: str | None = field(default=None, repr=False)  # made by `errand up`; opens the API on loopback
@@ -114,7 +115,7 @@ class Settings:
     # the worker
     task_queue: str = "errand"
     max_model_calls: int = 100
-    max_tool_calls: int = 50
+    max_tool_calls: int = 50  # a tenant has half of these, or less while others run some
     drain_seconds: float = 90.0
     workspace_file_bytes: int = 20_971_520  # of a file that is stored; a larger one stays on its worker only
     workspace_files: int = 20_000  # files, folders and links of one workspace that are stored

@@ -61,7 +61,7 @@ from api.services import Services
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
 from api.streams.slots import StreamSlots
-from api.submission.start_queue import StartQueue
+from api.submission.start_queue import StartQueue, WaitingBound
 from domain.policy.addresses import is_loopback
 from domain.sealing import KeyRing
 from settings import Settings, SettingsError
@@ -157,6 +157,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         discovery=DiscoveryClient(temporal, settings.task_queue),
         retry_queue=RetryQueue(),
         starts=StartQueue(),
+        waiting_bound=WaitingBound(pool, settings.waiting_tasks),
         listener=listener,
         pages=Pages(pool),
         prices=load_prices(settings.prices_file),

@@ -11,7 +11,7 @@ from api.http.metrics import Metrics
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
 from api.streams.slots import StreamSlots
-from api.submission.start_queue import StartQueue
+from api.submission.start_queue import StartQueue, WaitingBound
 from domain.agents.prices import PriceTable
 from domain.sealing import KeyRing
 from settings import Settings
@@ -34,6 +34,7 @@ class Services:
     discovery: DiscoveryClient
     retry_queue: RetryQueue
     starts: StartQueue
+    waiting_bound: WaitingBound
     listener: EventListener
     pages: Pages
     prices: PriceTable

@@ -58,6 +58,12 @@ class Accepted(BaseModel):
         return next((reason for reason, holds in reasons.items() if holds), None)
 
 
+async def count_waiting(pool: Pool, most: int) -> int:
+    """Sessions of all tenants that no worker has begun, counted up to `most`."""
+    waiting: int = await pool.fetchval("SELECT count_waiting($1)", most)
+    return waiting
+
+
 async def accept(pool: "Pool | Connection", acceptance: Acceptance) -> Accepted:
     return Accepted.model_validate_json(await call(pool, "accept_session", to_document(acceptance)))
 

@@ -61,6 +61,7 @@ TITLES = {
     "json-non-finite": "A number is not finite",
     "json-too-complex": "The JSON is too complex",
     "live-tasks": "Too many live tasks",
+    "overloaded": "Too many tasks wait for a worker",
     "mailbox-changed": "The mailbox has changed",
     "mailbox-empty": "The mailbox is empty",
     "malformed-json": "The JSON is malformed",

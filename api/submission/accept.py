@@ -207,6 +207,7 @@ async def accept(
     write: Callable[[Acceptance], Awaitable[Accepted]] | None = None,
 ) -> Accepted:
     """Run the one transaction, with `write` if it contains more. Refuse what the store refused."""
+    await call.services.waiting_bound.check()
     session = prepared.acceptance.session
     submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
     acceptance = prepared.acceptance.model_copy(

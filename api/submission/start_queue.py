@@ -1,15 +1,47 @@
-"""Starts of accepted sessions that run after their response was sent.
+"""Starts of accepted sessions that run after their response was sent, and the bound on sessions that wait.
 
-The rows are committed, so this only saves time: the sweeper starts what a process that died left here.
+The rows are committed, so a start only saves time: the sweeper starts what a process that died left here.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+
+from domain.amounts import counted
+from domain.errors import Unavailable
+from store import new_sessions
+from store.database import Pool
 
 MOST_AT_ONCE = 32  # further requests wait for their own start, so that a flood is as fast as Temporal
 # Nobody waits longer for a start: a single one fails after two seconds (ANSWER_WITHIN in workflows.client), but many of
 # one conversation would add up while no worker answers. Their order saves time; the rows decide.
 PATIENCE_SECONDS = 3.0
+
+LOOK_SECONDS = 1.0  # between two counts of the rows; in between, this process adds what it accepts itself
+TRY_AGAIN_SECONDS = 10
+
+
+class WaitingBound:
+    """Refuses sessions while as many as `most` of all tenants wait for a worker: to accept more would only make all of
+    them wait longer, for the acceptance too."""
+
+    def __init__(self, pool: Pool, most: int) -> None:
+        self._pool = pool
+        self._most = most  # 0: no limit
+        self._waiting = 0
+        self._looked_at = float("-inf")
+
+    async def check(self) -> None:
+        if not self._most:
+            return
+        if time.monotonic() - self._looked_at > LOOK_SECONDS:
+            self._looked_at = time.monotonic()  # before the query: one request looks, the others do not wait for it
+            self._waiting = await new_sessions.count_waiting(self._pool, self._most)
+        if self._waiting >= self._most:
+            limit = counted(self._most, "task")
+            detail = f"Too many tasks wait for a worker (ERRAND_WAITING_TASKS allows {limit})."
+            raise Unavailable(detail, type="overloaded", retry_after=TRY_AGAIN_SECONDS)
+        self._waiting += 1
 
 
 class StartQueue:

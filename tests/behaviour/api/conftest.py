@@ -80,7 +80,10 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
 @pytest.fixture(scope="session")
 def settings(stack: Stack, database_url: str) -> Settings:
     return Settings(
-        database_url=as_role(stack, database_url, API_ROLE), poll_interval_ms=1_500, secret_keys=SECRET_KEYS
+        database_url=as_role(stack, database_url, API_ROLE),
+        poll_interval_ms=1_500,
+        secret_keys=SECRET_KEYS,
+        waiting_tasks=0,  # without Temporal all tasks of all these tests wait
     )
 
 
