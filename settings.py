@@ -105,6 +105,7 @@ class Settings:
     # notifications
     notify_private_hosts: tuple[str, ...] = ()  # private hosts that may be notified
     delivery_hours: float = 72.0  # how long a delivery is retried
+    slack_url: str = "https://slack.com/api/"  # the only address to which connectors send their bot tokens
     smtp_host: str | None = None  # None: no e-mail
     smtp_port: int = 587
     smtp_tls: str = "starttls"  # starttls | tls | none

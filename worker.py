@@ -90,8 +90,9 @@ def build_services(
         workspaces=Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes),
         fetcher=Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
         keys=KeyRing.parse(settings.secret_keys),
-        channels=channels(_notifier(settings), _mail_server(settings)),
-        ports=ports(_notifier(settings), _mail_server(settings)),
+        channels=channels(_notifier(settings, max_bytes=10_000), _mail_server(settings)),
+        # Slack answers with the message that it posted, formatted
+        ports=ports(_notifier(settings, max_bytes=1_000_000), _mail_server(settings), settings.slack_url),
         dispatcher=Dispatcher(pool, client, settings.task_queue, settings.delivery_hours * 3_600),
         thresholds=Thresholds(settings.anomaly_error_rate, settings.anomaly_spend_per_minute, settings.anomaly_denied),
         budget_low_percent=settings.budget_low_percent,
@@ -171,10 +172,10 @@ def _ports(settings: Settings) -> frozenset[int]:
     return frozenset(map(int, settings.allow_ports))
 
 
-def _notifier(settings: Settings) -> Fetcher:
+def _notifier(settings: Settings, max_bytes: int) -> Fetcher:
     """Notifications have a separate list of private hosts: a model must not fetch from a host that may be notified."""
     hosts = settings.notify_private_hosts
-    return Fetcher(hosts, ports=None, setting="ERRAND_NOTIFY_PRIVATE_HOSTS", max_bytes=10_000, timeout_s=20.0)
+    return Fetcher(hosts, ports=None, setting="ERRAND_NOTIFY_PRIVATE_HOSTS", max_bytes=max_bytes, timeout_s=20.0)
 
 
 def _mail_server(settings: Settings) -> MailServer | None:

@@ -41,10 +41,12 @@ class Outgoing:
 
 @dataclass(frozen=True)
 class SenderPorts:
-    """The network access of a connector. Each port raises SendError if the receiver did not accept."""
+    """The network access of a connector, through the guard. Each port raises SendError if the receiver did not
+    accept."""
 
-    post: Callable[[str, dict[str, str], bytes], Awaitable[None]]  # url, headers, content
+    post: Callable[[str, dict[str, str], bytes], Awaitable[bytes]]  # url, headers, content; returns the answer's body
     mail: Callable[[str, str, str, str], Awaitable[None]]  # message id, recipient, subject, text
+    slack_url: str  # of Slack's Web API, set by the operator: a tenant's choice would be a free target
 
 
 class Connector(Protocol):

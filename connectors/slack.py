@@ -1,12 +1,9 @@
 """Slack: events and buttons arrive through the Events API and interactivity, answers leave through the Web API."""
 
-import asyncio
 import json
 from urllib.parse import parse_qs
 
 from pydantic import ValidationError
-from slack_sdk import WebClient
-from slack_sdk.errors import SlackApiError
 
 from connectors.connector import Outgoing, Received, SenderPorts, SignedRequest
 from connectors.webhook import unreadable
@@ -16,7 +13,6 @@ from domain.json_object import JsonObject
 from domain.notification import SendError
 from domain.signatures import check_slack
 
-TIMEOUT_S = 20
 MAX_TEXT = 39_000  # Slack cuts a message at 40,000 characters
 MAX_BLOCK = 2_900  # characters of a text block
 SPOKEN = (None, "file_share", "thread_broadcast")  # the subtypes of messages that a person wrote
@@ -24,8 +20,8 @@ UNREAD = "Files of this message, which are not read here"
 MAX_NAMES, MAX_NAME = 20, 200  # of the files that are named, and characters of a name
 APPROVALS = ("tool_approval", "plan_approval")
 BUTTONS = {"errand_approve": ("Approve", "primary", True), "errand_deny": ("Deny", "danger", False)}
-# the token, the channel or the workspace no longer exists: a retry does not help
-GONE = ("account_inactive", "channel_not_found", "invalid_auth", "is_archived", "not_in_channel", "token_revoked")
+# Slack's own troubles: all its other errors are about the token, the channel or the message, and would come again
+PASSING = ("fatal_error", "internal_error", "ratelimited", "request_timeout", "service_unavailable")
 
 
 class SlackConnector:
@@ -41,7 +37,18 @@ class SlackConnector:
             raise Invalid("This is not a request of Slack's Events API or interactivity.") from None
 
     async def send(self, outgoing: Outgoing, ports: SenderPorts) -> None:
-        await asyncio.to_thread(_post, outgoing)
+        headers = {
+            "content-type": "application/json; charset=utf-8",
+            "authorization": f"Bearer {outgoing.secrets.token}",
+        }
+        answer = await ports.post(f"{ports.slack_url.rstrip('/')}/chat.postMessage", headers, _message(outgoing))
+        try:
+            said = json.loads(answer)
+            accepted, reason = said["ok"] is True, str(said.get("error", "unknown"))[:80]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise SendError("Slack did not answer properly.") from None
+        if not accepted:
+            raise SendError(f"Slack refused ({reason}).", gone=reason not in PASSING)
 
 
 def _event(payload: JsonObject) -> Received:
@@ -83,26 +90,17 @@ def _pressed(payload: JsonObject) -> Received:
     return Received(answers=found)
 
 
-def _post(outgoing: Outgoing) -> None:
-    reply, secrets = outgoing.reply, outgoing.secrets
-    client = WebClient(secrets.token, base_url=secrets.target or WebClient.BASE_URL, timeout=TIMEOUT_S)
-    try:
-        client.chat_postMessage(
-            channel=reply.data.channel_id,
-            thread_ts=reply.data.thread,
-            text=_plain(reply.data.text)[:MAX_TEXT],
-            blocks=_buttons(reply),
-            metadata={"event_type": "errand_reply", "event_payload": {"id": outgoing.id}},
-            unfurl_links=False,
-        )
-    except SlackApiError as error:
-        reason = str(error.response.get("error", "unknown"))
-        wait = str(error.response.headers.get("Retry-After", "0"))
-        raise SendError(
-            f"Slack refused ({reason}).", gone=reason in GONE, retry_after_s=float(wait) if wait.isdecimal() else 0.0
-        ) from None
-    except OSError as error:
-        raise SendError(f"Slack did not answer ({type(error).__name__}).") from None
+def _message(outgoing: Outgoing) -> bytes:
+    reply = outgoing.reply
+    message = {
+        "channel": reply.data.channel_id,
+        "thread_ts": reply.data.thread,
+        "text": _plain(reply.data.text)[:MAX_TEXT],
+        "blocks": _buttons(reply),
+        "metadata": {"event_type": "errand_reply", "event_payload": {"id": outgoing.id}},
+        "unfurl_links": False,
+    }
+    return json.dumps({name: value for name, value in message.items() if value is not None}).encode()
 
 
 def _buttons(reply: ChannelReply) -> list[JsonObject] | None:

@@ -45,7 +45,7 @@ class ConnectorRules(BaseModel):
 
     kind: ConnectorKind
     agent: str
-    target: str  # where answers go, as people see it; empty: the service's own address, or nowhere
+    target: str  # where answers of a webhook go, as people see it; empty: nowhere
     debounce_ms: int
     merge: bool
 
@@ -60,7 +60,7 @@ class ConnectorConfig(ConnectorRules):
 class ConnectorSecrets(BaseModel):
     """The secrets that only the hook and the sender read. They are stored encrypted."""
 
-    target: str = Field(default="", repr=False)  # a URL, which may hold a token
+    target: str = Field(default="", repr=False)  # of a webhook: a URL, which may hold a token
     signing: str = Field(default="", repr=False)  # verifies what arrives; a webhook's answers are signed with it too
     token: str = Field(default="", repr=False)  # lets us send
 

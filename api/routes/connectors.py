@@ -94,8 +94,12 @@ def _check(call: Call, body: ConnectorBody) -> None:
         raise _invalid("/kind", "not_available", "there is no such connector here")
     if body.kind is ConnectorKind.EMAIL and not call.settings.smtp_host:
         raise _invalid("/kind", "not_available", "no mail server is set")
-    if body.kind is ConnectorKind.EMAIL and body.target:
-        raise _invalid("/target", "excluded", "e-mail is sent to the user id of the channel")
+    if body.kind is not ConnectorKind.WEBHOOK and body.target:
+        raise _invalid(
+            "/target",
+            "excluded",
+            "only a webhook has one: Slack is where the operator says, and e-mail goes to the user id of the channel",
+        )
     if body.target:
         check_target(ChannelName.WEBHOOK, body.target, call.settings)
     if body.kind is not ConnectorKind.SLACK and (body.signing_secret or body.token):
@@ -109,9 +113,7 @@ def _secrets(body: ConnectorBody, known: Hook | None) -> tuple[ConnectorSecrets,
         # kept on a change, because the service at the other end signs with it
         made = ConnectorSecrets(target=body.target, signing=before.signing or new_secret())
         return made, made.signing if known is None else None
-    given = ConnectorSecrets(
-        target=body.target, signing=body.signing_secret or before.signing, token=body.token or before.token
-    )
+    given = ConnectorSecrets(signing=body.signing_secret or before.signing, token=body.token or before.token)
     if body.kind is ConnectorKind.SLACK and not (given.signing and given.token):
         raise _invalid("/signing_secret", "missing", "Slack needs its signing secret and a bot token")
     return given, None

@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field, StringConstraints
 from domain.channels import MAX_DEBOUNCE_MS, ChannelRef, ConnectorKind
 from domain.task import Strict
 
-Secret = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
+# printable, because the token is sent as a header
+Secret = Annotated[str, StringConstraints(min_length=1, max_length=1_000, pattern=r"^[!-~]+$")]
 
 
 class ConnectorBody(Strict):

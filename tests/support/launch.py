@@ -96,6 +96,7 @@ def settings_in(folder: Path, model_port: int) -> Settings:
         notify_private_hosts=("127.0.0.1",),  # where the receivers of the tests listen
         variables=(*(f"LEVEL_{number}=deployment" for number in (3, 4, 5)), "SHORT_1=7q"),
         smtp_host="127.0.0.1",
+        slack_url=f"http://127.0.0.1:{free_port()}/api/",
         smtp_port=free_port(),
         smtp_tls="none",
     )

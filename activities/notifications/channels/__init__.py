@@ -22,6 +22,6 @@ def channels(fetcher: Fetcher, mail: MailServer | None) -> dict[ChannelName, Cha
     }
 
 
-def ports(fetcher: Fetcher, mail: MailServer | None) -> SenderPorts:
+def ports(fetcher: Fetcher, mail: MailServer | None, slack_url: str) -> SenderPorts:
     """The senders for connectors: they use the same guarded client and the same mail server."""
-    return SenderPorts(post=partial(post, fetcher), mail=Email(mail).mail)
+    return SenderPorts(post=partial(post, fetcher), mail=Email(mail).mail, slack_url=slack_url)

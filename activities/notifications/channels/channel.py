@@ -26,9 +26,9 @@ class Channel(Protocol):
         """Send, and return once the receiver has accepted; raise SendError otherwise."""
 
 
-async def post(fetcher: Fetcher, url: str, headers: dict[str, str], content: bytes) -> None:
-    """Send a POST; only 2xx counts as accepted. A redirect is a failure: a receiver that moved needs a new
-    subscription."""
+async def post(fetcher: Fetcher, url: str, headers: dict[str, str], content: bytes) -> bytes:
+    """Send a POST, and return the body of the answer; only 2xx counts as accepted. A redirect is a failure: a receiver
+    that moved needs a new subscription."""
     try:
         answer = await fetcher.send("POST", url, headers, content)
     except FetchError as error:
@@ -36,6 +36,7 @@ async def post(fetcher: Fetcher, url: str, headers: dict[str, str], content: byt
     if not 200 <= answer.status < 300:
         gone = answer.status == 410
         raise SendError(f"It answered {answer.status}.", gone=gone, retry_after_s=_retry_after(answer))
+    return answer.body
 
 
 def _retry_after(answer: Fetched) -> float:

@@ -3,6 +3,7 @@
 import asyncio
 import smtplib
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.utils import formatdate
@@ -10,7 +11,10 @@ from email.utils import formatdate
 from activities.notifications.channels.channel import Envelope
 from domain.notification import SendError
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 20.0  # of each exchange
+TOTAL_S = 60.0
+# A slow mail server must not take the threads that everything else runs in.
+_threads = ThreadPoolExecutor(8, thread_name_prefix="mail")
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class Email:
             raise SendError("No mail server is set (ERRAND_SMTP_HOST).")
         try:
             message = _message(self._server, message_id, recipient, subject, text)
-            await asyncio.to_thread(_send, self._server, message)
+            async with asyncio.timeout(TOTAL_S):
+                await asyncio.get_running_loop().run_in_executor(_threads, _send, self._server, message)
         except ValueError:
             raise SendError("The recipient is not an e-mail address.", gone=True) from None
         except smtplib.SMTPRecipientsRefused as error:

@@ -6,10 +6,12 @@ that changes its address between check and connect gains nothing.
 
 import asyncio
 import contextlib
+import functools
 import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import httpcore2
@@ -40,8 +42,14 @@ class Fetched:
     truncated: bool
 
 
+# Threads of their own: whoever owns a name decides how long its lookup takes, and the loop's own lookups, of the model
+# and the database, share few threads. There are enough that one lookup hardly ever waits for another.
+_lookups = ThreadPoolExecutor(128, thread_name_prefix="lookup")
+
+
 async def resolve(host: str, port: int) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    look_up = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().run_in_executor(_lookups, look_up)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 

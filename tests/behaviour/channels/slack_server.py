@@ -1,15 +1,16 @@
 """A local server for the part of Slack's Web API that the connector uses; it signs requests as Slack does."""
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import httpx2
 
@@ -20,9 +21,11 @@ SIGNING, TOKEN = "8f742231b10e8888abcd99yyyzzz85a5", "xoxb-canary-1"
 
 @dataclass
 class SlackServer:
-    url: str = ""
     posted: list[dict[str, Any]] = field(default_factory=list)
     refuse: list[str] = field(default_factory=list)  # errors for the next calls
+    # answers the next calls in another way than Slack would, with all that follows the request
+    misbehave: Callable[[asyncio.StreamWriter], Awaitable[None]] | None = None
+    held: int = 0  # calls that are being answered
 
     async def got(self, count: int) -> list[dict[str, Any]]:
         async def look() -> list[dict[str, Any]] | None:
@@ -35,6 +38,13 @@ class SlackServer:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
         body = json.loads(await reader.readexactly(int(headers["content-length"])))
         assert head[0].split(" ")[1] == "/api/chat.postMessage"
+        if self.misbehave is not None:
+            self.held += 1
+            with contextlib.suppress(ConnectionError):
+                await self.misbehave(writer)
+            self.held -= 1
+            writer.close()
+            return
         said: dict[str, Any] = {"ok": True, "channel": body["channel"], "ts": f"{time.time():.6f}"}
         if headers["authorization"] != f"Bearer {TOKEN}":
             said = {"ok": False, "error": "invalid_auth"}
@@ -50,11 +60,10 @@ class SlackServer:
 
 
 @asynccontextmanager
-async def slack_server() -> AsyncIterator[SlackServer]:
+async def slack_server(url: str) -> AsyncIterator[SlackServer]:
+    """Run it at the address that the stack takes for Slack's."""
     slack = SlackServer()
-    server = await asyncio.start_server(slack.handle, "127.0.0.1", 0)
-    slack.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/"
-    async with server:
+    async with await asyncio.start_server(slack.handle, "127.0.0.1", urlsplit(url).port):
         yield slack
 
 

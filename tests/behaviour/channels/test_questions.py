@@ -153,15 +153,9 @@ async def test_a_question_in_slack_is_answered_in_its_thread(stack: Stack) -> No
     for body in (asks, parent):
         answer = await stack.http.put(f"/agents/{body['name']}", json=body)
         assert answer.is_success, answer.text
-    async with slack_server() as slack:
+    async with slack_server(stack.settings.slack_url) as slack:
         name = f"s-{new_id()}"
-        connector = {
-            "kind": "slack",
-            "agent": "slack-asker",
-            "target": slack.url,
-            "signing_secret": SIGNING,
-            "token": TOKEN,
-        }
+        connector = {"kind": "slack", "agent": "slack-asker", "signing_secret": SIGNING, "token": TOKEN}
         hook = (await stack.http.put(f"/connectors/{name}", json=connector)).json()["hook"]
         inner = ("task", {"agent": "slack-inner", "prompt": chain([ask("How loud?")]), "description": "a part"})
         script = chain([ask("How fast?")], [inner])

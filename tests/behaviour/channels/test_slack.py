@@ -1,14 +1,21 @@
 """Slack: signed events, answers in threads, and approvals as buttons, against a server that implements its protocol."""
 
+import asyncio
+import contextlib
+import gzip
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import httpx2
+import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
 from tests.behaviour.channels.slack_server import SIGNING, TOKEN, SlackServer, message, send, slack_server
-from tests.support.stack import Stack, calls
+from tests.behaviour.notifications.receivers import http_receiver
+from tests.support.stack import Stack, calls, eventually
+
+SLOW = 40  # answers; the shared pool of Python has at most 32 threads
 
 
 @dataclass
@@ -16,12 +23,23 @@ class Workspace:
     stack: Stack
     slack: SlackServer
     name: str
+    id: str
     hook: str
 
     async def event(self, text: str, ts: str, **more: object) -> httpx2.Response:
         answer = await send(self.stack.http, self.hook, message(text, ts, **more))
         assert answer.status_code == 202, answer.text
         return answer
+
+    async def refused(self) -> str:
+        """Why the answer to the last message was not accepted, as the API shows it."""
+
+        async def look() -> str | None:
+            params = {"status": "pending", "subscription_id": self.id}
+            found = (await self.stack.http.get("/deliveries", params=params)).json()["items"]
+            return next((one["last_error"] for one in found if one["last_error"]), None)
+
+        return await eventually(look, what="a failed attempt")
 
 
 @pytest_asyncio.fixture
@@ -30,18 +48,12 @@ async def workspace(stack: Stack) -> AsyncIterator[Workspace]:
     definition = {"name": "slack-careful", "description": "Asks.", "prompt": "You are tested.", "tools": ["write_file"]}
     made = await stack.http.put("/agents/slack-careful", json={**definition, "permissions": [rule], "may_ask": True})
     assert made.is_success, made.text
-    async with slack_server() as slack:
+    async with slack_server(stack.settings.slack_url) as slack:
         name = f"s-{new_id()}"
-        body = {
-            "kind": "slack",
-            "agent": "slack-careful",
-            "target": slack.url,
-            "signing_secret": SIGNING,
-            "token": TOKEN,
-        }
+        body = {"kind": "slack", "agent": "slack-careful", "signing_secret": SIGNING, "token": TOKEN}
         made = await stack.http.put(f"/connectors/{name}", json=body)
         assert made.status_code == 200 and TOKEN not in made.text, made.text
-        yield Workspace(stack, slack, name, made.json()["hook"])
+        yield Workspace(stack, slack, name, made.json()["id"], made.json()["hook"])
         await stack.http.delete(f"/connectors/{name}")
 
 
@@ -96,5 +108,84 @@ async def test_the_address_is_verified_and_forgeries_are_refused(workspace: Work
     for answer in forged:
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:errand:problem:bad-signature")
     assert (await send(http, hook, {"type": "event_callback"})).status_code == 422
-    incomplete = {"kind": "slack", "agent": "tester", "token": "x"}
-    assert (await http.put(f"/connectors/{new_id()}", json=incomplete)).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pointer"),
+    [
+        ({"signing_secret": None}, "/signing_secret"),
+        ({"target": "https://collector.example.org/api/"}, "/target"),
+        ({"target": "http://127.0.0.1:1/api/"}, "/target"),  # the operator allows this host, but for webhooks
+        ({"token": "xoxb\r\nX-Other: 1"}, "/token"),
+    ],
+)
+async def test_a_connector_without_secrets_or_with_an_address_of_its_own_is_refused(
+    stack: Stack, wrong: dict[str, str | None], pointer: str
+) -> None:
+    name = f"s-{new_id()}"
+    body = {"kind": "slack", "agent": "tester", "signing_secret": SIGNING, "token": TOKEN, **wrong}
+    refused = await stack.http.put(f"/connectors/{name}", json=body)
+    assert refused.status_code == 422 and [one["pointer"] for one in refused.json()["errors"]] == [pointer]
+    assert (await stack.http.get(f"/connectors/{name}")).status_code == 404
+
+
+async def test_a_redirect_is_not_followed(workspace: Workspace) -> None:
+    async with http_receiver() as elsewhere:
+
+        async def redirect(writer: asyncio.StreamWriter) -> None:
+            place = f"{elsewhere.url}/secrets"
+            writer.write(f"HTTP/1.1 307 Here\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode())
+            await writer.drain()
+
+        workspace.slack.misbehave = redirect
+        await workspace.event("[[script:say text=moved]]", "1700000003.000100")
+        assert await workspace.refused() == "It answered 307."
+        assert elsewhere.requests == []
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_huge_answer_is_cut(workspace: Workspace, packed: bool) -> None:
+    sent = 0
+    piece = gzip.compress(b" " * 50_000_000) if packed else b" " * 65_536
+    encoding = "Content-Encoding: gzip\r\n" if packed else ""
+
+    async def flood(writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(f"HTTP/1.1 200 OK\r\n{encoding}Content-Length: 400000000\r\n\r\n".encode())
+        while sent < 400_000_000:
+            writer.write(piece)
+            await writer.drain()
+            sent += 50_000_000 if packed else len(piece)
+
+    workspace.slack.misbehave = flood
+    await workspace.event("[[script:say text=flood]]", "1700000004.000100")
+    assert await workspace.refused() == "Slack did not answer properly."
+    assert sent < 350_000_000  # what the sockets hold, and no more
+
+
+async def test_a_slow_slack_stalls_no_other_tenant(workspace: Workspace) -> None:
+    """More answers than the worker has threads are held back byte by byte; a task that needs a thread goes on."""
+    slack, stack, done = workspace.slack, workspace.stack, asyncio.Event()
+
+    async def trickle(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+        while not done.is_set() and not writer.is_closing():
+            writer.write(b" ")
+            await writer.drain()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(done.wait(), 5)
+
+    slack.misbehave = trickle
+    for number in range(SLOW):
+        await workspace.event("[[script:say text=slow]]", f"170000000{number}.000200", user=f"U{number}")
+
+    async def all_held() -> bool:
+        return slack.held == SLOW
+
+    await eventually(all_held, what="all answers are held")
+    async with asyncio.timeout(10):
+        ended = await stack.run(calls(("write_file", {"path": "a.txt", "content": "x"}), ("list_files", {"path": "."})))
+    assert ended["status"] == "completed"
+    assert slack.held > 0, "they were no longer held"
+    assert await workspace.refused() == "No complete answer within 20 seconds."
+    done.set()
