@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import itertools
 import secrets
 from datetime import datetime
 from enum import StrEnum
@@ -52,6 +53,7 @@ class NotificationSubject(StrEnum):
     SUBSCRIPTION_DISABLED = "subscription_disabled"
     SCHEDULE_PAUSED = "schedule_paused"
     MISSION_ENDED = "mission_ended"
+    REPLY_FAILED = "reply_failed"
 
 
 class ChannelName(StrEnum):
@@ -155,20 +157,27 @@ class DeliveryInput(BaseModel):
     """Input of a NotificationDelivery workflow. Text, address and secret stay in the store."""
 
     tenant: str
-    id: str
-    span_s: float  # seconds during which to retry
+    lane: str  # the id of a delivery, or the conversation of an address: its replies are sent one after the other
+    span_s: float  # seconds during which to retry a delivery
+    first: str | None = None  # the delivery that was tried last and is not done, if this run continues another
+    since: datetime | None = None  # its first attempt
 
 
 class DeliveryAttempt(BaseModel):
+    """An attempt to send the first delivery that waits in a lane."""
+
     tenant: str
-    id: str
-    pause_s: float | None = None  # pause before the next attempt if this one fails; None: it is the last
+    lane: str
+    span_s: float
+    first: str | None  # the delivery that was tried before
+    tried_s: float  # seconds since its first attempt
 
 
 class DeliveryOutcome(BaseModel):
-    status: DeliveryStatus
+    id: str | None = None  # the delivery that was tried; None: none waits
+    status: DeliveryStatus | None = None
     note: str = ""
-    wait_s: float = 0.0  # pause before the next attempt: as planned, or as the receiver asked
+    wait_s: float | None = None  # before the next attempt: as planned, or as the receiver asked; None: none waits
 
 
 class SendError(Exception):
@@ -244,6 +253,7 @@ _HEADS = {
     "subscription_disabled": "Subscription switched off",
     "schedule_paused": "Schedule paused",
     "mission_ended": "Mission ended",
+    "reply_failed": "Answer not delivered",
     TEST: "It works",
 }
 
@@ -274,12 +284,13 @@ def _key(secret: str) -> bytes:
         raise ValueError("this is not a webhook secret") from None
 
 
-def pauses(span_s: float) -> list[float]:
-    """The pauses between attempts in seconds: short at first, then hours. Together they fill the span."""
-    found: list[float] = []
-    left = span_s
-    while left > 0:
-        pause = min(float(_PAUSES[min(len(found), len(_PAUSES) - 1)]), left)
-        found.append(pause)
-        left -= pause
-    return found
+def pause_after(tried_s: float, span_s: float) -> float | None:
+    """Seconds until the next attempt, given those since the first: few, then hours. None: the span is over."""
+    due = 0.0
+    for pause in itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1])):
+        due = min(due + pause, span_s)
+        if due - tried_s >= 1:  # an attempt that was made a little early has no second one at its time
+            return due - tried_s
+        if due == span_s:
+            return None
+    raise AssertionError

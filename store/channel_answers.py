@@ -75,8 +75,8 @@ async def reject(
                 raise _Settled
             await addresses.remember(connection, session.tenant, session.conversation_id, message.key, session.id)
             await connection.execute(
-                """INSERT INTO deliveries (tenant, id, subscription_id, event, session_id, body)
-                   SELECT c.tenant, $3, k.id, $4, $5,
+                """INSERT INTO deliveries (tenant, id, subscription_id, conversation_id, event, session_id, body)
+                   SELECT c.tenant, $3, k.id, c.conversation_id, $4, $5,
                           jsonb_build_object('type', $4::text, 'timestamp', now(), 'data', jsonb_build_object(
                               'connector', c.connector, 'channel_id', c.channel_id, 'user_id', c.user_id,
                               'thread', $6::text, 'in_reply_to', $7::text, 'conversation_id', c.conversation_id,

@@ -1,4 +1,5 @@
-"""The outbox: one row for each event and subscription, written with the event and moved forward by its workflow."""
+"""The outbox: one row for each event and subscription, written with the event. Each has a lane, whose
+workflow sends them one at a time, in the order of their numbers."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +25,7 @@ _RECEIVERS = """LEFT JOIN subscriptions s ON s.tenant = d.tenant AND s.id = d.su
 class Job(BaseModel):
     """The data for one attempt. It never leaves the activity that loads it."""
 
-    status: DeliveryStatus
+    id: str
     event: str
     session_id: str | None
     seq: int | None  # of the event in its session
@@ -38,10 +39,11 @@ class Job(BaseModel):
 
 
 class WaitingDelivery(BaseModel):
-    """A delivery whose workflow must be started."""
+    """A delivery for which the workflow of its lane must run."""
 
     tenant: str
     id: str
+    lane: str
     event: str
     name: str  # of the subscription
 
@@ -50,22 +52,29 @@ def _read(row: asyncpg.Record | None) -> Delivery | None:
     return Delivery(**{name: row[name] for name in Delivery.model_fields}) if row else None
 
 
-async def load(pool: Pool, tenant: str, delivery_id: str, keys: KeyRing) -> Job | None:
-    """The data for one attempt, with address and secrets in plain text."""
+async def load_first(pool: Pool, tenant: str, lane: str, keys: KeyRing) -> Job | None:
+    """The data for an attempt of the first delivery that waits in a lane, with address and secrets in plain text."""
     row = await pool.fetchrow(
-        f"""SELECT d.status, d.event, d.session_id, d.seq, d.body, s.status AS subscription, s.channel,
-                  coalesce(s.target, '') AS target, coalesce(s.id, '') AS id, k.kind AS connector, k.name, k.secrets,
+        f"""SELECT d.id, d.event, d.session_id, d.seq, d.body, s.status AS subscription, s.channel,
+                  coalesce(s.target, '') AS target, d.subscription_id, k.kind AS connector, k.name, k.secrets,
                   array_remove(ARRAY[s.secret, CASE WHEN s.old_until > now() THEN s.old_secret END], NULL) AS signing
              FROM deliveries d {_RECEIVERS}
-            WHERE d.tenant = $1 AND d.id = $2""",
+            WHERE d.tenant = $1 AND d.lane = $2 AND d.status = 'pending' ORDER BY d.number LIMIT 1""",
         tenant,
-        delivery_id,
+        lane,
     )
     if row is None:
         return None
-    opened = [keys.unseal(text, tenant, SEALED_FOR, row["id"]) for text in (row["target"], *row["signing"])]
+    opened = [
+        keys.unseal(text, tenant, SEALED_FOR, row["subscription_id"]) for text in (row["target"], *row["signing"])
+    ]
     secrets = connectors.opened(keys, tenant, row["name"], row["secrets"]) if row["connector"] else ConnectorSecrets()
     return Job(**{**row, "target": opened[0], "signing": opened[1:], "secrets": secrets})
+
+
+async def any_waits(pool: Pool, tenant: str, lane: str) -> bool:
+    statement = "SELECT EXISTS (SELECT 1 FROM deliveries WHERE tenant = $1 AND lane = $2 AND status = 'pending')"
+    return bool(await pool.fetchval(statement, tenant, lane))
 
 
 async def record(pool: Pool, attempt: AttemptRecord) -> DeliveryStatus:
@@ -91,17 +100,18 @@ async def undispatched(pool: Pool, limit: int = 100) -> list[WaitingDelivery]:
 
 
 async def stranded(pool: Pool, seconds: float, limit: int = 500) -> list[WaitingDelivery]:
-    """Deliveries whose next attempt is overdue, perhaps because their workflow was lost."""
-    return await _waiting(
-        pool, f"d.dispatched AND coalesce(d.next_at, d.begun_at) < now() - make_interval(secs => {seconds:f})", limit
-    )
+    """Deliveries whose next attempt is overdue, perhaps because the workflow of their lane was lost."""
+    first = """NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.tenant = d.tenant AND o.lane = d.lane
+                               AND o.status = 'pending' AND o.number < d.number)"""
+    overdue = f"coalesce(d.next_at, d.begun_at) < now() - make_interval(secs => {seconds:f})"
+    return await _waiting(pool, f"d.dispatched AND {overdue} AND {first}", limit)
 
 
 async def _waiting(pool: Pool, condition: str, limit: int) -> list[WaitingDelivery]:
     rows = await pool.fetch(
-        f"""SELECT d.tenant, d.id, d.event, coalesce(s.name, k.name, '') AS name
+        f"""SELECT d.tenant, d.id, d.lane, d.event, coalesce(s.name, k.name, '') AS name
               FROM deliveries d {_RECEIVERS}
-             WHERE d.status = 'pending' AND {condition} ORDER BY d.created_at LIMIT $1""",
+             WHERE d.status = 'pending' AND {condition} ORDER BY d.number LIMIT $1""",
         limit,
     )
     return [WaitingDelivery(**dict(row)) for row in rows]

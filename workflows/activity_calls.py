@@ -201,7 +201,7 @@ def deliver(attempt: DeliveryAttempt) -> "workflow.ActivityHandle[DeliveryOutcom
         attempt,
         start_to_close_timeout=timedelta(seconds=90),
         retry_policy=PERSISTENT,
-        summary="the last attempt" if attempt.pause_s is None else "attempt",
+        summary="attempt",
     )
 
 

@@ -1,12 +1,14 @@
-"""NotificationDelivery: sends one notice to one subscription, retrying for days if necessary. Each has its own
-workflow, so that no delivery waits for another."""
+"""NotificationDelivery: sends what waits in one lane, one after the other, and retries each for days if necessary.
+
+The replies to an address share a lane, so that none overtakes another. Every notice has its own, so it waits for none.
+"""
 
 from datetime import timedelta
 
 from temporalio import workflow
 
 from domain import wire
-from domain.notification import DeliveryAttempt, DeliveryInput, DeliveryOutcome, DeliveryStatus, pauses
+from domain.notification import DeliveryAttempt, DeliveryInput, DeliveryOutcome, DeliveryStatus
 from workflows import activity_calls
 from workflows.ui import TENANT
 
@@ -19,22 +21,33 @@ class NotificationDelivery:
     @workflow.run
     async def run(self, start: DeliveryInput) -> DeliveryOutcome:
         workflow.upsert_search_attributes([TENANT.value_set(start.tenant)])
-        for pause in [*pauses(start.span_s), None]:
-            self._now = False  # the first attempt also answers the signal sent with the start
-            attempt = DeliveryAttempt(tenant=start.tenant, id=start.id, pause_s=pause)
-            outcome = await activity_calls.deliver(attempt)
-            if outcome.status is not DeliveryStatus.PENDING or pause is None:
+        first, since = start.first, start.since or workflow.now()
+        while True:
+            self._now = False  # this attempt answers all signals so far, also the one sent with the start
+            now = workflow.now()
+            tried_s = (now - since).total_seconds()
+            outcome = await activity_calls.deliver(
+                DeliveryAttempt(tenant=start.tenant, lane=start.lane, span_s=start.span_s, first=first, tried_s=tried_s)
+            )
+            if outcome.id != first:
+                first, since = outcome.id, now
+            if outcome.status is not DeliveryStatus.PENDING:
+                first = None
+            if outcome.wait_s is None and not self._now:  # a signal says that there is more by now
                 break
-            await self._wait(outcome)
+            if outcome.wait_s:
+                await self._wait(outcome, outcome.wait_s)
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(start.model_copy(update={"first": first, "since": since}))
         workflow.set_current_details(f"**{outcome.status}** {outcome.note}")
         return outcome
 
-    @workflow.signal(name=wire.RESEND, description="Try again at once.")
+    @workflow.signal(name=wire.RESEND, description="Try at once: there is more to send, or a caller asked for it.")
     def resend(self) -> None:
         self._now = True
 
-    async def _wait(self, outcome: DeliveryOutcome) -> None:
-        wait = timedelta(seconds=outcome.wait_s)
+    async def _wait(self, outcome: DeliveryOutcome, seconds: float) -> None:
+        wait = timedelta(seconds=seconds)
         workflow.set_current_details(f"**{outcome.status}** {outcome.note} Tried again in {wait}.")
         try:
             await workflow.wait_condition(lambda: self._now, timeout=wait, timeout_summary="until the next attempt")

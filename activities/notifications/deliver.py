@@ -1,4 +1,5 @@
-"""deliver: one attempt to send one notification to one subscription. Address and secret never leave this activity."""
+"""deliver: one attempt to send the first notification or reply that waits in a lane. Address and secret
+never leave this activity."""
 
 from temporalio import activity
 
@@ -16,6 +17,7 @@ from domain.notification import (
     DeliveryStatus,
     SendError,
     SubscriptionStatus,
+    pause_after,
 )
 from domain.sealing import KeyRing
 from store import deliveries
@@ -40,57 +42,67 @@ class Deliver:
 
     @activity.defn(name="deliver")
     async def deliver(self, attempt: DeliveryAttempt) -> DeliveryOutcome:
-        job = await deliveries.load(self._pool, attempt.tenant, attempt.id, self._keys)
-        if job is None:
-            return DeliveryOutcome(status=DeliveryStatus.FAILED, note="Its record was removed.")
-        if job.status is not DeliveryStatus.PENDING:  # the result of an earlier attempt was lost
-            return DeliveryOutcome(status=job.status)
+        job = await deliveries.load_first(self._pool, attempt.tenant, attempt.lane, self._keys)
+        if job is None:  # the result of an earlier attempt was lost, or it was removed
+            return DeliveryOutcome()
+        pause = pause_after(attempt.tried_s if job.id == attempt.first else 0.0, attempt.span_s)
         if job.connector is None and (job.subscription is not SubscriptionStatus.ACTIVE or job.channel is None):
             state = "is switched off" if job.subscription else "was removed"
-            return await self._record(attempt, SendError(f"The subscription {state}."), final=True)
+            return await self._record(attempt, job, SendError(f"The subscription {state}."), None)
         try:
             async with heartbeating():
                 await self._send(attempt, job)
         except NotDueError as error:
-            return await self._not_due(attempt, error)
+            return await self._not_due(attempt, job, error, pause)
         except SendError as error:
-            return await self._record(attempt, error, final=error.gone or attempt.pause_s is None)
-        return await self._record(attempt, None)
+            return await self._record(attempt, job, error, None if error.gone else pause)
+        return await self._record(attempt, job, None, None)
 
     async def _send(self, attempt: DeliveryAttempt, job: Job) -> None:
         body = job.body.encode()
         if job.connector is not None:
-            await self._connectors[job.connector].send(Outgoing(attempt.id, body, job.secrets), self._ports)
+            await self._connectors[job.connector].send(Outgoing(job.id, body, job.secrets), self._ports)
         elif job.channel is not None:
             if job.channel is ChannelName.OPENAI:
-                body = await response_event(self._pool, attempt.tenant, attempt.id, job)
-            await self._channels[job.channel].send(Envelope(attempt.id, job.target, body, job.signing))
+                body = await response_event(self._pool, attempt.tenant, job)
+            await self._channels[job.channel].send(Envelope(job.id, job.target, body, job.signing))
 
-    async def _not_due(self, attempt: DeliveryAttempt, error: NotDueError) -> DeliveryOutcome:
+    async def _not_due(
+        self, attempt: DeliveryAttempt, job: Job, error: NotDueError, pause: float | None
+    ) -> DeliveryOutcome:
         """Try again later without counting it as a failure, or remove a delivery that has nothing to send."""
-        if error.later and attempt.pause_s is not None:
-            await deliveries.postpone(self._pool, attempt.tenant, attempt.id, attempt.pause_s)
-            return DeliveryOutcome(status=DeliveryStatus.PENDING, note=str(error), wait_s=attempt.pause_s)
-        await deliveries.drop(self._pool, attempt.tenant, attempt.id)
-        return DeliveryOutcome(status=DeliveryStatus.FAILED, note=str(error))
+        if error.later and pause is not None:
+            await deliveries.postpone(self._pool, attempt.tenant, job.id, pause)
+            return DeliveryOutcome(id=job.id, status=DeliveryStatus.PENDING, note=str(error), wait_s=pause)
+        await deliveries.drop(self._pool, attempt.tenant, job.id)
+        return await self._done(attempt, job, DeliveryStatus.FAILED, str(error))
 
     async def _record(
-        self, attempt: DeliveryAttempt, error: SendError | None, *, final: bool = False
+        self, attempt: DeliveryAttempt, job: Job, error: SendError | None, pause: float | None
     ) -> DeliveryOutcome:
-        """Record the result of an attempt; `final` if no other will follow."""
-        status = DeliveryStatus.DELIVERED if error is None else DeliveryStatus.PENDING
-        wait = max(attempt.pause_s or 0.0, min(error.retry_after_s, MOST_PATIENCE)) if error else 0.0
+        """Record the result of an attempt; without a pause no other will follow."""
+        status = DeliveryStatus.DELIVERED
+        if error is not None:
+            status = DeliveryStatus.FAILED if pause is None else DeliveryStatus.PENDING
+            pause = None if pause is None else max(pause, min(error.retry_after_s, MOST_PATIENCE))
         info = activity.info()
         status = await deliveries.record(
             self._pool,
             AttemptRecord(
                 tenant=attempt.tenant,
-                id=attempt.id,
+                id=job.id,
                 attempt=f"{info.workflow_run_id}/{info.activity_id}",
-                status=DeliveryStatus.FAILED if final else status,
+                status=status,
                 error=str(error)[:500] if error else None,
                 gone=error is not None and error.gone,
-                pause_s=None if final or error is None else wait,
+                pause_s=pause,
             ),
         )
-        return DeliveryOutcome(status=status, note=str(error)[:200] if error else "", wait_s=wait)
+        note = str(error)[:200] if error else ""
+        if status is DeliveryStatus.PENDING:
+            return DeliveryOutcome(id=job.id, status=status, note=note, wait_s=pause)
+        return await self._done(attempt, job, status, note)
+
+    async def _done(self, attempt: DeliveryAttempt, job: Job, status: DeliveryStatus, note: str) -> DeliveryOutcome:
+        more = await deliveries.any_waits(self._pool, attempt.tenant, attempt.lane)
+        return DeliveryOutcome(id=job.id, status=status, note=note, wait_s=0.0 if more else None)

@@ -1,4 +1,4 @@
-"""The dispatcher: each worker has one. It starts the workflow of every delivery in the outbox."""
+"""The dispatcher: each worker has one. It starts the workflows that send what is in the outbox."""
 
 import asyncio
 import logging
@@ -61,7 +61,8 @@ class Dispatcher:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def dispatch(self) -> bool:
-        """Start all waiting deliveries; False if Temporal is unreachable. Their ids make a second start harmless."""
+        """Start all waiting deliveries; False if Temporal is unreachable. The ids of the workflows make a second start
+        harmless."""
         while found := await deliveries.undispatched(self._pool):
             for one in found:
                 if not await self._start(one, now=True):
@@ -70,19 +71,19 @@ class Dispatcher:
         return True
 
     async def repair(self) -> None:
-        """Restart overdue deliveries, whose workflow was ended from outside."""
+        """Start the workflows of overdue deliveries again: they were ended from outside."""
         if await self.dispatch():
             for one in await deliveries.stranded(self._pool, OVERDUE_SECONDS):
                 await self._start(one)
 
     async def _start(self, one: WaitingDelivery, *, now: bool = False) -> bool:
-        """Start one workflow. One that is running continues; with `now` it sends at once, because a caller asked for
-        that."""
+        """Start the workflow of a lane. One that is running continues; with `now` it sends at once, because there is
+        something new to send or a caller asked for that."""
         try:
             await self._client.start_workflow(
                 wire.NOTIFICATION_DELIVERY,
-                DeliveryInput(tenant=one.tenant, id=one.id, span_s=self._span_s),
-                id=f"delivery/{one.id}",
+                DeliveryInput(tenant=one.tenant, lane=one.lane, span_s=self._span_s),
+                id=f"delivery/{one.lane}",
                 task_queue=self._queue,
                 task_timeout=wire.TASK_TIMEOUT,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

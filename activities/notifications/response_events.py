@@ -25,10 +25,10 @@ class NotDueError(Exception):
         self.later = later
 
 
-async def response_event(pool: Pool, tenant: str, delivery_id: str, job: Job) -> bytes:
+async def response_event(pool: Pool, tenant: str, job: Job) -> bytes:
     if job.session_id is None:
         assert job.event == TEST
-        return _event(delivery_id, TEST, Notice.model_validate_json(job.body).seconds, {})
+        return _event(job.id, TEST, Notice.model_validate_json(job.body).seconds, {})
     session = await sessions.get(pool, tenant, job.session_id)
     if session is None:
         raise NotDueError("The task was removed.")
@@ -57,7 +57,7 @@ async def response_event(pool: Pool, tenant: str, delivery_id: str, job: Job) ->
     if state.completed_at is None:
         raise NotDueError("The response has not ended yet.", later=True)
     about = {"id": str(ResponseId(session.id, number))}
-    return _event(delivery_id, f"response.{state.status}", int(state.completed_at), about)
+    return _event(job.id, f"response.{state.status}", int(state.completed_at), about)
 
 
 def _event(delivery_id: str, kind: str, at: int, data: JsonObject) -> bytes:

@@ -1,5 +1,6 @@
 -- Records the result of one attempt of a delivery; a repetition is ignored. `p` is an AttemptRecord. A subscription is
--- disabled when its address is gone, or when a delivery failed permanently and none succeeded since it began.
+-- disabled when its address is gone, or when a delivery failed permanently and none succeeded since it began. A reply
+-- that failed permanently makes way for the next one of its address, and a notice says so.
 CREATE OR REPLACE FUNCTION record_attempt(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     n   attempt_record := jsonb_populate_record(NULL::attempt_record, p);
@@ -30,6 +31,14 @@ BEGIN
                 'data', jsonb_build_object('subscription_id', sub.id, 'name', sub.name, 'channel', sub.channel,
                                            'error', n.error)::text)));
         END IF;
+    END IF;
+    IF n.status = 'failed' AND d.conversation_id IS NOT NULL THEN
+        PERFORM give_notice(jsonb_build_array(jsonb_build_object(
+            'tenant', n.tenant, 'conversation_id', d.conversation_id, 'type', 'reply_failed', 'at', now(),
+            'data', jsonb_build_object('delivery_id', d.id, 'task_id', d.session_id, 'error', n.error,
+                                       'name', d.body::jsonb #> '{data,connector}',
+                                       'channel_id', d.body::jsonb #> '{data,channel_id}',
+                                       'user_id', d.body::jsonb #> '{data,user_id}')::text)));
     END IF;
     RETURN n.status;
 END $$;

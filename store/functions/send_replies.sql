@@ -7,8 +7,8 @@ BEGIN
                      JOIN channels c ON c.tenant = e.tenant AND c.conversation_id = e.conversation_id) THEN
         RETURN;
     END IF;
-    INSERT INTO deliveries (tenant, id, subscription_id, event, session_id, seq, body)
-    SELECT s.tenant, sortable_id(k.id || '/' || s.id || '/' || e.seq), k.id, r.event, s.id, e.seq,
+    INSERT INTO deliveries (tenant, id, subscription_id, conversation_id, event, session_id, seq, body)
+    SELECT s.tenant, sortable_id(k.id || '/' || s.id || '/' || e.seq), k.id, s.conversation_id, r.event, s.id, e.seq,
            jsonb_build_object('type', r.event, 'timestamp', e.at, 'data', jsonb_build_object(
                'connector', c.connector, 'channel_id', c.channel_id, 'user_id', c.user_id,
                'thread', (task.channel).thread, 'in_reply_to', (task.channel).message_id,

@@ -1,7 +1,7 @@
 """Every connection goes through the guard, and nothing that a user can make slow takes a thread of the shared pool.
 
 A place that is not in these lists fails the test. Before you add one, ask who chooses the address and who decides how
-long it takes: if the answer is a tenant, use activities/tools/support/egress.py, or threads of its own.
+long it takes: if the answer is a tenant, use activities/tools/support/egress.py, or a separate pool of threads.
 """
 
 from pathlib import Path

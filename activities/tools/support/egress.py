@@ -42,8 +42,8 @@ class Fetched:
     truncated: bool
 
 
-# Threads of their own: whoever owns a name decides how long its lookup takes, and the loop's own lookups, of the model
-# and the database, share few threads. There are enough that one lookup hardly ever waits for another.
+# A separate pool: the owner of a name decides how long its lookup takes, and the loop's lookups, of the model and the
+# database, share few threads. It has so many that one lookup hardly ever waits for another.
 _lookups = ThreadPoolExecutor(128, thread_name_prefix="lookup")
 
 

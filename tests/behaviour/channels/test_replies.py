@@ -1,14 +1,21 @@
 """Answers are sent once, signed, and only through the connector of their own address."""
 
+import asyncio
 import time
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowHandle
 
 from domain.ids import new_id
+from store import deliveries, notices
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import agent, chain
+from tests.behaviour.notifications.receivers import Request
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, fired
+from tests.support.stack import eventually
+from workflows.client import WorkflowClient
 
 
 def say(text: str) -> str:
@@ -46,6 +53,112 @@ async def test_replies_are_sent_to_their_own_channel_only(service: Service) -> N
     }
     assert {one.json["data"]["text"] for one in theirs} == {f"there{number}" for number in range(3)}
     assert len({one.headers["webhook-id"] for one in (*mine, *theirs)}) == 9
+
+
+async def said_in_order(service: Service, *texts: str) -> list[dict[str, Any]]:
+    """Let an agent say these texts to one person, each once it has said the one before."""
+    accepted = []
+    for text in texts:
+        accepted.append(await service.say(say(text)))
+        await service.ended(accepted[-1]["session_id"])
+    return accepted
+
+
+def texts(requests: list[Request]) -> list[str]:
+    return [request.json["data"]["text"] for request in requests]
+
+
+def lane(service: Service, said: dict[str, Any]) -> "WorkflowHandle[Any, Any]":
+    return service.stack.client.get_workflow_handle(f"delivery/{said['conversation_id']}")
+
+
+async def test_a_reply_that_is_refused_once_is_not_overtaken(service: Service) -> None:
+    service.receiver.answers["/in"] = ["500 Oh", "500 Oh", "204 No Content"]
+    await said_in_order(service, "one", "two", "three")
+    found = texts(await service.replies(5))
+    assert found == ["one", "one", "one", "two", "three"]
+
+
+async def test_replies_to_other_addresses_do_not_wait_for_one_that_is_refused(service: Service) -> None:
+    service.receiver.refuse = lambda request: "500 Oh" if request.json["data"]["user_id"] == "ann" else None
+    await said_in_order(service, "one")
+    await service.replies(1)
+    await service.say(say("other"), user="bob")
+    assert texts(await service.replies(2))[-1] == "other"
+
+
+@pytest.mark.parametrize("refusal", ["410 Gone", "500 Oh"])
+async def test_a_reply_that_fails_permanently_makes_way_with_a_notice(service: Service, refusal: str) -> None:
+    stack, watcher = service.stack, Subscribers(service.stack)
+    made = await watcher.subscribe(f"{service.receiver.url}/ops", events=["reply_failed"])
+    before = (await notices.ends(stack.pool, "default"))[1]
+    service.receiver.refuse = lambda request: (
+        refusal if request.path == "/in" and request.json["data"]["text"] == "one" else None
+    )
+    first, *_ = await said_in_order(service, "one", "two", "three")
+    if refusal == "500 Oh":
+        await service.replies(3)  # each later reply causes another attempt
+        assert set(texts(service.receiver.at("/in"))) == {"one"}
+        await watcher.pass_time(lane(service, first), hours=73)
+
+    async def arrived() -> bool:
+        return texts(service.receiver.at("/in"))[-2:] == ["two", "three"]
+
+    await eventually(arrived, what="the others arrive in order")
+    assert set(texts(service.receiver.at("/in"))[:-2]) == {"one"}
+    [failed] = (await stack.http.get("/deliveries", params={"task_id": first["session_id"]})).json()["items"]
+    assert (failed["status"], failed["last_error"]) == ("failed", f"It answered {refusal[:3]}.")
+    feed = (
+        await stack.http.get("/notifications", params={"after": before}, headers={"accept": "application/json"})
+    ).json()
+    [notice] = [one for one in feed["items"] if one["type"] == "reply_failed"]
+    expected = {
+        **{"delivery_id": failed["id"], "task_id": first["session_id"], "error": failed["last_error"]},
+        **{"name": service.name, "channel_id": "room", "user_id": "ann"},
+    }
+    assert notice["conversation_id"] == first["conversation_id"]
+    assert expected.items() <= notice.items()
+    [request] = await service.receiver.got("/ops")
+    assert (request.json["type"], request.json["data"]) == ("reply_failed", expected)
+    service.receiver.refuse = lambda _: None
+    assert (await stack.http.post(f"/deliveries/{failed['id']}/resend")).status_code == 202
+
+    async def resent() -> bool:
+        return texts(service.receiver.at("/in"))[-1] == "one"
+
+    await eventually(resent, what="it is sent again on request")
+    await stack.http.delete(f"/subscriptions/{made['id']}")
+
+
+@pytest.mark.exactly_once
+async def test_replies_stay_in_order_though_the_worker_is_killed_while_it_sends(service: Service) -> None:
+    stack, service.receiver.held = service.stack, asyncio.Event()
+    await said_in_order(service, "one", "two", "three")
+    await service.replies(1)
+    killed = await stack.kill("worker")
+    await stack.back("worker", killed)
+    service.receiver.held.set()
+    found = texts(await service.replies(4))
+    assert found == ["one", "one", "two", "three"]
+    assert len({request.headers["webhook-id"] for request in service.receiver.at("/in")}) == 3
+
+
+async def test_replies_stay_in_order_though_their_workflow_is_ended_from_outside(service: Service) -> None:
+    service.receiver.answers["/in"] = ["500 Oh", "204 No Content"]
+    service.receiver.held = asyncio.Event()
+    first, *_ = await said_in_order(service, "one", "two", "three")
+    await service.replies(1)
+    await lane(service, first).terminate("a test")
+    service.receiver.held.set()
+    await service.stack.pool.execute(
+        "UPDATE deliveries SET begun_at = now() - interval '1 hour', next_at = NULL WHERE conversation_id = $1",
+        first["conversation_id"],
+    )
+    stranded = await deliveries.stranded(service.stack.pool, 120.0)
+    assert [one.lane for one in stranded if one.lane == first["conversation_id"]] == [first["conversation_id"]]
+    await WorkflowClient(service.stack.client, service.stack.settings.task_queue).sweep()
+    found = texts(await service.replies(4))
+    assert found[-3:] == ["one", "two", "three"]
 
 
 @pytest.mark.exactly_once

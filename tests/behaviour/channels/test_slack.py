@@ -164,7 +164,7 @@ async def test_a_huge_answer_is_cut(workspace: Workspace, packed: bool) -> None:
 
 
 async def test_a_slow_slack_stalls_no_other_tenant(workspace: Workspace) -> None:
-    """More answers than the worker has threads are held back byte by byte; a task that needs a thread goes on."""
+    """More answers than the worker has threads are held back byte by byte; a task that needs one ends all the same."""
     slack, stack, done = workspace.slack, workspace.stack, asyncio.Event()
 
     async def trickle(writer: asyncio.StreamWriter) -> None:

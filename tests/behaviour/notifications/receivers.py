@@ -7,7 +7,7 @@ import email.policy
 import hashlib
 import hmac
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import EmailMessage
@@ -41,6 +41,7 @@ class Receiver:
     url: str = ""
     requests: list[Request] = field(default_factory=list)
     answers: dict[str, list[str]] = field(default_factory=dict)
+    refuse: Callable[[Request], str | None] = lambda _: None  # the status for one request, instead of these
     held: asyncio.Event | None = None  # while this is an event that is not set, no request is answered
 
     def at(self, path: str) -> list[Request]:
@@ -59,11 +60,11 @@ class Receiver:
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
             body = await reader.readexactly(int(headers.get("content-length", "0")))
             path = head[0].split(" ")[1]
-            self.requests.append(Request(path, headers, body))
+            self.requests.append(request := Request(path, headers, body))
             if self.held is not None:
                 await self.held.wait()
             said = self.answers.get(path, ["204 No Content"])
-            line = said.pop(0) if len(said) > 1 else said[0]
+            line = self.refuse(request) or (said.pop(0) if len(said) > 1 else said[0])
             writer.write(f"HTTP/1.1 {line}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
             await writer.drain()
         writer.close()

@@ -54,7 +54,7 @@ async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Poo
         await events.append(pool, new_id(), [EventRow.of(ref, DONE)])
     [one] = await found(pool, mine)
     assert is_id(one.id) and (one.event, one.session_id) == ("task_completed", ref.session_id)
-    job = await deliveries.load(pool, "default", one.id, KEYS)
+    job = await deliveries.load_first(pool, "default", one.id, KEYS)
     assert job is not None and 2_000 < len(job.body) < 3_000
     [notice] = await notices.after(pool, "default", head, 10, None)
     assert (notice.type, notice.session_id) == ("task_completed", ref.session_id) and "output" not in notice.data

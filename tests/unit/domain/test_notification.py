@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.notification import Notice, NotificationSubject, new_secret, pauses, signature
+from domain.notification import Notice, NotificationSubject, new_secret, pause_after, signature
 
 # the example in the tests of the convention's own libraries
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -26,13 +26,26 @@ def test_malformed_secret_is_noticed() -> None:
 @given(st.floats(min_value=0, max_value=60 * 24 * 3_600))
 def test_pauses_grow_and_add_up(span: float) -> None:
     found = pauses(span)
-    assert sum(found) == pytest.approx(span)
-    assert all(pause > 0 for pause in found)
+    assert sum(found) == pytest.approx(span, abs=1)
+    assert all(pause >= 1 for pause in found)
     assert found[:-1] == sorted(found[:-1])
 
 
 def test_three_days_have_about_a_dozen_attempts() -> None:
     assert 10 <= len(pauses(72 * 3_600)) <= 15
+
+
+@given(st.floats(min_value=0, max_value=1e9), st.floats(min_value=0, max_value=1e7))
+def test_attempts_in_between_neither_shorten_nor_prolong_the_span(tried: float, span: float) -> None:
+    pause = pause_after(tried, span)
+    assert pause is None if tried > span - 1 else pause is not None and tried + pause <= span
+
+
+def pauses(span: float) -> list[float]:
+    found: list[float] = []
+    while (pause := pause_after(sum(found), span)) is not None:
+        found.append(pause)
+    return found
 
 
 @pytest.mark.parametrize("type", [*NotificationSubject, "input_reminder", "input_escalated", "test", "of tomorrow"])
