@@ -20,7 +20,7 @@ from domain.conversations.delegation import DelegationCall, DelegationTool, Sett
 from domain.conversations.requests import Nothing
 from domain.events import Progress
 from domain.ids import new_id
-from domain.notification import DeliveryAttempt, DeliveryStatus
+from domain.notification import DeliveryAttempt, DeliveryOutcome
 from domain.sessions.input_request import OpenRequest, RemindRequest, RequestKind
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from domain.sessions.session_writes import Acceptance, NewMessage
@@ -64,10 +64,10 @@ async def test_recorded_tool_call_is_not_run_again(stack: Stack, alone: Activiti
     assert len(of_type(await stack.events(record["task_id"]), "progress")) == 1
 
 
-async def test_delivery_whose_record_was_removed_fails_permanently(alone: Activities) -> None:
-    attempt = DeliveryAttempt(tenant="default", id=new_id(), pause_s=1)
-    outcome = await ActivityEnvironment().run(alone["deliver"], attempt)
-    assert (outcome.status, outcome.note) == (DeliveryStatus.FAILED, "Its record was removed.")
+async def test_delivery_whose_record_was_removed_is_not_tried_again(alone: Activities) -> None:
+    removed = new_id()
+    attempt = DeliveryAttempt(tenant="default", lane=removed, span_s=60, first=removed, tried_s=1)
+    assert await ActivityEnvironment().run(alone["deliver"], attempt) == DeliveryOutcome(wait_s=None)
 
 
 async def test_reminder_of_a_request_is_emitted_once(stack: Stack, alone: Activities) -> None:
