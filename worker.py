@@ -20,7 +20,7 @@ from datetime import timedelta
 import uvloop
 from temporalio.client import Client
 from temporalio.service import RPCError
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import activities
 from activities import ActivityServices
@@ -34,7 +34,6 @@ from activities.model.trial import ModelTrial
 from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
-from activities.runtime.dead_queues import DeadQueues
 from activities.runtime.dead_workers import end_calls
 from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.event_writer import EventWriter
@@ -60,7 +59,6 @@ from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
 from workflows.argument_guard import ArgumentGuard, DroppedSignals
 from workflows.client import connect as connect_temporal
 from workflows.registry import WORKFLOWS
-from workflows.runner import Runner
 from workflows.schedules import ensure_swept
 from workflows.typed_activity import HEARTBEATS
 
@@ -113,10 +111,15 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
         activities=activities.build(services),
-        workflow_runner=Runner(),
+        # No sandbox: it imports the module of a workflow again for each run, 2 to 3 ms and 75 kB. It guards against
+        # code that reads a clock or uses randomness, and all of that is ours: what users write runs as activities. So
+        # the check is made before a release: every recorded history is replayed inside it (workflows/replay.py).
+        workflow_runner=UnsandboxedWorkflowRunner(),
         interceptors=[ArgumentGuard(), OwnFailureTexts(), RunFence(services.pool, services.temporal)],
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,
+        # how long the next task of a session waits for the worker that has it in memory, and that may have been killed
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=2),
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
         max_heartbeat_throttle_interval=beat,
         default_heartbeat_throttle_interval=beat,
@@ -204,8 +207,7 @@ async def run(settings: Settings) -> None:
         keys=KeyRing.parse(settings.secret_keys),
         encrypts=settings.payload_encryption == "on",
     )
-    queues = DeadQueues(pool, client, settings.task_queue, name)
-    freeing = asyncio.create_task(queues.free(await end_calls(pool, client, name, queues)))
+    await end_calls(pool, client, name)
     sandbox = await choose(settings.sandbox)
     await remove_leftovers()
     async with pool, EventWriter(pool) as events:
@@ -227,11 +229,10 @@ async def run(settings: Settings) -> None:
             dispatching = asyncio.create_task(services.dispatcher.run(url, name))
             looking = asyncio.create_task(activities.sweeper(services).watch())
             sweeping = asyncio.create_task(_keep_swept(client, settings.task_queue))
-            peering = asyncio.create_task(queues.watch())
             log.info("working on queue %s", settings.task_queue)
             await stop.wait()
             log.info("draining")
-            for task in (beating, dispatching, freeing, looking, peering, sweeping, watching):
+            for task in (beating, dispatching, looking, sweeping, watching):
                 task.cancel()
         with contextlib.suppress(*TRANSIENT_ERRORS):
             async with asyncio.timeout(2):  # a read whose result is lost is repeated

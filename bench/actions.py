@@ -19,8 +19,8 @@ from bench import cpu
 from bench.fanout import PER_DELTA
 from bench.history import size
 from bench.lab import Lab, open_lab
+from bench.scratch import stored_bytes
 from domain.wire import session_workflow_id
-from store.scratch import stored_bytes
 
 STEPS = 10
 SESSIONS = 10

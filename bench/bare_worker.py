@@ -9,7 +9,7 @@ from typing import Any
 
 import anthropic
 from temporalio import activity
-from temporalio.worker import Worker, WorkflowInstance, WorkflowInstanceDetails
+from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from activities.handlers.registry import HANDLERS
@@ -35,14 +35,6 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import system_prompt
 from settings import Settings
 from workflows.client import connect
-from workflows.runner import without_contexts
-
-
-class SandboxedRunner(SandboxedWorkflowRunner):
-    """The SDK's usual runner. Our own worker has no sandbox; neither has the workflow `BareLoopUnsandboxed`."""
-
-    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return without_contexts(super().create_instance(det))
 
 
 @activity.defn(name=MODEL)
@@ -138,7 +130,8 @@ async def run(settings: Settings) -> None:
         task_queue=QUEUE,
         workflows=[BareLoop, BareLoopUnsandboxed, BareIdle],
         activities=[model, tool, *model_calls(settings)],
-        workflow_runner=SandboxedRunner(),
+        # The SDK's usual runner. Our own worker has no sandbox; neither has the workflow `BareLoopUnsandboxed`.
+        workflow_runner=SandboxedWorkflowRunner(),
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,
         max_heartbeat_throttle_interval=beat,

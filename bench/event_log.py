@@ -11,10 +11,11 @@ from statistics import median
 
 import click
 
+from bench import scratch
 from bench.lab import open_lab
 from domain.events import EventRow, StepStarted
 from domain.sessions.session import SessionRef
-from store import events, scratch
+from store import events
 from store.database import Pool, connect
 from store.migrate import migrate
 

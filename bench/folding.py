@@ -4,10 +4,10 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bench import cpu
+from bench import cpu, scratch
 from bench.lab import Lab
 from domain.ids import new_id
-from store import events, folded_events, scratch
+from store import events, folded_events
 
 TENANT = "default"
 ROUNDS = 5

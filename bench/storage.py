@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from bench import cpu, folding
+from bench import cpu, folding, scratch
 from bench.lab import Lab, open_lab
-from store import files, scratch
+from store import files
 
 TENANT = "default"
 LENGTH = 600  # of the streamed answer, three to a delta

@@ -13,14 +13,38 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Interceptor, Replayer, UnsandboxedWorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from domain.wire import conversation_workflow_id, session_workflow_id
 from workflows.argument_guard import ArgumentGuard
 from workflows.codec import PLAIN
 from workflows.registry import WORKFLOWS
-from workflows.runner import checking_runner
 from workflows.session.loop import run_line
 from workflows.ui import CONVERSATION
+
+# These modules use neither a clock nor randomness (a test checks that), so replays need not import them again for each
+# run: the sandbox has only the modules that define the workflows.
+PURE = (
+    "activity_calls",
+    "conversation.apart",
+    "conversation.router",
+    "conversation.spawning",
+    "conversation.starter",
+    "history",
+    "session.acceptance",
+    "session.context",
+    "session.delegation",
+    "session.handoff",
+    "session.hooks",
+    "session.input_requests",
+    "session.limits",
+    "session.loop",
+    "session.remote_calls",
+    "session.replies",
+    "session.sides",
+    "typed_activity",
+    "ui",
+)
 
 # extracts the SDK's sentence about the difference from the structure around it
 _REASON = re.compile(r'\[TMPRL\d+\]\s*(?P<sentence>[^"\n]*)')
@@ -77,6 +101,14 @@ def loop_above(frame: FrameType | None) -> FrameType:
         frame = frame.f_back
     assert frame is not None
     return frame
+
+
+def checking_runner() -> SandboxedWorkflowRunner:
+    """The runner of replays: code of a workflow that is not deterministic raises where it is called."""
+    ours = (f"workflows.{name}" for name in PURE)
+    return SandboxedWorkflowRunner(
+        restrictions=SandboxRestrictions.default.with_passthrough_modules("domain", "pydantic", "pydantic_core", *ours)
+    )
 
 
 def new_replayer(workflows: list[type], converter: DataConverter = PLAIN) -> Replayer:

@@ -16,7 +16,6 @@ from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from activities.runtime.dead_queues import DeadQueues
 from domain.wire import conversation_workflow_id, session_workflow_id
 from store import unsettled_sessions, workers
 from store.database import TRANSIENT_ERRORS, Pool
@@ -28,18 +27,14 @@ ASK_WITHIN = timedelta(seconds=2)
 ALL_WITHIN_S = 5.0  # by then the heartbeat timeout has ended them
 
 
-async def end_calls(pool: Pool, client: Client, own_id: str, queues: DeadQueues) -> set[str]:
-    """Returns the queues of the dead workers, with tasks that remain to be freed. Run it before this worker takes work:
-    its predecessor may have had the same id."""
-    found: set[str] = set()
+async def end_calls(pool: Pool, client: Client, own_id: str) -> None:
+    """Run this before the worker takes work: its predecessor may have had the same id."""
     try:
         async with asyncio.timeout(ALL_WITHIN_S):
             if dead := await workers.dead(pool, own_id):
-                found, ended = await asyncio.gather(queues.find(dead), _end_calls(pool, client, dead))
-                log.info("ended %d calls of workers that died", ended)
+                log.info("ended %d calls of workers that died", await _end_calls(pool, client, dead))
     except TRANSIENT_ERRORS as error:
         log.warning("the calls of dead workers wait for their timeout (%s)", type(error).__name__)
-    return found
 
 
 async def _end_calls(pool: Pool, client: Client, dead: set[str]) -> int:

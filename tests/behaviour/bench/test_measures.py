@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import actions, event_log, fanout, scaling, storage
+from bench import actions, event_log, fanout, scaling, scratch, storage
 from bench.__main__ import Sizes, measure
 from bench.lab import Lab
 from bench.table import Spread
-from store import scratch
 from store.database import connect
 from store.migrate import migrate
 

@@ -16,8 +16,8 @@ from bench.peers.contest import Contestant, Figures, Result, compete, home_team,
 from bench.peers.peer import LOCK, PEERS, Peer, PeerFailed, stage
 from bench.peers.report import as_json, as_table
 from bench.peers.script import counted, result
+from bench.scratch import scratch_database, stored_bytes
 from settings import ROOT
-from store.scratch import scratch_database, stored_bytes
 from tests.behaviour.bench.own_contestant import TOO_LONG
 
 PYTHON = Path(sys.executable)

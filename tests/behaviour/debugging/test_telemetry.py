@@ -26,7 +26,7 @@ from temporalio.worker import Replayer
 from tests.support.own_worker import platform
 from tests.support.stack import Stack, steps
 from workflows.registry import WORKFLOWS
-from workflows.runner import checking_runner
+from workflows.replay import checking_runner
 from workflows.span_processor import SendOnce
 from workflows.telemetry import plugins
 

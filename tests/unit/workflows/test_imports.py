@@ -12,7 +12,7 @@ import pytest
 
 from settings import ROOT
 from workflows.registry import WORKFLOWS
-from workflows.runner import PURE
+from workflows.replay import PURE
 
 FOLDER = ROOT / "workflows"
 
