@@ -10,7 +10,8 @@ import { compareDialog, raiseDialog, rerunDialog } from "./task_dialogs.js";
 import { virtualList } from "./virtual_list.js";
 import { waterfall } from "./waterfall.js";
 
-const CHARS = 4_000; // of each text in the steps; the page that can be shared has all of them
+const CHARS = 4_000; // of each text in the steps
+const SHARED_CHARS = 100_000; // of each text in a file that is shared
 const MOST_ROWS = 200;
 
 export function task(main, { session, parameters: [id] }) {
@@ -75,7 +76,7 @@ export function task(main, { session, parameters: [id] }) {
         link(`#/conversations/${record.conversation_id}`, "Conversation"),
         session.temporal_ui ? h("a", { href: `${session.temporal_ui}/session%2F${id}`, target: "_blank", rel: "noopener" }, "Temporal Web UI") : null,
         record.rerun_of ? link(`#/compare/${record.rerun_of.session_id}/${id}`, "Compare with the original") : null,
-        h("a", { href: address(`/tasks/${id}/trace.html`), download: `trace-${id}.html` }, "Share as one file"),
+        action("Share as one file", share),
         action("Compare…", () => compareDialog(id, record.agent)),
         action("Replay on today's code", replay, later),
         action("Rerun…", () => rerun(1), later),
@@ -105,9 +106,11 @@ export function task(main, { session, parameters: [id] }) {
   }
 
   function showStep(step) {
-    if (!step) return;
-    fill(
-      place.step,
+    if (step) fill(place.step, ...stepView(step));
+  }
+
+  function stepView(step) {
+    return [
       h("h3", {}, `Step ${step.step}`, step.speaker ? ` (${step.speaker})` : ""),
       h("div", { class: "row" }, action("Rerun from here…", () => rerun(step.step), { disabled: !record.ended_at, "data-rerun": "" })),
       ...step.models.flatMap((call) => [
@@ -118,7 +121,24 @@ export function task(main, { session, parameters: [id] }) {
       ...step.tools.map((call) =>
         h("details", { class: "call", open: step.tools.length < 4 }, h("summary", {}, h("code", {}, call.tool), " ", status(call.state === "ok" ? "completed" : call.state), ` ${call.ended_at ? duration(new Date(call.ended_at) - new Date(call.started_at)) : "running"}`), h("pre", {}, json(call.arguments)), h("pre", {}, call.result), ...call.sessions.map((child) => h("p", {}, link(`#/tasks/${child.session_id}`, `subagent ${child.name || child.agent}`)))),
       ),
-    );
+    ];
+  }
+
+  // This page as a file that needs nothing else: every step with its whole texts, no scripts, nothing to press.
+  async function share() {
+    const whole = await get(`/tasks/${id}/trace`, { chars: SHARED_CHARS });
+    const page = main.cloneNode(true);
+    page.querySelector(".virtual").replaceWith(h("div", {}, ...whole.steps.flatMap(stepView)));
+    for (const control of page.querySelectorAll("button, select, .action, label[for]")) control.remove();
+    for (const anchor of page.querySelectorAll("a")) anchor.replaceWith(...anchor.childNodes);
+    const style = await (await fetch(address("/console/console.css"))).text();
+    const policy = "default-src 'none'; style-src 'unsafe-inline'";
+    const head = [h("meta", { charset: "utf-8" }), h("meta", { "http-equiv": "Content-Security-Policy", content: policy }), h("title", {}, record.title || id), h("style", {})];
+    head[3].textContent = style;
+    const text = `<!doctype html>\n<html lang="en"><head>${head.map((one) => one.outerHTML).join("")}</head><body>${page.outerHTML}</body></html>`;
+    const file = URL.createObjectURL(new Blob([text], { type: "text/html" }));
+    h("a", { href: file, download: `trace-${id}.html` }).click();
+    URL.revokeObjectURL(file);
   }
 
   // What happened beside the calls: plans, retries, waits, messages, budgets.

@@ -96,9 +96,6 @@ class Api:
     def trace(self, task_id: str, chars: int) -> Trace:
         return parse(Trace, self.get(f"/tasks/{segment(task_id)}/trace", chars=chars))
 
-    def trace_page(self, task_id: str) -> str:
-        return self.send("GET", f"/tasks/{segment(task_id)}/trace.html").text
-
     def conversation(self, conversation_id: str) -> ConversationInfo:
         return parse(ConversationInfo, self.get(f"/conversations/{segment(conversation_id)}"))
 

@@ -58,7 +58,6 @@ PICTURES = {
     "console-task": Picture("tasks/{writer}", "main:has(.bar) [data-chain]"),
     "console-compare": Picture("compare/{one}/{other}", ".difference"),
     "console-operations": Picture("operations", "main:has(table) .banner"),
-    "trace": Picture("trace.html", ".bar"),
     "session": Picture("session%2F{writer}", "text=call_model", temporal=True),
     "conversation": Picture("conversation%2F{lead}", "text=load_conversation", temporal=True),
     "waiting": Picture("session%2F{waits}", "text=open_request", temporal=True),
@@ -98,8 +97,6 @@ async def take(browser: Browser, scene: Scene, name: str, folder: Path) -> Path:
     size = TALL if picture.temporal else SIZE
     page = await browser.new_page(viewport=size, color_scheme="light")
     address = scene.web_ui(picture.address) if picture.temporal else scene.console(picture.address)
-    if name == "trace":
-        address = f"{scene.stack.url}/tasks/{scene.ids['writer']}/trace.html"
     await page.goto(address)
     await page.locator(picture.ready).first.wait_for(timeout=30_000)
     await page.screenshot(path=file)

@@ -20,7 +20,6 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/tasks/{task_id}/events", {}),
     ("GET", "/tasks/{task_id}/events", {"headers": {"Accept": "application/json"}}),
     ("GET", "/tasks/{task_id}/trace", {}),
-    ("GET", "/tasks/{task_id}/trace.html", {}),
     ("POST", "/tasks/{task_id}/budget", {"json": {"max_steps": 60}}),
     ("GET", "/tasks/{task_id}/workspace", {}),
     ("GET", "/tasks/{task_id}/workspace/file?path=a", {}),

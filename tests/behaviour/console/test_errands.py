@@ -175,7 +175,7 @@ async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: 
     await expect(page.locator(".budget", has_text="steps")).to_contain_text("of 9")
     await expect(page.locator(".budget", has_text="time")).to_contain_text("of 1 h 30 min")
     async with page.expect_download() as download:
-        await page.get_by_role("link", name="Share as one file").click()
+        await page.get_by_role("button", name="Share as one file").click()
     shared = await (await download.value).path()
     assert "Which?" in shared.read_text()
     body = {"response_to": request["id"], "input": "this"}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ LABELS = """Array.from(document.querySelectorAll("main *"), (one) => ["title", "
     (name) => one.getAttribute(name) ?? "").join(" ")).join(" ")"""
 
 
-async def test_hostile_text_is_text_in_every_view(stack: Stack, opened: Opener) -> None:
+async def test_hostile_text_is_text_in_every_view(stack: Stack, opened: Opener, tmp_path: Path) -> None:
     definition: dict[str, Any] = {
         "name": "hostile",
         "description": PRINTED,
@@ -59,9 +60,13 @@ async def test_hostile_text_is_text_in_every_view(stack: Stack, opened: Opener) 
         labels = await page.evaluate(LABELS)
         assert "\u202e" not in labels and "\x1b" not in labels, view
         assert await page.title() != "owned", view
-    await page.goto(f"{stack.url}/tasks/{task_id}/trace.html")
+    await page.goto(f"{stack.url}/#/tasks/{task_id}")
+    async with page.expect_download() as download:
+        await page.get_by_role("button", name="Share as one file").click()
+    await (await download.value).save_as(shared := tmp_path / "shared.html")
+    await page.goto(shared.as_uri())
     await expect(page.locator("h1")).to_contain_text("<img src=x")
-    assert await page.locator("img, script").count() == 0 and await page.title() != "owned"
+    assert await page.locator("img, script, a, button").count() == 0 and await page.title() != "owned"
     assert "\u202e" not in await page.content()
     await stack.cancel(task_id)
     await stack.wait(task_id)

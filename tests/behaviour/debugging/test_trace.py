@@ -1,9 +1,6 @@
 """`errand trace` shows thinking, calls and results with times and costs: as a tree, as JSON and as a page."""
 
-import asyncio
 import json
-from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,40 +11,12 @@ from tests.behaviour.debugging.errand import cli
 from tests.support.stack import Stack, calls, of_type, steps
 
 EVIL = '<script>alert(1)</script>\u001b[31m"><img src=x onerror=alert(1)>'
-VOID = {"meta", "img", "br", "link", "hr"}
 
 
 async def trace_of(stack: Stack, task_id: str, **query: str) -> Trace:
     answer = await stack.http.get(f"/tasks/{task_id}/trace", params=query)
     assert answer.status_code == 200, answer.text
     return Trace.model_validate(answer.json())
-
-
-class Page(HTMLParser):
-    """Assert that every tag is closed in its place, and that the page loads and runs nothing."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 @pytest.mark.proves("S1-80", "S1-82", "S1-83")
@@ -81,7 +50,7 @@ async def test_long_texts_are_cut_as_asked(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-81")
-async def test_decisions_thoughts_and_subagents_are_in_the_tree(team: Stack, tmp_path: Path) -> None:
+async def test_decisions_thoughts_and_subagents_are_in_the_tree(team: Stack) -> None:
     inner = [("delegate", {"agent": "helper", "prompt": chain([("list_files", {"path": "."})], last="Inline.")})]
     outer = [task(say("From below."), description="a part")]
     record = await team.run(chain(inner, outer, text=EVIL, last=EVIL), "lead")
@@ -96,25 +65,6 @@ async def test_decisions_thoughts_and_subagents_are_in_the_tree(team: Stack, tmp
     for expected in ("step 1", "decide   <script>", "act 0    delegate", "observe  ok", child.session_id, "│"):
         assert expected in shown.stdout
     assert "\x1b[31m" not in shown.stdout
-
-    file = tmp_path / "trace.html"
-    nowhere = await cli(team, "trace", record["task_id"], "--html", str(tmp_path / "no" / "trace.html"))
-    assert nowhere.exit_code == 1 and "cannot write" in nowhere.stderr
-    written = await cli(team, "trace", record["task_id"], "--html", str(file), "--json")
-    assert json.loads(written.stdout)["session_id"] == record["task_id"]
-    text = await asyncio.to_thread(file.read_text)
-    served = await team.http.get(f"/tasks/{record['task_id']}/trace.html", headers={"Accept": "text/html"})
-    assert served.text == text and served.headers["content-type"].startswith("text/html")
-    assert "default-src 'none'" in (policy := served.headers["content-security-policy"]) and "sandbox" in policy
-    page = Page(text)
-    assert page.open == [] and not {"script", "img", "link", "iframe", "object", "form"} & set(page.tags)
-    assert not [name for name, _ in page.attributes if name.startswith("on") or name == "src"]
-    assert all(value.startswith("#") for name, value in page.attributes if name == "href")
-    assert "<script>alert(1)</script>" in page.text and "\x1b" not in text
-    assert "prefers-color-scheme: dark" in text and "url(" not in text and "http" not in text.replace("http-equiv", "")
-    bars = [value for name, value in page.attributes if name == "class" and value.startswith("bar ")]
-    assert bars.count("bar model") == 6 + 1 and bars.count("bar tool") == 3 + 1  # one more of each in the legend
-    assert "polyline" in page.tags and "From below." in page.text
 
 
 @pytest.mark.proves("S0-B20")
