@@ -18,11 +18,14 @@ from activities.tools.support.egress import ByteAllowance, FetchError
 
 if TYPE_CHECKING:
     import anyio
-    from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
 
     Incoming = anyio.streams.memory.MemoryObjectSendStream[SessionMessage | Exception]
     Outgoing = anyio.streams.memory.MemoryObjectReceiveStream[SessionMessage]
+    ClientStreams = tuple[
+        anyio.streams.memory.MemoryObjectReceiveStream[SessionMessage | Exception],
+        anyio.streams.memory.MemoryObjectSendStream[SessionMessage],
+    ]
 
 ENDING_SECONDS = 2.0  # for a program to end once its input is closed
 LONGEST_ERROR = 500  # characters of its standard error
@@ -66,7 +69,7 @@ class RunningProgram:
         return f"The program ended ({ending}).{said if error else ''}"
 
     @contextlib.asynccontextmanager
-    async def streams(self) -> "AsyncIterator[TransportStreams]":
+    async def streams(self) -> "AsyncIterator[ClientStreams]":
         import anyio
         from mcp.shared.message import SessionMessage
 

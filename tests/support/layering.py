@@ -1,4 +1,4 @@
-"""The rules that a parser can check: imports, readers of the environment, SQL outside the store, sizes of files."""
+"""The rules that a parser can check: imports, readers of the environment, SQL outside the store, private names."""
 
 import ast
 import functools
@@ -49,6 +49,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "worker": ("domain", "agents", "connectors", "store", "workflows", "activities", "settings"),
     "bench": (*PACKAGES, *SCRIPTS),
 }
+
+# The SDK has no public name for the definitions of a workflow's handlers; see the module.
+MAY_USE_PRIVATE = {"workflows/argument_guard.py": "_Definition _SignalDefinition _UpdateDefinition"}
 
 # starting a process with an environment writes one and does not read ours
 MAY_WRITE_ENVIRONMENT = {"deploy/child.py"}
@@ -148,3 +151,57 @@ def sql_outside_store(root: Path) -> list[str]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _SQL.match(node.value):
                 wrong.append(f"{module.path}:{node.lineno}: SQL: {node.value.strip().splitlines()[0][:60]}")
     return wrong
+
+
+def private_names(root: Path) -> list[str]:
+    """Private names of libraries that a module imports or uses, and names of libraries that it assigns."""
+    wrong = []
+    for module in modules(root):
+        libraries = set(_libraries(module))
+        for node in module.nodes:
+            for line, name in _private(node, libraries):
+                if name not in MAY_USE_PRIVATE.get(module.path, "").split():
+                    wrong.append(f"{module.path}:{line}: {name} is private to a library")
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            wrong += [
+                f"{module.path}:{target.lineno}: assigns {ast.unparse(target)} of a library"
+                for target in targets
+                if isinstance(target, ast.Attribute) and _root_name(target) in libraries
+            ]
+    return wrong
+
+
+def _libraries(module: Module) -> Iterator[str]:
+    """The names under which a module has imported other people's modules."""
+    for node in module.nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                if (source or alias.name).split(".")[0] not in (*PACKAGES, *SCRIPTS, "__future__", "errand"):
+                    yield (alias.asname or alias.name).split(".")[0]
+
+
+def _private(node: ast.AST, libraries: set[str]) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] not in (
+        *PACKAGES,
+        *SCRIPTS,
+        "__future__",
+    ):
+        names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+        yield from ((node.lineno, name) for name in names if _is_private(name))
+    elif isinstance(node, ast.Import):
+        names = [part for alias in node.names for part in alias.name.split(".")]
+        yield from ((node.lineno, name) for name in names if _is_private(name))
+    elif isinstance(node, ast.Attribute) and _is_private(node.attr) and _root_name(node) in libraries:
+        yield node.lineno, node.attr
+
+
+def _is_private(name: str) -> bool:
+    # os._exit is documented
+    return (name.startswith("_") and not name.endswith("__") and name != "_exit") or name == "bridge"
+
+
+def _root_name(node: ast.expr) -> str | None:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None

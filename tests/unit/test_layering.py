@@ -10,6 +10,7 @@ from tests.support.layering import (
     SCRIPTS,
     environment_readers,
     modules,
+    private_names,
     sql_outside_store,
     wrong_imports,
 )
@@ -25,6 +26,10 @@ def test_only_settings_reads_the_environment() -> None:
 
 def test_only_store_contains_sql() -> None:
     assert sql_outside_store(ROOT) == []
+
+
+def test_nothing_private_of_a_library_is_used() -> None:
+    assert private_names(ROOT) == []
 
 
 def test_rules_cover_every_folder_with_code() -> None:
@@ -130,3 +135,25 @@ def test_sql_is_noticed_outside_the_store_only(tmp_path: Path, sql: str) -> None
 def test_plain_sentences_are_not_sql(tmp_path: Path) -> None:
     sentences = ["Select a file.", "Update the plan and set a step to done.", "Create a file", "Listen for events."]
     assert sql_outside_store(write(tmp_path, "api/app.py", f"TEXTS = {sentences!r}\n")) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from temporalio.bridge import worker",
+        "from anthropic._client import AsyncAnthropic",
+        "from httpx2 import _models",
+        "import temporalio.bridge.worker",
+        "import httpx2\nhttpx2._models",
+        "from temporalio import workflow as w\nw._Definition",
+        "import temporalio.worker\ntemporalio.worker.decode = None",
+        "from temporalio.worker import Worker\nWorker.run = None",
+    ],
+)
+def test_private_name_of_a_library_is_noticed(tmp_path: Path, line: str) -> None:
+    assert len(private_names(write(tmp_path, "api/app.py", f"{line}\n"))) == 1
+
+
+def test_own_private_names_and_own_attributes_pass(tmp_path: Path) -> None:
+    own = "from domain.x import _y\nfrom __future__ import annotations\nclass A:\n    _b = 1\nA._b\nA.c = 2\n"
+    assert private_names(write(tmp_path, "api/app.py", own)) == []
