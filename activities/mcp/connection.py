@@ -55,6 +55,7 @@ async def connected(
     """A session with the server, limited to this many seconds in all. Every error inside becomes an McpFailure.
     `place`: where it runs if it is a program."""
     from mcp import Client
+    from mcp.client import Transport
     from mcp.client.streamable_http import streamable_http_client
     from mcp_types import Implementation
 
@@ -66,7 +67,7 @@ async def connected(
         async with asyncio.timeout(seconds), contextlib.AsyncExitStack() as stack:
             if server.command:
                 program = RunningProgram(server.command, place, allowance, seconds)
-                transport = program.streams()
+                transport: Transport = program.streams()
             else:
                 checked(server.url)
                 http = await stack.enter_async_context(fetcher.client(headers, allowance, seconds))
