@@ -1,19 +1,18 @@
-"""A reader can follow a task: few files run between the request and its result."""
+"""A reader can follow a task: few files run between the request and its result, and none of a feature it does not use."""
 
 import asyncio
 import json
 import sys
 
+from tests.support.house import walk_line
 from tests.support.stack import Stack
 
-# Lower these numbers when a count falls. The domain is not counted: its models run wherever a value is parsed.
-BEFORE_TEMPORAL = 23
-# including hooks, failure texts, starts after the response, what a worker remembers, the model's transport, its events
-# and the visits of payloads, each in its own file
-IN_ALL = 97
+# The numbers of the day: lower them when a count falls. The aim is in tests/support/house.py.
+BEFORE_TEMPORAL = 42
+IN_ALL = 135
 # The API's listener receives the first event and the response is counted while Temporal is being called, so these may
 # run before or after that.
-BESIDE = {"api/http/metrics.py", "api/streams/listener.py", "store/events.py"}
+BESIDE = {"api/streams/listener.py", "store/events.py"}
 
 
 async def test_a_task_runs_through_few_files(stack: Stack) -> None:
@@ -26,9 +25,7 @@ async def test_a_task_runs_through_few_files(stack: Stack) -> None:
     )
     output, _ = await program.communicate()
     files = json.loads(output)
-    before, after = (
-        [name for name in files[part] if not name.startswith("domain/")] for part in ("before_temporal", "after")
-    )
-    listing = "\n".join([*before, "-- Temporal --", *after])
+    before, after = files["before_temporal"], files["after"]
+    listing = "\n".join([walk_line(before, after), *before, "-- Temporal --", *after])
     assert len(set(before) - BESIDE) <= BEFORE_TEMPORAL, listing
     assert len(before) + len(after) <= IN_ALL, listing
