@@ -1,7 +1,7 @@
 """What a reader wants to know of the house before and after a change: `scripts/house`.
 
-The walk needs a running stack (`./errand up`), whose address it takes from the environment like the worker does; without
-one that part is left out. Everything else is read from the source.
+The walk needs a running stack, whose addresses it takes from the environment like a worker (`ERRAND_DATABASE_URL`,
+`TEMPORAL_ADDRESS`, `ANTHROPIC_BASE_URL`); without them it is left out. Everything else is read from the source.
 """
 
 import ast
@@ -85,9 +85,7 @@ def _alike(found: Iterable[Module]) -> Iterator[tuple[str, str, int]]:
 
 
 def _fields(node: ast.ClassDef) -> set[str]:
-    return {
-        one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
-    }
+    return {one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
 
 
 def walk_line(before: list[str], after: list[str]) -> str:

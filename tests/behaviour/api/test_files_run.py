@@ -1,4 +1,4 @@
-"""A reader can follow a task: few files run between the request and its result, and none of a feature it does not use."""
+"""A reader can follow a task: few files run between the request and its result."""
 
 import asyncio
 import json

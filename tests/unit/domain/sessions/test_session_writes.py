@@ -32,8 +32,8 @@ def test_lower_limit_of_two_budgets_holds(name: str) -> None:
         (low, None, low),
         (None, None, None),
     ):
-        found = NewBudget(**{name: own}).within(NewBudget(**{name: other}, low_percent=7))
-        assert found == NewBudget(**{name: held}, low_percent=7), (own, other)
+        mine, theirs = NewBudget.model_validate({name: own}), NewBudget.model_validate({name: other, "low_percent": 7})
+        assert mine.within(theirs) == NewBudget.model_validate({name: held, "low_percent": 7}), (own, other)
 
 
 @pytest.mark.parametrize("name", LOWER)
