@@ -93,8 +93,13 @@ async def test_session_opens_as_many_requests_of_a_kind_as_it_may(pool: Pool, ac
 @pytest.mark.parametrize("reason", [Reason.GOAL_REACHED, Reason.ERROR, Reason.CALLER_CANCEL])
 async def test_session_that_has_ended_opens_no_request(pool: Pool, accept: Accept, reason: Reason) -> None:
     ref = await accept()
+    request_id = new_id()
+    await ask(pool, ref, request_id)
     await end(pool, ref, reason)
-    assert await ask(pool, ref, new_id()) is None and await shown(pool, ref) is reason.status
+    assert await ask(pool, ref, new_id()) is None
+    await settle(pool, ref, request_id)  # its workflow learns of the end a moment later
+    assert await shown(pool, ref) is reason.status
+    assert await pool.fetchval("SELECT status FROM input_requests WHERE id = $1", request_id) == "withdrawn"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +117,8 @@ async def test_session_is_shown_as_waiting_until_its_last_request_is_settled(
     row = await sessions.get(pool, "default", ref.session_id)
     assert row is not None and row.progress == f"about {mine}"
     await ask(pool, ref, second)
+    row = await sessions.get(pool, "default", ref.session_id)
+    assert row is not None and row.progress == f"about {second if kind is EVENT else mine}"  # the first question stays
     await ask(pool, other, theirs)
     await settle(pool, ref, mine)
     assert await shown(pool, ref) is Status.INPUT_REQUIRED
@@ -129,8 +136,12 @@ async def test_session_is_shown_as_waiting_until_its_last_request_is_settled(
     }
     expired = [] if kind is EVENT else ["input_expired"]
     assert await emitted(pool, ref) == ["input_required", "input_required", *expired, "input_received"]
-    audited = "SELECT subject FROM audit WHERE chain = $1 AND action = 'expire'"
-    assert [row["subject"] for row in await pool.fetch(audited, ref.conversation_id)] == [f"{kind} {mine}"]
+    audited = "SELECT action, actor, subject FROM audit WHERE chain = $1 AND action <> 'submit' ORDER BY seq"
+    assert [tuple(row) for row in await pool.fetch(audited, ref.conversation_id)] == [
+        *(("ask", "agent tester", f"{one} {name}") for one, name in ((kind, mine), (QUESTION, second))),
+        ("expire", "errand", f"{kind} {mine}"),
+        ("answer", "ann", f"{QUESTION} {second}"),
+    ]
 
 
 async def test_a_request_is_answered_once_and_by_its_own_session_only(pool: Pool, accept: Accept) -> None:
