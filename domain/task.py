@@ -11,6 +11,7 @@ from domain.agents.mcp_server import MOST_SERVERS, HeaderName, HeaderValue, McpS
 from domain.external_tool import MAX_TOOLS, ExternalTool
 from domain.ids import ID_PATTERN
 from domain.json_object import JsonObject
+from domain.model_exchange import ModelSettings
 from domain.policy.rules import Action, Rule
 from domain.policy.subjects import SubjectKind
 from domain.policy.traits import BOUND_KINDS, COMMANDS, TALKING_TOOLS
@@ -148,6 +149,7 @@ class TaskConfig(Strict):
     output_schema: JsonObject | None = Field(
         default=None, description="JSON schema of the final answer, in place of the agent's own"
     )
+    model_settings: ModelSettings | None = None
     dry_run: bool = Field(default=False, description="calls with an effect are described, not made")
     retention: int | None = Field(
         default=None, ge=1_000, le=MAX_RETENTION_MS, description="how long its content is kept after its end, in ms"

@@ -19,7 +19,7 @@ from domain.agents.prices import PriceTable
 from domain.content import AnyBlock, ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from domain.json_object import JsonObject
 from domain.limits.budget import CallEstimate
-from domain.model_exchange import ModelRequest, ModelResponse
+from domain.model_exchange import ModelRequest, ModelResponse, ModelSettings
 from domain.sessions.session import Usage
 from domain.sessions.step import StopReason
 
@@ -270,13 +270,29 @@ def spelled(request: ModelRequest, *, budgeted: bool = False) -> JsonObject:
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
             for tool in request.tools
         ]
-    if request.must_call:
-        sent["tool_choice"] = {"type": "tool", "name": request.must_call}
+        if choice := _tool_choice(request.settings):
+            sent["tool_choice"] = choice
+    settings = request.settings
+    sent |= {name: value for name in ("temperature", "top_p") if (value := getattr(settings, name)) is not None}
+    if settings.effort is not None and not budgeted:
+        sent["output_config"] = {"effort": _EFFORTS.get(settings.effort, settings.effort)}
     if request.thinking_tokens and budgeted:
         sent["thinking"] = {"type": "enabled", "budget_tokens": request.thinking_tokens}
     elif request.thinking_tokens:
         sent["thinking"] = {"type": "adaptive", "display": "summarized"}
     return sent
+
+
+_EFFORTS = {"none": "low", "minimal": "low"}  # the API's lowest
+_CHOICES = {"auto": "auto", "required": "any", "none": "none"}
+
+
+def _tool_choice(settings: ModelSettings) -> JsonObject | None:
+    kind = _CHOICES.get(settings.tool_choice, "tool")
+    choice: JsonObject = {"type": kind} | ({"name": settings.tool_choice} if kind == "tool" else {})
+    if not settings.parallel_tool_calls and kind != "none":
+        choice["disable_parallel_tool_use"] = True
+    return None if choice == {"type": "auto"} else choice
 
 
 def _spelled_block(block: AnyBlock) -> JsonObject:

@@ -32,7 +32,7 @@ from domain.agents.system_prompt import system_prompt
 from domain.conversations.subagent import registry_message
 from domain.events import CallAttempt, EventRow
 from domain.messages import Node, ReplyBody, render, shorten_results
-from domain.model_exchange import ModelRequest, ModelResponse
+from domain.model_exchange import ModelRequest, ModelResponse, ModelSettings
 from domain.policy.rules import Rule
 from domain.sessions.step import (
     Effect,
@@ -197,6 +197,8 @@ class CallModel:
         system = system_prompt(agent, facts.variables, call.agent.side, given)
         with retried_if_away():
             system = await self._hooks.system(call, agent, system, facts)
+        terms = facts.task_terms if takes_turn and not call.above else None
+        settings = (terms and terms.model_settings) or ModelSettings()
         request = ModelRequest(
             model=call.model,
             max_tokens=agent.max_tokens,
@@ -204,7 +206,8 @@ class CallModel:
             messages=render(shown, call.model, call.agent.side),
             notes=[checkpoint.REQUEST] if compacts else self._notes(call, facts) if takes_turn else [],
             tools=[definition for _, definition in tools.values()] if takes_turn else [],
-            thinking_tokens=(takes_turn and agent.thinking_tokens) or 0,
+            settings=settings.for_reply(call.step, tools),
+            thinking_tokens=settings.thinking_tokens(agent.thinking_tokens or 0) if takes_turn else 0,
             cached=not compacts,
         )
         request = await self._bounds.reserve(call, facts, request)

@@ -19,7 +19,7 @@ from domain.content import TextBlock, parts_of
 from domain.events import AcceptanceChecked, EventRow
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, TOOL_RESULTS, USER, Node, text_of
-from domain.model_exchange import ModelMessage, ModelRequest, ModelResponse
+from domain.model_exchange import ModelMessage, ModelRequest, ModelResponse, ModelSettings
 from domain.policy.rules import Rule
 from domain.sessions import acceptance as rules
 from domain.sessions.acceptance import (
@@ -125,7 +125,7 @@ class AcceptanceChecks:
             system=rules.JUDGE,
             messages=[ModelMessage("user", [TextBlock(text=_case(check, nodes, criteria, constraints, done))])],
             tools=[rules.VERDICT_TOOL],
-            must_call=rules.VERDICT_TOOL.name,
+            settings=ModelSettings(tool_choice=rules.VERDICT_TOOL.name),
             cached=False,
         )
         turn = ModelResponse()

@@ -23,6 +23,7 @@ from store.conversations import ConversationUpdate
 from store.idempotency import StoredResponse
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
+from store.workspaces import Manifest
 
 TRIES = 4  # a live session may end between two attempts
 PAUSE_SECONDS = 0.2
@@ -36,7 +37,14 @@ class NewTurn:
     replayed: bool = False
 
 
-async def run(call: Call, body: RunBody, key: IdempotencyKey, face: NewFaceRequest | None = None) -> NewTurn:
+async def run(
+    call: Call,
+    body: RunBody,
+    key: IdempotencyKey,
+    face: NewFaceRequest | None = None,
+    manifest: Manifest | None = None,
+) -> NewTurn:
+    """`manifest`: the files that a new conversation begins with."""
     # before all checks: a repetition gets the first response even if the same request would be refused now
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return NewTurn(Handle.model_validate_json(known), replayed=True)
@@ -53,7 +61,7 @@ async def run(call: Call, body: RunBody, key: IdempotencyKey, face: NewFaceReque
         raise Invalid("A new conversation needs an agent.", errors=[problem])
     task = await submit.check(call, body.task(body.agent))
     previous = await rules.previous(call, task.spec)
-    place = replace(_own_place(body), parent=previous, face=face)
+    place = replace(_own_place(body), parent=previous, manifest=manifest or {}, face=face)
     return await _own(call, submit.prepare(call, task, place), key)
 
 

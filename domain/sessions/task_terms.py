@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from domain.agents.definition import AgentDefinition
 from domain.json_object import JsonObject
+from domain.model_exchange import ModelSettings
 from domain.task import TaskConfig
 
 
@@ -14,13 +15,13 @@ class TaskTerms(BaseModel):
 
     instructions: str | None = None
     output_schema: JsonObject | None = None
+    model_settings: ModelSettings | None = None
 
     @classmethod
     def of(cls, config: TaskConfig) -> Self | None:
         """None if the task adds nothing, like most tasks."""
-        if config.instructions is None and config.output_schema is None:
-            return None
-        return cls(instructions=config.instructions, output_schema=config.output_schema)
+        given = {name: value for name in cls.model_fields if (value := getattr(config, name)) is not None}
+        return cls.model_construct(**given) if given else None
 
 
 def on_terms(agent: AgentDefinition, terms: TaskTerms | None) -> AgentDefinition:

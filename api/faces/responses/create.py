@@ -4,23 +4,29 @@ import json
 from typing import TypeVar
 
 from api.auth import Call
+from api.control import stop as stopping
+from api.control.stop import Stop
 from api.conversations import deferred, run
 from api.faces.responses import items
 from api.faces.responses.errors import BadParameter
 from api.faces.responses.ids import ResponseId, without_prefix
 from api.faces.responses.items import ParsedInput
-from api.faces.responses.request import CreateResponse
+from api.faces.responses.request import UNSTORED_MS, CreateResponse
 from api.faces.responses.view import FACE, FoundResponse, find, folded
 from api.http import lookup, strict_json
 from api.http.body import validated
 from api.http.idempotency import IdempotencyKey
 from api.schemas.conversations import Handle, MessageBody, RunBody
 from api.submission import rules
+from domain.conversations.display_messages import display_messages
 from domain.errors import Conflict, NotFound, Refusal
 from domain.faces import FaceRequest, NewFaceRequest
 from domain.json_object import JsonObject
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
-from store import face_requests, input_requests
+from domain.sessions.session import Reason
+from store import face_requests, input_requests, messages, workspaces
+from store.sessions import SessionRow
+from store.workspaces import Manifest
 
 ROUTE = "POST /v1/responses"
 M = TypeVar("M", RunBody, MessageBody)
@@ -43,7 +49,10 @@ async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: 
     if waiting is not None:
         if conversation_id is not None and waiting.session.conversation_id != conversation_id:
             raise items.unknown_call("input")
+        if _is_changed(body, given, waiting):
+            return await _branch(call, body, given, waiting, idempotency)
         return await _answer(call, body, given, waiting, idempotency)
+    given.end_with_message()
     return await _turn(call, body, given, previous, conversation_id, idempotency)
 
 
@@ -88,6 +97,8 @@ async def _waiting(
     # ids of other tenants are not found either, and get the same refusal as unknown ones
     for request_id, where in given.where.items():
         request = asked.get(request_id)
+        if request is None and request_id in given.texts:
+            continue
         if request is None or (previous and request.session_id != previous[0].session_id):
             raise items.unknown_call(where)
     live = {one.session_id for one in asked.values() if one.status is RequestStatus.OPEN}
@@ -96,8 +107,8 @@ async def _waiting(
     # Clients send the whole history back with every request, so that results of earlier calls come again.
     given.answers = {name: given.answers[name] for name, one in asked.items() if one.status is RequestStatus.OPEN}
     if live:
-        return await find(call, ResponseId(live.pop()))
-    if given.where and (previous or not given.new):
+        return await find(call, ResponseId(live.pop()), unstored=True)
+    if asked and (previous or not given.new):
         raise BadParameter("input", "These calls have been answered before.", "already_answered")
     return None
 
@@ -117,9 +128,6 @@ async def _answer(
     for request in await input_requests.of_sessions(call.pool, call.tenant, [session.id]):
         if request.id not in given.answers and _is_callers(request, by_caller):
             raise BadParameter("input", f"No output was given for the call {_call_id(request)}.", "missing_call_output")
-    _check_unchanged(body, found)
-    if given.instructions:
-        raise BadParameter("input", "A running task accepts no further instructions.", "unsupported_value")
     face = FaceRequest(
         face=FACE,
         public_id=str(response_id),
@@ -141,20 +149,63 @@ def _call_id(request: InputRequest) -> str:
     return f"{'mcpr' if request.kind in APPROVALS else 'call'}_{request.id}"
 
 
-def _check_unchanged(body: CreateResponse, found: FoundResponse) -> None:
-    """Refuse changes to settings that were fixed when the session began; a client may repeat them unchanged."""
+def _is_changed(body: CreateResponse, given: ParsedInput, found: FoundResponse) -> bool:
+    """Whether the request changes what was fixed when the session began. A client may repeat it or leave it out."""
     session, first = found.session, found.request(1)
-    if body.model != session.agent:
-        raise BadParameter("model", f"The task that waits runs as {session.agent}.", "unsupported_value")
-    if body.instructions is not None and body.instructions != first.instructions:
-        raise BadParameter("instructions", "The task that waits keeps its instructions.", "unsupported_value")
-    known = {tool.name: tool.model_dump() for tool in session.external_tools}
-    for place, tool in enumerate(body.external_tools()):
-        if known.get(tool["name"]) != tool:
-            raise BadParameter(f"tools[{place}]", "The task that waits keeps its tools.", "unsupported_value")
+    tools = first.external_tools() if first.tools is not None else [one.model_dump() for one in session.external_tools]
     schema = session.task_terms.output_schema if session.task_terms else None
-    if body.output_schema is not None and body.output_schema != schema:
-        raise BadParameter("text.format", "The task that waits keeps the form of its answer.", "unsupported_value")
+    instructions = items.parse(first.input, continues=True).instructions
+    return (
+        body.model != session.agent
+        or (body.instructions is not None and body.instructions != first.instructions)
+        or (bool(given.instructions) and given.instructions != instructions)
+        or (body.tools is not None and _by_name(body.external_tools()) != _by_name(tools))
+        or (body.output_schema is not None and body.output_schema != schema)
+        or any(first.model_settings.get(name) != value for name, value in body.model_settings.items())
+    )
+
+
+def _by_name(tools: list[JsonObject]) -> dict[str, JsonObject]:
+    return {tool["name"]: tool for tool in tools}
+
+
+async def _branch(
+    call: Call, body: CreateResponse, given: ParsedInput, found: FoundResponse, key: IdempotencyKey
+) -> ResponseId:
+    """Open a fork with the history of a waiting task, for another agent, other instructions or other tools: so do
+    clients that hand a conversation over. The task ends, because its caller does not continue it."""
+    session = found.session
+    await lookup.check_acting(call, session)
+    if body.conversation is not None:
+        message = "The task that waits in this conversation keeps its model, instructions, tools and settings."
+        raise BadParameter("conversation", message, "unsupported_value")
+    if body.previous_response_id is not None:
+        asked = await input_requests.by_ids(call.pool, call.tenant, list(given.answers))
+        results = [
+            items.returned(asked[one].details["tool"], str(answer["result"]))
+            for one, answer in given.answers.items()
+            if "result" in answer
+        ]
+        given.past, given.new = await _past(call, session), results + given.new
+    given.end_with_message()
+    _, manifest = await workspaces.get(call.pool, call.tenant, session.workspace_id)
+    response_id = await _turn(call, body, given, None, None, key, manifest)
+    await stopping.stop(call, session, Stop(Reason.CALLER_CANCEL, note=f"continued as {response_id}"))
+    return response_id
+
+
+async def _past(call: Call, session: SessionRow) -> list[tuple[str, str]]:
+    """The history of a session as texts, up to the calls that wait."""
+    past: list[tuple[str, str]] = []
+    for one in display_messages(await messages.path(call.pool, call.tenant, session.head)):
+        match one.type:
+            case "tool_call":
+                past.append(("assistant", items.called(one.tool or "", one.input or "{}")))
+            case "tool_result":
+                past.append(("user", items.returned(one.tool or "", one.text or "")))
+            case _:
+                past.append(("assistant" if one.type == "assistant" else "user", one.text or ""))
+    return past
 
 
 async def _turn(
@@ -164,6 +215,7 @@ async def _turn(
     previous: tuple[ResponseId, FoundResponse] | None,
     conversation_id: str | None,
     key: IdempotencyKey,
+    manifest: Manifest | None = None,
 ) -> ResponseId:
     text = "\n\n".join(given.new)
     if not text.strip():
@@ -176,7 +228,7 @@ async def _turn(
         further = run_body.model_copy(update={"if_busy": "queue"})
         turn = await run.further(call, conversation_id, further, key, face)
     else:
-        turn = await run.run(call, run_body, key, face)
+        turn = await run.run(call, run_body, key, face, manifest)
     return await _replayed(call, key, turn.handle) if turn.replayed else ResponseId(turn.handle.session_id)
 
 
@@ -200,7 +252,8 @@ async def _after(
     if session.thread_id != session.conversation_id:
         raise BadParameter("previous_response_id", "The response of a subagent cannot be continued.")
     latest = await run.latest_of(call, session.conversation_id)
-    if latest.id == session.id:
+    # a turn that is not stored opens another conversation, which is removed without this one
+    if latest.id == session.id and body.config.retention is None:
         try:
             return await run.further(call, session.conversation_id, body, key, face)
         # somebody continued or terminated the conversation meanwhile, on which a fork does not depend
@@ -220,11 +273,13 @@ async def _run_body(call: Call, body: CreateResponse, given: ParsedInput, text: 
         "max_tool_calls": body.max_tool_calls,
         "max_cost_usd": options.max_cost_usd,
         "external_tools": body.external_tools(),
+        "model_settings": body.model_settings or None,
+        "retention": UNSTORED_MS if body.store is False else None,
         "approval_required": options.approval_required,
         # outcomes of subagents in the background would go to the mailbox, which this protocol does not have
         "await_children": True,
     }
-    past = [{"role": role, "content": content} for role, content in given.past]
+    past = [{"role": role, "content": content} for role, content in given.past if content.strip()]
     return {
         "agent": body.model,
         "input": _as_object(text) if definition.input_schema is not None else text,

@@ -84,8 +84,10 @@ class ResponseFeed:
         return frames
 
 
-async def opened(call: Call, response_id: ResponseId | None, starting_after: int = -1) -> ResponseFeed:
-    found = await find(call, response_id)
+async def opened(
+    call: Call, response_id: ResponseId | None, starting_after: int = -1, *, unstored: bool = False
+) -> ResponseFeed:
+    found = await find(call, response_id, unstored=unstored)
     assert response_id is not None
     check_kept(found.session)
     feed = ResponseFeed(found, response_id.part, starting_after)

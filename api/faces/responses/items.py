@@ -69,6 +69,13 @@ class ParsedInput:
     new: list[str] = field(default_factory=list)  # the user's messages after that
     answers: dict[str, Any] = field(default_factory=dict)  # by input request
     where: dict[str, str] = field(default_factory=dict)  # the parameter that each answer came from
+    texts: set[str] = field(default_factory=set)  # answers that `past` has as text too, with their calls
+
+    def end_with_message(self) -> None:
+        """Let the last results be what the user says, if the user said nothing after them."""
+        if not self.new:
+            while self.past and self.past[-1][0] == "user":
+                self.new.insert(0, self.past.pop()[1])
 
 
 def text_of(content: str | list[TextPart]) -> str:
@@ -94,7 +101,7 @@ def parse(given: str | list[JsonObject], *, continues: bool) -> ParsedInput:
                 _reply(found, "", continues)
             case FunctionCallItem():
                 names[parsed.call_id] = parsed.name
-                _reply(found, f"(I called {parsed.name} with {parsed.arguments}.)", continues)
+                _reply(found, called(parsed.name, parsed.arguments), continues)
             case CallOutput():
                 _result(found, parsed, names, f"input[{place}].call_id", continues)
             case ApprovalAnswer():
@@ -134,11 +141,28 @@ def _reply(found: ParsedInput, text: str, continues: bool) -> None:
 
 
 def _result(found: ParsedInput, given: CallOutput, names: dict[str, str], where: str, continues: bool) -> None:
-    request_id, text = _request("call", given.call_id, where), text_of(given.output)
-    found.answers[request_id] = {"result": text}
-    found.where[request_id] = where
-    if not continues and given.call_id in names:
-        found.past.append(("user", f"(Result of {names[given.call_id]}: {text})"))
+    """A result that belongs to a call in the input may also be of another service's call: it is read as text then."""
+    request_id, text = without_prefix("call", given.call_id), text_of(given.output)
+    name = names.get(given.call_id)
+    if request_id is None and name is None:
+        raise unknown_call(where)
+    if name is not None and not continues:
+        found.past.append(("user", returned(name, text)))
+    elif name is not None and request_id is None:
+        found.new.append(returned(name, text))
+    if request_id is not None:
+        found.answers[request_id] = {"result": text}
+        found.where[request_id] = where
+        found.texts |= {request_id} if name is not None and not continues else set()
+
+
+def called(name: str, arguments: str) -> str:
+    """A call of the past, as the model reads it."""
+    return f"(I called {name} with {arguments}.)"
+
+
+def returned(name: str, text: str) -> str:
+    return f"(Result of {name}: {text})"
 
 
 def _request(prefix: str, given: str, where: str) -> str:

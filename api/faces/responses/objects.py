@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_jsonable_python
 
 from domain.json_object import JsonObject
@@ -140,12 +140,12 @@ class ResponseObject(ResponseState):
     text: JsonObject
     max_output_tokens: int | None
     max_tool_calls: int | None
-    reasoning: JsonObject = Field(default_factory=lambda: {"effort": None, "summary": "auto"})
-    tool_choice: str = "auto"
-    parallel_tool_calls: bool = True
-    store: bool = True
-    temperature: float = 1.0
-    top_p: float = 1.0
+    reasoning: JsonObject
+    tool_choice: str | JsonObject
+    parallel_tool_calls: bool
+    store: bool
+    temperature: float
+    top_p: float
     truncation: str = "disabled"
     service_tier: str = "default"
 

@@ -11,22 +11,22 @@ from api.faces.responses.errors import BadParameter
 from api.http.body import read_json, validated
 from domain.external_tool import ExternalTool
 from domain.json_object import JsonObject
+from domain.model_exchange import Effort
 from domain.policy.rules import Rule
 from domain.task import Strict
 
-# Parameters without effect here: allowed if they are null or have their default value.
+# Parameters that change nothing about the answer, whatever their value: the context is shortened when it is full, the
+# prompt is cached, and `include` asks for parts that these responses never have.
+WITHOUT_EFFECT = frozenset(
+    {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "include", "truncation"}
+)
+# Parameters that the platform does not have: allowed if they are null or have their default value.
 DEFAULTS: dict[str, tuple[Any, ...]] = {
-    "include": ([],),
-    "parallel_tool_calls": (True,),
     "service_tier": ("auto", "default"),
-    "store": (True,),
     "stream_options": ({"include_obfuscation": False}, {}),
-    "temperature": (1,),
-    "tool_choice": ("auto",),
     "top_logprobs": (0,),
-    "top_p": (1,),
-    "truncation": ("disabled",),
 }
+UNSTORED_MS = 60_000  # a client whose connection broke may still repeat its request
 MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 MetadataValue = Annotated[str, StringConstraints(max_length=512)]
 Summary = Literal["auto", "concise", "detailed"]
@@ -50,11 +50,11 @@ class TextConfig(Strict):
 
 
 class ReasoningConfig(Strict):
-    """Summaries are always shown if the model thinks; the agent decides how much it thinks."""
+    """Summaries are always shown if the model thinks."""
 
     summary: Summary | None = None
     generate_summary: Summary | None = None
-    effort: None = None
+    effort: Effort | None = None
 
 
 class FunctionTool(Strict):
@@ -68,6 +68,11 @@ class FunctionTool(Strict):
         """The tool in the form of a task's external tools: the caller answers its calls."""
         schema = self.parameters or {"type": "object", "properties": {}}
         return {"name": self.name, "description": self.description or self.name, "input_schema": schema}
+
+
+class FunctionChoice(Strict):
+    type: Literal["function"]
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
 
 
 class ErrandOptions(Strict):
@@ -93,6 +98,11 @@ class CreateResponse(Strict):
     metadata: dict[MetadataKey, MetadataValue] | None = Field(default=None, max_length=16)
     max_output_tokens: int | None = Field(default=None, ge=1)
     max_tool_calls: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    top_p: float | None = Field(default=None, gt=0, le=1, allow_inf_nan=False)
+    tool_choice: Literal["auto", "required", "none"] | FunctionChoice | None = None
+    parallel_tool_calls: bool | None = None
+    store: bool | None = None
     errand: ErrandOptions | None = None
 
     @property
@@ -105,6 +115,19 @@ class CreateResponse(Strict):
         if given.type == "json_object":
             return {"type": "object"}
         return given.schema_ if given.type == "json_schema" else None
+
+    @property
+    def model_settings(self) -> JsonObject:
+        """The settings of the task's model that are not the default."""
+        choice = self.tool_choice.name if isinstance(self.tool_choice, FunctionChoice) else self.tool_choice
+        given = {
+            "temperature": None if self.temperature == 1 else self.temperature,
+            "top_p": None if self.top_p == 1 else self.top_p,
+            "effort": self.reasoning.effort if self.reasoning else None,
+            "tool_choice": None if choice == "auto" else choice,
+            "parallel_tool_calls": None if self.parallel_tool_calls else self.parallel_tool_calls,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     def conversation_id(self) -> str | None:
         if self.conversation is None or isinstance(self.conversation, str):
@@ -124,7 +147,7 @@ async def read_create(request: Request, call: Call) -> CreateResponse:
     if not isinstance(value, dict):
         raise BadParameter(None, "The body must be a JSON object.")
     known = {name: given for name, given in value.items() if name in CreateResponse.model_fields}
-    for name in value.keys() - known.keys():
+    for name in value.keys() - known.keys() - WITHOUT_EFFECT:
         _check_unsupported(name, value[name])
     body = validated(CreateResponse, known, json.dumps(known).encode())
     _check(body, call)
@@ -132,7 +155,7 @@ async def read_create(request: Request, call: Call) -> CreateResponse:
 
 
 def _check_unsupported(name: str, value: Any) -> None:
-    # in Python True == 1, but `"temperature": true` is not the default
+    # in Python False == 0, but `"top_logprobs": false` is not the default
     if value is None or any(value == one and type(value) is not bool or value is one for one in DEFAULTS.get(name, ())):
         return
     # an unusual name is not repeated, because refusals end up in logs
@@ -146,6 +169,14 @@ def _check_unsupported(name: str, value: Any) -> None:
 def _check(body: CreateResponse, call: Call) -> None:
     if body.previous_response_id is not None and body.conversation is not None:
         raise BadParameter("conversation", "previous_response_id and conversation exclude each other.")
+    if {"temperature", "top_p"} <= body.model_settings.keys():
+        raise BadParameter("top_p", "Models take either temperature or top_p.")
+    names = {tool.name for tool in body.tools or []}
+    if isinstance(body.tool_choice, FunctionChoice) and body.tool_choice.name not in names:
+        raise BadParameter("tool_choice.name", "The request has no such tool.")
+    if body.store is False and (body.background or body.conversation is not None):
+        kept = "background response" if body.background else "conversation"
+        raise BadParameter("store", f"A {kept} is stored.")
     given = body.text.format if body.text else TextFormat()
     if (given.type == "json_schema") != (given.schema_ is not None):
         raise BadParameter("text.format.schema", "A schema belongs to the type json_schema, which needs one.")

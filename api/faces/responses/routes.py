@@ -30,17 +30,22 @@ from store import agents, face_requests
 router = APIRouter(prefix="/v1", tags=["responses"], include_in_schema=False)
 
 
-class GetQuery(BaseModel):
+class IncludeQuery(BaseModel):
+    """Parts that these responses never have may be asked for, in both spellings of a list."""
+
     model_config = ConfigDict(extra="forbid")
 
+    include: list[str] = Field(default_factory=list)
+    listed_include: list[str] = Field(default_factory=list, alias="include[]")
+
+
+class GetQuery(IncludeQuery):
     stream: bool = False
     starting_after: int | None = Field(default=None, ge=0, le=10**9)
     include_obfuscation: Literal[False, None] = None
 
 
-class ItemQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ItemQuery(IncludeQuery):
     after: str | None = Field(default=None, max_length=200)
     limit: int = Field(default=20, ge=1, le=100)
     order: Literal["asc", "desc"] = "desc"
@@ -81,7 +86,7 @@ async def create_response(
     # nine digits at most, because int() raises an error for thousands of them
     response_id = await create(call, body, idempotency_key, repeats=retries.isdecimal() and int(retries[:9]) > 0)
     if not body.background or body.stream:
-        feed = await feeds.opened(call, response_id)
+        feed = await feeds.opened(call, response_id, unstored=True)
         if body.stream:
             return streaming(call, feed, feed.last)
         return _json(await feeds.awaited(call, request, feed))

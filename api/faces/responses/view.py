@@ -7,7 +7,7 @@ from api.auth import Call
 from api.faces.responses.ids import ResponseId
 from api.faces.responses.objects import ConversationId, ResponseObject, ResponseState
 from api.faces.responses.project import Fold, SessionFacts
-from api.faces.responses.request import CreateResponse, function_tools
+from api.faces.responses.request import CreateResponse, FunctionChoice, function_tools
 from api.http import lookup
 from domain.errors import NotFound
 from domain.events import Recorded
@@ -43,6 +43,10 @@ class FoundResponse:
         )
 
     @property
+    def stored(self) -> bool:
+        return self.request(1).store is not False
+
+    @property
     def facts(self) -> SessionFacts:
         first = self.rows.get(1)
         return SessionFacts.of(self.session.id, self.session.external_tools, first.request if first else None)
@@ -52,7 +56,7 @@ class FoundResponse:
         before = asked.previous_response_id if part == 1 else str(ResponseId(session.id, part - 1))
         schema = session.task_terms.output_schema if session.task_terms else None
         form = asked.text.format if asked.text else None
-        name = (form.name if form else None) or "answer"
+        name, choice = (form.name if form else None) or "answer", asked.tool_choice
         shown = {"type": "json_schema", "name": name, "schema": schema, "strict": True}
         return ResponseObject(
             **dict(state),
@@ -67,11 +71,18 @@ class FoundResponse:
             text={"format": shown if schema is not None else {"type": "text"}},
             max_output_tokens=asked.max_output_tokens,
             max_tool_calls=session.limits.tool_calls,
+            reasoning={"effort": asked.reasoning.effort if asked.reasoning else None, "summary": "auto"},
+            tool_choice=choice.model_dump() if isinstance(choice, FunctionChoice) else choice or "auto",
+            parallel_tool_calls=asked.parallel_tool_calls is not False,
+            store=self.stored,
+            temperature=1.0 if asked.temperature is None else asked.temperature,
+            top_p=1.0 if asked.top_p is None else asked.top_p,
         )
 
 
-async def find(call: Call, response_id: ResponseId | None) -> FoundResponse:
-    """The response; unknown, malformed, foreign and deleted ids get the same refusal."""
+async def find(call: Call, response_id: ResponseId | None, *, unstored: bool = False) -> FoundResponse:
+    """The response; unknown, malformed, foreign and deleted ids get the same refusal. `unstored`: also one with
+    `store: false`, which nobody can name afterwards."""
     if response_id is None:
         raise NotFound("There is no such response.")
     session = await lookup.session_of(call, response_id.session_id)
@@ -79,7 +90,10 @@ async def find(call: Call, response_id: ResponseId | None) -> FoundResponse:
     row = rows.get(response_id.part)
     if row is not None and row.deleted_at is not None:
         raise NotFound("There is no such response.")
-    return FoundResponse(session, rows)
+    found = FoundResponse(session, rows)
+    if not (unstored or found.stored):
+        raise NotFound("There is no such response.")
+    return found
 
 
 async def folded(call: Call, found: FoundResponse) -> Fold:

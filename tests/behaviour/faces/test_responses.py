@@ -43,6 +43,13 @@ async def ended(client: AsyncOpenAI, response_id: str) -> Response:
     return await eventually(look, what=f"{response_id} ended")
 
 
+async def bodies(stack: Stack, text: str) -> list[dict[str, Any]]:
+    """Return the requests to the model that contain a text, oldest first."""
+    async with httpx2.AsyncClient(base_url=stack.model_url, timeout=20) as http:
+        found = (await http.get("/_requests", params={"contains": text})).json()["requests"]
+    return [one["body"] for one in found]
+
+
 def outputs(response: Response) -> list[Any]:
     """Return the results of a response's function calls."""
     return [
@@ -230,3 +237,98 @@ async def test_the_key_of_another_tenant_sees_nothing(stack: Stack, client: Asyn
         by_conversation = {"model": "assistant", "input": "mine now", "conversation": f"conv_{session_of(own)}"}
         assert (await http.post("/v1/responses", json=by_conversation)).status_code == 404
     assert (await client.responses.retrieve(own.id)).output_text == "secret"
+
+
+async def test_settings_of_a_request_reach_the_model_and_others_change_nothing(
+    stack: Stack, client: AsyncOpenAI
+) -> None:
+    neutral: dict[str, Any] = {
+        "user": "u",
+        "safety_identifier": "s",
+        "prompt_cache_key": "k",
+        "prompt_cache_retention": "24h",
+        "include": ["reasoning.encrypted_content", "file_search_call.results"],
+        "truncation": "auto",
+    }
+    text = "with settings " + calls(("bash", {"command": "echo 1"}))
+    cool = await client.responses.create(
+        model="thinker", input=text, temperature=0.2, parallel_tool_calls=False, tool_choice="required", **neutral
+    )
+    assert (cool.status, cool.temperature, cool.parallel_tool_calls, cool.tool_choice) == (
+        "completed",
+        0.2,
+        False,
+        "required",
+    )
+    assert await client.responses.retrieve(cool.id, include=["reasoning.encrypted_content"]) == cool
+    first, second = await bodies(stack, "with settings")
+    assert first["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
+    assert second["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}  # or it would never end
+    assert [one["temperature"] for one in (first, second)] == [0.2, 0.2]
+    assert not {"thinking", "top_p"} & first.keys()  # models refuse to think with another temperature
+    named = await client.responses.create(
+        model="tester",
+        input="with a named tool " + calls(look_up(1)),
+        top_p=0.5,
+        tools=[LOOK_UP],
+        tool_choice={"type": "function", "name": "look_up"},
+    )
+    assert named.output[0].type == "function_call"
+    [sent] = await bodies(stack, "with a named tool")
+    assert (sent["tool_choice"], sent["top_p"]) == ({"type": "tool", "name": "look_up"}, 0.5)
+    hard = await client.responses.create(model="tester", input="Think a little.", reasoning={"effort": "low"})
+    assert hard.reasoning and hard.reasoning.effort == "low"
+    [sent] = await bodies(stack, "Think a little.")
+    assert (sent["thinking"]["type"], sent["output_config"]) == ("adaptive", {"effort": "low"})
+    await client.responses.create(model="thinker", input="Do not think.", reasoning={"effort": "none"})
+    assert "thinking" not in (await bodies(stack, "Do not think."))[0]
+
+
+async def test_unstored_response_cannot_be_named_and_is_removed(stack: Stack, client: AsyncOpenAI) -> None:
+    kept = await client.responses.create(model="tester", input="[[script:say text=kept]]")
+    secret = "[[script:say text=passing-by]]"
+    response = await client.responses.create(
+        model="tester", input=secret, store=False, previous_response_id=kept.id, tools=[LOOK_UP]
+    )
+    assert (response.output_text, response.store) == ("passing-by", False)
+    assert response.conversation != kept.conversation  # which is kept
+    for path in ("", "/input_items", "?stream=true"):
+        assert (await stack.http.get(f"/v1/responses/{response.id}{path}")).status_code == 404
+    body = {"model": "tester", "input": "And?", "previous_response_id": response.id}
+    after = await stack.http.post("/v1/responses", json=body)
+    assert after.json()["error"]["code"] == "previous_response_not_found"
+
+    # its calls can be answered all the same, by a client that keeps the history
+    waits = await client.responses.create(model="tester", input=calls(look_up(1)), store=False, tools=[LOOK_UP])
+    history = [{"role": "user", "content": "x"}, *(item.model_dump(exclude_none=True) for item in waits.output)]
+    again = await client.responses.create(
+        model="tester", input=[*history, *outputs(waits)], store=False, tools=[LOOK_UP]
+    )
+    assert again.id == f"{waits.id}_2" and "look_up returned" in again.output_text
+    ids = [session_of(response), session_of(waits)]
+    ends = "SELECT max(keep_until - ended_at) FROM sessions WHERE id = ANY($1)"
+    assert (await stack.pool.fetchval(ends, ids)).total_seconds() < 70
+    await stack.pool.execute("UPDATE sessions SET keep_until = now() WHERE id = ANY($1)", ids)
+
+    async def removed() -> bool:
+        count = "SELECT count(*) FROM sessions WHERE id = ANY($1) AND content_removed_at IS NOT NULL"
+        return bool(await stack.pool.fetchval(count, ids) == 2)
+
+    await eventually(removed, what="the content is removed")
+    assert (await client.responses.retrieve(kept.id)).output_text == "kept"
+
+
+async def test_calls_of_another_service_are_read_as_text(stack: Stack, client: AsyncOpenAI) -> None:
+    def call(call_id: str) -> list[Any]:
+        return [
+            {"type": "function_call", "call_id": call_id, "name": "weather", "arguments": '{"city": "Ulm"}'},
+            {"type": "function_call_output", "call_id": call_id, "output": f"sunny {call_id}"},
+        ]
+
+    foreign = f"call_{session_of(await client.responses.create(model='tester', input='Hi.'))}"
+    begins: list[Any] = [{"role": "user", "content": "How is it?"}]
+    for given in (begins + call("call_abc"), begins + call(foreign), [*begins, *call("toolu_1"), *begins]):
+        response = await client.responses.create(model="tester", input=given)
+        assert response.status == "completed"
+        [sent] = [one["messages"] for one in await bodies(stack, f"sunny {given[1]['call_id']})")]
+        assert "(I called weather with" in str(sent[1]) and sent[1]["role"] == "assistant"

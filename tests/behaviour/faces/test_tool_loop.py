@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.behaviour.faces import tool_loop
-from tests.behaviour.faces.test_responses import look_up
+from tests.behaviour.faces.test_responses import bodies, look_up
 from tests.support.stack import Stack, steps
 
 
@@ -36,7 +36,31 @@ async def test_tool_loop_runs_through_kills_of_api_and_worker(
             loop.kill()
     assert loop.returncode == 0 and sorted(called) == ["look_up 1", "look_up 2"]
     third, _, final = rest.partition("\n")
-    assert third == "look_up 3" and final.startswith("final ")
+    assert third == "look_up 3" and final.startswith("final clerk: ")
     assert all(f"order {order} is on its way" in final for order in (1, 2, 3)), final
     [task] = (await stack.http.get("/tasks", params={"text": f"loop of {form}"})).json()["items"]
     assert task["status"] == "completed"
+
+
+@pytest.mark.parametrize("form", ["history", "stream"])
+async def test_handoff_of_the_client_continues_in_a_fork_that_knows_the_conversation(
+    stack: Stack, own_key: str, tmp_path: Path, form: str
+) -> None:
+    """The task that called the handoff ends, and the other agent's task has its history and its own instructions."""
+    script = steps([look_up(1)], [("transfer_to_expert", {})])
+    env = {"PATH": os.environ["PATH"], "OPENAI_BASE_URL": f"{stack.url}/v1", "OPENAI_API_KEY": own_key}
+    go = tmp_path / "go"
+    go.touch()
+    expert = '[[script:say text="The expert answers."]]'
+    command = [sys.executable, "-P", tool_loop.__file__, f"handoff of {form} {script}", form, str(go), expert]
+    loop = await asyncio.create_subprocess_exec(*command, stdout=PIPE, cwd=tmp_path, env=env)
+    written = (await asyncio.wait_for(loop.communicate(), 90))[0].decode().splitlines()
+    assert loop.returncode == 0
+    assert (written[0], written[1]) == ("look_up 1", "final expert: The expert answers.")
+    first = (await stack.http.get("/tasks", params={"text": f"handoff of {form}"})).json()["items"][-1]
+    await stack.wait(first["task_id"])
+    assert (await stack.record(first["task_id"]))["reason"] == "caller_cancel"
+    [sent] = [one for one in await bodies(stack, f"handoff of {form}") if "The expert answers." in str(one["system"])]
+    told = str(sent["messages"])
+    assert "order 1 is on its way" in told and "(Result of transfer_to_expert:" in told
+    assert "Answer questions about orders." not in str(sent["system"])

@@ -1,7 +1,7 @@
 """A program with an agent of openai-agents. It is a separate process because that package is called `agents` too.
 
-Arguments: a text for the model, `history` or `stream`, and a file. The tool writes a line for each call and returns
-when the file exists. At the end the program writes the final output.
+Arguments: a text for the model, `history` or `stream`, a file, and perhaps instructions of an agent to hand over to.
+The tool writes a line for each call and returns when the file exists. At the end the program writes the final output.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ def write(line: str) -> None:
     sys.stdout.flush()
 
 
-async def main(text: str, form: str, go: Path) -> None:
+async def main(text: str, form: str, go: Path, *experts: str) -> None:
     sdk: Any = import_module("agents")  # the installed package: the repository is not on the path of this process
     sdk.set_tracing_disabled(True)
 
@@ -33,15 +33,17 @@ async def main(text: str, form: str, go: Path) -> None:
 
     client = AsyncOpenAI(max_retries=8, timeout=90, _strict_response_validation=True)
     model = sdk.OpenAIResponsesModel(model="tester", openai_client=client)
-    agent = sdk.Agent(name="clerk", instructions="Answer questions about orders.", model=model, tools=[look_up])
+    handoffs = [sdk.Agent(name="expert", instructions=one, model=model, tools=[look_up]) for one in experts]
+    about = "Answer questions about orders."
+    agent = sdk.Agent(name="clerk", instructions=about, model=model, tools=[look_up], handoffs=handoffs)
     if form == "stream":
         run = sdk.Runner.run_streamed(agent, text, auto_previous_response_id=True)
         async for _ in run.stream_events():
             pass
     else:
         run = await sdk.Runner.run(agent, text)
-    write(f"final {run.final_output}")
+    write(f"final {run.last_agent.name}: {run.final_output}")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *sys.argv[4:]))

@@ -1,12 +1,13 @@
 """Requests in the vendor's form, and parsing of its stream."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from activities.model.anthropic import STOP_REASONS, read_block, spelled
 from domain.content import AnyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
-from domain.model_exchange import ModelMessage, ModelRequest, ToolDefinition
+from domain.model_exchange import ModelMessage, ModelRequest, ModelSettings, ToolDefinition
 from domain.sessions.step import StopReason
 from offline.checks import check
 from offline.wire import sign
@@ -76,7 +77,9 @@ def test_tools_and_thinking_are_requested_only_where_enabled() -> None:
     bare = spelled(request(user()))
     assert not {"tools", "tool_choice", "thinking"} & bare.keys() and bare["max_tokens"] == 100
     tool = ToolDefinition("bash", "Runs a command.", {"type": "object"})
-    sent = spelled(request(user(), tools=[tool], must_call="bash", thinking_tokens=2_000), budgeted=True)
+    sent = spelled(
+        request(user(), tools=[tool], settings=ModelSettings(tool_choice="bash"), thinking_tokens=2_000), budgeted=True
+    )
     assert sent["tools"] == [{"name": "bash", "description": "Runs a command.", "input_schema": {"type": "object"}}]
     assert sent["tool_choice"] == {"type": "tool", "name": "bash"}
     assert sent["thinking"] == {"type": "enabled", "budget_tokens": 2_000} and sent["max_tokens"] == 2_100
@@ -127,3 +130,30 @@ def test_thoughts_that_could_not_be_sent_back_make_a_malformed_reply(field: str)
 
 def test_every_reason_to_continue_or_fail_has_a_vendor_term() -> None:
     assert set(STOP_REASONS.values()) == set(StopReason) - {StopReason.ANSWERED, StopReason.INTERRUPTED}
+
+
+@pytest.mark.parametrize(
+    ("settings", "usual", "sent"),
+    [
+        ({}, 1_024, {"thinking": {"type": "enabled", "budget_tokens": 1_024}}),
+        ({"temperature": 0.0}, 1_024, {"temperature": 0.0}),
+        ({"top_p": 0.5}, 1_024, {"top_p": 0.5}),
+        ({"effort": "none"}, 1_024, {}),
+        ({"effort": "high"}, 0, {"thinking": {"type": "enabled", "budget_tokens": 16_384}}),
+        ({"tool_choice": "required"}, 1_024, {"tool_choice": {"type": "any"}}),
+        ({"tool_choice": "none", "parallel_tool_calls": False}, 0, {"tool_choice": {"type": "none"}}),
+        ({"tool_choice": "bash"}, 0, {"tool_choice": {"type": "tool", "name": "bash"}}),
+        ({"tool_choice": "gone"}, 0, {}),
+        ({"parallel_tool_calls": False}, 0, {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}),
+    ],
+)
+def test_settings_of_a_task_as_the_api_takes_them(settings: dict[str, Any], usual: int, sent: dict[str, Any]) -> None:
+    given = ModelSettings(**settings)
+    tool = ToolDefinition("bash", "Runs a command.", {"type": "object"})
+    asked = request(
+        user(), tools=[tool], settings=given.for_reply(1, ["bash"]), thinking_tokens=given.thinking_tokens(usual)
+    )
+    names = ("temperature", "top_p", "thinking", "tool_choice", "output_config")
+    assert {name: value for name, value in spelled(asked, budgeted=True).items() if name in names} == sent
+    later = spelled(replace(asked, settings=given.for_reply(2, ["bash"])), budgeted=True).get("tool_choice", {})
+    assert later.get("type") in (None, "auto", "none")
