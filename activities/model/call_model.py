@@ -215,7 +215,7 @@ class CallModel:
         by = call_attempt()
 
         def emit(event: ev.Event) -> None:
-            if not compacts:
+            if not compacts and not agent.whole_replies:
                 self._events.put(call.ref, event, by)
 
         await self._model.ask(

@@ -93,6 +93,8 @@ class AgentDefinition(Equipment):
     task_mcp_hosts: list[HostPattern] = Field(default_factory=list, max_length=50, exclude_if=lambda value: not value)
     output_schema: JsonObject | None = None  # JSON schema of its final answer
     max_tokens: int = Field(default=8_192, ge=1, le=128_000)  # longest reply
+    # the text of a reply is sent once it is complete, so that nobody is shown one that broke off
+    whole_replies: bool = Field(default=False, exclude_if=lambda value: not value)
     network: bool = False  # commands may use the network if the operator allows it
     network_hosts: list[HostPattern] | None = Field(default=None, max_length=100)  # None: any public host
     prompt: str = Field(default="", max_length=100_000)  # the short form's text

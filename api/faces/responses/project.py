@@ -165,7 +165,7 @@ class Fold:
                     self._emit(StreamEvent(type="response.in_progress", state=self.part.state))
             case "thinking_delta" | "message_delta":
                 self._texts.delta(event.type, data["step"], data["text"], self._next_index, self._emit)
-            case "attempt_reset":
+            case "model_retry" | "model_switched" | "attempt_reset":  # a dead worker reports no retry
                 self._texts.reset(data["step"], self._emit)
             case "thinking":
                 self._add(*self._texts.thought(data["step"], data["text"], self._next_index, self._emit))

@@ -134,18 +134,22 @@ class Texts:
         if not opened.text:
             self._append(opened, text, emit)
         del self._open[kind, step]
-        if kind == "message":
+        return opened.index, self._done(opened, text, status, emit, final=final)
+
+    def _void(self, opened: OpenText, emit: Emit) -> None:
+        self._done(opened, opened.text, "incomplete", emit)
+
+    def _done(
+        self, opened: OpenText, text: str, status: ItemStatus, emit: Emit, *, final: bool = False
+    ) -> OutputMessage | Reasoning:
+        if opened.kind == "message":
             emit(StreamEvent(type="response.output_text.done", text=text, logprobs=[], **opened.where))
         else:
             emit(StreamEvent(type="response.reasoning_summary_text.done", text=text, **opened.where))
         emit(_of_part(opened, "done", text))
         item = opened.item(text, status, final=final)
         emit(StreamEvent(type="response.output_item.done", item=item, output_index=opened.index))
-        return opened.index, item
-
-    def _void(self, opened: OpenText, emit: Emit) -> None:
-        item = opened.item(opened.text, "incomplete")
-        emit(StreamEvent(type="response.output_item.done", item=item, output_index=opened.index))
+        return item
 
 
 def _of_part(opened: OpenText, moment: str, text: str) -> StreamEvent:

@@ -290,7 +290,7 @@ async def test_unstored_response_cannot_be_named_and_is_removed(stack: Stack, cl
     response = await client.responses.create(
         model="tester", input=secret, store=False, previous_response_id=kept.id, tools=[LOOK_UP]
     )
-    assert (response.output_text, response.store) == ("passing-by", False)
+    assert (response.output_text, response.model_dump()["store"]) == ("passing-by", False)
     assert response.conversation != kept.conversation  # which is kept
     for path in ("", "/input_items", "?stream=true"):
         assert (await stack.http.get(f"/v1/responses/{response.id}{path}")).status_code == 404
@@ -300,10 +300,9 @@ async def test_unstored_response_cannot_be_named_and_is_removed(stack: Stack, cl
 
     # its calls can be answered all the same, by a client that keeps the history
     waits = await client.responses.create(model="tester", input=calls(look_up(1)), store=False, tools=[LOOK_UP])
-    history = [{"role": "user", "content": "x"}, *(item.model_dump(exclude_none=True) for item in waits.output)]
-    again = await client.responses.create(
-        model="tester", input=[*history, *outputs(waits)], store=False, tools=[LOOK_UP]
-    )
+    history: list[Any] = [{"role": "user", "content": "x"}]
+    history += [item.model_dump(exclude_none=True) for item in waits.output] + outputs(waits)
+    again = await client.responses.create(model="tester", input=history, store=False, tools=[LOOK_UP])
     assert again.id == f"{waits.id}_2" and "look_up returned" in again.output_text
     ids = [session_of(response), session_of(waits)]
     ends = "SELECT max(keep_until - ended_at) FROM sessions WHERE id = ANY($1)"
@@ -332,3 +331,29 @@ async def test_calls_of_another_service_are_read_as_text(stack: Stack, client: A
         assert response.status == "completed"
         [sent] = [one["messages"] for one in await bodies(stack, f"sunny {given[1]['call_id']})")]
         assert "(I called weather with" in str(sent[1]) and sent[1]["role"] == "assistant"
+
+
+async def test_reply_that_breaks_off_is_shown_once_by_clients_that_follow_items(
+    stack: Stack, client: AsyncOpenAI
+) -> None:
+    whole = {"name": "whole", "description": "x", "prompt": "x", "whole_replies": True}
+    assert (await stack.http.put("/agents/whole", json=whole)).is_success
+    script = "[[script:say words=60]] [[fault:cut after=30]]"
+
+    async def read(model: str, ask: str) -> tuple[str, dict[str, str], str]:
+        printed, items = "", dict[str, str]()
+        async with client.responses.stream(model=model, input=f"{ask} {script}") as stream:
+            async for event in stream:
+                if event.type == "response.output_text.delta":
+                    printed += event.delta
+                    items[event.item_id] = items.get(event.item_id, "") + event.delta
+                elif event.type == "response.output_item.done" and getattr(event.item, "status", "") == "incomplete":
+                    del items[event.item.id or ""]
+            return printed, items, (await stream.get_final_response()).output_text
+
+    printed, items, final = await read("tester", "piece by piece")
+    assert final.split()[-1] == "word60" and list(items.values()) == [final]
+    assert printed != final and printed.endswith(final)  # who prints every delta shows the broken text too
+    printed, items, final = await read("whole", "at once")
+    assert printed == final and list(items.values()) == [final] and final.split()[-1] == "word60"
+    assert len(await bodies(stack, "at once")) == 2

@@ -191,6 +191,30 @@ def test_void_attempt_is_closed_in_the_stream_and_no_part_of_the_response() -> N
     assert [item.id for item in final(fold).output] == [f"msg_{SESSION}_1_1"]
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        [ev.ModelRetry(step=1, attempt=1, model="m", reason="cut", next_at=NOW), ev.AttemptReset(step=1, attempt=2)],
+        [ev.ModelSwitched(step=1, from_model="m", to_model="n", reason="cut")],
+    ],
+    ids=["retry", "another model"],
+)
+def test_broken_text_is_closed_as_incomplete_before_the_next_begins(broken: list[Event]) -> None:
+    wrong: list[Event] = [ev.ThinkingDelta(step=1, text="Hm"), ev.MessageDelta(step=1, text="Wro")]
+    fold = folded([*WORKING, *wrong, *broken, *said(1, "Right."), replied(1), ended(output="Right.")])
+    pausing, _ = streamed(folded([*WORKING, *wrong, broken[0]]))
+    assert pausing[-1].type == "response.output_item.done"  # before the pause, not after it
+    events, _ = streamed(fold)
+    begun = [place for place, one in enumerate(events) if one.type == "response.output_item.added"]
+    closed = [place for place, one in enumerate(events) if one.type == "response.output_item.done"]
+    assert len(begun) == len(closed) == 3 and max(closed[:2]) < begun[2]
+    done = [events[place].item for place in closed]  # type: ignore[union-attr]
+    assert [item.status for item in done] == ["incomplete", "incomplete", "completed"]  # type: ignore[union-attr]
+    assert [one.text for one in events if one.type == "response.output_text.done"] == ["Wro", "Right."]
+    bare = [*WORKING, *broken, ev.Message(step=1, text="Right."), replied(1), ended(output="Right.")]
+    assert [item.id for item in final(fold).output] == [item.id for item in final(folded(bare)).output]
+
+
 def test_response_ends_when_all_calls_wait_for_the_caller_and_continues_with_the_last_answer() -> None:
     for length in range(1, len(PARALLEL)):
         assert not folded(PARALLEL[:length]).part.closed, PARALLEL[length - 1]
