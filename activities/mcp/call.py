@@ -1,7 +1,7 @@
 """A call of an MCP tool, from its start until its server has finished it."""
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 from mcp.client.session import ClientSession
@@ -14,6 +14,7 @@ from activities.mcp.program import ProgramPlace
 from activities.mcp.remote_task import (
     Called,
     CreatedTask,
+    Elicitations,
     TaskState,
     asking,
     call_tool,
@@ -61,6 +62,7 @@ class RunningMcpCall:
         self._sent = False
         self._polled = False  # the server was asked for the task's state
         self._remote = context.remote or RemoteCall()  # the state after everything that was sent
+        self._elicitations = Elicitations()
 
     async def run(self, seconds: float) -> ToolResult:
         try:
@@ -146,7 +148,7 @@ class RunningMcpCall:
         headers = filled_headers(self._server, self._context.state.variables)
         context = self._context
         place = ProgramPlace(context.sandbox, context.workspace, context.limits, context.network)
-        return connected(context.fetcher, self._server, headers, seconds, place)
+        return connected(context.fetcher, self._server, headers, seconds, place, self._elicitations)
 
     async def _begin(self, session: ClientSession) -> Called | ToolResult:
         now = next((one for one in await listed(session, self._server) if one.name == self._tool.name), None)
@@ -156,10 +158,16 @@ class RunningMcpCall:
         self._sent = True
         return await self._call(session, RemoteCall(), {})
 
-    async def _continue(self, session: ClientSession, known: RemoteCall) -> Called | TaskState:
+    async def _continue(self, session: ClientSession, known: RemoteCall) -> Called | TaskState | ToolResult:
         answers = responses(known.forms, self._context.answers)
         answered = [*known.answered, *answers][-MOST_ANSWERED:]
         self._remote = known.model_copy(update={"forms": [], "answered": answered, "sent": False})
+        if known.cancelled is not None:
+            accepted = {key: one for key, one in answers.items() if one["action"] == "accept"}
+            if not accepted:
+                return _failed(known.cancelled)
+            self._elicitations.answers, answers = {**known.given, **accepted}, {}
+            self._remote = self._remote.model_copy(update={"given": self._elicitations.answers})
         if known.task_id is None:
             await self._context.hold(known.model_copy(update={"sent": True}))
             self._sent = True
@@ -194,7 +202,13 @@ class RunningMcpCall:
                 return self._unfinished(found)
             found = task_result(found)
         origin = f"{self._server_name} · {self._server.host} · {self._name}"
-        return await tool_result(found, origin, self._name, self._context)
+        read = await tool_result(found, origin, self._name, self._context)
+        # A result that is no error is final: the server needed no answer, and must not be called twice.
+        if read.failed and self._elicitations.asked:
+            with suppress(McpFailure):  # a form that cannot be used: the error is final too
+                self._remote = asking(self._remote, self._elicitations.asked)
+                return _waiting(self._remote.model_copy(update={"cancelled": read.text}), None)
+        return read
 
     def _unfinished(self, state: TaskState) -> ToolResult:
         if state.status == "cancelled":

@@ -17,6 +17,8 @@ from domain.agents.mcp_server import McpServer
 if TYPE_CHECKING:  # the library takes a second to load, so only a worker that needs it imports it
     from mcp.client.session import ClientSession
 
+    from activities.mcp.remote_task import Elicitations
+
 TASKS = "io.modelcontextprotocol/tasks"  # the extension
 MOST_BYTES = 8_000_000  # the most that a server may send during one connection
 LIST_SECONDS = 20.0
@@ -50,7 +52,12 @@ def filled_headers(server: McpServer, values: Mapping[str, str]) -> dict[str, st
 
 @contextlib.asynccontextmanager
 async def connected(
-    fetcher: Fetcher, server: McpServer, headers: Mapping[str, str], seconds: float, place: ProgramPlace
+    fetcher: Fetcher,
+    server: McpServer,
+    headers: Mapping[str, str],
+    seconds: float,
+    place: ProgramPlace,
+    elicitations: "Elicitations | None" = None,
 ) -> "AsyncIterator[ClientSession]":
     """A session with the server, limited to this many seconds in all. Every error inside becomes an McpFailure.
     `place`: where it runs if it is a program."""
@@ -59,7 +66,7 @@ async def connected(
     from mcp.client.streamable_http import streamable_http_client
     from mcp_types import Implementation
 
-    from activities.mcp.remote_task import DeclaresTasks, declined
+    from activities.mcp.remote_task import DeclaresTasks, Elicitations
 
     allowance = ByteAllowance(MOST_BYTES)
     program: RunningProgram | None = None
@@ -79,7 +86,7 @@ async def connected(
                     cache=None,
                     # a task would end with the program
                     extensions=[] if server.command else [DeclaresTasks()],
-                    elicitation_callback=declined,
+                    elicitation_callback=(elicitations or Elicitations()).answer,
                 )
             )
             yield client.session

@@ -1,5 +1,7 @@
 """Tasks of MCP servers and calls that ask for input: the protocol's messages, converted to our handles and results."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -93,10 +95,25 @@ async def _unresolved(created: CreatedTask, context: ClaimContext) -> CallToolRe
     raise AssertionError("calls are made without the library's loop")
 
 
-async def declined(context: Any, params: ElicitRequestParams) -> ElicitResult:
-    """Refuse questions that a server asks during a request, as earlier protocol versions do: they cannot wait for
-    people."""
-    return ElicitResult(action="decline")
+class Elicitations:
+    """Questions that a server asks during a request, as earlier protocol versions do. People take longer than a request
+    may: a question without an answer is cancelled, never declined in their name. If they may be asked, the call is made
+    again with their answers."""
+
+    def __init__(self) -> None:
+        self.asked: JsonObject = {}  # without an answer so far, by key
+        self.answers: JsonObject = {}  # as the protocol has them, by key
+
+    async def answer(self, context: Any, params: ElicitRequestParams) -> ElicitResult:
+        shown = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        shown.pop("_meta", None)
+        # the same question of the repeated call has the same key
+        key = "elicitation-" + hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:32]
+        if (known := self.answers.get(key)) is not None:
+            return ElicitResult.model_validate(known)
+        if len(self.asked) < MOST_ASKED:
+            self.asked[key] = {"method": "elicitation/create", "params": shown}
+        return ElicitResult(action="cancel")
 
 
 Called = CallToolResult | InputRequiredResult | CreatedTask
@@ -141,7 +158,7 @@ def responses(forms: list[RemoteForm], answers: Mapping[str, JsonObject | None])
     for form in forms:
         given = answers.get(form.key)
         if given is None or (form.answer_schema == DONE_SCHEMA and not given.get("done")):
-            found[form.key] = {"action": "decline"}
+            found[form.key] = {"action": "cancel"}  # nobody answered, which is no refusal
         elif form.answer_schema == DONE_SCHEMA:
             found[form.key] = {"action": "accept"}
         else:

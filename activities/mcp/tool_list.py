@@ -49,11 +49,17 @@ async def listed(session: "ClientSession", server: McpServer) -> list[McpTool]:
         seen += len(page.tools)
         if seen > MOST_LISTED:
             raise McpFailure(f"{server.host} lists more than {MOST_LISTED:,} tools.")
-        found += [pinned(tool) for tool in page.tools if server.offers(tool.name)]
+        found += [pinned(tool) for tool in page.tools if server.offers(tool.name) and not _needs_earlier_tasks(tool)]
         cursor = page.next_cursor
         if not cursor:
             return found
     raise McpFailure(f"The tool list of {server.host} has more than {MOST_PAGES} pages.")
+
+
+def _needs_earlier_tasks(tool: "Tool") -> bool:
+    """Whether a tool can be called only as a task of the version 2025-11-25, which belongs to one connection and would
+    be lost with it: such a tool is not offered."""
+    return tool.execution is not None and tool.execution.task_support == "required"
 
 
 def pinned(tool: "Tool") -> McpTool:

@@ -32,6 +32,9 @@ class RemoteCall(BaseModel):
     round: int = 0  # how often it has asked for input
     answered: list[str] = Field(default_factory=list)  # the keys of forms that were sent back
     forms: list[RemoteForm] = Field(default_factory=list)  # of this round; empty: it does not wait for answers
+    # A question during a request cannot wait for people. It was cancelled, and the call is made again with the answers.
+    cancelled: str | None = None  # the error with which the call ended then
+    given: JsonObject = Field(default_factory=dict)  # people's answers so far, as the protocol has them
 
 
 class PendingCall(BaseModel):

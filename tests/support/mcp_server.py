@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import uvicorn
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    METHOD_NOT_FOUND,
     CallToolRequestParams,
     CallToolResult,
     ContentBlock,
@@ -20,6 +22,7 @@ from mcp_types import (
     TextContent,
     Tool,
     ToolAnnotations,
+    ToolExecution,
 )
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -52,6 +55,7 @@ class TestServer:
     """`answer` is called with a tool's name and arguments."""
 
     __test__ = False
+    stateless = True
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -151,6 +155,41 @@ class TaskServer(TestServer):
         return {"taskId": task_id, "status": status, **same}
 
 
+class EarlierServer(TestServer):
+    """A server of the version 2025-11-25 whose tools ask for two values while they are called."""
+
+    stateless = False  # the answers to its questions are requests of the same session
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        required = ToolExecution(task_support="required")
+        self.tools = [tool("build"), tool("task_only").model_copy(update={"execution": required})]
+        self.actions: list[str] = []  # the answers to its questions
+        self.needs = True  # fails without an answer
+
+    def server(self) -> Server[Any]:
+        server = super().server()
+        server.middleware.append(self._refuse_later_versions)
+        return server
+
+    async def _refuse_later_versions(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        if ctx.method == "server/discover":
+            raise MCPError(METHOD_NOT_FOUND, "Method not found")
+        return await call_next(ctx)
+
+    async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+        self.calls.append((params.name, params.arguments or {}))
+        values = []
+        for name in ("target", "branch"):
+            schema = {"type": "object", "properties": {name: TEXT}, "required": [name]}
+            said = await context.session.elicit_form(f"Which {name}?", schema, context.request_id)
+            self.actions.append(said.action)
+            if said.action != "accept" and self.needs:
+                return CallToolResult(content=[TextContent(type="text", text=f"no {name}")], is_error=True)
+            values.append(str((said.content or {}).get(name)))
+        return CallToolResult(content=[TextContent(type="text", text=f"built {' '.join(values)}")])
+
+
 @asynccontextmanager
 async def mcp_server(port: int | None = None) -> AsyncIterator[TestServer]:
     async with serving(TestServer(port or free_port())) as found:
@@ -159,7 +198,7 @@ async def mcp_server(port: int | None = None) -> AsyncIterator[TestServer]:
 
 @asynccontextmanager
 async def serving(found: Served) -> AsyncIterator[Served]:
-    inner = found.server().streamable_http_app(stateless_http=True)
+    inner = found.server().streamable_http_app(stateless_http=found.stateless)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

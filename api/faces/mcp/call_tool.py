@@ -11,13 +11,12 @@ from api.conversations import fire, run
 from api.faces.mcp import tools
 from api.faces.mcp.progress import Report, await_news
 from api.faces.mcp.read import read, read_id, requests_of
-from api.faces.mcp.task_methods import SETTLED
-from api.faces.mcp.task_view import McpTask, shown, task_object, view
+from api.faces.mcp.task_methods import SETTLED, list_tasks
+from api.faces.mcp.task_view import McpTask, shown, task_object
 from api.faces.mcp.tools import (
     AnswerArguments,
     CancelArguments,
     ListArguments,
-    McpTaskList,
     MessageArguments,
     TaskArguments,
     WaitArguments,
@@ -27,14 +26,13 @@ from api.http.idempotency import IdempotencyKey
 from api.http.lookup import own_session, session_of
 from api.http.problems import finding
 from api.routes import input_requests, steering
-from api.routes import tasks as task_routes
 from api.schemas.conversations import FireBody, MessageBody
 from api.schemas.tasks import TaskAccepted
 from api.submission import accept as submit
 from domain.errors import Conflict, Invalid
 from domain.json_object import JsonObject
 from domain.task import TaskSpec
-from store import agents, sessions
+from store import agents
 from store.keys import Right
 
 
@@ -120,16 +118,8 @@ async def _message(call: Call, given: MessageArguments, key: str | None) -> Call
 
 
 async def _listed(call: Call, given: ListArguments) -> CallToolResult:
-    query = task_routes.TaskQuery(
-        status=[given.status] if given.status else [], agent=given.agent, limit=given.limit, cursor=given.cursor
-    )
-    page = await task_routes.list_tasks(call, query)
-    rows = await sessions.by_ids(call.pool, call.tenant, [one.task_id for one in page.items])
-    poll = call.settings.poll_interval_ms
-    # outputs may be large, and a list has up to a hundred tasks
-    items = [view(rows[one.task_id], [], [], poll).model_copy(update={"output": None}) for one in page.items]
-    lines = [f"{one.task_id} {one.status} {one.agent}: {one.title}" for one in items] or ["There are no tasks."]
-    listing = McpTaskList(items=items, next_cursor=page.next_cursor)
+    listing = await list_tasks(call, given)
+    lines = [f"{one.task_id} {one.status} {one.agent}: {one.title}" for one in listing.items] or ["There are no tasks."]
     return CallToolResult(
         content=[TextContent(type="text", text="\n".join(lines))], structured_content=listing.model_dump(mode="json")
     )

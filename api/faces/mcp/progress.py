@@ -32,9 +32,11 @@ def line_of(event: Recorded) -> str | None:
     return None
 
 
-async def await_news(call: Call, session: SessionRow, seconds: float, report: Report | None) -> SessionRow:
-    """The session once it has ended or waits for people; or its present state after this many seconds or when this
-    process stops."""
+async def await_news(
+    call: Call, session: SessionRow, seconds: float, report: Report | None, *, asks: bool = True
+) -> SessionRow:
+    """The session once it has ended or, with `asks`, waits for people; or its present state after this many seconds or
+    when this process stops."""
     head = await events.head_of_session(call.pool, call.tenant, session.id) if report else None
     seen = max(0, head[0] - RECENT) if head else 0
 
@@ -42,7 +44,7 @@ async def await_news(call: Call, session: SessionRow, seconds: float, report: Re
         nonlocal seen
         if report is not None:
             seen = await _report(call, now, seen, report)
-        return now.status.terminal or now.status is Status.INPUT_REQUIRED
+        return now.status.terminal or (asks and now.status is Status.INPUT_REQUIRED)
 
     return await await_state(call, session, seconds, look)
 

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
-from mcp.server.context import HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types import (
     HEADER_MISMATCH,
+    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolRequestParams,
@@ -21,6 +22,7 @@ from mcp_types import (
     ReadResourceResult,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from api.auth import Call
 from api.faces.mcp import resources, task_methods, tools
@@ -28,7 +30,8 @@ from api.faces.mcp.call_tool import created, run_task_tool, start
 from api.faces.mcp.errors import rpc_error, tool_error
 from api.faces.mcp.progress import Report
 from api.faces.mcp.task_methods import TaskParams, UpdateParams
-from api.faces.mcp.task_view import shown
+from api.faces.mcp.task_view import earlier_task_object, result, shown
+from api.faces.mcp.tools import ListArguments
 from api.services import services_of
 from domain.json_object import JsonObject
 from store import agents
@@ -36,6 +39,9 @@ from store.database import current_tenant
 from store.keys import Right
 
 TASKS = "io.modelcontextprotocol/tasks"
+EARLIER_TASKS = "2025-11-25"  # the version that has tasks of its own; later ones have the extension
+TASK_CAPABILITY: JsonObject = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+RELATED_TASK = "io.modelcontextprotocol/related-task"  # in the _meta of a result
 IDEMPOTENCY_KEY = "errand/idempotencyKey"  # in a request's _meta
 PAGE = 100  # agents in a page of tools
 INSTRUCTIONS = (
@@ -60,11 +66,35 @@ def build() -> Server[Any]:
         on_read_resource=_read_resource,
     )
     server.extensions[TASKS] = {}
+    server.middleware.append(_add_earlier_tasks)
     server.add_request_handler("tools/call", CallToolRequestParams, _call_tool)
     server.add_request_handler("tasks/get", TaskParams, _get_task)
     server.add_request_handler("tasks/update", UpdateParams, _update_task)
     server.add_request_handler("tasks/cancel", TaskParams, _cancel_task)
+    server.add_request_handler("tasks/result", TaskParams, _await_result)
+    server.add_request_handler("tasks/list", PaginatedRequestParams, _list_tasks)
     return server
+
+
+async def _add_earlier_tasks(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Tasks as the version 2025-11-25 has them, which the library does not know: the capability, and a call that asks
+    for a task and is answered with one."""
+    if ctx.method == "initialize":
+        answer = await call_next(ctx)
+        if isinstance(answer, dict) and answer.get("protocolVersion") == EARLIER_TASKS:
+            capabilities = {**answer.get("capabilities", {}), "tasks": TASK_CAPABILITY}
+            return {**answer, "capabilities": capabilities}
+        return answer
+    if not (ctx.method == "tools/call" and _has_earlier_tasks(ctx) and (ctx.params or {}).get("task")):
+        return await call_next(ctx)
+    try:
+        params = CallToolRequestParams.model_validate(ctx.params, by_name=False)
+    except ValidationError:
+        raise MCPError(INVALID_PARAMS, "Invalid request parameters") from None
+    if params.name in tools.TASK_TOOLS:
+        raise MCPError(METHOD_NOT_FOUND, f"{params.name} cannot be called as a task.")
+    task = await _answered(_finished(start(_call_of(ctx), params.name, params.arguments or {}, _key(ctx))))
+    return {"task": earlier_task_object(task) | {"status": "working"}}
 
 
 def _call_of(context: Context) -> Call:
@@ -154,6 +184,10 @@ def _shows_forms(context: Context) -> bool:
     return asks is not None and (asks.form is not None or asks.url is None)
 
 
+def _has_earlier_tasks(context: Context) -> bool:
+    return context.protocol_version == EARLIER_TASKS
+
+
 def _check_task_request(context: Context, params: TaskParams) -> None:
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise MCPError(METHOD_NOT_FOUND, "Method not found", context.method)
@@ -167,6 +201,8 @@ def _check_task_request(context: Context, params: TaskParams) -> None:
 
 
 async def _get_task(context: Context, params: TaskParams) -> HandlerResult:
+    if _has_earlier_tasks(context):
+        return earlier_task_object(await _answered(task_methods.read_task(_call_of(context), params)))
     _check_task_request(context, params)
     forms_shown = _shows_forms(context)
     return await _answered(task_methods.get(_call_of(context), params, forms_shown=forms_shown))
@@ -178,8 +214,32 @@ async def _update_task(context: Context, params: UpdateParams) -> HandlerResult:
 
 
 async def _cancel_task(context: Context, params: TaskParams) -> HandlerResult:
+    if _has_earlier_tasks(context):
+        task = await _answered(_finished(task_methods.cancel_running(_call_of(context), params)))
+        return earlier_task_object(task) | {"status": "cancelled"}
     _check_task_request(context, params)
     return await _answered(_finished(task_methods.cancel(_call_of(context), params)))
+
+
+async def _await_result(context: Context, params: TaskParams) -> HandlerResult:
+    _check_earlier(context)
+    task = await _answered(task_methods.await_result(_call_of(context), params, _reporting(context)))
+    whole = result(task).model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {**whole, "_meta": {RELATED_TASK: {"taskId": task.task_id}}}
+
+
+async def _list_tasks(context: Context, params: PaginatedRequestParams) -> HandlerResult:
+    _check_earlier(context)
+    query = ListArguments(limit=PAGE, cursor=params.cursor)
+    listing = await _answered(task_methods.list_tasks(_call_of(context), query))
+    more = {"nextCursor": listing.next_cursor} if listing.next_cursor else {}
+    return {"tasks": [earlier_task_object(task) for task in listing.items], **more}
+
+
+def _check_earlier(context: Context) -> None:
+    """The extension has neither: a task has its result, and hosts know their tasks."""
+    if not _has_earlier_tasks(context):
+        raise MCPError(METHOD_NOT_FOUND, "Method not found", context.method)
 
 
 async def _list_resources(context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:

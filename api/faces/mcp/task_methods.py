@@ -1,4 +1,4 @@
-"""tasks/get, tasks/update and tasks/cancel of the tasks extension."""
+"""The methods tasks/… of the tasks extension, and of the version that had tasks without it."""
 
 from typing import Any
 
@@ -9,16 +9,23 @@ from starlette.responses import Response
 from api.auth import Call
 from api.control import answer as answering
 from api.faces.mcp import forms
-from api.faces.mcp.read import askable, read, requests_of
-from api.faces.mcp.task_view import task_object
+from api.faces.mcp.progress import Report, await_news
+from api.faces.mcp.read import askable, read, read_id, requests_of
+from api.faces.mcp.task_view import McpTask, task_object, view
+from api.faces.mcp.tools import ListArguments, McpTaskList
 from api.http.lookup import own_session, session_of
 from api.http.problems import finding
 from api.routes import input_requests, steering
-from domain.errors import Conflict, Invalid
+from api.routes import tasks as task_routes
+from api.streams.ending import await_ending
+from domain.errors import Conflict, Invalid, Unavailable
 from domain.json_object import JsonObject
 from domain.sessions.input_request import InputRequest
+from store import sessions
 from store.keys import Right
 
+CANCEL_SECONDS = 20.0  # a cancelled task ends within this time
+RESULT_SECONDS = 24 * 3_600.0
 SETTLED = ("request-settled", "already-terminal")
 
 
@@ -70,6 +77,42 @@ def _response(request_id: str, response: Any) -> forms.FormResponse:
         pointer = f"/inputResponses/{request_id}"
         problem = finding(pointer, "form", "must have an action: accept, decline or cancel", forms.ACTIONS)
         raise Invalid("This is not a response to a form.", errors=[problem]) from None
+
+
+async def read_task(call: Call, params: TaskParams) -> McpTask:
+    call.check_rights(Right.READ)
+    return await read_id(call, params.task_id)
+
+
+async def cancel_running(call: Call, params: TaskParams) -> McpTask:
+    """Cancel a task that has not ended, and return it once it has."""
+    session = await session_of(call, params.task_id)
+    if session.status.terminal:
+        raise Invalid(f"The task has ended already: {session.status}.")
+    await cancel(call, params)
+    return await read(call, await await_ending(call, session, CANCEL_SECONDS))
+
+
+async def await_result(call: Call, params: TaskParams, report: Report | None) -> McpTask:
+    """The task once it has ended, however long that takes."""
+    call.check_rights(Right.READ)
+    session = await await_news(call, await session_of(call, params.task_id), RESULT_SECONDS, report, asks=False)
+    if not session.status.terminal:
+        raise Unavailable("The task has not ended yet; ask again for its result.")
+    return await read(call, session)
+
+
+async def list_tasks(call: Call, given: ListArguments) -> McpTaskList:
+    call.check_rights(Right.READ)
+    query = task_routes.TaskQuery(
+        status=[given.status] if given.status else [], agent=given.agent, limit=given.limit, cursor=given.cursor
+    )
+    page = await task_routes.list_tasks(call, query)
+    rows = await sessions.by_ids(call.pool, call.tenant, [one.task_id for one in page.items])
+    poll = call.settings.poll_interval_ms
+    # outputs may be large, and a list has up to a hundred tasks
+    items = [view(rows[one.task_id], [], [], poll).model_copy(update={"output": None}) for one in page.items]
+    return McpTaskList(items=items, next_cursor=page.next_cursor)
 
 
 async def cancel(call: Call, params: TaskParams) -> JsonObject:

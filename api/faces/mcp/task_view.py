@@ -164,6 +164,19 @@ def task_object(task: McpTask, askable: Sequence[InputRequest]) -> JsonObject:
     return found
 
 
+def earlier_task_object(task: McpTask) -> JsonObject:
+    """A task as the version 2025-11-25 has it. Its result is another request, and it has no forms: what people are
+    asked waits in the inbox."""
+    now = task_object(task, [])
+    failed = task.status is Status.FAILED
+    return {
+        **{name: now[name] for name in ("taskId", "statusMessage", "createdAt", "lastUpdatedAt")},
+        "status": "failed" if failed else now["status"],
+        "ttl": now["ttlMs"],
+        "pollInterval": now["pollIntervalMs"],
+    }
+
+
 def _message(task: McpTask) -> str:
     if task.status.terminal:
         return _lines(task)[0]

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from mcp_types import Tool, ToolAnnotations
+from mcp_types import Tool, ToolAnnotations, ToolExecution
 from pydantic import BaseModel, Field
 
 from api.faces.mcp.task_view import McpTask
@@ -126,6 +126,7 @@ def agent_tool(definition: AgentDefinition) -> Tool:
         input_schema=_input_schema(definition),
         output_schema=McpTask.model_json_schema(mode="serialization"),
         annotations=ACTS,
+        execution=ToolExecution(task_support="optional"),  # for hosts of the version that has tasks itself
     )
 
 

@@ -4,19 +4,43 @@ import asyncio
 import json
 import sys
 from asyncio.subprocess import PIPE
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, ResourceLink, TextContent, TextResourceContents
+from mcp_types import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    CallToolResult,
+    CancelTaskResult,
+    CreateTaskResult,
+    GetTaskResult,
+    ListTasksRequest,
+    ListTasksResult,
+    PaginatedRequestParams,
+    ResourceLink,
+    Task,
+    TextContent,
+    TextResourceContents,
+    ToolExecution,
+)
 
 from domain.ids import new_id
 from settings import ROOT
 from store.keys import Right
 from tests.behaviour.faces.conftest import key_of
-from tests.behaviour.faces.mcp_client import TASKS, CreatedTask, TasksExtension, ask_task, mcp_client
+from tests.behaviour.faces.mcp_client import (
+    TASKS,
+    CreatedTask,
+    TaskParams,
+    TaskRequest,
+    TasksExtension,
+    ask_task,
+    mcp_client,
+)
 from tests.behaviour.supervision.people import waiting
 from tests.support.stack import Stack, calls, eventually, steps
 
@@ -366,3 +390,67 @@ async def test_bad_requests_are_refused_in_the_formats_of_the_protocol(
             assert (refusal.status_code, refusal.json()["jsonrpc"]) == (status, "2.0"), refusal.text
         assert (await http.get("/mcp")).status_code == 405
         assert (await http.post("/mcp", json=message, headers={"Authorization": "Bearer nobody"})).status_code == 401
+
+
+R = TypeVar("R", GetTaskResult, CallToolResult, CancelTaskResult)
+
+
+async def test_tasks_of_the_version_that_has_them_itself(stack: Stack, own_key: str) -> None:
+    """A client that negotiates 2025-11-25 starts, polls, lists and cancels tasks and gets their results."""
+
+    async def call(name: str, **arguments: str) -> dict[str, Any]:
+        """Call a tool as a task with a bare request, because this client's library knows only the extension."""
+        params = {"name": name, "arguments": arguments, "task": {"ttl": 60_000}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        accepts = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+        headers = {"Authorization": f"Bearer {own_key}", **accepts}
+        async with httpx2.AsyncClient(base_url=stack.url, headers=headers, timeout=60) as http:
+            said = (await http.post("/mcp", json=body)).text
+        answer: dict[str, Any] = json.loads(said[said.index("{") :])
+        return answer
+
+    async def start(text: str) -> Task:
+        return CreateTaskResult.model_validate((await call("tester", input=text))["result"]).task
+
+    async def ask(session: ClientSession, method: str, task_id: str, result: type[R]) -> R:
+        request = TaskRequest(method=f"tasks/{method}", params=TaskParams(task_id=task_id))
+        return await session.send_request(request, result)
+
+    async with mcp_client(stack, own_key, mode="legacy") as client:
+        session = client.session
+        assert client.protocol_version == "2025-11-25"
+        offered = client.server_capabilities.tasks
+        assert offered is not None and offered.list is not None and offered.cancel is not None
+        assert offered.requests and offered.requests.tools and offered.requests.tools.call is not None
+        listed = {one.name: one.execution for one in (await client.list_tools()).tools}
+        assert listed["tester"] == ToolExecution(task_support="optional") and listed["task_wait"] is None
+        task = await start("[[script:say words=20 delay=0.1]]")
+        assert task.status == "working" and task.poll_interval
+        now = await ask(session, "get", task.task_id, GetTaskResult)
+        assert (now.task_id, now.status) == (task.task_id, "working")
+        whole = await ask(session, "result", task.task_id, CallToolResult)  # waits for its end
+        assert "word20" in str(whole.content) and not whole.is_error
+        assert whole.meta and whole.meta["io.modelcontextprotocol/related-task"] == {"taskId": task.task_id}
+        assert (await ask(session, "get", task.task_id, GetTaskResult)).status == "completed"
+        pages = await session.send_request(ListTasksRequest(params=PaginatedRequestParams()), ListTasksResult)
+        assert task.task_id in [one.task_id for one in pages.tasks]
+        failed = await start("[[fault:400 times=always]] Hi")
+        assert (await ask(session, "result", failed.task_id, CallToolResult)).is_error
+        assert (await ask(session, "get", failed.task_id, GetTaskResult)).status == "failed"
+        endless = await start("[[script:forever]]")
+        assert (await ask(session, "cancel", endless.task_id, CancelTaskResult)).status == "cancelled"
+        assert (await ask(session, "get", endless.task_id, GetTaskResult)).status == "cancelled"
+        for method in ("cancel", "result", "get"):
+            unknown = endless.task_id if method == "cancel" else new_id()
+            with pytest.raises(MCPError) as refused:
+                await ask(session, method, unknown, GetTaskResult)
+            assert refused.value.error.code == INVALID_PARAMS
+        plain = await client.call_tool("tester", {"input": "[[script:say text=Hi]]"})  # without a task, as before
+        assert plain.structured_content and plain.structured_content["task_id"]
+        refusal = await call("task_wait", task_id=task.task_id)
+        assert refusal["error"]["code"] == METHOD_NOT_FOUND
+    async with mcp_client(stack, own_key) as client:  # a later version has the extension instead
+        for method in ("list", "result"):
+            with pytest.raises(MCPError) as refused:
+                await ask(client.session, method, task.task_id, GetTaskResult)
+            assert refused.value.error.code == METHOD_NOT_FOUND

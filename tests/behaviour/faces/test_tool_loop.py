@@ -61,6 +61,6 @@ async def test_handoff_of_the_client_continues_in_a_fork_that_knows_the_conversa
     await stack.wait(first["task_id"])
     assert (await stack.record(first["task_id"]))["reason"] == "caller_cancel"
     [sent] = [one for one in await bodies(stack, f"handoff of {form}") if "The expert answers." in str(one["system"])]
-    told = str(sent["messages"])
-    assert "order 1 is on its way" in told and "(Result of transfer_to_expert:" in told
+    texts = str(sent["messages"])
+    assert "order 1 is on its way" in texts and "(Result of transfer_to_expert:" in texts
     assert "Answer questions about orders." not in str(sent["system"])

@@ -16,7 +16,7 @@ from activities.tools.tool import ToolResult
 from domain import json_schema
 from domain.sessions.remote_call import RemoteCall
 from tests.support.launch import free_port
-from tests.support.mcp_server import FORM, Context, TaskParams, TaskServer, TestServer, serving
+from tests.support.mcp_server import FORM, Context, EarlierServer, TaskParams, TaskServer, TestServer, serving
 from tests.unit.activities.mcp.test_mcp_tool import call, pinned
 from tests.unit.activities.tools.conftest import MakeContext
 
@@ -212,3 +212,31 @@ async def test_arguments_are_checked_off_the_event_loop(
     assert "1 is not of type 'string'" in wrong.text and not tasks.calls
     [thread] = threads
     assert thread is not threading.current_thread()
+
+
+async def test_questions_during_a_request_wait_for_people_and_are_never_declined(make_context: MakeContext) -> None:
+    """A server of an earlier version asks while it is called: the call is made again with what people answered."""
+    async with serving(EarlierServer(free_port())) as server:
+        definition = await pinned(server)
+        [server_tools] = [one.tools for one in definition.mcp_servers.values()]
+        assert [one.name for one in server_tools or ()] == ["build"]  # the other cannot be called without a task
+
+        async def run(remote: RemoteCall | None, **answers: Any) -> ToolResult:
+            forms = remote.forms if remote else []
+            given = {form.key: answers for form in forms} if answers else dict.fromkeys(form.key for form in forms)
+            return await call(
+                lambda **more: make_context(remote=remote, answers=given, **more), server, definition, BUILD
+            )
+
+        first = await run(None)
+        assert first.remote and [form.message for form in first.remote.forms] == ["Which target?"]
+        assert server.actions == ["cancel"]
+        nobody = await run(first.remote)  # nobody may be asked, or nobody answered
+        assert nobody.failed and nobody.text.endswith("no target") and len(server.calls) == 1
+        second = await run(first.remote, target="web")
+        assert second.remote and [form.message for form in second.remote.forms] == ["Which branch?"]
+        third = await run(second.remote, branch="main")
+        assert third.text.endswith("built web main") and not third.failed
+        assert server.actions == ["cancel", "accept", "cancel", "accept", "accept"] and len(server.calls) == 3
+        server.needs = False  # it can do without an answer, and what it did is not repeated
+        assert (await run(None)).text.endswith("built None None") and len(server.calls) == 4

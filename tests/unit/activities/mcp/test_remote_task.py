@@ -48,7 +48,7 @@ def test_answers_become_responses_of_the_protocol() -> None:
         "u": {"action": "accept"},
         "f": {"action": "accept", "content": {"target": "y"}},
     }
-    assert responses([url, form], {"u": {"done": False}, "f": None}) == dict.fromkeys("uf", {"action": "decline"})
+    assert responses([url, form], {"u": {"done": False}, "f": None}) == dict.fromkeys("uf", {"action": "cancel"})
 
 
 @pytest.mark.parametrize(
