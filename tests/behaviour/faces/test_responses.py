@@ -354,6 +354,6 @@ async def test_reply_that_breaks_off_is_shown_once_by_clients_that_follow_items(
     printed, items, final = await read("tester", "piece by piece")
     assert final.split()[-1] == "word60" and list(items.values()) == [final]
     assert printed != final and printed.endswith(final)  # who prints every delta shows the broken text too
-    printed, items, final = await read("whole", "at once")
+    printed, items, final = await read("whole", "whole-replies-only")
     assert printed == final and list(items.values()) == [final] and final.split()[-1] == "word60"
-    assert len(await bodies(stack, "at once")) == 2
+    assert len(await bodies(stack, "whole-replies-only")) == 2
