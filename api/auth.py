@@ -3,7 +3,7 @@ tenant."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hmac import compare_digest
 from typing import Annotated, Any
 
@@ -31,6 +31,7 @@ class Caller:
     rights: frozenset[Right]
     key_id: str | None = None
     name: str = "anonymous"
+    cookie_id: str | None = None  # the console's cookie that the caller presented
 
     @property
     def created_by(self) -> str:
@@ -78,7 +79,7 @@ async def identify(
     local = is_local(scope, settings)
     if not sent:
         if "cookie" in headers and (cookie := console_cookie.read(services.keys, headers)) is not None:
-            caller = await _by_cookie(cookie, services, local)
+            caller = await _by_cookie(cookie, services, scope, headers)
             if caller is not None:
                 # A WebSocket has no method, and a browser lets a page read what it receives from another origin.
                 console_cookie.check_same_site(scope.get("method", ""), headers)
@@ -109,15 +110,22 @@ async def identify(
     return _caller(used, settings)
 
 
-async def _by_cookie(cookie: ConsoleCookie, services: Services, local: bool) -> Caller | None:
-    """The caller who signed in at the console; None if the cookie does not refer to a valid key any more."""
+async def _by_cookie(
+    cookie: ConsoleCookie, services: Services, scope: Mapping[str, Any], headers: Mapping[str, list[str]]
+) -> Caller | None:
+    """The caller who signed in at the console; None if it was signed out, or its key is not valid any more."""
     settings = services.settings
+    if await keys.is_signed_out(services.pool, cookie.id):
+        return None
     if cookie.key_id == console_cookie.LOCAL:
         token = settings.local_token
         # the digest too: after a restart with another token, cookies of the old one must not work
-        return ANONYMOUS if local and token and compare_digest(cookie.digest, keys.digest_of(token)) else None
+        if not is_local(scope, settings) or not token or not compare_digest(cookie.digest, keys.digest_of(token)):
+            return None
+        check_local(scope, headers, token=True)
+        return replace(ANONYMOUS, cookie_id=cookie.id)
     used = await keys.use_digest(services.pool, cookie.key_id, cookie.digest, settings.requests_per_minute)
-    return _caller(used, settings) if used else None
+    return replace(_caller(used, settings), cookie_id=cookie.id) if used else None
 
 
 def _caller(used: Used, settings: Settings) -> Caller:

@@ -129,7 +129,7 @@ async def run(settings: Settings) -> None:
         client,
         task_queue=QUEUE,
         workflows=[BareLoop, BareLoopUnsandboxed, BareIdle],
-        activities=[model, tool, *model_calls(settings)],
+        activities=[model, tool, *await asyncio.to_thread(model_calls, settings)],
         # The SDK's usual runner. Our own worker has no sandbox; neither has the workflow `BareLoopUnsandboxed`.
         workflow_runner=SandboxedWorkflowRunner(),
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,

@@ -62,6 +62,8 @@ def make(folder: Path, *, renew: bool = False) -> list[str]:
             write(f"{name}.pem", _certificate(key, hosts, authority, signer))
     if renew or not all((folder / f"{name}.jwt").exists() for name in PERMISSIONS):
         _write_tokens(write)
+    if renew or not (folder / "ui.access").exists():
+        write("ui.access", secrets.token_urlsafe(32))  # in the link to the Web UI
     return written
 
 

@@ -118,5 +118,10 @@ def token_file(home: Path) -> Path:
     return home / "token"
 
 
+def ui_access_file(home: Path) -> Path:
+    """The secret in the link to the Temporal Web UI."""
+    return home / "temporal-ui.access"
+
+
 def _nearest_existing(path: Path) -> Path:
     return next(candidate for candidate in (path, *path.parents) if candidate.exists())

@@ -122,7 +122,10 @@ def read(data_dir: Path) -> StackInfo | None:
 def write(info: StackInfo) -> None:
     target = info.data_dir / "stack.json"
     draft = target.with_suffix(".new")
-    draft.write_text(info.model_dump_json(indent=2))
+    draft.unlink(missing_ok=True)
+    # only for its owner: it has the addresses of the parts, some of which answer anybody
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(info.model_dump_json(indent=2))
     draft.replace(target)  # a reader never sees half a file
 
 

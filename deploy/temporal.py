@@ -12,6 +12,7 @@ import sysconfig
 from pathlib import Path
 
 from deploy.child import Part
+from deploy.data_dir import secret_in, ui_access_file
 from deploy.state import StackError
 from settings import ROOT
 
@@ -47,6 +48,7 @@ class Temporal:
         self._home = data_dir / "temporal"
         self._home.mkdir(mode=0o700, exist_ok=True)
         self._file = self._home / "temporal.db"
+        self._access = ui_access_file(data_dir)
         self._ui = f"{_hidden_address()}:{_free_port()}"
 
     def part(self, port: int, prepare_namespace: Part) -> Part:
@@ -82,7 +84,8 @@ class Temporal:
 
     def guard(self, port: int) -> Part:
         address = f"127.0.0.1:{port}"
-        argv = [sys.executable, "-m", "deploy.ui_guard", str(port), self._ui]
+        secret_in(self._access)
+        argv = [sys.executable, "-m", "deploy.ui_guard", str(port), self._ui, "--access-file", str(self._access)]
         env = {"PYTHONPATH": str(ROOT), "PATH": os.defpath}
         return Part(
             name="temporal-ui", argv=argv, env=env, inherit=False, address=f"http://{address}", check=f"tcp://{address}"

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from domain.agents.definition import VariableName
 from domain.agents.mcp_server import MOST_SERVERS, HeaderName, HeaderValue, McpServer, ServerName, ToolPattern
+from domain.agents.names import ModelName
 from domain.external_tool import MAX_TOOLS, ExternalTool
 from domain.ids import ID_PATTERN
 from domain.json_object import JsonObject
@@ -112,7 +113,7 @@ class TaskConfig(Strict):
     max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_tool_calls: int | None = Field(default=None, ge=1)
     tree: TreeConfig | None = Field(default=None, description="a budget shared by the whole conversation")
-    model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    model: ModelName | None = None
     sandbox: SandboxMode | None = Field(default=None, strict=False)
     input_timeout: int | None = Field(
         default=None, ge=1_000, description="how long a question may wait, in milliseconds"

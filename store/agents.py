@@ -3,7 +3,7 @@ unless it was removed."""
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,7 +35,8 @@ def _parsed(text: str) -> AgentDefinition:
     return AgentDefinition.model_validate_json(text)
 
 
-Check = Callable[[Mapping[str, AgentDefinition]], object]  # is given all current agents of an owner; may refuse
+# is given all current agents of an owner; may refuse
+Check = Callable[[Mapping[str, AgentDefinition]], Awaitable[object]]
 
 
 async def put(
@@ -55,7 +56,7 @@ async def put(
     async with pool.acquire() as connection, connection.transaction():
         await _lock(connection, owner)
         if check is not None:
-            check(await _known(connection, owner))
+            await check(await _known(connection, owner))
         if made_from is not None:
             now = await current(connection, owner, definition.name)
             if now is None or now[0] != made_from:
@@ -89,7 +90,7 @@ async def remove(pool: Pool, owner: str, name: str, removed_by: str = "", *, che
     async with pool.acquire() as connection, connection.transaction():
         await _lock(connection, owner)
         if check is not None:
-            check(await _known(connection, owner))
+            await check(await _known(connection, owner))
         newest = await _newest(connection, owner, name)
         if newest is None or newest["removed"]:
             return False

@@ -46,9 +46,10 @@ BEGIN
     GRANT EXECUTE ON FUNCTION use_key, find_connector, find_triggers, count_sessions TO errand_api;
     GRANT SELECT (tenant, id, revoked_at, expires_at) ON api_keys TO errand_api;
     GRANT SELECT ON workers TO errand_api;
+    GRANT SELECT, INSERT, DELETE ON signed_out_cookies TO errand_api;
     GRANT SELECT, INSERT, UPDATE ON agent_versions TO errand_api;
     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO errand_worker;
-    REVOKE ALL ON api_keys, key_rates, migrations FROM errand_worker;
+    REVOKE ALL ON api_keys, key_rates, signed_out_cookies, migrations FROM errand_worker;
     IF NOT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'public' AND tablename = 'agent_versions') THEN
         ALTER TABLE agent_versions ENABLE ROW LEVEL SECURITY;
         CREATE POLICY all_tenants ON agent_versions TO errand_worker USING (true) WITH CHECK (true);

@@ -27,7 +27,7 @@ from domain.conversations.subagent_texts import (
 )
 from domain.ids import derive_id
 from domain.json_object import JsonObject
-from domain.json_schema import errors
+from domain.json_schema import errors, run_check
 from domain.policy.rules import Action, Rule, verdict
 from domain.policy.subjects import parts
 from domain.sessions.new_session import NewSession
@@ -82,8 +82,9 @@ class SubagentPlanner:
             given = arguments.arguments or {config.init_user_message_property or "message": arguments.message}
         if kind is not DelegationTool.SUBAGENT_MESSAGE:
             schema = child.input_schema or DEFAULT_SCHEMA
-            if found := errors(schema, given, most=5):
-                raise ChildRefused("The arguments do not fit; nothing was started.\n" + "\n".join(map(str, found)))
+            if found := await run_check(errors, schema, given, most=5):
+                lines = [f"{'.'.join(map(str, one.absolute_path)) or 'arguments'}: {one.message}" for one in found]
+                raise ChildRefused("The arguments do not fit; nothing was started.\n" + "\n".join(lines))
         own_name = getattr(arguments, "name", None) or self._name(config, given)
         name = instance.name if instance else own_name or wanted
         sides, models = await self._children.chosen_models(call, child)

@@ -31,7 +31,7 @@ from activities.tools.tool import ToolContext, ToolResult
 from domain.agents.mcp_server import McpServer, McpTool
 from domain.events import McpToolChanged
 from domain.json_object import JsonObject
-from domain.json_schema import errors
+from domain.json_schema import errors, run_check
 from domain.sessions.remote_call import RemoteCall
 from domain.sessions.step import Effect
 
@@ -76,8 +76,7 @@ class RunningMcpCall:
 
     async def _run(self) -> ToolResult:
         known = self._context.remote
-        # off the event loop, because the schema is of the server
-        if known is None and (problems := await asyncio.to_thread(errors, self._tool.input_schema, self._arguments)):
+        if known is None and (problems := await run_check(errors, self._tool.input_schema, self._arguments)):
             lines = [f"- {'.'.join(map(str, one.absolute_path)) or 'arguments'}: {one.message}" for one in problems]
             return _failed(f"The arguments of {self._name} do not fit. {NOT_CALLED}\n" + "\n".join(lines))
         if known is not None and known.task_id is None and known.sent and self._once:
@@ -196,10 +195,10 @@ class RunningMcpCall:
             return _waiting(self._remote, found.poll_interval_ms)
         if isinstance(found, InputRequiredResult):
             self._remote = self._remote.model_copy(update={"state": found.request_state})
-            return _waiting(asking(self._remote, found.input_requests or {}), None)
+            return _waiting(await run_check(asking, self._remote, found.input_requests or {}), None)
         if isinstance(found, TaskState):
             if found.status != "completed":
-                return self._unfinished(found)
+                return await self._unfinished(found)
             found = task_result(found)
         origin = f"{self._server_name} · {self._server.host} · {self._name}"
         read = await tool_result(found, origin, self._name, self._context)
@@ -210,14 +209,14 @@ class RunningMcpCall:
                 return _waiting(self._remote.model_copy(update={"cancelled": read.text}), None)
         return read
 
-    def _unfinished(self, state: TaskState) -> ToolResult:
+    async def _unfinished(self, state: TaskState) -> ToolResult:
         if state.status == "cancelled":
             return _failed(f"{self._name} was cancelled at its server.")
         if state.status == "failed":
             reason = str((state.error or {}).get("message", ""))
             return _failed(f"{self._name} failed. {stated(self._server.host, reason)}")
         if state.status == "input_required":
-            self._remote = asking(self._remote, state.input_requests or {})
+            self._remote = await run_check(asking, self._remote, state.input_requests or {})
         return _waiting(self._remote, state.poll_interval_ms)
 
     def _lost(self, error: McpFailure) -> ToolResult:

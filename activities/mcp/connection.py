@@ -5,7 +5,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
@@ -15,12 +16,17 @@ from activities.tools.support.egress import ByteAllowance, Fetcher, FetchError, 
 from domain.agents.mcp_server import McpServer
 
 if TYPE_CHECKING:  # the library takes a second to load, so only a worker that needs it imports it
+    from mcp.client import Transport
     from mcp.client.session import ClientSession
+    from mcp.shared.message import SessionMessage
 
     from activities.mcp.remote_task import Elicitations
 
+log = logging.getLogger("errand.worker")
 TASKS = "io.modelcontextprotocol/tasks"  # the extension
 MOST_BYTES = 8_000_000  # the most that a server may send during one connection
+MOST_REQUESTS = 100  # of the server to us, during one connection: each takes an answer
+MOST_NOTIFICATIONS = 1_000
 LIST_SECONDS = 20.0
 STOP_SECONDS = 15.0
 LONGEST_ERROR = 500  # characters
@@ -62,7 +68,6 @@ async def connected(
     """A session with the server, limited to this many seconds in all. Every error inside becomes an McpFailure.
     `place`: where it runs if it is a program."""
     from mcp import Client
-    from mcp.client import Transport
     from mcp.client.streamable_http import streamable_http_client
     from mcp_types import Implementation
 
@@ -81,7 +86,7 @@ async def connected(
                 transport = streamable_http_client(server.url, http_client=http)
             client = await stack.enter_async_context(
                 Client(
-                    transport,
+                    _bounded(transport, server.host),
                     client_info=Implementation(name="errand", version="1"),
                     cache=None,
                     # a task would end with the program
@@ -97,6 +102,58 @@ async def connected(
     except Exception as error:
         ended = program.problem() if program is not None else None
         raise McpFailure(_reason(error, server.host, allowance, ended), _code(error)) from None
+
+
+@contextlib.asynccontextmanager
+async def _bounded(transport: "Transport", host: str) -> AsyncIterator[tuple[Any, Any]]:
+    async with transport as (incoming, outgoing):
+        yield CountedMessages(incoming, host), outgoing
+
+
+class CountedMessages:
+    """Messages of a server, of which it may send only so many of its own: the library begins a task for each."""
+
+    def __init__(self, stream: Any, host: str) -> None:
+        self._stream = stream
+        self._host = host
+        self._requests = self._notifications = 0
+
+    def _count(self, item: "SessionMessage | Exception") -> "SessionMessage | Exception":
+        message = getattr(item, "message", None)
+        if hasattr(message, "method"):
+            asks = hasattr(message, "id")
+            self._requests += asks
+            self._notifications += not asks
+        if self._requests > MOST_REQUESTS or self._notifications > MOST_NOTIFICATIONS:
+            raise McpFailure(f"{self._host} sends more requests or notifications of its own than it may.")
+        return item
+
+    async def receive(self) -> "SessionMessage | Exception":
+        return self._count(await self._stream.receive())
+
+    async def __anext__(self) -> "SessionMessage | Exception":
+        return self._count(await self._stream.__anext__())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        handled: bool | None = await self._stream.__aexit__(kind, error, trace)
+        return handled
+
+    @property
+    def last_context(self) -> Any:
+        """The library looks for it."""
+        return getattr(self._stream, "last_context", None)
 
 
 def _reason(error: Exception, host: str, allowance: ByteAllowance, ended: str | None) -> str:
@@ -121,7 +178,8 @@ def _reason(error: Exception, host: str, allowance: ByteAllowance, ended: str | 
             return f"{host} did not answer properly ({type(leaf).__name__})."
         if isinstance(leaf, ValidationError | RuntimeError | ValueError):
             return f"The answer of {host} does not follow the protocol."
-    raise error
+    log.error("the connection to an MCP server failed unexpectedly", exc_info=error)
+    return f"The connection to {host} failed unexpectedly; the operator's log has the details."
 
 
 def _code(error: Exception) -> int | None:

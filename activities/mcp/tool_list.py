@@ -1,6 +1,5 @@
 """The tool list of an MCP server: read, bounded, and checked before any of it reaches a model."""
 
-import asyncio
 import json
 import re
 from typing import TYPE_CHECKING
@@ -13,12 +12,13 @@ from activities.tools.support.egress import Fetcher
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_server import LONGEST_DESCRIPTION, MOST_TOOLS, McpServer, McpTool, tool_name
 from domain.agents.variable_scope import Values, resolved
-from domain.json_schema import schema_problems
+from domain.json_schema import run_check, schema_problems
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
     from mcp_types import Tool
 
+ADVICE = "Choose among them with `only`."
 MOST_PAGES = 20
 MOST_LISTED = 2_000  # tools, before the definition chooses among them
 LARGEST_SCHEMA = 30_000  # characters of JSON
@@ -35,8 +35,11 @@ async def read_list(
     headers = filled_headers(server, resolved(agent, values))
     async with empty_place(commands) as place, connected(fetcher, server, headers, LIST_SECONDS, place) as session:
         tools = await listed(session, server)
-    # off the event loop, because schemas of others can take long to check
-    return await asyncio.to_thread(_checked, name, tools)
+    _check_list(name, tools)
+    for tool in tools:
+        for problem in (await run_check(schema_problems, "input_schema", tool.input_schema))[:1]:
+            raise McpFailure(f"{tool.name}: {problem.field} {problem.message}. {ADVICE}")
+    return tools
 
 
 async def listed(session: "ClientSession", server: McpServer) -> list[McpTool]:
@@ -79,25 +82,21 @@ def pinned(tool: "Tool") -> McpTool:
     )
 
 
-def _checked(server: str, tools: list[McpTool]) -> list[McpTool]:
-    advice = "Choose among them with `only`."
+def _check_list(server: str, tools: list[McpTool]) -> None:
     if len(tools) > MOST_TOOLS:
-        raise McpFailure(f"It has {len(tools)} tools, and an agent may have {MOST_TOOLS} of one server. {advice}")
+        raise McpFailure(f"It has {len(tools)} tools, and an agent may have {MOST_TOOLS} of one server. {ADVICE}")
     if sum(len(tool.model_dump_json()) for tool in tools) > LARGEST_LIST:
-        raise McpFailure(f"Its tools are described in more than {LARGEST_LIST:,} characters. {advice}")
+        raise McpFailure(f"Its tools are described in more than {LARGEST_LIST:,} characters. {ADVICE}")
     taken: set[str] = set()
     for tool in tools:
         if (name := tool_name(server, tool.name)) in taken:
             raise McpFailure(f"Two of its tools would be called {name}.")
         taken.add(name)
         if tool.input_schema.get("type") != "object":
-            raise McpFailure(f"The arguments of {tool.name} are no object. {advice}")
+            raise McpFailure(f"The arguments of {tool.name} are no object. {ADVICE}")
         if found := _COMBINED & tool.input_schema.keys():
-            raise McpFailure(f"The arguments of {tool.name} have {min(found)}, which models do not accept. {advice}")
+            raise McpFailure(f"The arguments of {tool.name} have {min(found)}, which models do not accept. {ADVICE}")
         for name in tool.input_schema.get("properties") or ():
             if not _PROPERTY.fullmatch(name):
                 reason = f"an argument called {quoted(name, 80)}, a name which models do not accept"
-                raise McpFailure(f"{tool.name} has {reason}. {advice}")
-        for problem in schema_problems("input_schema", tool.input_schema)[:1]:
-            raise McpFailure(f"{tool.name}: {problem.field} {problem.message}. {advice}")
-    return tools
+                raise McpFailure(f"{tool.name} has {reason}. {ADVICE}")

@@ -150,7 +150,7 @@ class CallModel:
             judging = (self._pool, call.ref, self.toolbox.tools, tools, layers, turn.calls, facts.may_ask)
             judged = await judged_calls(*judging) if call.purpose is Purpose.TURN else []
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
-            misfit = turn_record.misfit(agent, call, turn)
+            misfit = await turn_record.misfit(agent, call, turn)
             rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
             # Hooks run between the reply and its calls, and may change what a call reads.
             hooked = any(one.hooks for one in agents)

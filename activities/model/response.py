@@ -14,6 +14,7 @@ from domain.conversations.mailbox import render
 from domain.conversations.quoting import quoted, quoted_line
 from domain.events import CallAttempt, EventRow
 from domain.ids import new_id
+from domain.json_schema import run_check
 from domain.messages import (
     ASSISTANT,
     TOOL_RESULTS,
@@ -173,12 +174,12 @@ def interrupt(turn: ModelResponse) -> None:
     turn.stop_reason = StopReason.INTERRUPTED
 
 
-def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str | None:
+async def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str | None:
     """Why a final answer does not fit the agent's output schema, if the agent has one."""
     if agent.output_schema is None or agent.dual or call.purpose is not Purpose.TURN or turn.calls:
         return None
     try:
-        typed(agent.output_schema, turn.answer())
+        await run_check(typed, agent.output_schema, turn.answer())
     except Misfit as error:
         return str(error)
     return None

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from activities.tools.tool import ASK_PEOPLE, Tool
 from domain.external_tool import RESULT_SCHEMA, ExternalTool
 from domain.json_object import JsonObject
-from domain.json_schema import fits
+from domain.json_schema import fits, run_check
 from domain.model_exchange import ToolDefinition
 from domain.sessions.effects import would_have
 from domain.sessions.input_request import InputRequest, RequestStatus
@@ -62,8 +62,8 @@ def callers_tool(given: ExternalTool) -> Tool:
     )
 
 
-def question(tool: Tool, arguments: JsonObject, spent: SpentSoFar) -> ShownRequest:
-    if not fits(tool.definition.input_schema, arguments):
+async def question(tool: Tool, arguments: JsonObject, spent: SpentSoFar) -> ShownRequest:
+    if not await run_check(fits, tool.definition.input_schema, arguments):
         raise Unaskable(tool.name, f"the arguments do not fit the input schema of {tool.name}")
     return ShownRequest(
         question=f"What does {tool.name} return for {tool.call_summary(arguments)}?",

@@ -14,6 +14,7 @@ from activities.tools.tool import Tool
 from domain.external_tool import ExternalTool
 from domain.ids import derive_id
 from domain.json_object import JsonObject
+from domain.json_schema import run_check
 from domain.messages import calls_of
 from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import PLAN_SCHEMA, OpenRequest, RequestKind, approval_schema
@@ -84,14 +85,14 @@ class Questions:
         if request.kind is RequestKind.EXTERNAL_RESULT:
             tool = await self.tool(session, request.agents, call.name, request.external)
             arguments = await self._approved(request, call.arguments)
-            question = external_tools.question(tool, arguments, spent)
+            question = await external_tools.question(tool, arguments, spent)
             await self._claim(request, tool.name, tool.call_summary(arguments), tool.kind)
             if session.dry_run:
                 raise Described(tool.name, tool.call_summary(arguments))
             return question
         summary = preview(str(call.arguments.get("question", "")), 200)
         await self._claim(request, call.name, summary, asks=ask_user.TOOL.asks)
-        return _question(call.arguments, spent)
+        return await _question(call.arguments, spent)
 
     async def _form(self, request: OpenRequest, tool: Tool, spent: SpentSoFar) -> ShownRequest:
         """A question of the other side of a call. Its text is not an instruction, and people are shown its source."""
@@ -130,12 +131,14 @@ class Questions:
         return arguments if changed is None else changed
 
 
-def _question(arguments: JsonObject, spent: SpentSoFar) -> ShownRequest:
+async def _question(arguments: JsonObject, spent: SpentSoFar) -> ShownRequest:
     try:
         asked = ask_user.Input.model_validate(arguments)
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
         raise Unaskable(ask_user.TOOL.name, "; ".join(lines[:20])) from None
+    if reason := await run_check(ask_user.find_fault, asked):
+        raise Unaskable(ask_user.TOOL.name, reason)
     return ShownRequest(
         question=asked.question,
         details={"options": asked.options, "so_far": spent.model_dump()},

@@ -23,6 +23,7 @@ from domain.conversations.requests import EndedSession
 from domain.conversations.state import MOST_PENDING
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
+from domain.json_schema import run_check
 from domain.messages import ASSISTANT, INTERRUPTED, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
 from domain.sessions.session import BUDGET_REASONS, Reason, SessionRef, Status
 from domain.sessions.session_writes import ENDED_FIRST, SessionEnding
@@ -167,7 +168,7 @@ class FinishSession:
         if agent.output_schema is None:
             return None
         try:
-            return json.dumps(typed(agent.output_schema, output), ensure_ascii=False)
+            return json.dumps(await run_check(typed, agent.output_schema, output), ensure_ascii=False)
         except Misfit:
             return None
 

@@ -11,7 +11,7 @@ from domain.agents.prompt import DeclaredTool
 from domain.agents.side import Binding, Side
 from domain.events import Progress
 from domain.json_object import JsonObject
-from domain.json_schema import fits
+from domain.json_schema import fits, run_check
 from domain.sessions.step import Effect, ToolRequest, preview
 
 DECLARED = "declared"  # the activity tool.declared runs them all
@@ -22,7 +22,7 @@ MOST_PATH = 4096
 
 def declared_tool(given: DeclaredTool, side: Side) -> Tool:
     async def run(arguments: Arguments, context: ToolContext) -> ToolResult:
-        if not fits(given.input_schema, arguments.model_dump()):
+        if not await run_check(fits, given.input_schema, arguments.model_dump()):
             return ToolResult(f"The arguments do not fit the input schema of {given.name}.", failed=True)
         return ToolResult("ok")
 

@@ -21,7 +21,7 @@ from store.keys import Right
 from store.sessions import SessionRow
 
 
-def check(caller: Caller, request: InputRequest, value: Any) -> None:
+async def check(caller: Caller, request: InputRequest, value: Any) -> None:
     """Refuse an answer that the caller may not give, or that does not fit the request."""
     # the right first: a key without it must not find out whether the request is still open
     right = Right.APPROVE if request.kind in APPROVALS else Right.ANSWER
@@ -30,7 +30,7 @@ def check(caller: Caller, request: InputRequest, value: Any) -> None:
     if request.status is not RequestStatus.OPEN:
         raise settled(request.status)
     if request.answer_schema is not None:
-        submission_rules.check_answer(request.answer_schema, value)
+        await submission_rules.check_answer(request.answer_schema, value)
     if request.gate is not None and "arguments" in value:
         _check_change(ApprovalRules.model_validate(request.gate), value["arguments"])
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from jsonschema.exceptions import ValidationError
+
 from api.auth import Call
 from api.control import answer as answering
 from api.http import strict_json
@@ -11,7 +13,7 @@ from domain.conversations.address import Address, ArrivingMessage
 from domain.errors import ErrandError, NotFound
 from domain.ids import is_id
 from domain.json_object import JsonObject
-from domain.json_schema import errors, fits
+from domain.json_schema import errors, fits, run_check
 from domain.sessions.input_request import RequestKind, RequestStatus
 from domain.sessions.step import preview
 from store import channel_answers, channels, input_requests, sessions
@@ -32,7 +34,7 @@ async def answer(call: Call, connector: str, given: IncomingAnswer) -> bool:
     if request.status is not RequestStatus.OPEN:
         return False
     with pointers_moved("/input", "/value"):
-        answering.check(call.caller, request, given.value)
+        await answering.check(call.caller, request, given.value)
     value = await answering.sealed(call, session, request, given.value)
     written = answering.to_write(call.caller, session, request, value)
     # somebody else answered between the check and this write
@@ -55,13 +57,13 @@ async def answer_question(
     if request is None or session is None or request.status is not RequestStatus.OPEN:
         return None
     schema = request.answer_schema
-    value = message.text if schema is None else _value(schema, body.text)
-    if schema is not None and (misfits := errors(schema, value, most=3)):
+    value, misfits = await run_check(_read_answer, schema, body.text) if schema is not None else (message.text, [])
+    if misfits:
         why = "; ".join(preview(one.message, 200) for one in misfits)
         text = f"This does not answer the question ({why}). {request.question}"
         found = await channel_answers.reject(pool, address, message, session, request.id, text)
         return (found, request.id, None if found.arrival.duplicate else why) if found else None
-    answering.check(call.caller, request, value)
+    await answering.check(call.caller, request, value)
     written = answering.to_write(call.caller, session, request, value)
     answered = await channel_answers.answer(pool, address, message, session, written)
     # the question was settled meanwhile, so that the message starts a turn instead
@@ -72,12 +74,12 @@ async def answer_question(
     return answered, request.id, None
 
 
-def _value(schema: JsonObject, text: str) -> Any:
-    """The text, or its value as JSON if only that fits the schema."""
-    if fits(schema, text):
-        return text
+def _read_answer(schema: JsonObject, text: str) -> tuple[Any, list[ValidationError]]:
+    """The text, or its value as JSON if only that fits the schema; with the text's errors if neither does."""
+    if not (misfits := errors(schema, text, most=3)):
+        return text, []
     try:
         value = strict_json.parse(text.encode())
     except ErrandError:
-        return text
-    return value if fits(schema, value) else text
+        return text, misfits
+    return (value, []) if fits(schema, value) else (text, misfits)

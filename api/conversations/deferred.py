@@ -112,7 +112,7 @@ async def _given(call: Call, live: SessionRow, request_id: str, value: Any) -> t
     # ids of another session get the same refusal as unknown ones
     if request is None or request.session_id != live.id:
         raise answering.unknown(live)
-    answering.check(call.caller, request, value)
+    await answering.check(call.caller, request, value)
     return request, await answering.sealed(call, live, request, value)
 
 

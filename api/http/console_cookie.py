@@ -1,7 +1,7 @@
 """The console's sign-in cookie: an encrypted reference to a key, which expires after a while.
 
-It holds the digest by which the database finds the key, not the key's secret. No process keeps state, and when a key is
-revoked its cookies stop working.
+It holds the digest by which the database finds the key, not the key's secret. No process keeps state: when a key is
+revoked, or a cookie signed out, the database says so to all of them.
 """
 
 import base64
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ValidationError
 
 from domain.errors import NotAllowed
+from domain.ids import new_id
 from domain.sealed_text import is_sealed
 from domain.sealing import KeyRing, SealingError
 
@@ -27,6 +28,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class ConsoleCookie(BaseModel):
+    id: str
     key_id: str
     digest: str  # digest of the key's secret, or of the token
     expires: int
@@ -34,7 +36,7 @@ class ConsoleCookie(BaseModel):
 
 def issue(ring: KeyRing, key_id: str, digest: str) -> str:
     """The value of a new cookie. Raises Conflict if the server has no key to encrypt it with."""
-    cookie = ConsoleCookie(key_id=key_id, digest=digest, expires=int(time.time()) + SECONDS)
+    cookie = ConsoleCookie(id=new_id(), key_id=key_id, digest=digest, expires=int(time.time()) + SECONDS)
     return base64.urlsafe_b64encode(ring.seal(cookie.model_dump_json(), _CONTEXT).encode()).decode()
 
 

@@ -90,7 +90,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
         definition = definition.model_copy(update={"prompt": body.prompt})
     spec = _spec(source, body)
     if body.input is not None and body.from_step == 1:
-        rules.check_input(definition, body.input)
+        await rules.check_input(definition, body.input)
     # the task's own fields were checked when it was submitted
     added = spec.model_copy(update={"permissions": body.permissions, "boundary": None})
     await rules.check_tool_names(call.pool, added, definition)

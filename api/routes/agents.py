@@ -28,6 +28,7 @@ from domain.agents.mcp_discovery import (
     without_lists,
 )
 from domain.errors import Conflict, Invalid, NotFound
+from domain.json_schema import run_check
 from domain.sessions.session import AgentRef
 from store import agents
 
@@ -139,13 +140,13 @@ async def put_agent(
     )
     file = f"{name}.md"
     with _refused():
-        definition = load_agent(*sent, file, catalogue, known)
+        definition = await run_check(load_agent, *sent, file, catalogue, known)
     response.status_code = 200 if name in known else 201
 
-    def check(others: Mapping[str, AgentDefinition]) -> None:
+    async def check(others: Mapping[str, AgentDefinition]) -> None:
         """Again, when nobody can change the other agents: since the first time somebody may have."""
         with _refused():
-            complete(definition, others, catalogue, file)
+            await run_check(complete, definition, others, catalogue, file)
 
     return await _put(call, with_known_lists(definition, known.get(name)), check=check)
 
@@ -196,7 +197,7 @@ async def remove_agent(call: Admin, name: str) -> Response:
     replaced = name in await agents.shipped(call.pool)
     connectors = [] if replaced else await agents.connectors_with(call.pool, call.tenant, name)
 
-    def check(known: Mapping[str, AgentDefinition]) -> None:
+    async def check(known: Mapping[str, AgentDefinition]) -> None:
         others = [] if replaced else [one.name for one in known.values() if name in one.references and one.name != name]
         users = [f"the agent {one}" for one in others] + [f"the connector {one}" for one in connectors]
         if users:

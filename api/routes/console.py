@@ -1,6 +1,7 @@
 """The console: its page and modules, and the cookie by which a browser refers to a key."""
 
 import hashlib
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Annotated
@@ -99,7 +100,11 @@ async def sign_in(
 
 
 @router.delete("/console/session", status_code=204, responses=problems(), summary="Sign out")
-async def sign_out(call: Anyone) -> Response:
+async def sign_out(call: Anyone, request: Request) -> Response:
+    """The cookie ends at once, also where somebody has copied it."""
+    cookie = console_cookie.read(call.services.keys, {"cookie": request.headers.getlist("cookie")})
+    if cookie is not None:
+        await keys.sign_out(call.pool, cookie.id, datetime.fromtimestamp(cookie.expires, UTC))
     response = Response(status_code=204)
     response.delete_cookie(console_cookie.NAME, httponly=True, samesite="strict")
     return response

@@ -119,7 +119,7 @@ async def _answer(call: Call, task_id: str, answer: AnswerBody, key: Idempotency
     # ids of other sessions get the same refusal as unknown ones
     if request is None or request.session_id != session.id:
         raise answering.unknown(session)
-    answering.check(call.caller, request, answer.input)
+    await answering.check(call.caller, request, answer.input)
     value = await answering.sealed(call, session, request, answer.input)
     accepted = AnswerAccepted(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)
     # the write decides who was first; the check above may be outdated by now

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from domain.agents.names import ModelName
 from domain.json_object import JsonObject
 from domain.policy.rules import Rule
 from domain.task import Strict, Text
@@ -35,7 +36,7 @@ class RerunBody(Strict):
     prompt: Annotated[str, StringConstraints(min_length=1, max_length=100_000)] | None = Field(
         default=None, description="replaces the agent's instructions, for this rerun only"
     )
-    model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    model: ModelName | None = None
     tool_results: list[ChangedResult] = Field(
         default_factory=list, max_length=64, description="replace results of the calls of the previous step"
     )

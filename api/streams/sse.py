@@ -31,5 +31,7 @@ async def counted(call: Call, feed: Readable, after: int) -> AsyncGenerator[byte
 
 
 async def still_allowed(call: Call) -> bool:
+    if call.caller.cookie_id is not None and await keys.is_signed_out(call.pool, call.caller.cookie_id):
+        return False
     # a caller without a key is the account that runs the server, which cannot be revoked
     return call.caller.key_id is None or await keys.valid(call.pool, call.tenant, call.caller.key_id)

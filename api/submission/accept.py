@@ -131,7 +131,7 @@ async def check(
     agent = agent or await rules.agent(call, spec.agent)
     definition = agent.definition
     if schema:
-        rules.check_input(definition, spec.input)
+        await rules.check_input(definition, spec.input)
     spec = await tools_and_variables.sealed(call, spec, definition)
     if not brings_servers:
         task_servers.refuse(spec)
@@ -139,7 +139,7 @@ async def check(
     sides = session_sides(definition, lambda view: rules.models(spec, view, settings))
     limits = rules.limits(spec, definition, settings)
     tools_and_variables.check_plan(spec, definition)
-    tools_and_variables.check_output_schema(spec, definition)
+    await tools_and_variables.check_output_schema(spec, definition)
     if spec.config.mcp_servers:
         definition = (agent := await task_servers.added(call, spec, agent)).definition
     await rules.check_tool_names(pool, spec, definition)

@@ -17,7 +17,7 @@ from domain.agents.own_tools import own_tools
 from domain.agents.prices import PriceTable
 from domain.errors import Invalid
 from domain.json_object import JsonObject
-from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors
+from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors, run_check
 from domain.notification import ChannelName, SubscriptionStatus
 from domain.policy.rules import Action, names_a_tool
 from domain.sessions.input_request import OnExpiry
@@ -60,17 +60,17 @@ async def agent(call: Call, name: str) -> TaskAgent:
     raise Invalid("There is no such agent.", type="unknown-agent", errors=[problem])
 
 
-def check_input(definition: AgentDefinition, value: object) -> None:
+async def check_input(definition: AgentDefinition, value: object) -> None:
     """Check the input against the agent's schema; findings quote the schema, never the input."""
     schema = definition.input_schema
     if schema is None:
         return
-    if found := _misfits(schema, value):
+    if found := await run_check(_misfits, schema, value):
         raise Invalid("The input does not fit the agent's input schema.", errors=found)
 
 
-def check_answer(schema: JsonObject, value: object) -> None:
-    if found := _misfits(schema, value):
+async def check_answer(schema: JsonObject, value: object) -> None:
+    if found := await run_check(_misfits, schema, value):
         raise Invalid("The answer does not fit the request's answer schema.", errors=found)
 
 

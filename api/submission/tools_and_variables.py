@@ -14,7 +14,7 @@ from domain.agents.secret_variables import seal_secrets
 from domain.agents.variable_scope import Graph, graph_variables, kept, missing_of, without_shared
 from domain.errors import Invalid
 from domain.external_tool import ExternalTool, tool_problems
-from domain.json_schema import schema_problems
+from domain.json_schema import run_check, schema_problems
 from domain.sessions.new_session import Supervision
 from domain.task import TaskSpec
 from store import agent_graph
@@ -43,7 +43,7 @@ async def supervision(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict
     looked_up = partial(variables, spec, definition, graph, before, rules.may_ask)
     # a large graph takes long to look through, and other requests do not wait for that
     values, missing = await asyncio.to_thread(looked_up) if len(graph) > 1 else looked_up()
-    tools = _tools(spec, definition, reserved_names(definition, plans=rules.approval_required))
+    tools = await _tools(spec, definition, reserved_names(definition, plans=rules.approval_required))
     return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
 
 
@@ -57,10 +57,10 @@ async def sealed(call: Call, spec: TaskSpec, definition: AgentDefinition) -> Tas
     return spec.model_copy(update={"context": spec.context.model_copy(update={"variables": values})})
 
 
-def _tools(spec: TaskSpec, definition: AgentDefinition, reserved: set[str]) -> list[ExternalTool]:
+async def _tools(spec: TaskSpec, definition: AgentDefinition, reserved: set[str]) -> list[ExternalTool]:
     """The agent's external tools and the task's own, which may replace one of the same name."""
     given = spec.config.external_tools
-    if given and (found := tool_problems("config.external_tools", given, reserved)):
+    if given and (found := await run_check(tool_problems, "config.external_tools", given, reserved)):
         problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
         raise Invalid("An external tool cannot be used.", errors=problems[:50])
     return list({tool.name: tool for tool in (*definition.external_tools, *given)}.values())
@@ -90,7 +90,7 @@ def _check_known(spec: TaskSpec, known: Mapping[str, Variable]) -> None:
         raise Invalid("The agent has no such variables.", errors=problems)
 
 
-def check_output_schema(spec: TaskSpec, definition: AgentDefinition) -> None:
+async def check_output_schema(spec: TaskSpec, definition: AgentDefinition) -> None:
     """Check a form of the answer: it needs a usable schema, and an agent with a single final answer."""
     schema, pointer = spec.config.output_schema, "/config/output_schema"
     if schema is None:
@@ -98,6 +98,6 @@ def check_output_schema(spec: TaskSpec, definition: AgentDefinition) -> None:
     if definition.dual:
         problem = finding(pointer, "unavailable", "an agent with two sides has no single answer", [])
         raise Invalid("This agent has no single answer.", errors=[problem])
-    if found := schema_problems("config.output_schema", schema):
+    if found := await run_check(schema_problems, "config.output_schema", schema):
         problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
         raise Invalid("The output schema cannot be used.", errors=problems[:50])

@@ -140,7 +140,19 @@ def _stack_errors() -> Iterator[None]:
 
 
 def _emit(info: "StackInfo") -> None:
-    emit(info.model_dump(mode="json"))
+    emit({**info.model_dump(mode="json"), "temporal_ui_url": _ui_link(info)})
+
+
+def _ui_link(info: "StackInfo") -> str | None:
+    """The address of the Web UI with the secret that its first request needs, if this account may read it."""
+    from deploy.data_dir import ui_access_file
+
+    if info.temporal_ui_url is None:
+        return None
+    try:
+        return f"{info.temporal_ui_url}/?access={ui_access_file(info.data_dir).read_text().strip()}"
+    except OSError:
+        return info.temporal_ui_url
 
 
 def _problems() -> list[str]:
@@ -193,7 +205,7 @@ def _addresses(info: "StackInfo") -> None:
             ("console", f"{info.api_url}/"),
             ("API", info.api_url),
             ("API's docs", info.docs_url),
-            ("Temporal Web UI", info.temporal_ui_url or f"that of the Temporal server at {info.temporal_address}"),
+            ("Temporal Web UI", _ui_link(info) or f"that of the Temporal server at {info.temporal_address}"),
             ("data", str(info.data_dir)),
             ("logs", str(info.parts[0].log.parent) if info.parts else None),
             ("model", _model(info)),

@@ -12,3 +12,4 @@ GivenVariables = Annotated[
     dict[VariableName, Annotated[str, Field(min_length=1, max_length=10_000)]], Field(min_length=1, max_length=50)
 ]
 HookName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,99}$")]
+ModelName = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]  # it is in prompts, events and logs

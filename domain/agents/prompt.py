@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from domain.agents.names import AgentName, HookName, VariableName
+from domain.agents.names import AgentName, HookName, ModelName, VariableName
 from domain.agents.side import PromptName
 from domain.agents.spelling import AgentPart
 from domain.agents.subagent_tool import SubagentTool
@@ -74,8 +74,8 @@ def tools_by_kind(fields: JsonObject) -> JsonObject:
 class Equipment(AgentPart):
     """The settings of one side. An agent has them for its own text, and each prompt file has them for its text."""
 
-    model: str | None = Field(default=None, min_length=1, max_length=200)  # None: the parent's, else the default
-    fallback_models: list[str] = Field(default_factory=list, max_length=5)
+    model: ModelName | None = None  # None: the parent's, else the default
+    fallback_models: list[ModelName] = Field(default_factory=list, max_length=5)
     thinking_tokens: int | None = Field(default=None, ge=1_024, le=64_000)
     tools: list[str] = Field(default_factory=list, max_length=64)
     declared_tools: list[DeclaredTool] = Field(default_factory=list, max_length=32)

@@ -11,7 +11,7 @@ from domain.json_schema import errors
 from domain.sessions.step import preview
 
 MAX_MISFITS = 3  # so many answers that do not fit the schema end the session as failed
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
+_OPENS = re.compile(r"```(?:json)?[ \t]*$")
 
 
 class Misfit(ValueError):
@@ -40,14 +40,27 @@ def retry_request(misfit: str) -> str:
 
 
 def _parsed(text: str) -> Any:
-    blocks: list[str] = _FENCED.findall(text)
     problem = ""
-    for candidate in (text, *blocks[-1:]):
+    for candidate in (text, *_last_block(text)):
         try:
             return json.loads(candidate, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
             problem = str(error)
     raise Misfit(f"Your answer is not JSON: {preview(problem, 200)}")
+
+
+def _last_block(text: str) -> list[str]:
+    """The last code block, if there is one. Line by line: one expression would look for an end from every beginning."""
+    last: list[str] = []
+    inside: list[str] | None = None
+    for line in text.split("\n"):
+        if inside is None:
+            inside = [] if _OPENS.search(line) else None
+        elif line.lstrip(" \t").startswith("```"):
+            last, inside = ["\n".join(inside)], None
+        else:
+            inside.append(line)
+    return last
 
 
 def _refuse(constant: str) -> Any:

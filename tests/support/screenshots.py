@@ -97,6 +97,8 @@ async def take(browser: Browser, scene: Scene, name: str, folder: Path) -> Path:
     size = TALL if picture.temporal else SIZE
     page = await browser.new_page(viewport=size, color_scheme="light")
     address = scene.web_ui(picture.address) if picture.temporal else scene.console(picture.address)
+    if picture.temporal:
+        await page.goto(scene.stack.temporal_ui_link)
     await page.goto(address)
     await page.locator(picture.ready).first.wait_for(timeout=30_000)
     await page.screenshot(path=file)

@@ -16,6 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from deploy import local
 from deploy.child import tail
+from deploy.data_dir import secret_in, ui_access_file
 from deploy.environment import variables
 from deploy.state import PartInfo, StackInfo
 from domain.ids import new_id
@@ -54,6 +55,7 @@ class Stack:
         self.url = info.api_url
         self.temporal_address = info.temporal_address
         self.temporal_ui_url = info.temporal_ui_url or ""
+        self.temporal_ui_link = f"{self.temporal_ui_url}/?access={secret_in(ui_access_file(info.data_dir))}"
         self.model_url = settings.anthropic_base_url or ""
         self.database_url = local.database_url(settings)
         self.env = variables(settings) | {"ERRAND_URL": self.url, "PYTHONPATH": str(ROOT)}

@@ -91,10 +91,6 @@ SHARED_THREADS = {
         "store/workspaces.py::as_of",
         "store/workspaces.py::change_in",
     ],
-    "checks a schema that was limited when it was accepted": [
-        "activities/mcp/call.py::RunningMcpCall._run",
-        "activities/mcp/tool_list.py::read_list",
-    ],
     "once at the start or the end, or regularly, over files of the operator": [
         "activities/mcp/scratch_folder.py::remove_leftovers",
         "activities/sandbox/seatbelt.py::Seatbelt.run",

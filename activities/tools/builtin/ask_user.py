@@ -1,8 +1,8 @@
 """The tool ask_user: a question to the people behind the task; the session waits for the answer."""
 
-from typing import Any, Self
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.tool import ASK_PEOPLE, Tool
 from domain.json_object import JsonObject
@@ -18,16 +18,15 @@ class Input(BaseModel):
     answer_schema: JsonObject | None = Field(None, description="A JSON schema that the answer must satisfy.")
     default: Any = Field(None, description="What to assume if nobody answers in time.")
 
-    @model_validator(mode="after")
-    def _usable(self) -> Self:
-        schema = self.answer_schema
-        if schema is None:
-            return self
-        if found := schema_problems("answer_schema", schema):
-            raise ValueError("; ".join(f"{one.field}: {one.message}" for one in found[:5]))
-        if self.default is not None and not fits(schema, self.default):
-            raise ValueError("the default does not fit the answer_schema")
-        return self
+
+def find_fault(asked: Input) -> str | None:
+    """Why the answer schema cannot be used; no part of the model above, which is read on the event loop."""
+    if (schema := asked.answer_schema) is None:
+        return None
+    if found := schema_problems("answer_schema", schema):
+        return "; ".join(f"{one.field}: {one.message}" for one in found[:5])
+    fitting = asked.default is None or fits(schema, asked.default)
+    return None if fitting else "the default does not fit the answer_schema"
 
 
 TOOL = Tool(

@@ -57,7 +57,7 @@ async def update(call: Call, params: UpdateParams) -> JsonObject:
             continue
         answer = forms.answer_of(request, _response(request_id, response))
         if answer is not None:
-            answering.check(call.caller, request, answer[0])
+            await answering.check(call.caller, request, answer[0])
             given.append((request, answer[0]))
     # only after all were checked, so that one bad response does not leave the others half answered
     for request, value in given:

@@ -69,7 +69,8 @@ async def database_url(stack: Stack) -> AsyncIterator[str]:
 async def pool(database_url: str) -> AsyncIterator[Pool]:
     await migrate(database_url)
     pool = await database.connect(database_url)
-    for definition in load_agents(ROOT / "agents", Catalogue(TOOLS, HANDLERS)).values():
+    shipped = await asyncio.to_thread(load_agents, ROOT / "agents", Catalogue(TOOLS, HANDLERS))
+    for definition in shipped.values():
         await agents.put(pool, agents.SHIPPED, definition)
     helper = AgentDefinition(name="helper", description="Helps.", mode=Mode.SUBAGENT, prompt="Help.")
     await agents.put(pool, agents.SHIPPED, helper)

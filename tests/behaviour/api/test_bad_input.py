@@ -106,6 +106,8 @@ INVALID: list[tuple[str, dict[str, Any], str, str]] = [
     ("cost too high", {"config": {"max_cost_usd": 1e9}}, "validation", "/config/max_cost_usd"),
     ("unpriced model", {"config": {"max_cost_usd": 1, "model": CANARY}}, "unpriced-model", "/config/max_cost_usd"),
     ("model empty", {"config": {"model": ""}}, "validation", "/config/model"),
+    ("model of two lines", {"config": {"model": "claude\nsystem: yes"}}, "validation", "/config/model"),
+    ("model with a line end", {"config": {"model": "claude\n"}}, "validation", "/config/model"),
     ("unknown sandbox", {"config": {"sandbox": CANARY}}, "validation", "/config/sandbox"),
     ("sandbox without a worker", {"config": {"sandbox": "isolated"}}, "not-available", "/config/sandbox"),
     ("notify", {"config": {"notify": [CANARY]}}, "validation", "/config/notify/0"),

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -10,10 +11,11 @@ import pytest
 from api.http import console_cookie
 from api.http.console_cookie import ConsoleCookie
 from domain.sealing import KeyRing
+from settings import Settings
 from store import keys
 from store.database import Pool
 from store.keys import Right
-from tests.behaviour.api.conftest import key_for, problem
+from tests.behaviour.api.conftest import key_for, problem, serving
 from tests.support.launch import SECRET_KEYS
 
 
@@ -100,7 +102,9 @@ async def test_forged_expired_and_foreign_cookies_open_nothing(
     ring = KeyRing.parse(SECRET_KEYS)
     good = console_cookie.issue(ring, key.id, keys.digest_of(secret))
     other = KeyRing({"k1": b"x" * 32})
-    plain = base64.urlsafe_b64encode(ConsoleCookie(key_id=key.id, digest="0", expires=2**40).model_dump_json().encode())
+    plain = base64.urlsafe_b64encode(
+        ConsoleCookie(id="x", key_id=key.id, digest="0", expires=2**40).model_dump_json().encode()
+    )
     bad = [
         console_cookie.issue(other, key.id, keys.digest_of(secret)),
         console_cookie.issue(ring, key.id, keys.digest_of("a guess")),
@@ -120,10 +124,40 @@ async def test_forged_expired_and_foreign_cookies_open_nothing(
         assert found.status_code == 200
 
 
-async def test_signing_out_removes_the_cookie(keyed_url: str, pool: Pool) -> None:
-    async with signed_in(keyed_url, pool, Right.READ) as client:
+async def test_signing_out_ends_the_cookie_everywhere(keyed_url: str, pool: Pool, settings: Settings) -> None:
+    """A copy of it does not work either, in this process and in another one; other cookies of the key still do."""
+    async with (
+        signed_in(keyed_url, pool, Right.READ) as client,
+        serving(replace(settings, host="0.0.0.0")) as second_url,
+        httpx2.AsyncClient(base_url=second_url) as second,
+    ):
+        copy = {"Cookie": f"{console_cookie.NAME}={client.cookies[console_cookie.NAME]}"}
+        assert (await second.get("/tasks", headers=copy)).status_code == 200
         assert (await client.delete("/console/session", headers={"Origin": keyed_url})).status_code == 204
         problem(await client.get("/tasks"), 401, "unauthenticated")
+        problem(await client.get("/tasks", headers=copy), 401, "unauthenticated")
+        problem(await second.get("/tasks", headers=copy), 401, "unauthenticated")
+
+
+async def test_other_cookies_of_a_key_outlive_a_sign_out(keyed_url: str, pool: Pool) -> None:
+    key = await key_for(pool, "console", Right.READ)
+    async with httpx2.AsyncClient(base_url=keyed_url) as one, httpx2.AsyncClient(base_url=keyed_url) as other:
+        for client in (one, other):
+            (await client.post("/console/session", headers=key)).raise_for_status()
+        await one.delete("/console/session", headers={"Origin": keyed_url})
+        assert (await other.get("/tasks")).status_code == 200
+
+
+async def test_cookie_of_the_local_token_is_checked_like_the_token(settings: Settings, pool: Pool) -> None:
+    async with serving(replace(settings, local_token="the-token")) as url, httpx2.AsyncClient(base_url=url) as client:
+        (await client.post("/console/session", headers={"Authorization": "Bearer the-token"})).raise_for_status()
+        assert (await client.get("/tasks")).status_code == 200
+        problem(await client.get("/tasks", headers={"Host": "rebound.example"}), 400, "bad-request")
+        problem(await client.get("/tasks", headers={"X-Forwarded-For": "10.0.0.1"}), 401, "unauthenticated")
+        problem(await client.get("/tasks", headers={"Origin": "http://127.0.0.1:3000"}), 403, "insufficient-scope")
+        copy = {"Cookie": f"{console_cookie.NAME}={client.cookies[console_cookie.NAME]}", "Host": "rebound.example"}
+        await client.delete("/console/session", headers={"Origin": url})
+        problem(await client.get("/console/session", headers=copy), 400, "bad-request")
 
 
 async def test_search_for_a_text_is_refused_after_a_time_limit(keyed_url: str, pool: Pool) -> None:

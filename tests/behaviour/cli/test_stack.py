@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy import state
+from deploy.data_dir import secret_in, ui_access_file
 from deploy.state import PartInfo, StackInfo
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.stand_in import StandIn
@@ -45,6 +46,10 @@ def test_status_lists_each_process(stack: StackInfo, cli: Cli) -> None:
     shown = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
     assert shown["console"].strip() == f"{stack.api_url}/"
     assert json.loads(cli("status", "--json").stdout)["parts"][0]["restarts"] == 2
+    secret_in(ui_access_file(stack.data_dir))
+    link = f"http://127.0.0.1:8233/?access={ui_access_file(stack.data_dir).read_text()}"
+    assert link in cli("status").stdout
+    assert json.loads(cli("status", "--json").stdout)["temporal_ui_url"] == link
 
 
 def test_unhealthy_process_fails_the_status_command(stack: StackInfo, cli: Cli) -> None:

@@ -96,6 +96,7 @@ async def test_web_ui_renders_the_link(team: Stack) -> None:
     """The Web UI of the installed server keeps a path without a host unchanged and opens it in a new tab."""
     text = link("a [b] *c*", "default", "session/x")
     async with httpx2.AsyncClient(base_url=team.temporal_ui_url, timeout=30) as ui:
+        await ui.get(team.temporal_ui_link)
         page = (await ui.get("/render", params={"content": text})).text
     assert 'href="/namespaces/default/workflows/session%2Fx"' in page
     assert ">a [b] *c*</a>" in page

@@ -191,7 +191,7 @@ def test_compose_temporal_asks_for_certificates_and_tokens(tmp_path: Path) -> No
         files = {one.removeprefix(GENERATED) for one in sources if one.startswith(GENERATED)}
         env_files = {one.removeprefix(GENERATED) for one in service.get("env_file", []) if one.startswith(GENERATED)}
         used |= files | env_files
-        keys = {file for file in files | env_files if file.endswith((".key", ".jwt", ".env"))}
+        keys = {file for file in files | env_files if file.endswith((".key", ".jwt", ".env", ".access"))}
         assert keys == HELD_KEYS.get(name, set()), name
         mounted = {volume.split(":")[1] for volume in service.get("volumes", [])}
         for variable, value in service.get("environment", {}).items():
@@ -203,7 +203,7 @@ def test_compose_temporal_asks_for_certificates_and_tokens(tmp_path: Path) -> No
 HELD_KEYS = {
     "temporal": {"server.key"},
     "temporal-ui": {"ui.key"},
-    "temporal-ui-guard": {"ui.jwt"},
+    "temporal-ui-guard": {"ui.jwt", "ui.access"},
     "api": {"errand.key", "errand.env"},
     "worker": {"errand.key", "errand.env"},
     "setup": {"errand.key", "setup.env"},

@@ -1,6 +1,8 @@
 """Temporal in the embedded stack: protected against web pages, and prepared again when its database was deleted."""
 
 import asyncio
+import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from temporalio.client import Client
 
 from deploy.state import StackInfo
+from tests.behaviour.api.test_local_access import NOBODY, PYTHON, as_another_account
 from tests.behaviour.deploy.processes import listening
 from tests.support.launch import connected, home, offline_model, settings_in, started
 from tests.support.stack import Stack
@@ -33,10 +36,11 @@ async def answer(address: str, path: str, **headers: str) -> int:
 
 async def test_web_pages_reach_neither_the_web_ui_nor_the_http_api(stack: Stack) -> None:
     ui = urlsplit(stack.part("temporal-ui").address).netloc
-    assert await answer(ui, NAMESPACE) == 200
-    assert await answer(ui, NAMESPACE, Host="rebound.example") == 403
-    assert await answer(ui, NAMESPACE, Origin="https://evil.example") == 403
     async with httpx2.AsyncClient(base_url=f"http://{ui}") as http:
+        await http.get(stack.temporal_ui_link)
+        assert (await http.get(NAMESPACE)).status_code == 200
+        assert (await http.get(NAMESPACE, headers={"Host": "rebound.example"})).status_code == 403
+        assert (await http.get(NAMESPACE, headers={"Origin": "https://evil.example"})).status_code == 403
         path = "/api/v1/namespaces/default/batch-operations/x"
         cross_site = {"Content-Type": "text/plain", "Origin": "https://evil.example"}
         assert (await http.post(path, content="{}", headers=cross_site)).status_code == 403
@@ -45,9 +49,51 @@ async def test_web_pages_reach_neither_the_web_ui_nor_the_http_api(stack: Stack)
         assert await answer(f"127.0.0.1:{port}", NAMESPACE) in (0, 403, 404)
 
 
+async def test_only_who_opens_the_printed_link_reaches_the_web_ui(stack: Stack) -> None:
+    ui = stack.part("temporal-ui").address
+    terminate = f"{NAMESPACE}/workflows/session%2Fx/terminate"
+    async with httpx2.AsyncClient(base_url=ui) as http:
+        for attempt in ("", "?access=", "?access=wrong"):
+            http.cookies.set("errand_temporal_ui", "wrong")
+            refused = [await http.get(f"{NAMESPACE}/workflows{attempt}"), await http.post(terminate + attempt, json={})]
+            assert [(one.status_code, "errand status" in one.text) for one in refused] == [(403, True)] * 2
+    async with httpx2.AsyncClient(base_url=ui) as http:
+        entry = await http.get(f"/namespaces/default/workflows?a=1&{urlsplit(stack.temporal_ui_link).query}")
+        assert (entry.status_code, entry.headers["location"]) == (303, f"{ui}/namespaces/default/workflows?a=1")
+        cookie = entry.headers["set-cookie"].lower()
+        assert "httponly" in cookie and "samesite=strict" in cookie
+        assert (await http.get(f"{NAMESPACE}/workflows")).status_code == 200
+
+
+TRY = """
+import sys, urllib.error, urllib.request
+for path in sys.argv[2:]:
+    try:
+        print(open(path).read())
+    except PermissionError:
+        print("denied")
+try:
+    print(urllib.request.urlopen(sys.argv[1]).status)
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
+@as_another_account
+async def test_another_account_learns_neither_the_link_nor_the_hidden_addresses(stack: Stack) -> None:
+    files = [stack.root / name for name in ("stack.json", "temporal-ui.access")]
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600] * 2
+    argv = [PYTHON, "-I", "-c", TRY, f"{stack.temporal_ui_url}{NAMESPACE}/workflows", *map(str, files)]
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdout=subprocess.PIPE, cwd="/", user=NOBODY, group=NOBODY, extra_groups=[]
+    )
+    assert (await process.communicate())[0].decode().split() == ["denied", "denied", "403"]
+
+
 async def test_guard_leaves_the_pages_of_the_web_ui_as_they_are(stack: Stack) -> None:
     """The details of a workflow are Markdown in a frame, which has its own content policy."""
     async with httpx2.AsyncClient(base_url=stack.part("temporal-ui").address) as http:
+        await http.get(stack.temporal_ui_link)
         rendered = await http.get("/render", params={"content": "hello", "theme": "light"})
         policy = rendered.headers["content-security-policy"]
         assert rendered.status_code == 200 and "default-src 'none'" in policy and "frame-ancestors 'self'" in policy

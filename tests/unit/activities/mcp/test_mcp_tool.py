@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 from mcp_types import CallToolResult, TextContent
-from starlette.responses import JSONResponse, RedirectResponse, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from activities.mcp.connection import McpFailure, stated
@@ -158,6 +160,65 @@ HOSTILE: dict[str, tuple[ASGIApp, str]] = {
     "packed": (JSONResponse({}, headers={"content-encoding": "gzip"}), "packed as 'gzip'"),
     "page": (StreamingResponse(iter([b"<html>"]), media_type="text/html"), "Unexpected content type"),
 }
+
+
+def _sending(message: dict[str, Any], count: int) -> ASGIApp:
+    """A server that sends messages of its own before its list."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        given = json.loads(await Request(scope, receive).body() or b"{}")
+        method, start = given.get("method"), {"jsonrpc": "2.0", "id": given.get("id")}
+        info = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+
+        async def listed() -> AsyncIterator[bytes]:
+            for number in range(count):
+                yield f"data: {json.dumps({**message, **({'id': number} if 'id' in message else {})})}\n\n".encode()
+            tools = [{"name": "get_page", "inputSchema": {"type": "object"}}]
+            yield f"data: {json.dumps({**start, 'result': {'tools': tools}})}\n\n".encode()
+
+        response: ASGIApp = Response(status_code=202 if scope["method"] == "POST" else 405)
+        if method == "initialize":
+            name = {"serverInfo": {"name": "x", "version": "1"}}
+            response = JSONResponse({**start, "result": {**info, **name}})
+        elif method == "tools/list":
+            response = StreamingResponse(listed(), media_type="text/event-stream")
+        elif method is not None and "id" in given:
+            response = JSONResponse({**start, "error": {"code": -32601, "message": "unknown"}})
+        await response(scope, receive, send)
+
+    return app
+
+
+OWN_MESSAGES: dict[str, dict[str, Any]] = {
+    "ping": {"jsonrpc": "2.0", "id": 0, "method": "ping"},
+    "sampling": {"jsonrpc": "2.0", "id": 0, "method": "sampling/createMessage", "params": {}},
+    "unknown": {"jsonrpc": "2.0", "id": 0, "method": "you/there"},
+    "notification": {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}},
+}
+
+
+@pytest.mark.parametrize("what", OWN_MESSAGES)
+async def test_server_may_send_a_few_messages_of_its_own_and_is_refused_soon_if_it_sends_many(
+    server: TestServer, what: str
+) -> None:
+    server.app = _sending(OWN_MESSAGES[what], 3)
+    assert [one.name for one in await read(server, agent(server))] == ["get_page"]
+    server.app = _sending(OWN_MESSAGES[what], 30_000)
+    with pytest.raises(McpFailure, match="more requests or notifications of its own"):
+        await read(server, agent(server))
+
+
+async def test_unexpected_error_of_the_library_is_a_failure_of_the_server(
+    server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the list would be read again and again until its caller gives up."""
+
+    async def fails(*_: object, **__: object) -> None:
+        raise ExceptionGroup("several", [anyio.ClosedResourceError(), KeyError("x")])
+
+    monkeypatch.setattr("mcp.client.session.ClientSession.list_tools", fails)
+    with pytest.raises(McpFailure, match="failed unexpectedly"):
+        await read(server, agent(server))
 
 
 @pytest.mark.parametrize("how", HOSTILE)
