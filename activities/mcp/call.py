@@ -205,7 +205,7 @@ class RunningMcpCall:
         # A result that is no error is final: the server needed no answer, and must not be called twice.
         if read.failed and self._elicitations.asked:
             with suppress(McpFailure):  # a form that cannot be used: the error is final too
-                self._remote = asking(self._remote, self._elicitations.asked)
+                self._remote = await run_check(asking, self._remote, self._elicitations.asked)
                 return _waiting(self._remote.model_copy(update={"cancelled": read.text}), None)
         return read
 

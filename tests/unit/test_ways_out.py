@@ -24,7 +24,6 @@ CONNECTIONS = {
         "activities/mcp/call.py imports mcp.client",
         "activities/mcp/connection.py imports mcp.Client",
         "activities/mcp/connection.py imports mcp.client",
-        "activities/mcp/program.py imports mcp.client",
         "activities/mcp/remote_task.py imports mcp.client",
         "activities/mcp/tool_list.py imports mcp.client",
     ],
