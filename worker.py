@@ -35,7 +35,6 @@ from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
 from activities.runtime.dead_workers import end_calls
-from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.failure_texts import OwnFailureTexts
 from activities.runtime.log_redaction import RedactingFormatter
@@ -80,7 +79,6 @@ def build_services(
         model=Model(model_client, load_prices(settings.prices_file)),
         model_check=ModelCheck(model_client),
         events=events,
-        deferred=DeferredResults(pool, events),
         tools=tools,
         handlers=load_handlers(settings.tools_module).found,
         hooks=load_hooks(settings.tools_module).found,
@@ -235,8 +233,6 @@ async def run(settings: Settings) -> None:
             for task in (beating, dispatching, looking, sweeping, watching):
                 task.cancel()
         with contextlib.suppress(*TRANSIENT_ERRORS):
-            async with asyncio.timeout(2):  # a read whose result is lost is repeated
-                await services.deferred.written()
             await workers.leave(pool, name)
 
 

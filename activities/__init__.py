@@ -28,10 +28,8 @@ from activities.notifications.deliver import Deliver
 from activities.notifications.dispatcher import Dispatcher
 from activities.requests.open import InputRequests
 from activities.requests.remind import Reminders
-from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
-from activities.runtime.step_memory import StepMemory
 from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands
@@ -72,7 +70,6 @@ class ActivityServices:
     model: Model
     model_check: ModelCheck
     events: EventWriter
-    deferred: DeferredResults
     tools: dict[str, Tool]
     handlers: dict[str, Handler]  # take the turns of sides
     hooks: dict[str, SessionHook]  # run at certain moments of a session
@@ -118,7 +115,6 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.model_check,
         services.attempts_before_fallback,
         inner_hooks,
-        memory := StepMemory(services.deferred),
     )
     hooks = RunHooks(pool, services.hooks, definitions, states, services.workspaces)
     run_tool = RunTool(
@@ -133,7 +129,6 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.events,
         states,
         inner_hooks,
-        memory,
         services.max_tool_calls,
     )
     planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
@@ -160,7 +155,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         Reminders(pool).remind_request,
         acceptance.check_acceptance,
         RestoreSession(pool, services.temporal).restore_session,
-        FinishSession(pool, conversations, definitions, services.events, services.deferred, contexts).finish_session,
+        FinishSession(pool, conversations, definitions, services.events, contexts).finish_session,
         OpenSessions(pool, shared).open_sessions,
         records.record_delivery,
         records.load_conversation,
@@ -184,6 +179,6 @@ def sweeper(services: ActivityServices) -> Sweep:
     """Build the sweeper. It is separate because a worker sweeps once before it takes any work."""
     pool = services.pool
     conversations = WorkflowClient(services.temporal, services.task_queue)
-    finish = FinishSession(pool, conversations, Definitions(pool), services.events, services.deferred, Contexts(pool))
+    finish = FinishSession(pool, conversations, Definitions(pool), services.events, Contexts(pool))
     schedules = ScheduleSync(pool, ScheduleClient(services.temporal, services.task_queue))
     return Sweep(pool, services.temporal, conversations, finish, services.workspaces, services.dispatcher, schedules)

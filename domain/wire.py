@@ -55,7 +55,6 @@ CANCEL_REQUESTED = "CancelRequested"
 CONTEXT_TOO_LONG = "ContextTooLong"
 MODEL_UNAVAILABLE = "ModelUnavailable"
 HANDLER_FAILED = "handler_failed"  # the Python code of a side failed
-RESULT_LOST = "ResultLost"  # the worker died before it wrote the result of a read
 OUTDATED = "Outdated"  # the run is the session's newest, but its state differs from what was committed
 
 # error types of activities that are retried or end the call

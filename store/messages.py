@@ -19,7 +19,7 @@ from domain.sessions.step import ModelReply, ToolCallResult
 from domain.sessions.step_writes import RetryNote, StepBegin, StepCommit
 from domain.sessions.task_terms import TaskTerms
 from store import outcomes
-from store.database import Pool, call, to_json
+from store.database import Pool, call
 
 log = logging.getLogger("errand.store")
 
@@ -83,40 +83,9 @@ async def begin_step(pool: Pool, begin: StepBegin) -> StepFacts:
     return facts.model_copy(update={"outcomes": {outcome.session_id: outcome for outcome in found}})
 
 
-async def write_beginning(pool: Pool, begin: StepBegin) -> None:
-    """Write the beginning of a step whose facts are known. A repetition changes nothing."""
-    await call(pool, "begin_step", begin.model_copy(update={"without_facts": True}))
-
-
 async def commit_step(pool: Pool, commit: StepCommit) -> ModelReply:
     """Append prelude and reply; returns the reply that was committed first."""
     return ModelReply.model_validate_json(await call(pool, "commit_step", commit))
-
-
-class CallFacts(BaseModel):
-    """What a tool call reads before it runs, as of the commit of the reply that makes it."""
-
-    plan: str | None = None
-    variables: Json[dict[str, str]] = Field(default_factory=dict)
-    workspace_version: int | None = None
-    counted: bool = True  # by a budget of the tree, so that even a read is claimed
-    next_step: StepFacts | None = None  # what the model call after it reads, except for its result
-
-
-async def commit_calling_step(pool: Pool, commit: StepCommit) -> tuple[ModelReply, CallFacts]:
-    """The same as commit_step, for a reply whose call then need not ask the store before it runs."""
-    row = await pool.fetchrow(
-        """SELECT commit_step($1::jsonb) AS reply, s.plan, s.variables, w.version AS workspace_version,
-                  has_budget(s.tenant, s.id) AS counted, step_facts(s.tenant, s.id, NULL) AS next_step
-             FROM sessions s LEFT JOIN workspaces w ON w.tenant = s.tenant AND w.id = s.workspace_id
-            WHERE s.tenant = $2 AND s.id = $3""",
-        to_json(commit),
-        commit.tenant,
-        commit.session_id,
-    )
-    assert row is not None  # a session's row outlives its steps
-    next_step = StepFacts.model_validate_json(row["next_step"])
-    return ModelReply.model_validate_json(row["reply"]), CallFacts(**{**row, "next_step": next_step})
 
 
 async def note_retry(pool: Pool, note: RetryNote) -> None:

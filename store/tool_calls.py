@@ -8,15 +8,13 @@ from domain.messages import ReplyBody
 from domain.sessions.remote_call import RemoteCall
 from domain.sessions.step import CallState, ToolCallResult
 from domain.sessions.tool_writes import ToolClaim, ToolCommit, ToolHold
-from store.database import Pool, call, to_json
-from store.messages import StepFacts
+from store.database import Pool, call
 from store.sessions import SessionRow
 
 
 class ToolClaimResult(BaseModel):
     go: bool
     dry: bool = False  # to be described, not done
-    emitted: bool = False  # for a read: the event of the call was emitted
     state: CallState | None = None
     text: str | None = None
     plan: str | None = None
@@ -25,8 +23,6 @@ class ToolClaimResult(BaseModel):
     variables: Json[dict[str, str]] = Field(default_factory=dict)  # the session's
     remote: Json[RemoteCall] | None = None  # the handle of a call that continues elsewhere
     spent: bool = False  # the tree's budget of tool calls does not allow it
-    next_step: StepFacts | None = None  # of a read that was not claimed: what the next model call reads
-    known_at: float = 0.0  # when that was read, by the worker's monotonic clock
 
 
 async def claim(pool: Pool, claim: ToolClaim) -> ToolClaimResult:
@@ -36,19 +32,6 @@ async def claim(pool: Pool, claim: ToolClaim) -> ToolClaimResult:
 async def commit(pool: Pool, commit: ToolCommit) -> bool:
     """Write the result; False if a newer attempt holds the call, so that this result was dropped."""
     return bool(await call(pool, "commit_tool", commit))
-
-
-async def commit_last(pool: Pool, commit: ToolCommit) -> tuple[bool, StepFacts]:
-    """The same for the only call of a step, with what the next model call reads before it asks the model."""
-    row = await pool.fetchrow(
-        "SELECT commit_tool($1::jsonb) AS held, step_facts($2, $3, $4) AS facts",
-        to_json(commit),
-        commit.tenant,
-        commit.session_id,
-        commit.node,
-    )
-    assert row is not None
-    return row["held"], StepFacts.model_validate_json(row["facts"])
 
 
 async def hold(pool: Pool, hold: ToolHold) -> bool:

@@ -14,14 +14,12 @@ from activities.model.budget import Bounds
 from activities.model.check import ModelCheck
 from activities.model.contexts import Contexts
 from activities.model.errors import UNAVAILABLE, backoff
-from activities.model.step_beginning import StepBeginning
 from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, completed, heartbeating
 from activities.runtime.session_run import call_attempt
 from activities.runtime.spans import model_called
-from activities.runtime.step_memory import StepMemory
 from activities.tools.judged_calls import judged_calls
 from activities.tools.offered import Offered, Toolbox
 from activities.tools.rules import RULES
@@ -31,11 +29,10 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import system_prompt
 from domain.conversations.subagent import registry_message
 from domain.events import CallAttempt, EventRow
-from domain.messages import Node, ReplyBody, render, shorten_results
+from domain.messages import Node, render, shorten_results
 from domain.model_exchange import ModelRequest, ModelResponse, ModelSettings
 from domain.policy.rules import Rule
 from domain.sessions.step import (
-    Effect,
     ModelCall,
     ModelReply,
     Purpose,
@@ -67,7 +64,6 @@ class CallModel:
         check: ModelCheck,
         attempts_before_fallback: int,
         hooks: InnerHooks,
-        memory: StepMemory,
     ) -> None:
         self._pool = pool
         self._model = model
@@ -79,7 +75,6 @@ class CallModel:
         self._check = check
         self._attempts = attempts_before_fallback
         self._hooks = hooks
-        self._memory = memory
 
     @activity.defn(name="call_model")
     async def call_model(self, call: ModelCall) -> ModelReply:
@@ -91,18 +86,11 @@ class CallModel:
             with retried_if_away():
                 agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
             call = self.shown_as(call, agents[-1])
-            begin = turn_record.beginning(call, by)
-            # Hooks run between the result before this call and the call, and may change what it reads.
-            fresh = not any(one.hooks for one in agents)
-            keeping = (self._pool, self._events, self._memory)
-            async with StepBeginning(*keeping, call.ref, begin, fresh=fresh, awaits=call.deferred) as beginning:
-                return await self._reply(call, by, agents, beginning)
+            return await self._reply(call, by, agents)
 
-    async def _reply(
-        self, call: ModelCall, by: CallAttempt, agents: list[AgentDefinition], beginning: StepBeginning
-    ) -> ModelReply:
+    async def _reply(self, call: ModelCall, by: CallAttempt, agents: list[AgentDefinition]) -> ModelReply:
         with retried_if_away():
-            facts = await beginning.facts()
+            facts = await messages.begin_step(self._pool, turn_record.beginning(call, by))
             agent = on_terms(agents[-1], None if call.above else facts.task_terms)
             if facts.reply is not None:
                 return ModelReply.model_validate_json(facts.reply)
@@ -120,7 +108,7 @@ class CallModel:
             nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
             calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
             recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
-            return await self._commit(call, by, beginning, context, nodes, calls, [], played.turn, recorded)
+            return await self._commit(call, by, context, nodes, calls, [], played.turn, recorded)
         with retried_if_away():
             shown = await self._hooks.filtered(call, agent, context + prelude, facts)
         left = max(0.0, (call.cut_at - datetime.now(UTC)).total_seconds()) if call.cut_at else None
@@ -139,8 +127,6 @@ class CallModel:
         except Exception as error:
             if not limit.expired():
                 await self._bounds.release(call, facts)
-                with retried_if_away():
-                    await beginning.written(seconds=2)
                 raise await self.failure(call, activity.info().attempt, error) from None
             turn_record.interrupt(turn)
         await self._before_reply(call, agent, turn, facts)
@@ -152,9 +138,7 @@ class CallModel:
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = await turn_record.misfit(agent, call, turn)
             rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
-            # Hooks run between the reply and its calls, and may change what a call reads.
-            hooked = any(one.hooks for one in agents)
-            return await self._commit(call, by, beginning, context, nodes, judged, once, turn, rare, fresh=not hooked)
+            return await self._commit(call, by, context, nodes, judged, once, turn, rare)
 
         return await completed(settled())  # it was paid for: a stop that arrives from here on does not lose it
 
@@ -235,18 +219,14 @@ class CallModel:
         self,
         call: ModelCall,
         by: CallAttempt,
-        beginning: StepBeginning,
         context: list[Node],
         nodes: list[Node],
         calls: list[ToolCall],
         once: list[OnceEvent],
         turn: ModelResponse,
         rare: RareFacts,
-        *,
-        fresh: bool = False,
     ) -> ModelReply:
-        """Write prelude, reply and their events to the tree in one statement. `fresh`: the worker keeps what the only
-        call of the reply needs."""
+        """Write prelude, reply and their events to the tree in one statement, after the pieces of its text."""
         takes_turn = call.purpose is Purpose.TURN
         reply = ModelReply(
             head=(nodes or context)[-1].id,
@@ -259,16 +239,9 @@ class CallModel:
             **dict(rare),
         )
         model_called(call, turn.usage)
-        async with beginning.joined(turn_record.commit(call, by, nodes, reply, turn, once)) as commit:
-            if fresh and len(calls) == 1 and calls[0].effect is Effect.READ and not calls[0].ask:
-                committed, facts = await patiently(
-                    lambda: messages.commit_calling_step(self._pool, commit), seconds=COMMIT_PATIENCE
-                )
-                body = nodes[-1].body
-                if committed.head == reply.head and isinstance(body, ReplyBody):
-                    self._memory.calls.remember(call.ref.tenant, reply.head, commit.run, body, facts)
-            else:
-                committed = await patiently(lambda: messages.commit_step(self._pool, commit), seconds=COMMIT_PATIENCE)
+        commit = turn_record.commit(call, by, nodes, reply, turn, once)
+        await self._events.flush()
+        committed = await patiently(lambda: messages.commit_step(self._pool, commit), seconds=COMMIT_PATIENCE)
         if committed.head == reply.head:
             self._contexts.remember(call.ref, call.line, context + nodes)
         return committed
@@ -290,15 +263,14 @@ class CallModel:
             next_at=datetime.now(UTC) + wait,
         )
         try:
-            async with self._events.taken(call.ref) as taken:
-                note = RetryNote(
-                    tenant=call.ref.tenant,
-                    session_id=call.ref.session_id,
-                    retry=event,
-                    batch=taken.name,
-                    events=[*taken.rows, EventRow.of(call.ref, event, by=call_attempt())],
-                )
-                await messages.note_retry(self._pool, note)
+            await self._events.flush(seconds=2)
+            note = RetryNote(
+                tenant=call.ref.tenant,
+                session_id=call.ref.session_id,
+                retry=event,
+                events=[EventRow.of(call.ref, event, by=call_attempt())],
+            )
+            await messages.note_retry(self._pool, note)
         except TRANSIENT_ERRORS:
             activity.logger.warning("the retry could not be shown: the database is unavailable")
         return ApplicationError(failure.message, type=failure.type, next_retry_delay=wait)

@@ -9,7 +9,6 @@ from temporalio.exceptions import ApplicationError
 
 from activities.delegation.report_reminder import ReportReminder
 from activities.model.contexts import Contexts
-from activities.runtime.deferred_results import DeferredResults
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import beating
@@ -53,7 +52,6 @@ class FinishSession:
         workflows: WorkflowClient,
         definitions: Definitions,
         events: EventWriter,
-        deferred: DeferredResults,
         contexts: Contexts,
     ) -> None:
         self._reminder = ReportReminder(pool, workflows, definitions)
@@ -61,16 +59,12 @@ class FinishSession:
         self._workflows = workflows
         self._definitions = definitions
         self._events = events
-        self._deferred = deferred
         self._contexts = contexts
 
     @activity.defn(name="finish_session")
     @beating
     async def finish_session(self, finish: Finish) -> Finished:
         ref = finish.ref
-        await self._deferred.written(ref)
-        if finish.deferred and finish.head is not None:
-            await self._deferred.seen(ref.tenant, finish.head)
         nodes = await self._contexts.load(ref, "main", finish.head)
         tail = await self._repair(finish, nodes)
         finish, output = await self._payload(finish, nodes)
@@ -79,13 +73,13 @@ class FinishSession:
         value = await self._value(finish, output, facts.task_terms)
         output = value or output
         replied = any(node.session_id == ref.session_id and node.kind == ASSISTANT for node in nodes)
-        async with self._events.taken(ref) as taken:  # after the end nobody writes them again
-            late = taken.rows + _closed(ref, facts.open_calls)
-            ending = _ending(finish, output, tail, late, replied, typed=value is not None)
-            written = await endings.finish(self._pool, ending)
-            if isinstance(written, StopRequest):  # a cancel that was accepted while the session was ending wins
-                cancelled = finish.model_copy(update={"reason": written.reason, "error": None, "error_type": None})
-                written = await endings.finish(self._pool, _ending(cancelled, output, tail, late, replied))
+        await self._events.flush()  # after the end nothing more is written
+        late = _closed(ref, facts.open_calls)
+        ending = _ending(finish, output, tail, late, replied, typed=value is not None)
+        written = await endings.finish(self._pool, ending)
+        if isinstance(written, StopRequest):  # a cancel that was accepted while the session was ending wins
+            cancelled = finish.model_copy(update={"reason": written.reason, "error": None, "error_type": None})
+            written = await endings.finish(self._pool, _ending(cancelled, output, tail, late, replied))
         assert isinstance(written, WrittenEnding)
         self._contexts.forget(ref)
         if written.has_workflow:

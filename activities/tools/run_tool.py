@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -23,7 +22,6 @@ from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, completed, heartbeating, workflow_is_gone
 from activities.runtime.session_run import call_attempt, run_of
 from activities.runtime.spans import tool_called
-from activities.runtime.step_memory import StepMemory
 from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
@@ -41,10 +39,8 @@ from activities.tools.support.long_output import spilled
 from activities.tools.support.output import bounded, clean
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from activities.tools.tool_commits import ToolCommits
-from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.amounts import counted
-from domain.events.tools import shown_arguments
 from domain.json_object import JsonObject
 from domain.messages import ReplyBody
 from domain.plan import Plan
@@ -113,7 +109,6 @@ class RunTool:
         events: EventWriter,
         states: ThreadStates,
         hooks: InnerHooks,
-        memory: StepMemory,
         places: int,
     ) -> None:
         self._places = Places(places)
@@ -128,8 +123,7 @@ class RunTool:
         self._events = events
         self._states = states
         self._hooks = hooks
-        self._memory = memory
-        self._commits = ToolCommits(pool, definitions, events, memory)
+        self._commits = ToolCommits(pool)
 
     def activities(self) -> list[Callable[..., Any]]:
         """One registered activity per tool, so that the timeline and the metrics name it."""
@@ -151,13 +145,12 @@ class RunTool:
         return run_tool
 
     async def _run(self, request: ToolRequest, tool: Tool | None) -> ToolOutcome:
-        info = activity.info()
         by = call_attempt()
         attempt = ToolAttempt.of(request, run=run_of(request.ref), holder=by.call, attempt=by.attempt)
         named = tool or self._tools.get(request.name)  # a refused call may have no tool
         kind, asks = tool.kind if tool else None, named is not None and named.asks
         wanted = ToolClaim.by(attempt, request.ref, request.preview, kind, asks=asks)
-        claim = self._memory.calls.take(attempt) or await tool_calls.claim(self._pool, wanted)
+        claim = await tool_calls.claim(self._pool, wanted)
         if not claim.go:
             # an attempt whose result was lost may have changed the plan's steps: to ask once more is harmless
             planned = tool is not None and tool.plans
@@ -171,11 +164,6 @@ class RunTool:
             )
         assert claim.body is not None  # the node with the call was committed before the call began
         given = claim.body.calls[request.index].arguments
-        called = ev.ToolCalled(tool=request.name, args=request.preview, arguments=shown_arguments(given))
-        # A claim emits this event, but reads are usually not claimed.
-        not_emitted = request.effect is Effect.READ and not claim.emitted
-        if not_emitted and not info.is_local and info.attempt == 1:
-            self._events.put(request.ref, called, by)
         done = await self._done(request, tool, given)
         try:
             result = await self._do(request, attempt, tool, claim, claim.body)
@@ -195,9 +183,7 @@ class RunTool:
             state, result = CallState.CANCELLED, ToolResult(INTERRUPTED, failed=True)
             if tool is not None and tool.stop is not None and request.effect is Effect.ONCE:  # it was sent elsewhere
                 state, result = CallState.UNKNOWN, ToolResult(f"{INTERRUPTED} {UNKNOWN}", failed=True)
-        if not_emitted and info.is_local:  # a local activity emits it with its end, so once, however often it began
-            result = replace(result, events=[called, *result.events])
-        outcome = await completed(self._commits.commit(request, attempt, claim, state, result, done))
+        outcome = await completed(self._commits.commit(request, attempt, state, result, done))
         return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
 
     async def _do(

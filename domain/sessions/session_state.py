@@ -36,8 +36,6 @@ class Line(BaseModel):
     misfits: int = 0  # answers that did not fit the output schema
     # A reply committed before this run began, whose tool calls may not have run. The line continues with it.
     pending: ModelReply | None = Field(default=None, exclude_if=lambda value: value is None)
-    # The reply whose results may not be written yet.
-    deferred: ModelReply | None = Field(default=None, exclude_if=lambda value: value is None)
     resumed: bool = Field(default=False, exclude_if=lambda value: not value)  # the current reply was such a reply
     hooked: bool = Field(default=False, exclude_if=lambda value: not value)  # of an inline line: its agent has hooks
     trail: list[str] = Field(default_factory=list)  # digests of its latest steps, by which repetition is noticed

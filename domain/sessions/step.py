@@ -111,8 +111,6 @@ class ModelCall(BaseModel):
     # of the session so far, like the next field
     failed_calls: int = Field(default=0, exclude_if=is_empty)
     denied_calls: int = Field(default=0, exclude_if=is_empty)
-    # the result before this call may not be written yet
-    deferred: bool = Field(default=False, exclude_if=is_empty)
 
 
 class ToolCall(BaseModel):
@@ -185,8 +183,6 @@ class ToolRequest(BaseModel):
     rule: Rule | None = Field(default=None, exclude_if=is_empty)  # the rule that refuses it
     # a call that continues elsewhere: it is stopped there
     cancel: bool = Field(default=False, exclude_if=is_empty)
-    # its result may be written with the next model call; if it is lost, the call is made again
-    may_defer: bool = Field(default=False, exclude_if=is_empty)
 
 
 class ToolOutcome(BaseModel):
@@ -205,7 +201,6 @@ class ToolOutcome(BaseModel):
     forbidden: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
     # it continues elsewhere: what to wait for before asking for it again
     pending: PendingCall | None = Field(default=None, exclude_if=lambda value: value is None)
-    deferred: bool = Field(default=False, exclude_if=lambda value: not value)  # its result is not written yet
     # it was refused because the tree's budget of tool calls is spent
     spent: bool = Field(default=False, exclude_if=lambda value: not value)
 
@@ -237,8 +232,6 @@ class Finish(BaseModel):
     previous_step: int = 0
     spawned_by: str | None = None
     binding: BindingCall | None = Field(default=None, exclude_if=lambda call: call is None)
-    # the result of its last call may not be written yet
-    deferred: bool = Field(default=False, exclude_if=is_empty)
 
 
 class Finished(BaseModel):

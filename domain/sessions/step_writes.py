@@ -10,7 +10,6 @@ from domain.messages import Node
 from domain.sessions.session import Usage
 from domain.sessions.session_writes import AsText, Write
 from domain.sessions.step import ModelReply, Purpose
-from domain.sessions.tool_writes import ToolCommit
 
 
 class StepBegin(Write):
@@ -26,15 +25,12 @@ class StepBegin(Write):
     purpose: Purpose = Purpose.TURN
     events: list[EventRow] = Field(default_factory=list)
     again: list[EventRow] = Field(default_factory=list)  # only in a later attempt
-    without_facts: bool = False  # the writer knows them
-    result: ToolCommit | None = None  # of the call before this step, if it is not written yet
 
 
 class RetryNote(Write):
     tenant: str
     session_id: str
     retry: ModelRetry
-    batch: str = ""  # the name of those events that the writer would write otherwise
     events: list[EventRow] = Field(default_factory=list)
 
 
@@ -77,8 +73,4 @@ class StepCommit(Write):
     reply: Annotated[ModelReply, AsText]
     nodes: list[NewNode]
     once: list[OnceEvent] = Field(default_factory=list)
-    result: ToolCommit | None = None  # of the call before this step, if it is not written yet
-    begins: int | None = None  # the step, if this is its first write
-    beginning: list[EventRow] = Field(default_factory=list)  # its first events
-    batch: str = ""  # the name of those events that the writer would write otherwise
     events: list[EventRow] = Field(default_factory=list)

@@ -2,7 +2,6 @@
 `claim_tool`, `commit_tool`, `begin_check` and `end_check` read exactly these fields; only the store dumps these
 models."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import Field, PlainSerializer
@@ -130,7 +129,6 @@ class NewFile(Write):
 class ToolCommit(ToolAttempt):
     state: CallState
     result: str
-    started_at: datetime = Field(default_factory=lambda: datetime.now(UTC))  # for a read, which is not claimed
     description: str = ""  # empty: the one given with the claim
     progress: str | None = None
     status_text: str | None = None  # the status that the session publishes
@@ -140,7 +138,6 @@ class ToolCommit(ToolAttempt):
     denied: bool = False
     rule: str | None = None  # the rule that denied it
     handed_to: Annotated[Successor | None, AsText] = None  # the agent that has the session from here on
-    batch: str = ""  # the name of those events that the writer would write otherwise
     events: list[EventRow] = Field(default_factory=list)
 
 

@@ -14,14 +14,13 @@ BEGIN
      WHERE c.tenant = r.tenant AND c.scope = 'c/' || r.conversation_id
        AND s.tenant = r.tenant AND s.scope = 's/' || r.session_id FOR UPDATE;
     IF NOT FOUND OR ended THEN RETURN '[]'; END IF;
-    p_rows := current_events(p_rows, p_again);
+    p_rows := current_events(p_rows);
     IF cardinality(p_rows) = 0 OR (p_again AND EXISTS (
             SELECT 1 FROM events WHERE tenant = r.tenant AND session_id = r.session_id AND batch = p_batch))
     THEN RETURN '[]'; END IF;
     ends := EXISTS (SELECT 1 FROM unnest(p_rows) e WHERE e.terminal);
     INSERT INTO events (tenant, session_id, seq, conversation_id, conv_seq, type, at, data, batch)
-    SELECT r.tenant, r.session_id, mine + n, r.conversation_id, whole + n, p_rows[n].type, p_rows[n].at, p_rows[n].data,
-           CASE WHEN p_rows[n].type = 'tool_called' THEN coalesce(p_rows[n].call, p_batch) ELSE p_batch END
+    SELECT r.tenant, r.session_id, mine + n, r.conversation_id, whole + n, p_rows[n].type, p_rows[n].at, p_rows[n].data, p_batch
       FROM generate_subscripts(p_rows, 1) n WHERE NOT is_delta(p_rows[n].type);
     INSERT INTO live_deltas (tenant, session_id, seq, conversation_id, conv_seq, type, at, data, batch)
     SELECT r.tenant, r.session_id, mine + n, r.conversation_id, whole + n, p_rows[n].type, p_rows[n].at, p_rows[n].data, p_batch

@@ -1,28 +1,15 @@
 -- Commits a model call; `p` is a StepCommit: its messages, its reply for a repeated attempt, the session's figures and
 -- its events. Messages that entered the context are marked, with the outcomes they delivered. Its usage is taken from
--- the tree's budget; an event in `once` is emitted at most once by its name in a session. `begins` is the step, if this
--- attempt has not written its `beginning`; `result` is that of the call before it, if it is not written either.
+-- the tree's budget; an event in `once` is emitted at most once by its name in a session.
 CREATE OR REPLACE FUNCTION commit_step(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     n    step_commit := jsonb_populate_record(NULL::step_commit, p);
     done text;
     rare once_event[];
-    t    tool_commit;   -- `result`, whose events come first
-    read record;
 BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
     IF done IS NOT NULL THEN RETURN done; END IF;
     PERFORM check_run(n.tenant, n.session_id, n.run, false, true);
-    IF n.result IS NOT NULL THEN
-        t := jsonb_populate_record(NULL::tool_commit, n.result);
-        SELECT * INTO read FROM record_tool(t);
-    END IF;
-    -- If this attempt was paused, a later one may have begun the step.
-    IF n.begins IS NOT NULL AND EXISTS (SELECT 1 FROM sessions WHERE tenant = n.tenant AND id = n.session_id
-                                           AND version < n.version - 1) THEN
-        n.events := n.beginning || n.events;
-    END IF;
-    IF n.result IS NOT NULL THEN n.events := coalesce(read.events, '[]') || n.events; END IF;
     INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body, reply)
     SELECT n.tenant, node.id, node.parent, n.session_id, node.idem, node.kind, node.author, node.line, node.side,
            node.step, node.body, node.reply
@@ -30,11 +17,6 @@ BEGIN
     UPDATE sessions SET version = n.version, usage = n.usage, retry = NULL,
                         head = CASE WHEN n.line = 'main' THEN n.head ELSE head END,
                         progress = coalesce(n.progress, progress), status_text = coalesce(n.status_text, status_text),
-                        step = coalesce(n.begins, step),
-                        status = CASE WHEN n.begins IS NULL THEN status
-                                      WHEN EXISTS (SELECT 1 FROM input_requests r WHERE r.tenant = n.tenant
-                                                      AND r.session_id = n.session_id AND r.status = 'open') THEN 'input_required'
-                                      ELSE 'working' END,
                         updated_at = now()
      WHERE tenant = n.tenant AND id = n.session_id AND version < n.version
        AND status NOT IN ('completed', 'failed', 'cancelled');
@@ -59,9 +41,7 @@ BEGIN
         END IF;
     END IF;
     PERFORM settle_budget(n.tenant, n.session_id, n.line, n.used);
-    -- a later attempt that is just beginning finds the beginning by this name
-    PERFORM append_events(CASE WHEN n.begins IS NULL THEN n.batch ELSE n.idem END, false, n.events);
-    IF n.result IS NOT NULL THEN PERFORM end_effect(read.c, t.actor, t.denied, t.rule); END IF;
+    PERFORM append_events('', false, n.events);
     RETURN n.reply;
 EXCEPTION WHEN unique_violation THEN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;

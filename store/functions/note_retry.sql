@@ -5,5 +5,5 @@ DECLARE
 BEGIN
     UPDATE sessions SET retry = n.retry, updated_at = now()
      WHERE tenant = n.tenant AND id = n.session_id AND status NOT IN ('completed', 'failed', 'cancelled');
-    IF FOUND THEN PERFORM append_events(n.batch, false, n.events); END IF;
+    IF FOUND THEN PERFORM append_events('', false, n.events); END IF;
 END $$;

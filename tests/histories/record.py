@@ -24,7 +24,6 @@ from tests.histories.mcp_scenarios import MCP_SCENARIOS, followed
 from tests.histories.tree_scenarios import TREE_SCENARIOS, renewed
 from tests.support.launch import TESTER, embedded
 from tests.support.locks import locked
-from tests.support.lost_result import with_lost_result
 from tests.support.own_worker import platform
 from tests.support.slow_requests import slowly_asked
 from tests.support.stack import Stack, calls, eventually, steps
@@ -243,7 +242,6 @@ AGENTS: list[dict[str, Any]] = [
 SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "tool_loop": lambda stack: _run(stack, "[[script:count n=2]]"),
     **ENDING_SCENARIOS,
-    "lost_result": with_lost_result,
     "hooked": _hooked,
     "queued_tool": lambda stack: _run(stack, "[[script:count n=2 tool=bash]]"),
     "slow_bookkeeping": _slow,

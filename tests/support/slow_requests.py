@@ -2,11 +2,17 @@
 
 from tests.behaviour.supervision.people import ask, waiting
 from tests.support.locks import locked
-from tests.support.lost_result import scheduled
 from tests.support.stack import Stack, calls, eventually
 
 DEFAULT = "Either of them."
 QUESTION = calls(ask("Which?", default=DEFAULT))
+
+
+async def scheduled(stack: Stack, task_id: str) -> list[str]:
+    """The activities of the session in their order."""
+    events = (await stack.session(task_id).fetch_history()).events
+    begun = [event.activity_task_scheduled_event_attributes.activity_type.name for event in events]
+    return [name for name in begun if name]
 
 
 async def slowly_asked(stack: Stack) -> str:

@@ -46,7 +46,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
             state.step += 1
             line.step = state.step
             note, line.note = line.note, None
-            reply = await think(session, line, Purpose.TURN, session.take(line), note, redo=_redo)
+            reply = await think(session, line, Purpose.TURN, session.take(line), note)
         decision = decide(reply)
         line.note = CUT_OFF if decision.next is Next.ASK_AGAIN else None
         if decision.next is Next.STOP:
@@ -63,7 +63,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
         if reply.calls and limits.repeats_itself(session, line, outcomes, workflow.now() - began):
             return Ending(Reason.LOOP_DETECTED)
         if reply.full or decision.next is Next.COMPACT:
-            await think(session, line, Purpose.COMPACT, redo=_redo)
+            await think(session, line, Purpose.COMPACT)
         workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
     return None
 
@@ -109,7 +109,6 @@ async def act(
         raise
     finally:
         session.calling -= len(reply.calls)
-    line.deferred = reply if any(one.deferred for one in outcomes) else None
     limits.count(session, outcomes, reply.calls)
     for outcome in outcomes:
         line.doing = outcome.doing or line.doing
@@ -121,15 +120,6 @@ async def act(
     if session.hooked(line):
         await hooks.after_tools(session, line, reply.head, outcomes)
     return sorted(outcomes, key=lambda outcome: outcome.index)
-
-
-async def _redo(session: SessionContext, line: Line, reply: ModelReply) -> None:
-    """Repeat the reads of a reply whose results were lost before they were written."""
-    try:
-        await _outcomes(session, line, reply)
-    except Renewal:
-        line.pending = reply
-        raise
 
 
 async def _outcomes(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
@@ -226,8 +216,6 @@ async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCal
         preview=call.preview,
         workspace_id=session.start.workspace_id,
         sandbox=session.start.sandbox,
-        # only `run_line` repeats a read whose result was lost; a summary does without the result
-        may_defer=call.effect is Effect.READ and not call.bookkeeping and line.is_main and session.sides is None,
     )
     try:
         outcome = await _called(session, request, call)

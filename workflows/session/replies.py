@@ -1,7 +1,5 @@
 """Replies: ask the model, a handler or the agent's own definition for the next reply of a line."""
 
-from collections.abc import Awaitable, Callable
-
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
@@ -15,8 +13,6 @@ from workflows import activity_calls
 from workflows.session import hooks
 from workflows.session.context import Ending, SessionContext, Stopped, cause, requested_reason
 
-Redo = Callable[[SessionContext, Line, ModelReply], Awaitable[None]]
-
 
 async def think(
     session: SessionContext,
@@ -25,10 +21,8 @@ async def think(
     take: list[str] | None = None,
     note: str | None = None,
     activates: bool = False,
-    redo: Redo | None = None,
 ) -> ModelReply:
-    """Ask the model. Compact a context that no longer fits; switch to the fallback of a model that is unavailable;
-    repeat the calls of the last reply if their results were lost."""
+    """Ask the model. Compact a context that no longer fits; switch to the fallback of a model that is unavailable."""
     compacted = purpose is not Purpose.TURN
     begins = purpose is Purpose.TURN
     unavailable: tuple[str, str] | None = None  # the model that could not be reached, and why
@@ -48,15 +42,10 @@ async def think(
             kind, message = cause(error)
             if kind == wire.CONTEXT_TOO_LONG and not compacted:
                 compacted = True
-                await think(session, line, Purpose.COMPACT, redo=redo)
+                await think(session, line, Purpose.COMPACT)
             elif kind == wire.MODEL_UNAVAILABLE and not line.last_model:
                 unavailable = call.model, message
                 line.model_index += 1
-            elif kind == wire.RESULT_LOST and redo is not None and line.deferred is not None:
-                lost, line.deferred = line.deferred, None
-                await redo(session, line, lost)
-                if call.begins:  # it ended before it began the step
-                    begins, line.previous = True, call.previous
             elif kind == wire.BUDGET_SPENT:
                 raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
             elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel whose signal was lost
@@ -68,7 +57,6 @@ async def think(
             continue
         session.reading = []
         line.head = reply.head  # an interrupted call has committed what it had, too
-        line.deferred = None
         session.state.usage = session.state.usage.plus(reply.usage)
         session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())
         if reply.raised is not None:
@@ -129,7 +117,6 @@ def model_call(
         purpose=purpose,
         deadline=session.deadline,
         usage=session.state.usage,
-        deferred=line.deferred is not None,
         failed_calls=session.state.failed_calls,
         denied_calls=session.state.denied_calls,
         doing=line.doing,

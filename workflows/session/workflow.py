@@ -216,13 +216,9 @@ class Session:
             reply = await self.context.wait(activity_calls.call_model(call))
         except ActivityError as error:
             self.context.untake(take)
-            if cause(error)[0] == wire.RESULT_LOST and state.line.deferred is not None:
-                state.line.deferred = None  # no call is repeated at the end: the summary does without its result
-                return await self._summarise(reason)
             workflow.logger.warning("no closing summary: %s", cause(error)[1])
             return
         state.line.head = reply.head
-        state.line.deferred = None
         state.usage = state.usage.plus(reply.usage)
 
     def _ending(self, ending: Ending) -> Finish:
@@ -244,7 +240,6 @@ class Session:
             previous_step=state.line.previous_step,
             spawned_by=start.spawned_by,
             binding=ending.binding,
-            deferred=state.line.deferred is not None,
         )
 
     def _result(self, finished: Finished) -> SessionResult:

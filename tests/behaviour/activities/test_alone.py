@@ -210,7 +210,6 @@ async def test_activities_that_are_cut_off_lose_no_events(stack: Stack, alone: A
 
     async def cut_off(table: str, name: str, request: Any) -> None:
         environment = lone.environment(name)
-        writer.hold(lone.session.ref)
         writer.put(lone.session.ref, Progress(message=name))
         async with locked(stack.pool, table):
             running = asyncio.create_task(environment.run(alone[name], request))
@@ -218,7 +217,6 @@ async def test_activities_that_are_cut_off_lose_no_events(stack: Stack, alone: A
             environment.cancel(cancellation_details=ActivityCancellationDetails(timed_out=True))
             await asyncio.wait({running})
         assert running.cancelled()
-        writer.release(lone.session.ref)
 
     await cut_off("messages", "call_model", lone.model_call)
     reply = await lone.environment("call_model", attempt=2).run(alone["call_model"], lone.model_call)

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.behaviour.supervision.people import answer, ask, bash, output, waiting
-from tests.support.lost_result import scheduled
-from tests.support.slow_requests import DEFAULT, slowly_asked
+from tests.support.slow_requests import DEFAULT, scheduled, slowly_asked
 from tests.support.stack import Stack, calls
 
 

@@ -36,7 +36,7 @@ async def from_memory(stack: Stack, task_id: str) -> int:
     return found
 
 
-async def test_steps_from_memory_are_recorded_like_others(stack: Stack) -> None:
+async def test_steps_are_recorded_in_their_order(stack: Stack) -> None:
     for _ in range(5):  # a busy machine may be too slow for a quick reply
         quick, counted = [(await stack.run(SCRIPT, config=config))["task_id"] for config in ({}, COUNTED)]
         assert await recorded(stack, quick) == await recorded(stack, counted)

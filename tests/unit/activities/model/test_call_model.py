@@ -9,7 +9,6 @@ from temporalio.exceptions import ApplicationError
 from activities.hooks.hook import SessionHook
 from activities.hooks.inner_hooks import InnerHooks
 from activities.model.call_model import CallModel
-from activities.runtime.step_memory import StepMemory
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.hook import HookPoint
@@ -31,7 +30,7 @@ async def test_hooks_of_the_system_prompt_wait_for_an_unavailable_database() -> 
     pool = await database.connect("postgresql://errand@127.0.0.1:1/errand")  # no server listens on this port
     try:
         hooks = InnerHooks(pool, {hook.name: hook}, NOT_REACHED, NOT_REACHED)
-        asking = CallModel(*cast(Any, [pool, *[NOT_REACHED] * 7, 3, hooks, StepMemory(cast(Any, NOT_REACHED))]))
+        asking = CallModel(*cast(Any, [pool, *[NOT_REACHED] * 7, 3, hooks]))
         agent = AgentDefinition(name="tester", description="x", prompt="x", hooks=[hook.name])
         call = ModelCall(
             ref=SessionRef(tenant="default", session_id="s", conversation_id="s"),
