@@ -40,17 +40,6 @@ def outcome(ref: SessionRef, node: str, attempt: int, text: str, effect: Effect 
     return ToolCommit(**fields(ref, node, attempt, effect, "run/1"), state=CallState.OK, result=text)
 
 
-async def test_read_claims_nothing_and_its_first_result_is_kept(pool: Pool, accept: Accept) -> None:
-    ref, node = await accept(), new_id()
-    for attempt in (1, 2):
-        assert (await tool_calls.claim(pool, claim(ref, node, attempt, Effect.READ))).go
-    assert await tool_calls.results(pool, "default", node) == []
-    for attempt, text in ((2, "first"), (1, "from a worker that woke up late")):
-        assert await tool_calls.commit(pool, outcome(ref, node, attempt, text, Effect.READ))
-    late = await tool_calls.claim(pool, claim(ref, node, 3, Effect.READ))
-    assert (late.go, late.state, late.text) == (False, "ok", "first")
-
-
 async def events_of(pool: Pool, ref: SessionRef) -> list[str]:
     return [one.type for one in await events.of_session(pool, ref.tenant, ref.session_id, 0) if "tool" in one.type]
 
@@ -86,7 +75,7 @@ async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Ac
     asked = claim(ref, node, 1, Effect.READ, called=called)
     first, again = [await tool_calls.claim(pool, asked) for _ in range(2)]
     assert first.go and again.go and await events_of(pool, ref) == ["tool_called"]
-    for text in ("first", "from a worker that woke up late"):
+    for text in ("first", "from a worker that woke up late"):  # the second counts as the first, whose answer was lost
         assert await tool_calls.commit(pool, outcome(ref, node, 1, text, Effect.READ))
     assert [one.text for one in await tool_calls.results(pool, "default", node)] == ["first"]
     tree = await budgets.get(pool, ref.tenant, ref.conversation_id)
@@ -122,15 +111,17 @@ async def test_read_claimed_by_another_attempt_at_the_same_time_is_shown_once(po
     assert emitted == 1
 
 
-async def test_repeatable_call_is_claimed_again_and_its_old_attempt_is_fenced(pool: Pool, accept: Accept) -> None:
-    effect = Effect.IDEMPOTENT
+@pytest.mark.parametrize("effect", [Effect.READ, Effect.IDEMPOTENT])
+async def test_repeatable_call_is_claimed_again_and_its_old_attempt_is_fenced(
+    pool: Pool, accept: Accept, effect: Effect
+) -> None:
     ref, node = await accept(), new_id()
     assert (await tool_calls.claim(pool, claim(ref, node, 1, effect))).go
     assert (await tool_calls.claim(pool, claim(ref, node, 1, effect))).go  # the answer to this claim was lost
     assert (await tool_calls.claim(pool, claim(ref, node, 2, effect))).go
-    assert not await tool_calls.commit(pool, outcome(ref, node, 1, "from a worker that woke up late"))
-    assert await tool_calls.commit(pool, outcome(ref, node, 2, "right"))
-    assert await tool_calls.commit(pool, outcome(ref, node, 2, "right"))  # a repeated commit counts once
+    assert not await tool_calls.commit(pool, outcome(ref, node, 1, "from a worker that woke up late", effect))
+    assert await tool_calls.commit(pool, outcome(ref, node, 2, "right", effect))
+    assert await tool_calls.commit(pool, outcome(ref, node, 2, "right", effect))  # a repeated commit counts once
     late = await tool_calls.claim(pool, claim(ref, node, 3, effect))
     assert (late.go, late.state, late.text) == (False, "ok", "right")
 
