@@ -120,11 +120,8 @@ class Lone:
     async def stopped_while_it_writes(self, table: str, name: str, request: Any) -> Any:
         """Return the result of the activity when a stop arrives while its outcome waits to be written."""
         environment = self.environment(name)
-        running = asyncio.create_task(environment.run(self.alone[name], request))
-        if table == "tool_calls":
-            claimed = "SELECT 1 FROM tool_calls WHERE node = $1"
-            await eventually(lambda: self.stack.pool.fetchval(claimed, request.node), pause=0.05, what="it is claimed")
         async with locked(self.stack.pool, table):
+            running = asyncio.create_task(environment.run(self.alone[name], request))
             await eventually(lambda: waiting_for(self.stack.pool, table), pause=0.05, what="the outcome is written")
             environment.cancel(cancellation_details=ActivityCancellationDetails(cancel_requested=True))
             await asyncio.wait({running}, timeout=0.2)
@@ -191,13 +188,13 @@ async def test_model_is_asked_once_and_the_end_is_written_once(stack: Stack, alo
 
 
 async def test_stop_loses_neither_a_reply_nor_a_result_that_is_being_stored(stack: Stack, alone: Activities) -> None:
-    lone = await Lone.accepted(stack, alone, f"{calls(('bash', {'command': 'sleep 2'}))} [[fault:slow delay=2]]")
+    lone = await Lone.accepted(stack, alone, calls(("write_file", {"path": "a.txt", "content": "a"})))
     reply = await lone.stopped_while_it_writes("messages", "call_model", lone.model_call)
-    assert [call.name for call in reply.calls] == ["bash"] and not reply.interrupted
+    assert [call.name for call in reply.calls] == ["write_file"] and not reply.interrupted
     assert [node["kind"] for node in await stack.nodes(lone.session.id)] == ["user", "assistant"]
     assert (await stack.record(lone.session.id))["usage"]["llm_calls"] == 1
-    request = lone.tool_request(reply.head, "bash", Effect.ONCE)
-    outcome = await lone.stopped_while_it_writes("tool_calls", "tool.bash", request)
+    request = lone.tool_request(reply.head, "write_file", Effect.IDEMPOTENT)
+    outcome = await lone.stopped_while_it_writes("workspaces", "tool.write_file", request)
     stored = await stack.pool.fetchrow("SELECT state, result FROM tool_calls WHERE node = $1", reply.head)
     assert (
         stored is not None
