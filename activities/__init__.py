@@ -126,7 +126,6 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.fetcher,
         subagents,
         rulebook,
-        services.events,
         states,
         inner_hooks,
         services.max_tool_calls,

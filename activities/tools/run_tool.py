@@ -18,7 +18,6 @@ from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, result_without_tool
 from activities.runtime.database_away import retried_if_away
 from activities.runtime.definitions import Definitions
-from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, completed, heartbeating, workflow_is_gone
 from activities.runtime.session_run import call_attempt, run_of
 from activities.runtime.spans import tool_called
@@ -106,7 +105,6 @@ class RunTool:
         fetcher: Fetcher,
         subagents: Subagents,
         rulebook: Rulebook,
-        events: EventWriter,
         states: ThreadStates,
         hooks: InnerHooks,
         places: int,
@@ -120,7 +118,6 @@ class RunTool:
         self._fetcher = fetcher
         self._subagents = subagents
         self._rulebook = rulebook
-        self._events = events
         self._states = states
         self._hooks = hooks
         self._commits = ToolCommits(pool)
