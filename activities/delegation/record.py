@@ -53,7 +53,7 @@ class DelegationRecord:
         await tool_calls.commit(
             self._pool,
             ToolCommit(
-                **dict(self._attempt(index, tool)),
+                **self._attempt(index, tool).model_dump(exclude={"tool", "effect"}),
                 state=state,
                 result=text,
                 events=rows,

@@ -36,7 +36,7 @@ class ToolCommits:
         returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
         events: list[ev.Event] = [*result.events, *map(saved_event, saved), returned]
         commit = ToolCommit(
-            **dict(attempt),
+            **attempt.model_dump(exclude={"tool", "effect"}),
             state=state,
             result=result.text,
             denied=request.refusal is not None,

@@ -126,7 +126,9 @@ class NewFile(Write):
     path: str | None = None
 
 
-class ToolCommit(ToolAttempt):
+class ToolCommit(ToolCallKey):
+    holder: str
+    attempt: int
     state: CallState
     result: str
     description: str = ""  # empty: the one given with the claim

@@ -39,7 +39,7 @@ BUGS = [
     ),
     Bug(
         "a superseded attempt writes its result",
-        "store/functions/record_tool.sql",
+        "store/functions/commit_tool.sql",
         "AND holder = n.holder AND attempt = n.attempt AND state = 'started'",
         "AND state = 'started'",
         (f"{_STORE}/test_tool_calls.py",),

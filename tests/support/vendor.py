@@ -7,7 +7,7 @@ from tests.support.layering import imported, modules
 
 SDK = "anthropic"
 TERMS = re.compile(
-    r"\b(?:tool_use(?:_id)?|is_error|cache_control|ephemeral|redacted_thinking|tool_choice|budget_tokens|stop_sequence"
+    r"\b(?:tool_use(?:_id)?|is_error|cache_control|ephemeral|redacted_thinking|budget_tokens|stop_sequence"
     r"|(?:text|signature|input_json)_delta|partial_json|pause_turn|model_context_window_exceeded"
     r"|cache_(?:creation|read)_input_tokens)\b"
 )

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from domain.events import EventRow, ToolCalled, ToolReturned
+from domain.events import CallAttempt, EventRow, ToolCalled, ToolReturned
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from domain.sessions.step import CallState, Effect
-from domain.sessions.tool_writes import ToolClaim, ToolCommit
+from domain.sessions.tool_writes import ToolCallKey, ToolClaim, ToolCommit
 from store import budgets, events, tool_calls
 from store.database import Pool, to_json
 from tests.behaviour.store.conftest import Accept
@@ -37,7 +37,8 @@ def claim(ref: SessionRef, node: str, attempt: int, effect: Effect, holder: str 
 
 
 def outcome(ref: SessionRef, node: str, attempt: int, text: str, effect: Effect = Effect.IDEMPOTENT) -> ToolCommit:
-    return ToolCommit(**fields(ref, node, attempt, effect, "run/1"), state=CallState.OK, result=text)
+    attempted = claim(ref, node, attempt, effect).model_dump(include={*ToolCallKey.model_fields, "holder", "attempt"})
+    return ToolCommit(**attempted, state=CallState.OK, result=text)
 
 
 async def events_of(pool: Pool, ref: SessionRef) -> list[str]:
@@ -60,7 +61,9 @@ async def test_read_of_a_superseded_attempt_writes_neither_result_nor_events(poo
     done = {attempt: outcome(ref, node, attempt, f"of {attempt}", Effect.READ) for attempt in (1, 2)}
     for attempt, one in done.items():
         returned = ToolReturned(tool="bash", state=CallState.OK, preview="")
-        done[attempt] = one.model_copy(update={"events": [EventRow.of(ref, returned, by=one.call_attempt)]})
+        done[attempt] = one.model_copy(
+            update={"events": [EventRow.of(ref, returned, by=CallAttempt(call=one.holder, attempt=attempt))]}
+        )
     assert not await tool_calls.commit(pool, done[1])
     assert await tool_calls.commit(pool, done[2])
     assert [one.text for one in await tool_calls.results(pool, "default", node)] == ["of 2"]
