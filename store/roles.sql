@@ -50,6 +50,12 @@ BEGIN
     GRANT SELECT, INSERT, UPDATE ON agent_versions TO errand_api;
     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO errand_worker;
     REVOKE ALL ON api_keys, key_rates, signed_out_cookies, migrations FROM errand_worker;
+    IF NOT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'public' AND tablename = 'signed_out_cookies') THEN
+        ALTER TABLE signed_out_cookies ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY read ON signed_out_cookies FOR SELECT TO errand_api USING (true);
+        CREATE POLICY add ON signed_out_cookies FOR INSERT TO errand_api WITH CHECK (true);
+        CREATE POLICY expire ON signed_out_cookies FOR DELETE TO errand_api USING (expires_at < now());
+    END IF;
     IF NOT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'public' AND tablename = 'agent_versions') THEN
         ALTER TABLE agent_versions ENABLE ROW LEVEL SECURITY;
         CREATE POLICY all_tenants ON agent_versions TO errand_worker USING (true) WITH CHECK (true);

@@ -1,6 +1,7 @@
 """The roles of the API and of the worker: neither owns anything, and the API's role sees one tenant at a time."""
 
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
@@ -99,6 +100,16 @@ async def test_every_table_has_policies_and_no_role_has_more_than_it_needs(pool:
 async def test_the_api_changes_neither_the_schema_nor_keys(api: Pool, of_tenant_a: None, statement: str) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await api.execute(statement)
+
+
+async def test_the_api_cannot_undo_a_sign_out(pool: Pool, api: Pool) -> None:
+    now = datetime.now(UTC)
+    await keys.sign_out(api, "expired", now - timedelta(seconds=1))
+    await keys.sign_out(api, "copied", now + timedelta(hours=1))  # removes the expired one
+    await api.execute("DELETE FROM signed_out_cookies")
+    assert [await keys.is_signed_out(pool, one) for one in ("expired", "copied")] == [False, True]
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await api.execute("UPDATE signed_out_cookies SET id = 'x'")
 
 
 async def test_the_api_finds_keys_and_counts_before_it_knows_a_tenant(pool: Pool, accept: Accept, api: Pool) -> None:
