@@ -66,7 +66,6 @@ from domain.policy.addresses import is_loopback
 from domain.sealing import KeyRing
 from settings import Settings, SettingsError
 from store import database
-from store.agents import TaskAgents
 from store.shared_variables import SharedVariables
 from workflows import client, telemetry
 from workflows.discovery_client import DiscoveryClient
@@ -161,7 +160,6 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         listener=listener,
         pages=Pages(pool),
         prices=load_prices(settings.prices_file),
-        task_agents=TaskAgents(pool),
         keys=keys,
         shared_variables=SharedVariables(keys, dict(one.split("=", 1) for one in settings.variables)),
         metrics=Metrics(),

@@ -15,7 +15,6 @@ from api.submission.start_queue import StartQueue, WaitingBound
 from domain.agents.prices import PriceTable
 from domain.sealing import KeyRing
 from settings import Settings
-from store.agents import TaskAgents
 from store.database import Pool
 from store.shared_variables import SharedVariables
 from workflows.client import WorkflowClient
@@ -38,7 +37,6 @@ class Services:
     listener: EventListener
     pages: Pages
     prices: PriceTable
-    task_agents: TaskAgents
     keys: KeyRing  # encrypt secrets before they are stored
     shared_variables: SharedVariables
     metrics: Metrics

@@ -2,7 +2,6 @@
 unless it was removed."""
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -144,30 +143,6 @@ class TaskAgent:
     ref: AgentRef
     definition: AgentDefinition
     tenant_has_variables: bool  # tenant-wide ones; read here to save most tasks a query
-    digest: str = ""  # of the definition; empty for one that was made for a single session
-
-
-class TaskAgents:
-    """The agents that tasks used last, so that most tasks need no read: the transaction that accepts a task with one of
-    them also checks that it is still the current one."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._kept: OrderedDict[tuple[str, str], TaskAgent] = OrderedDict()
-
-    def kept(self, tenant: str, name: str) -> TaskAgent | None:
-        """The agent as it was read last. It may have changed since."""
-        return self._kept.get((tenant, name))
-
-    async def read(self, tenant: str, name: str) -> TaskAgent | None:
-        found = await for_task(self._pool, tenant, name)
-        self._kept.pop((tenant, name), None)
-        # the variables of a tenant are read for each task, which then gains little
-        if found is not None and not found.tenant_has_variables:
-            self._kept[tenant, name] = found  # the newest is last
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-        return found
 
 
 async def for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
@@ -177,7 +152,7 @@ async def for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
         tenant,
         name,
     )
-    return TaskAgent(*_read(row), row["tenant_has_variables"], row["digest"]) if row else None
+    return TaskAgent(*_read(row), row["tenant_has_variables"]) if row else None
 
 
 async def current(pool: "Pool | Connection", tenant: str, name: str) -> tuple[AgentRef, AgentDefinition] | None:

@@ -37,7 +37,6 @@ class Accepted(BaseModel):
     read_by: str | None = None  # the session that reads the message already
     cancelled: bool = False  # a tree above it was cancelled
     budget: str | None = None  # the kind of the tree's budget that is spent
-    agent_changed: bool = False  # the agent's definition is not the expected one any more
 
     @cached_property
     def session(self) -> SessionRow | None:

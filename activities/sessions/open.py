@@ -10,7 +10,7 @@ from domain import wire
 from domain.content import parts_of
 from domain.conversations.attachments import listed, manifest_of, rewritten
 from domain.conversations.inbox import InboxKind
-from domain.conversations.mailbox import DeliveryMode, Outcome, caller_block, digest, render
+from domain.conversations.mailbox import DeliveryMode, Outcome, caller_block, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
 from domain.conversations.subagent import first_message
 from domain.errors import Invalid
@@ -85,7 +85,7 @@ class OpenSessions:
             return Opened(session_id=session_id, busy=busy)
         session = await sessions.get(self._pool, batch.tenant, session_id)
         assert session is not None
-        return _opened(session, await mailbox.delivered_to(self._pool, session.ref), opening)
+        return _opened(session, await mailbox.delivered_to(self._pool, session.ref))
 
     async def _held(self, batch: OpenBatch, opening: OpenSession) -> bool:
         if opening.parent_thread_id is not None:  # it belongs to a run that has begun
@@ -100,8 +100,8 @@ class OpenSessions:
             await self._drop_delivered(batch, opening)
             if not opening.take:
                 return None
-        elif opening.known_mail is not None or opening.mail:  # a fire
-            fired = await self._fired(batch, opening)
+        elif opening.fires:
+            fired = await outcomes.held(self._pool, batch.tenant, batch.conversation_id)
             opening.mail = list(fired)
             if not fired:
                 return None
@@ -153,18 +153,12 @@ class OpenSessions:
         for (opening, _), answer in zip(new, accepted, strict=True):
             session_id = opening.session_id
             if answer.session is not None:
-                answers[session_id] = _opened(answer.session, opening.mail or [], opening)
+                answers[session_id] = _opened(answer.session, opening.mail or [])
             else:
                 answers[session_id] = Opened(session_id=session_id, refused=answer.refused, busy=answer.busy)
                 if opening.session is None and answer.busy is None:  # nobody waits for this answer
                     log.warning("thread %s cannot be woken: %s", opening.thread_id, answer.refused)
         return answers
-
-    async def _fired(self, batch: OpenBatch, opening: OpenSession) -> dict[str, Outcome]:
-        """The outcomes that a fire takes. The rows decide: those that were consumed by now are left out."""
-        held = await outcomes.held(self._pool, batch.tenant, batch.conversation_id)
-        wanted = set(held if opening.mail is None else opening.mail)
-        return {message_id: outcome for message_id, outcome in held.items() if message_id in wanted}
 
     async def _drop_delivered(self, batch: OpenBatch, opening: OpenSession) -> None:
         """The mail to claim. The rows decide: messages that were consumed by now are left out."""
@@ -223,11 +217,9 @@ class OpenSessions:
         return []
 
 
-def _opened(session: SessionRow, mail: list[str], opening: OpenSession) -> Opened:
-    if known := opening.known_mail == digest(mail):  # a thousand ids would pass through Temporal for nothing
-        mail = []
+def _opened(session: SessionRow, mail: list[str]) -> Opened:
     if not session.live:
-        return Opened(session_id=session.id, mail=mail, has_known_mail=known, over=session.status.terminal)
+        return Opened(session_id=session.id, mail=mail, over=session.status.terminal)
     return Opened(
         session_id=session.id,
         start=session.workflow_input(),
@@ -235,7 +227,6 @@ def _opened(session: SessionRow, mail: list[str], opening: OpenSession) -> Opene
         blocking=session.blocking,
         delivery=session.delivery or DeliveryMode.HOLD,
         mail=mail,
-        has_known_mail=known,
     )
 
 

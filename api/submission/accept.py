@@ -11,13 +11,13 @@ from api.http.idempotency import IdempotencyKey, reused
 from api.schemas.tasks import TaskAccepted
 from api.submission import budgets, rules, task_servers, tools_and_variables
 from api.submission import start as starting
-from domain.agents.definition import AgentDefinition, Mode
+from domain.agents.definition import AgentDefinition
 from domain.agents.sides import Sides, all_models, session_sides
 from domain.amounts import counted
 from domain.content import parts_of, text_of_parts
 from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode
-from domain.errors import Conflict, Refusal, TooMany
+from domain.errors import Conflict, TooMany
 from domain.events import EventRow, TaskSubmitted
 from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
@@ -34,10 +34,6 @@ from store.sessions import SessionRow
 from store.workspaces import Manifest
 
 TRY_AGAIN_SECONDS = 10  # by then a live task may have ended
-
-
-class AgentChanged(Conflict):
-    """The agent is not the one that the task was checked with."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +151,7 @@ async def check(
     return Checked(spec, agent.ref, definition, models, limits, files, retention, supervision, sides, notices)
 
 
-def prepare(call: Call, task: Checked, place: SessionPlace, agent_digest: str | None = None) -> Prepared:
+def prepare(call: Call, task: Checked, place: SessionPlace) -> Prepared:
     now = datetime.now(UTC)
     session_id, own = new_id(), place.conversation_id is None
     ref = SessionRef(tenant=call.tenant, session_id=session_id, conversation_id=place.conversation_id or session_id)
@@ -169,7 +165,6 @@ def prepare(call: Call, task: Checked, place: SessionPlace, agent_digest: str | 
         delivery=place.delivery,
         metadata=place.metadata,
         face=place.face.placed(session_id) if place.face else None,
-        agent_digest=agent_digest,
     )
     return Prepared(acceptance, {} if own else task.files, task.notices)
 
@@ -223,8 +218,6 @@ async def accept(
         accepted = await new_sessions.accept_with_files(call.pool, acceptance, prepared.files)
     else:
         accepted = await new_sessions.accept(call.pool, acceptance)
-    if accepted.agent_changed:
-        raise AgentChanged()
     if accepted.reused:
         raise reused()
     if accepted.budget is not None:
@@ -242,8 +235,6 @@ def live_quota(call: Call) -> int | None:
 
 async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse:
     """The handle of a task, once a GET on it works; Temporal may still be unreachable."""
-    if (response := await _submit_to_kept_agent(call, spec, key)) is not None:
-        return response
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
     task = await check(call, spec, brings_servers=True)
@@ -254,23 +245,6 @@ async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedRes
         write = partial(new_sessions.accept_with_agent, call.pool, own=(own, task.definition))
         return await run_task(call, prepared.with_owner(own.owner), key, write)
     return await run_task(call, prepared, key)
-
-
-async def _submit_to_kept_agent(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse | None:
-    """Submit with the definition that this process used last, in a single round trip to the database. None if the
-    definition has to be read: it may have changed, and only the transaction that accepts the task can exclude that."""
-    agent = call.services.task_agents.kept(call.tenant, spec.agent)
-    if agent is None or agent.definition.mode is Mode.SUBAGENT or spec.config.mcp_servers:
-        return None
-    try:
-        task = await check(call, spec, brings_servers=True, agent=agent)
-        place = SessionPlace(parent=await rules.previous(call, spec))
-    except Refusal:
-        return None
-    try:
-        return await run_task(call, prepare(call, task, place, agent.digest), key)
-    except AgentChanged:
-        return None
 
 
 async def run_task(

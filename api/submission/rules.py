@@ -48,7 +48,7 @@ def supervision(spec: TaskSpec, definition: AgentDefinition) -> Supervision:
 
 async def agent(call: Call, name: str) -> TaskAgent:
     """The current agent, which is kept for the next task."""
-    found = await call.services.task_agents.read(call.tenant, name)
+    found = await agents.for_task(call.pool, call.tenant, name)
     if found is not None and found.definition.mode is not Mode.SUBAGENT:
         return found
     current = await agents.all_current(call.pool, call.tenant)

@@ -1,7 +1,5 @@
 """The mailbox: references to outcomes of subagents, and their rendering into the prompt of a continuation."""
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -113,11 +111,6 @@ class Outcome:
         if left := len(self.earlier) - len(kept):
             kept.insert(0, f"[… {counted(left, 'earlier message')}: GET /sessions/{self.session_id}]")
         return "\n\n".join(text for text in [*kept, self.last_reply(limit)] if text)
-
-
-def digest(message_ids: Iterable[str]) -> str:
-    """A short name for a set of messages, where both sides know their ids."""
-    return hashlib.sha256(" ".join(sorted(message_ids)).encode()).hexdigest()
 
 
 def with_output_so_far(failure: str, said: str) -> str:

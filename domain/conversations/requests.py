@@ -93,8 +93,6 @@ class Fire(BaseModel):
     request_id: str
     session_id: str
     session: SessionPayload
-    # ids of outcomes, from an API of an earlier version; None: all that wait in the store
-    pending: list[str] | None = Field(default=None, exclude_if=lambda pending: pending is None)
     input: str | None = None  # the inbox message with the caller's own text
     queue: bool = False
     live_quota: int | None = None  # of the caller's key
@@ -150,8 +148,7 @@ class OpenSession(BaseModel):
     prompt: CallRef | None = None
     take: list[str] = Field(default_factory=list)
     mail: list[str] | None = None
-    # for a fire, which takes all outcomes that wait in the store: the digest of those that the conversation knows
-    known_mail: str | None = Field(default=None, exclude_if=lambda digest: digest is None)
+    fires: bool = False  # it takes all outcomes that wait in the store
     delivery: DeliveryMode | None = None
     queued: bool = False  # only write the row: another session of the thread is running
     # it may begin even if its spawner has ended
@@ -176,8 +173,6 @@ class Opened(BaseModel):
     busy: str | None = None
     refused: str | None = None
     mail: list[str] = Field(default_factory=list)  # the outcomes it was opened with; they are no longer pending
-    # exactly those of `known_mail`, which are then not in `mail`
-    has_known_mail: bool = Field(default=False, exclude_if=lambda known: not known)
     over: bool = False  # it was opened before and has ended already
 
 

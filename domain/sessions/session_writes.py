@@ -107,9 +107,6 @@ class Acceptance(Write):
     parent_thread_id: str | None = None
     thread_name: str | None = None
     face: FaceRequest | None = None  # set if the request came through a face
-    # set if the definition was read for an earlier task: it must still be the current one, and its tenant without
-    # variables
-    agent_digest: str | None = None
 
 
 class QueuedBegin(Write):

@@ -17,16 +17,6 @@ DECLARE
     spent  text;
     refused jsonb;
 BEGIN
-    IF a.agent_digest IS NOT NULL AND (
-           EXISTS (SELECT 1 FROM tenant_variables WHERE tenant = s.tenant)
-           OR NOT coalesce((s.agent_owner, s.agent_version, a.agent_digest) = (
-               SELECT v.owner, v.version, v.digest FROM agent_versions v
-                WHERE v.owner IN (s.tenant, '*') AND v.name = s.agent
-                  AND NOT EXISTS (SELECT 1 FROM agent_removals r
-                                   WHERE r.tenant = v.owner AND r.name = v.name AND r.removed_at >= v.created_at)
-                ORDER BY v.created_at DESC, v.version DESC LIMIT 1), false)) THEN
-        RETURN '{"agent_changed": true}';
-    END IF;
     IF idem.key IS NOT NULL THEN
         LOOP
             INSERT INTO idempotency (tenant, key, digest, status, response)

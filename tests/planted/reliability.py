@@ -166,13 +166,6 @@ BUGS = [
         ("tests/behaviour/conversations/test_fire.py", "tests/behaviour/conversations/test_mailbox.py"),
     ),
     Bug(
-        "a task is accepted with a definition that is not the current one",
-        "store/functions/accept_session.sql",
-        "IF a.agent_digest IS NOT NULL AND (",
-        "IF a.agent_digest = '' AND (",
-        ("tests/behaviour/api/routes/test_kept_agents.py",),
-    ),
-    Bug(
         "an end is not posted to a conversation that has read its state",
         "store/conversation_state.py",
         "SET has_workflow = true WHERE",

@@ -91,11 +91,6 @@ class OutcomeRouter:
 
     # the mailbox
 
-    def known(self, read: list[str]) -> list[str]:
-        """The pending outcomes as far as the conversation knows them, in order. The caller has `read` some from the
-        store, which may be ahead of the state or behind it."""
-        return list(dict.fromkeys([*read, *(waiting.id for waiting in self._state.pending)]))
-
     def take(self, mail: list[str], by: str, gone: Iterable[str] | None = None) -> None:
         """Record that session `by` reads these messages. `gone`: these, and others that were consumed earlier and so
         are not pending either."""
@@ -108,11 +103,10 @@ class OutcomeRouter:
             self._state.delivered.pop(next(iter(self._state.delivered)))
 
     def fired(self, opened: Opened, known: list[str]) -> None:
-        """Record what a fire took. `known` are the outcomes that were known when it began."""
-        mail = known if opened.has_known_mail else opened.mail
-        self.take(mail, opened.session_id, [*known, *mail])
+        """Record what a fire took, by the rows. Of the outcomes that were `known` before it, none waits any more."""
+        self.take(opened.mail, opened.session_id, [*known, *opened.mail])
         if opened.start is None:
-            self._state.queued_mail[opened.session_id] = mail
+            self._state.queued_mail[opened.session_id] = opened.mail
 
     def withdraw(self, mail: list[str], by: str) -> list[Action]:
         """Record that session `by` read these outcomes, so that no other session receives them. A queued fire keeps its

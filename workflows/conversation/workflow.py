@@ -17,7 +17,6 @@ from temporalio.exceptions import ApplicationError
 
 from domain import wire
 from domain.conversations.answers import Fired, SpawnAnswers
-from domain.conversations.mailbox import digest
 from domain.conversations.requests import (
     ChildrenEnded,
     ClaimOutcomes,
@@ -173,15 +172,12 @@ class Conversation:
 
     async def fire_mailbox(self, fire: Fire) -> Fired:
         self.state.threads.setdefault(self.start.conversation_id, Thread())
-        known = self.router.known(fire.pending or [])
-        if not known and fire.pending is not None:
-            raise _refused(wire.MAILBOX_EMPTY, "The mailbox is empty.")
+        known = [waiting.id for waiting in self.state.pending]
         opening = OpenSession(
             session_id=fire.session_id,
             thread_id=self.start.conversation_id,
             session=fire.session,
-            mail=known if fire.pending is not None else None,
-            known_mail=digest(known) if fire.pending is None else None,
+            fires=True,
             take=[fire.input] if fire.input else [],
             live_quota=fire.live_quota,
         )

@@ -24,7 +24,6 @@ from domain.sealing import KeyRing
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import Status
 from domain.wire import conversation_workflow_id
-from store.agents import TaskAgents
 from store.sessions import SessionRow
 from store.shared_variables import SharedVariables
 from tests.behaviour.conversations.talk import Gate, Scenes, Talk, async_task, chain, say
@@ -212,7 +211,6 @@ async def test_recorded_fire_is_accepted_although_its_update_got_no_answer(team:
             settings=team.settings,
             pool=team.pool,
             prices=load_prices(team.settings.prices_file),
-            task_agents=TaskAgents(team.pool),
             keys=KeyRing(),
             shared_variables=SharedVariables(KeyRing(), {}),
             workflows=LostAnswer(team.client, team.settings.task_queue),

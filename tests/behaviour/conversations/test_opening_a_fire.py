@@ -1,10 +1,8 @@
 """The activity that opens the session of a fire, also when it is repeated or another session was faster."""
 
-import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.sessions.open import OpenSessions
-from domain.conversations.mailbox import digest
 from domain.conversations.requests import OpenBatch, Opened, OpenSession
 from domain.ids import new_id
 from domain.sealing import KeyRing
@@ -20,10 +18,9 @@ async def with_outcomes(stack: Stack) -> tuple[Talk, list[str]]:
     return talk, [message.message_id for message in await talk.mail()]
 
 
-async def opening(talk: Talk, *, mail: list[str] | None = None, known: list[str] | None = None) -> OpenSession:
+async def opening(talk: Talk) -> OpenSession:
     session = NewSession.continuing(await talk.session(talk.id)).model_copy(update={"trigger": Trigger.FIRE})
-    known_mail = digest(known) if known is not None else None
-    return OpenSession(session_id=new_id(), thread_id=talk.id, session=session, mail=mail, known_mail=known_mail)
+    return OpenSession(session_id=new_id(), thread_id=talk.id, session=session, fires=True)
 
 
 async def opened(talk: Talk, one: OpenSession) -> Opened:
@@ -33,27 +30,18 @@ async def opened(talk: Talk, one: OpenSession) -> Opened:
     return answer
 
 
-@pytest.mark.parametrize("knows", [3, 2, 0])
-async def test_a_repetition_gets_the_same_answer(team: Stack, knows: int) -> None:
+async def test_a_repetition_gets_the_same_answer(team: Stack) -> None:
     talk, held = await with_outcomes(team)
-    one = await opening(talk, known=held[:knows])
+    one = await opening(talk)
     for answer in (await opened(talk, one), await opened(talk, one)):
         assert answer.start is not None and answer.refused is None
-        assert (answer.has_known_mail, answer.mail) == ((True, []) if knows == 3 else (False, held))
+        assert answer.mail == held
     assert [message.delivered_to for message in await talk.mail()] == [one.session_id] * 3
 
 
 async def test_another_fire_finds_nothing(team: Stack) -> None:
-    talk, held = await with_outcomes(team)
-    first, second = await opening(talk, known=held), await opening(talk, known=held)
+    talk, _ = await with_outcomes(team)
+    first, second = await opening(talk), await opening(talk)
     await opened(talk, first)
     assert (await opened(talk, second)).refused == "mailbox_empty"
     assert [message.delivered_to for message in await talk.mail()] == [first.session_id] * 3
-
-
-async def test_ids_of_an_earlier_version_are_taken_if_they_still_wait(team: Stack) -> None:
-    talk, held = await with_outcomes(team)
-    one = await opening(talk, mail=[held[2], held[0], "gone"])
-    answer = await opened(talk, one)
-    assert (answer.has_known_mail, answer.mail) == (False, [held[0], held[2]])
-    assert [message.delivered_to for message in await talk.mail()] == [one.session_id, None, one.session_id]

@@ -77,9 +77,7 @@ async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
     request = fired.id  # the API derives the request id from this id
     while await run_id(own, talk) == before:
         await talk.ended(await talk.say(chain([async_task(say())] * 3, last="Off.")))
-    fire = Fire(
-        request_id=f"{request}/1", session_id=request, session=NewSession.continuing(fired), pending=[first.message_id]
-    )
+    fire = Fire(request_id=f"{request}/1", session_id=request, session=NewSession.continuing(fired))
     # repeat the request of a caller that did not receive the first answer
     answer = await workflow_client.fire("default", talk.id, fire)
     assert answer.session_id == fired.id

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from domain import wire
-from domain.conversations.mailbox import DeliveryMode, digest
+from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import (
     ChildrenEnded,
     ConversationInput,
@@ -179,7 +179,7 @@ class PretendStarter(SessionStarter):
 
     def _open(self, opening: OpenSession) -> Opened:
         take, mail = list(opening.take), list(opening.mail or [])
-        if opening.known_mail is not None and not (mail := self.store.held()):
+        if opening.fires and not (mail := self.store.held()):
             return Opened(session_id=opening.session_id, refused="mailbox_empty")
         if opening.parent_thread_id is not None:
             left = [
@@ -215,10 +215,8 @@ class PretendStarter(SessionStarter):
     def _opened(self, opening: OpenSession) -> Opened:
         known = self.store.sessions[opening.session_id]
         mail = [name for name, one in self.store.mail.items() if one.delivered_to == known.id]
-        if has_known := opening.known_mail == digest(mail):
-            mail = []
         if not known.live:
-            return Opened(session_id=known.id, mail=mail, has_known_mail=has_known, over=True)
+            return Opened(session_id=known.id, mail=mail, over=True)
         return Opened(
             session_id=known.id,
             start=session_input(known.id),
@@ -226,7 +224,6 @@ class PretendStarter(SessionStarter):
             blocking=known.blocking,
             delivery=known.delivery,
             mail=mail,
-            has_known_mail=has_known,
         )
 
     async def _start_child(self, session: SessionInput, live: Live) -> None:

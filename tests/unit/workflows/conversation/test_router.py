@@ -37,7 +37,6 @@ from workflows.conversation.router import OutcomeRouter
 TOOLS = st.sampled_from(
     [DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, DelegationTool.ASYNC_TASK, DelegationTool.TASK]
 )
-FIRED_BY = ("rows", "rows", "ids", "no ids")
 DELIVERIES = st.sampled_from([DeliveryMode.HOLD, DeliveryMode.WAKE, DeliveryMode.WAKE, DeliveryMode.EXPLICIT])
 
 
@@ -155,14 +154,12 @@ class ConversationMachine(RuleBasedStateMachine):
             run(self.conversation.carry_out(self.conversation.router.withdraw([name], row.id)))
             self.store.read(name, row.id)
 
-    @rule(by=st.sampled_from(FIRED_BY), early=st.booleans())
-    def fire(self, by: str, early: bool) -> None:
-        """Fire by the rows, or as earlier versions did, by ids. A late post may arrive before the answer."""
+    @rule(early=st.booleans())
+    def fire(self, early: bool) -> None:
+        """Fire what the rows have. A late post may arrive before the answer."""
         session_id = self._new("f")
         held = self.store.held()
-        knows = by != "no ids"
-        ids = {"rows": None, "ids": held, "no ids": []}[by]
-        fire = Fire(request_id=session_id, session_id=session_id, session=NEW, pending=ids)
+        fire = Fire(request_id=session_id, session_id=session_id, session=NEW)
         starter = self.conversation.starter
         assert isinstance(starter, PretendStarter)
         if early and self.posts:
@@ -172,12 +169,11 @@ class ConversationMachine(RuleBasedStateMachine):
         except ApplicationError as error:
             assert session_id not in self.store.sessions
             if error.type == wire.MAILBOX_EMPTY:
-                assert not (knows and held)
+                assert not held
             else:
                 assert error.type == wire.CONVERSATION_BUSY and (self.store.live_on(ROOT) or self.posts)
         else:
-            assert self.store.sessions[session_id].inbox
-            assert by != "rows" or self.store.sessions[session_id].inbox == held
+            assert self.store.sessions[session_id].inbox == held != []
         starter.meanwhile = lambda: None
         self._work()
 
@@ -255,5 +251,3 @@ def test_returned_outcomes_leave_only_the_newest_in_the_state() -> None:
     router = OutcomeRouter(state)
     router.put_back([pending(str(number)) for number in range(MOST_PENDING)], by="session")
     assert [one.id for one in state.pending] == [*(str(number) for number in range(1, MOST_PENDING)), "newest"]
-    assert router.known(["0", "1"])[:3] == ["0", "1", "2"]
-    assert len(router.known(["0", "1"])) == MOST_PENDING + 1
