@@ -61,7 +61,7 @@ from api.services import Services
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
 from api.streams.slots import StreamSlots
-from api.submission.start_queue import StartQueue, WaitingBound
+from api.submission.waiting_bound import WaitingBound
 from domain.policy.addresses import is_loopback
 from domain.sealing import KeyRing
 from settings import Settings, SettingsError
@@ -155,7 +155,6 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         queues=QueueClient(temporal, settings.task_queue),
         discovery=DiscoveryClient(temporal, settings.task_queue),
         retry_queue=RetryQueue(),
-        starts=StartQueue(),
         waiting_bound=WaitingBound(pool, settings.waiting_tasks),
         listener=listener,
         pages=Pages(pool),
@@ -173,7 +172,6 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
             yield services
     finally:
         listener.drain()
-        await services.starts.drain()
         for task in running:
             task.cancel()
         # waits until all have ended, so that none of them uses the pool while it closes

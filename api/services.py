@@ -11,7 +11,7 @@ from api.http.metrics import Metrics
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
 from api.streams.slots import StreamSlots
-from api.submission.start_queue import StartQueue, WaitingBound
+from api.submission.waiting_bound import WaitingBound
 from domain.agents.prices import PriceTable
 from domain.sealing import KeyRing
 from settings import Settings
@@ -32,7 +32,6 @@ class Services:
     queues: QueueClient
     discovery: DiscoveryClient
     retry_queue: RetryQueue
-    starts: StartQueue
     waiting_bound: WaitingBound
     listener: EventListener
     pages: Pages

@@ -100,7 +100,6 @@ def _beyond_tree(session: SessionRow, tree: TreeBudget | None, wanted: Raise) ->
 
 async def _signal(services: Services, session: SessionRow, limits: Limits) -> None:
     """Signal the limits, even for a repetition that changed nothing: the first signal may have been lost."""
-    await services.starts.settled(session.conversation_id)
     try:
         if await services.workflows.limits_raised(session.id, limits):
             return

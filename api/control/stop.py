@@ -52,7 +52,6 @@ async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> Non
     # and returns False then, so that the workflow is signalled.
     if not session.live and await endings.end_queued(call.pool, ending):
         return
-    await call.services.starts.settled(session.conversation_id)
     try:
         delivered = await call.services.workflows.stop(session.id, request)
     except Exception as error:

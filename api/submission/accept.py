@@ -258,7 +258,8 @@ async def run_task(
     accepted = await accept(call, prepared, key, response, write)
     if accepted.replay:
         return AcceptedResponse(accepted.replay.response, replayed=True)
-    await starting.start_accepted(call.services, prepared.ref, accepted)
+    assert accepted.session is not None
+    await starting.start(call.services, accepted.session)
     return AcceptedResponse(response)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 
-from api.submission.start_queue import LOOK_SECONDS
+from api.submission.waiting_bound import LOOK_SECONDS
 from domain.policy.addresses import is_loopback
 from settings import Settings
 from store import keys, new_sessions
