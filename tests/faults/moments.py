@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from domain.ids import new_id
-from tests.behaviour.conversations.talk import asked, say
+from tests.behaviour.conversations.talk import say
 from tests.faults.caller import Caller
 from tests.support.stack import Stack, eventually
 from workflows.client import WorkflowClient
@@ -24,11 +24,11 @@ async def api_killed_before_its_starts(caller: Caller, stack: Stack, random: Ran
     await stack.back("api", killed)
 
 
-async def worker_killed_before_a_beginning(caller: Caller, stack: Stack, random: Random) -> bool:
-    """The model is asked, and the beginning of the step is not written: not beside a slow request, nor with a reply."""
-    mark, slow = new_id(), random.choice(["", f"[[fault:slow delay={random.uniform(0.1, 0.5):.2f} at=2]]"])
-    work = f'[[script:count n={STEPS} tool=bash input={{"command": "sleep 0.4"}}]] {slow} {mark}'
-    task = await caller.submit("beginnings", work)
+async def worker_killed_in_a_step(caller: Caller, stack: Stack, random: Random) -> bool:
+    """The worker waits for the transaction that begins a step, or for the one that commits it."""
+    slow = random.choice(["", f"[[fault:slow delay={random.uniform(0.3, 0.6):.2f} at=2]]"])
+    work = f'[[script:count n={STEPS} tool=bash input={{"command": "sleep 0.4"}}]] {slow}'
+    task = await caller.submit("steps", work)
     task.steps = STEPS + 1
 
     async def calling() -> bool:
@@ -36,11 +36,10 @@ async def worker_killed_before_a_beginning(caller: Caller, stack: Stack, random:
         return bool(await stack.pool.fetchval(query, task.id))
 
     await eventually(calling, pause=0.02, what="a tool call runs")
-    before = len(await asked(stack, mark))
+    if slow:  # the step has begun, and the model answers soon
+        await stack.seen(task.id, "step_started", step=2)
     async with _locked(stack, "SELECT 1 FROM sessions WHERE id = $1 FOR NO KEY UPDATE", task.id) as waiting:
-        writer = await waiting("_step(")
-        await asyncio.sleep(random.uniform(0.1, 0.5))  # until the request has arrived, or the reply is there
-        if writer is None or len(await asked(stack, mark)) == before:
+        if (writer := await waiting("_step(")) is None:
             return False
         killed = await _kill(stack, random, writer)
     await stack.back("worker", killed)
@@ -129,7 +128,7 @@ async def _kill(stack: Stack, random: Random, writer: int) -> int:
 
 MOMENTS: dict[str, Moment] = {
     "API killed before its starts": api_killed_before_its_starts,
-    "worker killed before the beginning of a step": worker_killed_before_a_beginning,
+    "worker killed in a step": worker_killed_in_a_step,
     "worker killed in an ending": worker_killed_in_an_ending,
     "worker killed while it folds": worker_killed_while_it_folds,
 }
