@@ -15,6 +15,7 @@ from agents.problems import AgentFileError, AgentFilesError, FieldProblem
 from agents.side_problems import side_problems
 from agents.validation import validated
 from domain.agents.definition import AgentDefinition
+from domain.agents.mcp_server import PREFIX
 from domain.agents.own_tools import own_tools
 from domain.agents.prices import PriceTable
 from domain.agents.prompt import Equipment, PromptDefinition
@@ -175,7 +176,9 @@ def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[F
     found += [
         FieldProblem(f"permissions.{index}.permission", f"no tool {rule.permission!r}", tuple(sorted(named)))
         for index, rule in enumerate(definition.permissions)
-        if not names_a_tool(rule.permission, named) and not names_a_server(rule.permission, definition)
+        if not names_a_tool(rule.permission, named)
+        and not names_a_server(rule.permission, definition)
+        and not (definition.references and rule.permission.startswith(PREFIX))  # of a subagent's server, perhaps
     ]
     found += mcp_problems(definition)
     properties = (definition.input_schema or {}).get("properties")

@@ -20,8 +20,8 @@ UNREAD = "Files of this message, which are not read here"
 MAX_NAMES, MAX_NAME = 20, 200  # of the files that are named, and characters of a name
 APPROVALS = ("tool_approval", "plan_approval")
 BUTTONS = {"errand_approve": ("Approve", "primary", True), "errand_deny": ("Deny", "danger", False)}
-# Slack's own troubles: all its other errors are about the token, the channel or the message, and would come again
-PASSING = ("fatal_error", "internal_error", "ratelimited", "request_timeout", "service_unavailable")
+# errors that would come again; any other may pass, and is tried again
+GONE = ("account_inactive", "channel_not_found", "invalid_auth", "is_archived", "not_in_channel", "token_revoked")
 
 
 class SlackConnector:
@@ -48,7 +48,7 @@ class SlackConnector:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise SendError("Slack did not answer properly.") from None
         if not accepted:
-            raise SendError(f"Slack refused ({reason}).", gone=reason not in PASSING)
+            raise SendError(f"Slack refused ({reason}).", gone=reason in GONE)
 
 
 def _event(payload: JsonObject) -> Received:

@@ -24,6 +24,7 @@ from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 from referencing import Registry
 from referencing.jsonschema import specification_with
 
+from domain.errors import Unavailable
 from domain.json_object import JsonObject
 from domain.patterns import PatternError, check_pattern, matches
 
@@ -40,8 +41,8 @@ SMALL_SECONDS = 0.02
 _COMPARED = frozenset({"enum", "const", "required", "dependentRequired", "dependencies"})  # with all that they contain
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
 _CHILDREN = frozenset(
-    {"properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames", "items"}
-    | {"prefixItems", "additionalItems", "unevaluatedItems", "contains"}
+    {"properties", "patternProperties", "additionalProperties", "propertyNames", "items"}
+    | {"prefixItems", "additionalItems", "contains"}
 )
 _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
 
@@ -81,6 +82,8 @@ class _Budget:
 _budget: ContextVar[_Budget | None] = ContextVar("_budget", default=None)
 # Two, so that a long check does not keep another waiting; more would take processor time from the event loop.
 _threads = ThreadPoolExecutor(2, "schema check")
+MOST_LONG = 32  # checks that run or wait there: at most about 16 seconds of work
+_long: set["asyncio.Future[Any]"] = set()
 
 
 async def run_check(check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -90,7 +93,12 @@ async def run_check(check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
         with _budgeted(_Budget(SMALL_WORK, SMALL_SECONDS, repeats=True)):
             return check(*args, **kwargs)
     except _TooMuchWork:
-        return await asyncio.get_running_loop().run_in_executor(_threads, partial(_run_long, check, *args, **kwargs))
+        if len(_long) >= MOST_LONG:
+            raise Unavailable("Too many JSON schemas are being checked.", retry_after=10) from None
+        checked = asyncio.get_running_loop().run_in_executor(_threads, partial(_run_long, check, *args, **kwargs))
+        _long.add(checked)
+        checked.add_done_callback(_long.discard)
+        return await checked
 
 
 def _run_long(check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -131,7 +139,7 @@ def errors(schema: JsonObject, value: Any, most: int = MAX_ERRORS) -> list[Valid
     with _budgeted() as budget:
         try:
             found.extend(islice(_validator(schema).iter_errors(value), most))
-        except (_TooMuchWork, RecursionError, PatternError) as error:
+        except (_TooMuchWork, RecursionError, PatternError, OverflowError) as error:  # multipleOf a very large number
             if isinstance(error, _TooMuchWork) and budget.repeats:
                 raise
             message = "the value takes too much work to check against the schema"
@@ -159,8 +167,6 @@ def _faults(name: str, schema: JsonObject) -> list[SchemaProblem]:
         return [SchemaProblem(f"{name}.$schema", "draft 3 is too old", (latest,))]
     nodes = list(_objects(name, schema))
     problems = [problem for path, node in nodes for problem in _node_problems(path, node, root=node is schema)]
-    if any("patternProperties" in node for _, node in nodes) and any("unevaluatedProperties" in n for _, n in nodes):
-        problems.append(SchemaProblem(name, "patternProperties and unevaluatedProperties exclude each other"))
     return problems or _expansion_problems(name, kind, schema)
 
 
@@ -372,6 +378,12 @@ def _node_problems(path: str, node: JsonObject, *, root: bool) -> Iterator[Schem
     for key in ("$dynamicRef", "$recursiveRef"):
         if isinstance(node.get(key), str):
             yield SchemaProblem(f"{path}.{key}", "what it refers to can change; use $ref", ("$ref",))
+    for key in ("unevaluatedItems", "unevaluatedProperties"):
+        # The library looks for what is evaluated with loops of its own, in which no budget can be spent.
+        if isinstance(node.get(key), bool | dict):
+            yield SchemaProblem(
+                f"{path}.{key}", "takes too much work to check", (key.replace("unevaluated", "additional"),)
+            )
     if not root and isinstance(node.get("$schema"), str):
         yield SchemaProblem(f"{path}.$schema", "only the whole schema may choose its dialect")
     patterns = [(f"{path}.pattern", node.get("pattern"))]

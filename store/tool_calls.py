@@ -15,6 +15,7 @@ from store.sessions import SessionRow
 class ToolClaimResult(BaseModel):
     go: bool
     dry: bool = False  # to be described, not done
+    again: bool = False  # an earlier attempt may have begun it
     state: CallState | None = None
     text: str | None = None
     plan: str | None = None

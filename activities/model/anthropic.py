@@ -25,7 +25,7 @@ from domain.sessions.step import StopReason
 
 MESSAGES = "/v1/messages"
 MOST_EVENT = 32_000_000  # bytes; a single event is a piece of a reply
-MOST_ERROR_BODY = 32_000  # bytes of a failed response, before decompression; of its text 500 characters are used
+MOST_ERROR_BODY = 32_000  # bytes of a failed response; of its text 500 characters are used
 CHARACTERS = 3  # of a request, per token; low on purpose, so that an estimate is too high rather than too low
 STOP_REASONS = {
     "tool_use": StopReason.TOOL_CALLS,
@@ -39,13 +39,18 @@ STOP_REASONS = {
 def connect_client(key: str | None, url: str | None) -> anthropic.AsyncAnthropic:
     """The SDK's client on aiohttp. Temporal does the retries: the SDK's own would hide attempts, and it obeys any
     retry-after without a limit."""
-    http = anthropic.DefaultAioHttpClient(event_hooks={"response": [_bound_error_body]})
+    # not compressed, because a small body could become a large one; no redirects, which would take the key along
+    http = anthropic.DefaultAioHttpClient(
+        event_hooks={"response": [_bound_error_body]}, headers={"accept-encoding": "identity"}, follow_redirects=False
+    )
     return anthropic.AsyncAnthropic(api_key=key, base_url=url, http_client=http, max_retries=0)
 
 
 async def _bound_error_body(response: httpx2.Response) -> None:
-    """The SDK reads the body of a failed response whole before it raises, so an endless one would fill the memory."""
-    if response.is_error and isinstance(response.stream, httpx2.AsyncByteStream):
+    """The SDK reads the body of a failed response whole before it raises, so an endless one would fill the memory. One
+    that is compressed all the same is not unpacked."""
+    if not response.is_success and isinstance(response.stream, httpx2.AsyncByteStream):
+        response.headers.pop("content-encoding", None)
         response.stream = _FirstBytes(response.stream)
 
 

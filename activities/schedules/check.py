@@ -119,7 +119,7 @@ class Checks:
             agent=agent.name,
             workspace=folder,
             key=key,
-            attempt=1,
+            again=False,
             plan=None,
             sandbox=self._commands.sandbox,
             limits=self._commands.limits,

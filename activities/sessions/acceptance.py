@@ -43,6 +43,8 @@ from store.database import Pool
 WHY = 500  # characters of a reason
 EVIDENCE = 20_000  # characters of the newest tool results that the judge is shown
 REPLY_TOKENS = 4_096
+TOKENS_EACH = 100  # for each verdict besides
+NO_VERDICT = "The judge gave no verdict on this."
 
 
 class AcceptanceChecks:
@@ -121,7 +123,7 @@ class AcceptanceChecks:
         nodes = await self._contexts.load(check.ref, "main", check.head)
         request = ModelRequest(
             model=check.model,
-            max_tokens=REPLY_TOKENS,
+            max_tokens=REPLY_TOKENS + TOKENS_EACH * (len(criteria) + len(constraints)),
             system=rules.JUDGE,
             messages=[ModelMessage("user", [TextBlock(text=_case(check, nodes, criteria, constraints, done))])],
             tools=[rules.VERDICT_TOOL],
@@ -175,7 +177,7 @@ class AcceptanceChecks:
 
     def _verdict(self, check: CheckAcceptance, verdicts: list[CriterionVerdict], total: Usage) -> AcceptanceVerdict:
         failed = [one for one in verdicts if not one.passed]
-        violated = [one for one in failed if one.kind == "constraint"]
+        violated = [one for one in failed if one.kind == "constraint" and one.why != NO_VERDICT]
         again = bool(failed) and not violated and check.round < self._rounds
         return AcceptanceVerdict(
             passed=not failed,
@@ -207,10 +209,11 @@ def _ended(entry: CheckBegin, passed: bool, why: str) -> CheckEnd:
 
 
 def _verdict(kind: VerdictKind, criterion: str, verdicts: Any, place: int) -> CriterionVerdict:
-    """The judge's verdict on one criterion or constraint. A missing or malformed verdict counts as not met."""
+    """The judge's verdict on one criterion or constraint. A missing or malformed verdict counts as not met, but
+    only the judge can say that a constraint was violated."""
     one = verdicts[place] if isinstance(verdicts, list) and place < len(verdicts) else None
     if not isinstance(one, dict):
-        one = {"why": "The judge gave no verdict on this."}
+        one = {"why": NO_VERDICT}
     why = clean(str(one.get("why", "")))[:WHY]
     return CriterionVerdict(kind=kind, criterion=criterion, passed=one.get("met") is True, why=why)
 

@@ -60,8 +60,8 @@ PATIENCE_S, LOOK_S = 0.5, 0.05  # how long a call without a place holds its slot
 
 
 class Places:
-    """The calls with an effect that this worker runs at a time, shared between tenants: each may have as many as leave
-    the same number for every other tenant that runs some here, and for one more that may come."""
+    """The calls that this worker runs at a time, shared between tenants: each may have as many as leave the same number
+    for every other tenant that runs some here, and for one more that may come; one at least, even if all are used."""
 
     def __init__(self, places: int) -> None:
         self._places = places
@@ -71,7 +71,7 @@ class Places:
     async def take_place(self, request: ToolRequest) -> AsyncIterator[None]:
         """Hold a place of the tenant. A call that gets none goes back to Temporal's queue, where it holds no slot."""
         tenant, info = request.ref.tenant, activity.info()
-        if info.is_local or request.cancel or request.effect is Effect.READ:
+        if info.is_local or request.cancel:
             yield
             return
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
@@ -91,6 +91,8 @@ class Places:
             self._used += Counter()  # forgets tenants without a call
 
     def _share(self, tenant: str) -> int:
+        if self._used.total() >= self._places:
+            return 1
         return max(1, self._places // (len(self._used.keys() | {tenant}) + 1))
 
 
@@ -213,7 +215,7 @@ class RunTool:
             agent=agent.name,
             workspace=folder,
             key=key,
-            attempt=attempt.attempt,
+            again=claim.again,
             plan=Plan.model_validate_json(claim.plan) if claim.plan else None,
             sandbox=self._commands.sandbox,
             limits=self._commands.limits,

@@ -120,7 +120,7 @@ class ToolContext:
     agent: str  # the name of the agent that calls it
     workspace: Path  # the only directory it may read or change
     key: str  # the call's idempotency key, so that receivers can drop repeats
-    attempt: int
+    again: bool  # an earlier attempt may have begun the call
     plan: Plan | None  # the session's plan before this call
     sandbox: Sandbox
     fetcher: "Fetcher"

@@ -93,7 +93,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
         await rules.check_input(definition, body.input)
     # the task's own fields were checked when it was submitted
     added = spec.model_copy(update={"permissions": body.permissions, "boundary": None})
-    await rules.check_tool_names(call.pool, added, definition)
+    await rules.check_tool_names(call.pool, call.tenant, added, definition)
     limits = _limits(call, source, body, definition)
     models = _models(call, source, body, definition.for_side(definition.first_side))
     sides = session_sides(definition, lambda view: _models(call, source, body, view))

@@ -138,7 +138,7 @@ async def check(
     await tools_and_variables.check_output_schema(spec, definition)
     if spec.config.mcp_servers:
         definition = (agent := await task_servers.added(call, spec, agent)).definition
-    await rules.check_tool_names(pool, spec, definition)
+    await rules.check_tool_names(pool, tenant, spec, definition)
     every = all_models(models, sides)
     rules.check_prices(limits, spec.config.tree, every, call.services.prices, settings)
     limits = rules.with_default_cost(limits, every, call.services.prices, settings)

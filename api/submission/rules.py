@@ -25,7 +25,7 @@ from domain.sessions.new_session import Supervision
 from domain.sessions.session import Limits, SandboxMode
 from domain.task import TaskConfig, TaskSpec, TreeConfig
 from settings import Settings
-from store import agents, files, sessions, subscriptions, workers
+from store import agent_graph, agents, files, sessions, subscriptions, workers
 from store.agents import TaskAgent
 from store.database import Pool
 from store.sessions import SessionRow
@@ -239,7 +239,7 @@ async def previous(call: Call, spec: TaskSpec) -> SessionRow | None:
     return found
 
 
-async def check_tool_names(pool: Pool, spec: TaskSpec, definition: AgentDefinition) -> None:
+async def check_tool_names(pool: Pool, tenant: str, spec: TaskSpec, definition: AgentDefinition) -> None:
     """Check that permissions and boundaries name existing tools: a misspelt name would silently restrict nothing."""
     named = [(f"/permissions/{place}/permission", rule.permission) for place, rule in enumerate(spec.permissions)]
     if spec.boundary and spec.boundary.tools:
@@ -247,8 +247,10 @@ async def check_tool_names(pool: Pool, spec: TaskSpec, definition: AgentDefiniti
     tools = await workers.tools(pool) if named else set()
     if not tools:  # no worker is running, so no names are known, and the task is accepted
         return
-    tools |= {tool.name for tool in (*definition.external_tools, *spec.config.external_tools)}
-    tools |= own_tools(definition, may_ask=definition.may_ask, plans=False)
+    tools |= {tool.name for tool in spec.config.external_tools}
+    for agent in (await agent_graph.reachable(pool, tenant, definition)).values():  # rules bind subagents too
+        tools |= {tool.name for tool in agent.external_tools}
+        tools |= own_tools(agent, may_ask=agent.may_ask, plans=False)
     found = [
         finding(pointer, "unknown_tool", "no tool has this name", sorted(tools))
         for pointer, name in named

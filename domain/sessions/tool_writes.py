@@ -101,15 +101,13 @@ class ToolHold(Write):
     run: str | None = None
     node: str
     call_index: int
-    tool: str
-    effect: Effect
     holder: str
     attempt: int
     remote: Annotated[RemoteCall, PlainSerializer(lambda remote: remote.model_dump_json(exclude_defaults=True))]
 
     @classmethod
     def by(cls, attempt: ToolAttempt, remote: RemoteCall) -> "ToolHold":
-        return cls(**attempt.model_dump(exclude={"actor"}), remote=remote)
+        return cls(**attempt.model_dump(exclude={"actor", "tool", "effect"}), remote=remote)
 
 
 class NewFile(Write):

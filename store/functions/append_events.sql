@@ -7,7 +7,6 @@ DECLARE
     notable jsonb := '[]';
 BEGIN
     IF cardinality(rows) = 0 THEN RETURN; END IF;
-    p_batch := coalesce(p_batch, '');   -- workers of the previous version name no batch
     IF NOT EXISTS (SELECT 1 FROM unnest(rows) e WHERE (e.tenant, e.session_id) <> (rows[1].tenant, rows[1].session_id)) THEN
         notable := append_session_events(p_batch, p_again, rows);
     ELSE

@@ -7,6 +7,7 @@ DECLARE
     c     tool_calls;   -- the recorded call
     go    boolean := false;
     spent boolean := false;
+    again boolean := false;   -- an earlier attempt may have begun it
 BEGIN
     PERFORM check_run(n.tenant, n.session_id, n.run, true, false);
     INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt)
@@ -41,10 +42,11 @@ BEGIN
                                   started_at = CASE WHEN remote IS NULL THEN now() ELSE started_at END
              WHERE tenant = c.tenant AND node = c.node AND call_index = c.call_index;
             go := true;
+            again := true;
         END IF;
     END IF;
     IF go THEN PERFORM begin_attempt(n.tenant, n.session_id, n.holder, n.attempt); END IF;
-    RETURN (SELECT jsonb_build_object('go', go, 'state', c.state, 'text', c.result, 'plan', s.plan, 'spent', spent,
+    RETURN (SELECT jsonb_build_object('go', go, 'state', c.state, 'text', c.result, 'plan', s.plan, 'spent', spent, 'again', again,
                                       'dry', coalesce(c.dry, false), 'remote', c.remote,
                                       'workspace_version', w.version, 'body', m.body, 'variables', s.variables)
               FROM sessions s

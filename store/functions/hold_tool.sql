@@ -5,13 +5,6 @@ DECLARE
     n tool_hold := jsonb_populate_record(NULL::tool_hold, p);
 BEGIN
     PERFORM check_run(n.tenant, n.session_id, n.run, false, false);
-    IF n.effect = 'read' THEN   -- a read is seldom claimed
-        INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt, remote)
-        VALUES (n.tenant, n.node, n.call_index, n.session_id, n.tool, n.effect, n.holder, n.attempt, n.remote)
-        ON CONFLICT (tenant, node, call_index) DO UPDATE SET remote = excluded.remote
-         WHERE tool_calls.state = 'started';
-        RETURN FOUND;
-    END IF;
     UPDATE tool_calls SET remote = n.remote
      WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
        AND holder = n.holder AND attempt = n.attempt AND state = 'started';

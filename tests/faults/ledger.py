@@ -21,7 +21,7 @@ class Input(BaseModel):
 
 async def write_line(input: Input, context: ToolContext) -> ToolResult:
     """Write one line per real execution; then sleep, so that a test can interrupt the call."""
-    await asyncio.to_thread(_write, Path(input.path), f"{context.key} {context.attempt}\n")
+    await asyncio.to_thread(_write, Path(input.path), f"{context.key} {context.again}\n")
     try:
         await asyncio.sleep(input.seconds)
     except asyncio.CancelledError:

@@ -26,12 +26,12 @@ class Input(BaseModel):
 
 async def run(input: Input, context: ToolContext) -> ToolResult:
     try:
-        return await asyncio.to_thread(_edit, input, Workspace(context.workspace), context.attempt)
+        return await asyncio.to_thread(_edit, input, Workspace(context.workspace), context.again)
     except PathError as error:
         return ToolResult(str(error), failed=True)
 
 
-def _edit(input: Input, workspace: Workspace, attempt: int) -> ToolResult:
+def _edit(input: Input, workspace: Workspace, again: bool) -> ToolResult:
     content = workspace.read(input.path, _LARGEST + 1)
     if len(content) > _LARGEST:
         return ToolResult(f"{input.path!r} is larger than {_LARGEST:,} bytes. Edit it with bash.", failed=True)
@@ -40,7 +40,7 @@ def _edit(input: Input, workspace: Workspace, attempt: int) -> ToolResult:
     except UnicodeDecodeError:
         return ToolResult(f"{input.path!r} is not UTF-8 text. Edit it with bash.", failed=True)
     count = text.count(input.old)
-    if attempt > 1 and _done_before(text, input):
+    if again and _done_before(text, input):
         return ToolResult(f"Edited {input.path} (by an earlier attempt of this call).")
     if count == 0:
         return ToolResult(

@@ -85,7 +85,7 @@ async def _add_earlier_tasks(ctx: Context, call_next: CallNext) -> HandlerResult
             capabilities = {**answer.get("capabilities", {}), "tasks": TASK_CAPABILITY}
             return {**answer, "capabilities": capabilities}
         return answer
-    if not (ctx.method == "tools/call" and _has_earlier_tasks(ctx) and (ctx.params or {}).get("task")):
+    if not (ctx.method == "tools/call" and _has_earlier_tasks(ctx) and "task" in (ctx.params or {})):
         return await call_next(ctx)
     try:
         params = CallToolRequestParams.model_validate(ctx.params, by_name=False)

@@ -187,7 +187,7 @@ async def test_sample_tool_loads_and_works(tmp_path: Path, monkeypatch: pytest.M
         agent="tester",
         workspace=tmp_path,
         key="node:0",
-        attempt=1,
+        again=False,
         plan=None,
         sandbox=Refusing("not here", ""),
         fetcher=Fetcher(()),

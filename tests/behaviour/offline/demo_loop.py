@@ -165,7 +165,7 @@ async def _call(
         agent="demo",
         workspace=workspace,
         key="k",
-        attempt=1,
+        again=False,
         plan=run.plans[-1] if run.plans else None,
         sandbox=sandbox or LocalCommands(),
         fetcher=cast(Any, NoNetwork()),

@@ -53,7 +53,7 @@ async def call(
         agent="x",
         workspace=workspace,
         key="node:0",
-        attempt=1,
+        again=False,
         plan=None,
         sandbox=sandbox,
         limits=LIMITS,

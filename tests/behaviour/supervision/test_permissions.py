@@ -89,6 +89,18 @@ async def test_a_rule_for_no_tool_is_refused(people: Stack) -> None:
     assert len((await people.http.get("/tasks", params={"limit": 200})).json()["items"]) == before
 
 
+async def test_a_rule_may_name_a_tool_that_only_a_subagent_has(people: Stack) -> None:
+    schema = {"type": "object", "properties": {}}
+    theirs = [{"name": "wipe_disk", "description": "Wipes it.", "input_schema": schema}]
+    helper = agent("wiper", mode="subagent", tools=[], external_tools=theirs)
+    lead = agent("wiper-lead", tools=[], subagents=["wiper"], permissions=[rule("mcp__disks__*", "*", "deny")])
+    for one in (helper, lead):
+        (await people.http.put(f"/agents/{one['name']}", json=one)).raise_for_status()
+    for name, status in (("wipe_disk", 202), ("wipe_disc", 422)):
+        task = {"agent": "wiper-lead", "input": "x", "permissions": [rule(name, "*", "deny")]}
+        assert (await people.http.post("/tasks", json=task)).status_code == status
+
+
 async def results(stack: Stack, task_id: str) -> list[dict[str, Any]]:
     rows = await stack.pool.fetch(
         "SELECT tool, state FROM tool_calls WHERE session_id = $1 ORDER BY node, call_index", task_id

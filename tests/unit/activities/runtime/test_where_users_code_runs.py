@@ -36,7 +36,7 @@ async def test_tool_of_a_user_runs_in_its_own_loop_and_the_platform_in_the_worke
         return ToolResult("done")
 
     tool = Tool(name="mine", description="x", input=Input, run=run, effect=Effect.READ).apart()
-    given: Any = dict.fromkeys(("ref", "agent", "workspace", "key", "attempt", "plan", "fetcher", "network"))
+    given: Any = dict.fromkeys(("ref", "agent", "workspace", "key", "again", "plan", "fetcher", "network"))
     given |= {"sandbox": service, "subagents": service, "state": service}
     context = ToolContext(**given, permits=service.loop, hold=service.loop)
     assert (await tool.run(Input(), context)).text == "done"

@@ -29,7 +29,7 @@ def make_context(workspace: Path) -> MakeContext:
             "agent": "tester",
             "workspace": workspace,
             "key": "k",
-            "attempt": 1,
+            "again": False,
             "plan": None,
             "sandbox": Refusing("no sandbox in this test", "Give one"),
             "fetcher": Fetcher(),

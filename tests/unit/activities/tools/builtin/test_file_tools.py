@@ -82,7 +82,7 @@ async def test_a_repeated_edit_changes_nothing(make_context: MakeContext, worksp
     (workspace / "f").write_text("alpha\nbeta\n")
     await call("edit_file", make_context(), path="f", old=old, new=new)
     after = (workspace / "f").read_text()
-    again = await call("edit_file", make_context(attempt=2), path="f", old=old, new=new)
+    again = await call("edit_file", make_context(again=True), path="f", old=old, new=new)
     assert not again.failed
     assert (workspace / "f").read_text() == after
 
