@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Json
 from domain.events import EventRow, TaskCancelled
 from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.session_writes import SessionEnding
-from domain.sessions.step import CallState, StopRequest
+from domain.sessions.step import StopRequest
 from domain.sessions.task_terms import TaskTerms
 from store.database import Connection, Pool, call
 from store.sessions import SessionRow
@@ -30,41 +30,30 @@ class WrittenEnding(BaseModel):
     has_workflow: bool  # the conversation's workflow has begun; if it begins later, it reads this end from the rows
 
 
-class OpenCall(BaseModel):
-    """A call that was made and has not returned, and the state in which the session's end leaves it."""
-
-    tool: str
-    left_as: CallState
-
-
 class EndingFacts(BaseModel):
     """What the ending of a session depends on."""
 
     task_terms: Json[TaskTerms] | None
-    open_calls: Json[list[OpenCall]]
+    head: str | None
+    version: int
 
 
 async def facts(pool: Pool, ref: SessionRef) -> EndingFacts:
     row = await pool.fetchrow(
-        """SELECT task_terms, (
-                  SELECT coalesce(jsonb_agg(jsonb_build_object(
-                             'tool', tool, 'left_as', CASE WHEN effect = 'once' THEN 'unknown' ELSE 'cancelled' END)
-                             ORDER BY started_at, node, call_index), '[]')
-                    FROM tool_calls
-                   WHERE tenant = $1 AND session_id = $2 AND state = 'started') AS open_calls
-             FROM sessions WHERE tenant = $1 AND id = $2""",
-        ref.tenant,
-        ref.session_id,
+        "SELECT task_terms, head, version FROM sessions WHERE tenant = $1 AND id = $2", ref.tenant, ref.session_id
     )
     assert row is not None
     return EndingFacts(**dict(row))
 
 
-async def finish(pool: "Pool | Connection", ending: SessionEnding) -> WrittenEnding | StopRequest:
-    """Write the ending once. If a cancel was accepted before, it wins: it is returned and nothing is written."""
+async def finish(pool: "Pool | Connection", ending: SessionEnding) -> WrittenEnding | StopRequest | None:
+    """Write the ending once. If a cancel was accepted before, it wins: it is returned and nothing is written. None: the
+    session has committed more than the ending has seen, and nothing is written either."""
     answer = json.loads(await call(pool, "finish_session", ending))
     if "cancel_requested" in answer:
         return StopRequest.model_validate_json(answer["cancel_requested"])
+    if "moved" in answer:
+        return None
     return WrittenEnding.model_validate(answer)
 
 

@@ -14,7 +14,7 @@ from domain.external_tool import ExternalTool
 from domain.json_object import JsonObject
 from domain.limits.budget import TreeBudget
 from domain.messages import Node, calls_of, without_gaps
-from domain.sessions.session import Status
+from domain.sessions.session import Status, Usage
 from domain.sessions.step import ModelReply, ToolCallResult
 from domain.sessions.step_writes import RetryNote, StepBegin, StepCommit
 from domain.sessions.task_terms import TaskTerms
@@ -137,6 +137,12 @@ async def _walk(pool: Pool, tenant: str, head: str, known: str | None, limit: in
         limit,
     )
     return rows
+
+
+async def usage_of(pool: Pool, tenant: str, nodes: list[str]) -> list[Usage]:
+    """The usage of each model call that committed one of these nodes as its reply."""
+    query = "SELECT reply FROM messages WHERE tenant = $1 AND id = ANY($2::text[]) AND reply IS NOT NULL"
+    return [ModelReply.model_validate_json(row["reply"]).usage for row in await pool.fetch(query, tenant, nodes)]
 
 
 async def of_session(pool: Pool, tenant: str, session_id: str) -> list[Node]:

@@ -89,11 +89,15 @@ class CallModel:
             return await self._reply(call, by, agents)
 
     async def _reply(self, call: ModelCall, by: CallAttempt, agents: list[AgentDefinition]) -> ModelReply:
+        # Temporal's times and the time passed here: a worker's clock may be wrong.
+        left = (call.cut_at - activity.info().started_time).total_seconds() if call.cut_at else None
+        cut_at = asyncio.get_running_loop().time() + left if left is not None else None
         with retried_if_away():
             facts = await messages.begin_step(self._pool, turn_record.beginning(call, by))
             agent = on_terms(agents[-1], None if call.above else facts.task_terms)
             if facts.reply is not None:
                 return ModelReply.model_validate_json(facts.reply)
+            call = call.model_copy(update={"take": [message.id for message in facts.inbox]})  # the rows decide
             if facts.cancel_requested and call.purpose is Purpose.TURN:
                 stop = RecordedStop.model_validate_json(facts.cancel_requested)
                 raise ApplicationError(stop.by, stop.reason, type=wire.CANCEL_REQUESTED, non_retryable=True)
@@ -111,8 +115,7 @@ class CallModel:
             return await self._commit(call, by, context, nodes, calls, [], played.turn, recorded)
         with retried_if_away():
             shown = await self._hooks.filtered(call, agent, context + prelude, facts)
-        left = max(0.0, (call.cut_at - datetime.now(UTC)).total_seconds()) if call.cut_at else None
-        limit = asyncio.timeout(left)
+        limit = asyncio.timeout_at(cut_at)
         try:
             if queued := turn_record.queued_calls(call, facts):
                 turn.content += queued

@@ -24,13 +24,13 @@ from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
 from domain.json_schema import run_check
 from domain.messages import ASSISTANT, INTERRUPTED, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
-from domain.sessions.session import BUDGET_REASONS, Reason, SessionRef, Status
-from domain.sessions.session_writes import ENDED_FIRST, SessionEnding
+from domain.sessions.session import BUDGET_REASONS, Reason, Status
+from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
 from domain.sessions.task_terms import TaskTerms, on_terms
-from store import channels, conversations, endings, files, mailbox, sessions, tool_calls, workspaces
+from store import channels, conversations, endings, files, mailbox, messages, sessions, tool_calls, workspaces
 from store.database import Pool
-from store.endings import OpenCall, WrittenEnding
+from store.endings import WrittenEnding
 from store.workspaces import Manifest
 from workflows.client import WorkflowClient
 
@@ -65,22 +65,10 @@ class FinishSession:
     @beating
     async def finish_session(self, finish: Finish) -> Finished:
         ref = finish.ref
-        nodes = await self._contexts.load(ref, "main", finish.head)
-        tail = await self._repair(finish, nodes)
-        finish, output = await self._payload(finish, nodes)
         await self._copy_to_parent(finish)
-        facts = await endings.facts(self._pool, ref)
-        value = await self._value(finish, output, facts.task_terms)
-        output = value or output
-        replied = any(node.session_id == ref.session_id and node.kind == ASSISTANT for node in nodes)
-        await self._events.flush()  # after the end nothing more is written
-        late = _closed(ref, facts.open_calls)
-        ending = _ending(finish, output, tail, late, replied, typed=value is not None)
-        written = await endings.finish(self._pool, ending)
-        if isinstance(written, StopRequest):  # a cancel that was accepted while the session was ending wins
-            cancelled = finish.model_copy(update={"reason": written.reason, "error": None, "error_type": None})
-            written = await endings.finish(self._pool, _ending(cancelled, output, tail, late, replied))
-        assert isinstance(written, WrittenEnding)
+        written = None
+        while written is None:  # a reply that is committed meanwhile belongs to the session
+            written = await self._write(finish)
         self._contexts.forget(ref)
         if written.has_workflow:
             await self._post(finish, written.mail, written.given_back, written.held)
@@ -93,6 +81,39 @@ class FinishSession:
             head=written.head,
             preview=preview(written.output or ""),
         )
+
+    async def _write(self, finish: Finish) -> WrittenEnding | None:
+        """Write the ending of what the session's row has; None if the row has more by now."""
+        ref = finish.ref
+        facts = await endings.facts(self._pool, ref)
+        finish, nodes = await self._add_unseen(finish, facts.head)
+        tail = await self._repair(finish, nodes)
+        finish, output = await self._payload(finish, nodes)
+        value = await self._value(finish, output, facts.task_terms)
+        output = value or output
+        replied = any(node.session_id == ref.session_id and node.kind == ASSISTANT for node in nodes)
+        await self._events.flush()  # after the end nothing more is written
+        ending = _ending(finish, facts.version, output, tail, replied, typed=value is not None)
+        written = await endings.finish(self._pool, ending)
+        if isinstance(written, StopRequest):  # a cancel that was accepted while the session was ending wins
+            cancelled = finish.model_copy(update={"reason": written.reason, "error": None, "error_type": None})
+            written = await endings.finish(self._pool, _ending(cancelled, facts.version, output, tail, replied))
+        assert not isinstance(written, StopRequest)
+        return written
+
+    async def _add_unseen(self, finish: Finish, head: str | None) -> tuple[Finish, list[Node]]:
+        """The ending with the replies that were committed after the last one that the workflow has seen, and its nodes.
+        The workflow does not see a reply whose worker died before it reported, or was slower than the time to stop."""
+        seen = await self._contexts.load(finish.ref, "main", finish.head)
+        nodes = await self._contexts.load(finish.ref, "main", head) if head not in (None, finish.head) else seen
+        known, own = {node.id for node in seen}, finish.ref.session_id
+        unseen = [node.id for node in nodes if node.id not in known and node.session_id == own]
+        if not unseen or not known <= {node.id for node in nodes}:  # nothing more, or another branch
+            return finish, seen
+        usage = finish.usage
+        for one in await messages.usage_of(self._pool, finish.ref.tenant, unseen):
+            usage = usage.plus(one)
+        return finish.model_copy(update={"head": head, "usage": usage}), nodes
 
     async def _copy_to_parent(self, finish: Finish) -> None:
         """Copy the files of a subagent tool to its parent's workspace, before its end is queued."""
@@ -184,12 +205,6 @@ class FinishSession:
         ]
 
 
-def _closed(ref: SessionRef, calls: list[OpenCall]) -> list[EventRow]:
-    """Emit the end of every call, including calls that a stop left waiting."""
-    closed = [ev.ToolReturned(tool=call.tool, state=call.left_as, preview=ENDED_FIRST) for call in calls]
-    return [EventRow.of(ref, event) for event in closed]
-
-
 def _output(session_id: str, nodes: list[Node]) -> str | None:
     """The last text of this session; None if it has none."""
     for node in reversed(nodes):
@@ -199,7 +214,7 @@ def _output(session_id: str, nodes: list[Node]) -> str | None:
 
 
 def _ending(
-    finish: Finish, output: str | None, tail: list[Node], late: list[EventRow], replied: bool, typed: bool = False
+    finish: Finish, seen: int, output: str | None, tail: list[Node], replied: bool, typed: bool = False
 ) -> SessionEnding:
     reason = finish.reason
     status = reason.status
@@ -226,8 +241,9 @@ def _ending(
         usage=finish.usage,
         step=finish.step,
         version=finish.version,
+        seen=seen,
         nodes=tail,
-        events=[*late, *_for_parent(finish, error), *(EventRow.of(finish.ref, event, now) for event in events)],
+        events=[*_for_parent(finish, error), *(EventRow.of(finish.ref, event, now) for event in events)],
     )
 
 

@@ -19,7 +19,7 @@ from domain.ids import derive_id
 from domain.messages import Node, calls_of
 from domain.missions.mission import Hold
 from domain.sessions.new_session import NewSession
-from domain.sessions.session import SessionRef
+from domain.sessions.session import SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewMessage, QueuedBegin
 from domain.sessions.step import preview
 from store import (
@@ -81,10 +81,12 @@ class OpenSessions:
                 busy = await sessions.begin_queued(connection, begin)
                 if busy is None:
                     await queued_files.enter(connection, batch.tenant, session_id)
-        if busy is not None and busy != session_id:
-            return Opened(session_id=session_id, busy=busy)
-        session = await sessions.get(self._pool, batch.tenant, session_id)
+        session = await sessions.get(self._pool, batch.tenant, busy or session_id)
         assert session is not None
+        # Without messages left to take, one that has not begun is the first: an earlier attempt has made it live and
+        # died. A second start of it is refused.
+        if busy not in (None, session_id) and (session.status is not Status.SUBMITTED or opening.take):
+            return Opened(session_id=session_id, busy=busy)
         return _opened(session, await mailbox.delivered_to(self._pool, session.ref))
 
     async def _held(self, batch: OpenBatch, opening: OpenSession) -> bool:

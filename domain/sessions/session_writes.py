@@ -134,6 +134,7 @@ class SessionEnding(Write):
     usage: Usage | None = None
     step: int | None = None
     version: int
+    seen: int | None = None  # the version of the row that this was computed from; None: of whatever it is
     nodes: list[Node] = Field(default_factory=list)  # results for tool calls that have none
     events: list[EventRow] = Field(default_factory=list)
 

@@ -25,8 +25,6 @@ BEGIN
         WITH taken AS (
             UPDATE inbox SET taken_by = n.session_id, entered = true
              WHERE tenant = n.tenant AND id = ANY (n.take) AND coalesce(taken_by, n.session_id) = n.session_id
-               -- after the end nothing continues from this step, and another session reads its messages
-               AND EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = n.tenant AND s.id = n.session_id AND s.live)
             RETURNING source)
         UPDATE mailbox m SET delivered_to = n.session_id
           FROM taken WHERE m.tenant = n.tenant AND m.source_session_id = taken.source AND m.delivered_to IS NULL;

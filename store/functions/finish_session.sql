@@ -1,6 +1,7 @@
 -- Ends a session once; `p` is a SessionEnding. The outcome for its spawner is written in the same transaction. A
 -- session that ends without an answer of the model releases the mailbox messages that it was opened with.
--- Returns a WrittenEnding of store/endings.py, or the cancel that was accepted before, which wins.
+-- Returns a WrittenEnding of store/endings.py, or the cancel that was accepted before, which wins. {"moved": true}: the
+-- session has committed more than the ending was computed from, and nothing is written.
 CREATE OR REPLACE FUNCTION finish_session(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     e       session_ending := jsonb_populate_record(NULL::session_ending, p);
@@ -24,6 +25,7 @@ BEGIN
         IF s.cancel_requested IS NOT NULL AND e.status <> 'cancelled' THEN
             RETURN jsonb_build_object('cancel_requested', s.cancel_requested);
         END IF;
+        IF s.version <> e.seen THEN RETURN jsonb_build_object('moved', true); END IF;
         -- Lock the conversation while the session is still the live one of its thread: a session that is accepted after
         -- it has locked the conversation and would wait for this transaction.
         UPDATE conversations SET updated_at = now() WHERE tenant = t AND id = s.conversation_id;
@@ -42,16 +44,14 @@ BEGIN
         -- A session that has ended does not wait for answers.
         UPDATE input_requests SET status = CASE e.reason WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END
          WHERE tenant = t AND session_id = s.id AND status = 'open';
-        -- Nor does any of its calls run: such a call is a question that nobody answered, or a tool whose worker died. A
-        -- call that is being committed is left alone: it has a result and waits for the session's row.
+        -- Nor does any of its calls run: such a call is a question that nobody answered, or a tool whose worker died.
         WITH ended AS (
             UPDATE tool_calls SET state = CASE WHEN effect = 'once' THEN 'unknown' ELSE 'cancelled' END,
                                   result = e.open_result, ended_at = now()
-             WHERE tenant = t AND (node, call_index) IN (
-                       SELECT node, call_index FROM tool_calls
-                        WHERE tenant = t AND session_id = s.id AND state = 'started' FOR UPDATE SKIP LOCKED)
+             WHERE tenant = t AND session_id = s.id AND state = 'started'
             RETURNING tool_calls)
-        SELECT array_agg(tool_calls ORDER BY tool_calls) INTO closed FROM ended;
+        SELECT array_agg(tool_calls ORDER BY (tool_calls).started_at, (tool_calls).node, (tool_calls).call_index)
+          INTO closed FROM ended;
         IF NOT commits THEN
             -- A silent message stays for the next session that answers.
             UPDATE inbox SET taken_by = NULL, entered = false WHERE tenant = t AND taken_by = s.id AND NOT wake;
@@ -86,6 +86,11 @@ BEGIN
         SELECT coalesce(jsonb_agg(event ORDER BY n), '[]') INTO emitted
           FROM jsonb_array_elements(e.events) WITH ORDINALITY AS x(event, n)
          WHERE event ->> 'type' <> 'mailbox_updated' OR mail_changed;
+        SELECT coalesce(jsonb_agg(jsonb_build_object(
+                   'tenant', t, 'session_id', s.id, 'conversation_id', s.conversation_id, 'type', 'tool_returned',
+                   'terminal', false, 'at', now(),
+                   'data', jsonb_build_object('tool', tool, 'state', state, 'preview', result)::text)), '[]') || emitted
+          INTO emitted FROM unnest(closed);
         PERFORM emit_events(t, s.conversation_id, emitted);
         PERFORM end_effect(call, NULL, false, NULL) FROM unnest(closed) call;
         PERFORM append_audit(t, s.conversation_id, CASE e.status WHEN 'completed' THEN 'agent ' || s.agent END, 'end',

@@ -106,8 +106,8 @@ BUGS = [
     Bug(
         "messages to a busy thread are taken one by one, the newest first",
         "workflows/session/context.py",
-        "        self.reading, self.state.inbox = self.state.inbox, []\n",
-        "        self.reading, self.state.inbox = self.state.inbox[-1:], self.state.inbox[:-1]\n",
+        "        taken, self.state.inbox = self.state.inbox, []\n",
+        "        taken, self.state.inbox = self.state.inbox[-1:], self.state.inbox[:-1]\n",
         _TERMINATE,
     ),
     Bug(

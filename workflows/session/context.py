@@ -64,7 +64,6 @@ class SessionContext:
         self.waiting_for: dict[str, str] = {}  # their subjects by id, for the Web UI
         self.handed_over = False  # the last step gave the line another agent, so its loop starts again
         self.calling = 0  # tool calls that are running
-        self.reading: list[str] = []  # messages that the running model call takes
         self.unsettled = 0  # calls of the current step without an outcome; its delegations count as one
         self.paused = 0  # of these, remote calls between two polls
         self.renewal = False  # the step is interrupted, to be continued in a new run
@@ -174,11 +173,10 @@ class SessionContext:
         """The messages that enter the context with the next call; only the main line receives messages."""
         if not line.is_main:
             return []
-        self.reading, self.state.inbox = self.state.inbox, []
-        return self.reading
+        taken, self.state.inbox = self.state.inbox, []
+        return taken
 
     def untake(self, messages: list[str] | None) -> None:
-        self.reading = []
         self.state.inbox = [*(messages or []), *self.state.inbox]
 
     async def has_unread(self) -> bool:

@@ -55,7 +55,6 @@ async def think(
                 raise Ending(Reason.ERROR, kind, message) from error
             take = session.take(line)
             continue
-        session.reading = []
         line.head = reply.head  # an interrupted call has committed what it had, too
         session.state.usage = session.state.usage.plus(reply.usage)
         session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())

@@ -178,7 +178,6 @@ class Session:
                 left = self.context.time_left(END_TIME)
                 await workflow.wait_condition(reasoning.done, timeout=left, timeout_summary="time to stop")
             except TimeoutError:
-                self.context.untake(self.context.reading)
                 return Ending(stopping.reason)
         try:
             return await reasoning
@@ -215,7 +214,6 @@ class Session:
         try:
             reply = await self.context.wait(activity_calls.call_model(call))
         except ActivityError as error:
-            self.context.untake(take)
             workflow.logger.warning("no closing summary: %s", cause(error)[1])
             return
         state.line.head = reply.head

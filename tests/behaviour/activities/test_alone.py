@@ -1,8 +1,10 @@
 """Single activities, without a worker: they run in the SDK's ActivityEnvironment on the real database."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,8 +19,8 @@ from activities.runtime.event_writer import EventWriter
 from activities.sandbox import Refusing
 from domain.content import parts_of
 from domain.conversations.delegation import DelegationCall, DelegationTool, Settle
-from domain.conversations.requests import Nothing
-from domain.events import Progress
+from domain.conversations.requests import Nothing, OpenBatch, OpenSession
+from domain.events import EventRow, Progress, ToolReturned
 from domain.ids import new_id
 from domain.notification import DeliveryAttempt, DeliveryOutcome
 from domain.sessions.input_request import OpenRequest, RemindRequest, RequestKind
@@ -26,11 +28,13 @@ from domain.sessions.session import Reason, SessionRef, Status, Usage
 from domain.sessions.session_writes import Acceptance, NewMessage
 from domain.sessions.step import CallState, Effect, Finish, ModelCall, ModelReply, ToolRequest, preview
 from domain.wire import session_workflow_id
-from store import agents, new_sessions, sessions
+from store import agents, endings, new_sessions, sessions, tool_calls
 from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.store.conftest import NEW
+from tests.behaviour.store.test_sessions import ending
+from tests.behaviour.store.test_tool_calls import claim, outcome
 from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, calls, eventually, of_type
 
@@ -229,6 +233,109 @@ async def test_activities_that_are_cut_off_lose_no_events(stack: Stack, alone: A
     assert shown == ["call_model", "tool.list_files", "finish_session"]
 
 
+@asynccontextmanager
+async def slow(stack: Stack, session_id: str) -> AsyncIterator[Callable[[str], Awaitable[Any]]]:
+    """Hold the row of a session, as a slow database would; gives a wait for a function that needs the row."""
+    async with stack.pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT 1 FROM sessions WHERE id = $1 FOR UPDATE", session_id)
+
+        async def waits(function: str) -> None:
+            query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1"
+
+            async def found() -> bool:
+                return bool(await stack.pool.fetchval(query, f"%{function}%"))
+
+            await eventually(found, pause=0.02, what=f"{function} waits")
+
+        yield waits
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before-the-end", "while-it-is-written"])
+async def test_committed_reply_that_the_workflow_did_not_see_is_kept(
+    stack: Stack, alone: Activities, late: bool
+) -> None:
+    """Its worker dies before it reports, or the database is slow and the workflow stops waiting."""
+    lone = await Lone.accepted(stack, alone, '[[script:say text="All is well."]] [[fault:slow delay=1]]')
+    task_id = lone.session.id
+    asking = asyncio.create_task(lone.environment("call_model").run(alone["call_model"], lone.model_call))
+    await stack.seen(task_id, "task_started")
+    if late:
+        async with slow(stack, task_id) as waits:
+            await waits("commit_step")
+            ended = asyncio.create_task(lone.finished(None, Reason.TTL))
+            await waits("finish_session")
+    else:
+        await asking
+        ended = asyncio.create_task(lone.finished(None, Reason.TTL))
+    finished, reply = await ended, await asking
+    assert (finished.status, finished.preview, finished.head) == (Status.FAILED, "All is well.", reply.head)
+    result = await stack.result(task_id)
+    assert result["output"] == "All is well." and result["usage"]["llm_calls"] == 1
+    [event] = of_type(await stack.events(task_id), "task_failed")
+    assert event["usage"]["llm_calls"] == 1 and event["output"] == "All is well."
+    row = await sessions.get(stack.pool, "default", task_id)
+    assert row is not None and row.head == reply.head and row.committed
+    assert await stack.pool.fetchval("SELECT entered FROM inbox WHERE id = $1", lone.message_id)
+
+
+async def test_branch_that_the_workflow_left_is_not_its_end(stack: Stack, alone: Activities) -> None:
+    lone = await Lone.accepted(stack, alone, '[[script:say text="All is well."]]')
+    reply, left = await lone.replied(), new_id()
+    copied = """INSERT INTO messages (tenant, id, session_id, idem, kind, author, line, side, step, body)
+                SELECT tenant, $2, session_id, $2, kind, author, line, side, step, body FROM messages WHERE id = $1"""
+    await stack.pool.execute(copied, reply.head, left)
+    await stack.pool.execute("UPDATE sessions SET head = $2 WHERE id = $1", lone.session.id, left)
+    assert (await lone.finished(reply.head)).head == reply.head
+
+
+async def test_reply_is_cut_off_in_time_although_the_clock_of_the_worker_is_behind(
+    stack: Stack, alone: Activities
+) -> None:
+    lone = await Lone.accepted(stack, alone, "[[script:say words=30]] [[fault:hang after=6]]")
+    environment, ahead = lone.environment("call_model"), datetime.now(UTC) + timedelta(hours=1)
+    environment.info = replace(environment.info, started_time=ahead)
+    call = lone.model_call.model_copy(update={"cut_at": ahead + timedelta(seconds=2)})
+    reply = await asyncio.wait_for(environment.run(alone["call_model"], call), 30)
+    assert reply.interrupted and reply.preview
+    assert (await lone.finished(reply.head, Reason.TTL)).head == reply.head
+
+
+async def test_message_that_another_session_had_is_not_read_by_a_call_that_did_not_get_it(
+    stack: Stack, alone: Activities
+) -> None:
+    lone = await Lone.accepted(stack, alone, "[[script:say text=Well.]] [[fault:slow delay=1]]")
+    other = await Lone.accepted(stack, alone, "Another.")
+    moved = "UPDATE inbox SET thread_id = $2, conversation_id = $2, taken_by = $3 WHERE id = $1"
+    await stack.pool.execute(moved, other.message_id, lone.session.id, other.session.id)
+    call = lone.model_call.model_copy(update={"take": [lone.message_id, other.message_id]})
+    asking = asyncio.create_task(lone.environment("call_model").run(alone["call_model"], call))
+    await stack.seen(lone.session.id, "task_started")
+    await stack.pool.execute(moved, other.message_id, lone.session.id, None)  # that session has not read it
+    reply = await asking
+    entered = "SELECT entered FROM inbox WHERE id = $1"
+    assert [await stack.pool.fetchval(entered, one) for one in call.take] == [True, False]
+    for one, head in ((lone, reply.head), (other, None)):
+        await one.finished(head, Reason.CALLER_CANCEL)
+
+
+async def test_call_that_returns_while_its_session_ends_returns_once(stack: Stack, alone: Activities) -> None:
+    lone = await Lone.accepted(stack, alone, calls(("write_file", {"path": "a.txt", "content": "a"})))
+    task_id, ref, reply = lone.session.id, lone.session.ref, await lone.replied()
+    assert (await tool_calls.claim(stack.pool, claim(ref, reply.head, 1, Effect.IDEMPOTENT))).go
+    returned = EventRow.of(ref, ToolReturned(tool="write_file", state=CallState.OK, preview="Written."))
+    done = outcome(ref, reply.head, 1, "Written.", Effect.IDEMPOTENT).model_copy(update={"events": [returned]})
+    async with stack.pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT 1 FROM sessions WHERE id = $1 FOR KEY SHARE", task_id)
+        ended = asyncio.create_task(lone.finished(reply.head, Reason.CALLER_CANCEL))
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%finish_session%'"
+        )
+        await eventually(lambda: stack.pool.fetchval(waiting), pause=0.02, what="the end waits")
+        assert await tool_calls.commit(stack.pool, done)
+    assert (await ended).status is Status.CANCELLED
+    assert [event["state"] for event in of_type(await stack.events(task_id), "tool_returned")] == ["ok"]
+
+
 def opening(lone: Lone, node: str, kind: RequestKind) -> OpenRequest:
     session = lone.session
     agents = [session.agent_ref]
@@ -332,3 +439,24 @@ async def test_message_to_an_instance_is_sent_once_although_its_sender_died(stac
     await talk.rest()
     sent = [await talk.prompts(row.id) for row in await talk.children()]
     assert sent == [["First.", "Second."], ["Third."]]
+
+
+async def test_queued_session_whose_beginner_died_is_given_to_its_repetition(stack: Stack, alone: Activities) -> None:
+    """The conversation asks for the second of a queue, and the rows' first begins; its start is not reported."""
+    lone = await Lone.accepted(stack, alone, "x")
+    ref, queued = lone.session.ref, []
+    for _ in range(2):
+        placed = NEW.placed(ref.model_copy(update={"session_id": new_id()}), thread_id=ref.session_id)
+        opening_message = NewMessage(id=new_id(), parts=parts_of("Next."))
+        await new_sessions.accept(stack.pool, Acceptance(session=placed, inbox=[opening_message], queue=True))
+        queued.append(placed.id)
+    await lone.finished(None, Reason.CALLER_CANCEL)
+    asks = OpenSession(session_id=queued[1], thread_id=ref.session_id)
+    batch = OpenBatch(tenant="default", conversation_id=ref.conversation_id, sessions=[asks])
+    [opened] = (await lone.twice("open_sessions", batch)).sessions
+    assert opened.session_id == queued[0] and opened.start is not None and opened.busy is None
+    await stack.pool.execute("UPDATE sessions SET status = 'working' WHERE id = $1", queued[0])
+    [running] = (await lone.twice("open_sessions", batch)).sessions
+    assert (running.busy, running.start) == (queued[0], None)
+    for one in reversed(queued):
+        await endings.finish(stack.pool, ending(ref.model_copy(update={"session_id": one}), Reason.CALLER_CANCEL))

@@ -33,6 +33,7 @@ from store import (
 )
 from store.database import Pool
 from store.new_sessions import Accepted
+from store.runs import SessionEnded
 from tests.behaviour.store.conftest import Accept, new_session
 from tests.behaviour.store.test_deliveries import DONE, found, subscribed
 from tests.behaviour.store.test_messages import begin, step
@@ -207,3 +208,36 @@ async def test_lost_context_beside_the_end_of_a_session_behind_it_does_not_deadl
         await others.begin(endings.finish(pool, ending(queued.ref, Reason.CALLER_CANCEL)))
     for task in others.begun:
         task.result()
+
+
+async def test_call_claimed_while_its_session_ends_is_closed_by_the_end(pool: Pool, accept: Accept) -> None:
+    """A claim that has read the session as running delays its end: nothing runs in a session that has ended."""
+    first, node = new_session(), new_id()
+    await new_sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_sessions=9, low_percent=1)))
+    async with held(pool, "budgets", f"conversation_id = '{first.id}'") as others:
+        await others.begin(tool_calls.claim(pool, claim(first.ref, node, 1, Effect.ONCE, run="run")))
+        await others.begin(endings.finish(pool, ending(first.ref, Reason.TTL)))
+    claimed, ended = [task.result() for task in others.begun]
+    assert claimed.go and ended.status is Status.FAILED
+    assert await pool.fetchval("SELECT state FROM tool_calls WHERE node = $1", node) == CallState.UNKNOWN
+    with pytest.raises(SessionEnded):
+        await tool_calls.claim(pool, claim(first.ref, new_id(), 1, Effect.ONCE, run="run"))
+
+
+async def test_results_that_show_progress_beside_the_end_do_not_deadlock(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    nodes, returned = [new_id(), new_id()], EventRow.of(ref, ToolReturned(tool="bash", state=CallState.OK, preview=""))
+    for node in nodes:
+        assert (await tool_calls.claim(pool, claim(ref, node, 1, Effect.ONCE))).go
+    done = {"progress": "half", "events": [returned]}
+    one, two = [outcome(ref, node, 1, "done", Effect.ONCE).model_copy(update=done) for node in nodes]
+    await events.append(pool, new_id(), [returned])  # so that the session has a counter
+    async with held(pool, "event_counters", f"scope = 's/{ref.session_id}'") as others:
+        await others.begin(tool_calls.commit(pool, one))  # it has written the session's row
+        async with pool.acquire() as connection, connection.transaction():
+            await connection.execute("SELECT 1 FROM tool_calls WHERE node = $1 FOR UPDATE", nodes[1])
+            await others.begin(tool_calls.commit(pool, two))
+            await others.begin(endings.finish(pool, ending(ref, Reason.TTL)))
+        await asyncio.sleep(0.1)  # the second result continues
+    first, second, ended = [task.result() for task in others.begun]
+    assert first and second and ended.status is Status.FAILED
