@@ -15,7 +15,7 @@ from store.sessions import SessionRow
 
 log = logging.getLogger("errand.api")
 
-START_SECONDS = 2.0  # a caller waits no longer for a start: the session is accepted all the same
+START_SECONDS = 1.0  # a caller waits no longer for a start: the session is accepted all the same
 
 
 async def start(services: Services, session: SessionRow) -> None:

@@ -23,7 +23,6 @@ from domain.ids import new_id
 from domain.sealing import KeyRing
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import Status
-from domain.wire import conversation_workflow_id
 from store.sessions import SessionRow
 from store.shared_variables import SharedVariables
 from tests.behaviour.conversations.talk import Gate, Scenes, Talk, async_task, chain, say
@@ -74,20 +73,6 @@ async def test_all_outcomes_are_delivered_in_one_continuation(team: Stack) -> No
     places = [prompt.index(f"(session: {message.source_session_id})") for message in await talk.mail()]
     assert places == sorted(places)
     assert took < 20  # all ten were answered; a worker needs milliseconds for each decision
-
-
-async def test_a_fire_sends_no_ids_of_known_outcomes_through_temporal(team: Stack) -> None:
-    """They would be thousands, and are stored with the request, with the activity's input and with its result."""
-    talk = await with_outcomes(team, 3)
-    handle = team.client.get_workflow_handle(conversation_workflow_id(talk.id))
-    before = (await handle.fetch_history()).events[-1].event_id
-    fired = await talk.fire()
-    events = [event for event in (await handle.fetch_history()).events if event.event_id > before]
-    said = b"".join(event.SerializeToString() for event in events)
-    assert fired.id.encode() in said
-    mail = await talk.mail()
-    assert len(mail) == 3 and {message.delivered_to for message in mail} == {fired.id}
-    assert not any(message.message_id.encode() in said for message in mail)
 
 
 @scene
