@@ -1,8 +1,8 @@
 -- Refuses the writes of a workflow run once another run owns the session: after a reset, or after the
 -- workflow was deleted and started again. A session that no run has claimed yet refuses nothing, and a caller that is
 -- not a run is never refused. With `active`, a session that has ended refuses too: nothing may begin. The row is
--- locked, so that the session does not end before the caller's transaction: for callers that write it (`locks`) as
--- their update would, since two that share a lock and then update wait for each other if an ending waits as well.
+-- locked, so that the session does not end before the caller's transaction; with `locks` for callers that write it, so
+-- that a run that takes over afterwards reads all that was committed.
 CREATE OR REPLACE FUNCTION check_run(t text, sid text, run text, active boolean, locks boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -5,7 +5,7 @@ DECLARE
     n tool_commit := jsonb_populate_record(NULL::tool_commit, p);
     c tool_calls;
 BEGIN
-    PERFORM check_run(n.tenant, n.session_id, n.run, false, coalesce(n.plan, n.progress, n.status_text, n.handed_to) IS NOT NULL);
+    PERFORM check_run(n.tenant, n.session_id, n.run, false, false);
     UPDATE tool_calls SET state = n.state, result = n.result, ended_at = now(),
                           sources = n.sources, description = coalesce(nullif(n.description, ''), description)
      WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
