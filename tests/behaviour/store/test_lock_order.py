@@ -129,19 +129,14 @@ async def test_answers_given_together_and_one_by_one_do_not_deadlock(pool: Pool,
     assert [task.result() for task in others.begun] == [None, RequestStatus.ANSWERED]
 
 
-@pytest.mark.parametrize("with_step", [False, True], ids=["alone", "with-step"])
-async def test_results_and_claims_of_two_calls_do_not_deadlock(pool: Pool, accept: Accept, with_step: bool) -> None:
+async def test_results_and_claims_of_two_calls_do_not_deadlock(pool: Pool, accept: Accept) -> None:
     ref, node = await accept(), new_id()
     returned = EventRow.of(ref, ToolReturned(tool="bash", state=CallState.OK, preview=""))
     called = [EventRow.of(ref, ToolCalled(tool="bash", args=""))]
     assert (await tool_calls.claim(pool, claim(ref, node, 1, Effect.ONCE, kind=EffectKind.COMMAND, called=called))).go
-    done = outcome(ref, node, 1, "done", Effect.ONCE)
-    if with_step:  # a refused read, which is recorded too
-        done = outcome(ref, new_id(), 1, "refused", Effect.READ).model_copy(update={"denied": True})
-    done = done.model_copy(update={"events": [returned]})
-    committed = messages.commit_step(pool, step(ref, new_id(), 2, "x", result=done)) if with_step else None
+    done = outcome(ref, node, 1, "done", Effect.ONCE).model_copy(update={"events": [returned]})
     async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
-        await others.begin(committed or tool_calls.commit(pool, done))
+        await others.begin(tool_calls.commit(pool, done))
         other = claim(ref, new_id(), 1, Effect.ONCE, kind=EffectKind.COMMAND, called=called)
         await others.begin(tool_calls.claim(pool, other))
     first, second = [task.result() for task in others.begun]
