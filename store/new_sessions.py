@@ -18,6 +18,14 @@ from store.sessions import SessionRow, from_columns, to_columns
 from store.workspaces import Manifest
 
 
+class Waiting(BaseModel):
+    """The tasks that no worker has begun."""
+
+    total: int
+    own: int  # of the tenant that asks
+    tenants: int  # that have any
+
+
 class EarlierResponse(BaseModel):
     status: int
     response: str
@@ -57,10 +65,10 @@ class Accepted(BaseModel):
         return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-async def count_waiting(pool: Pool, most: int) -> int:
-    """Sessions of all tenants that no worker has begun, counted up to `most`."""
-    waiting: int = await pool.fetchval("SELECT count_waiting($1)", most)
-    return waiting
+async def count_waiting(pool: Pool, tenant: str) -> Waiting:
+    row = await pool.fetchrow("SELECT * FROM count_waiting($1)", tenant)
+    assert row is not None
+    return Waiting(**dict(row))
 
 
 async def accept(pool: "Pool | Connection", acceptance: Acceptance) -> Accepted:

@@ -19,7 +19,7 @@ from domain.errors import Conflict, Invalid, NotFound, Refusal
 from domain.faces import NewFaceRequest
 from domain.sessions.submitted_task import TRANSPORT
 from store import conversations, idempotency, sessions, workspaces
-from store.conversations import ConversationUpdate
+from store.conversations import ConversationUpdate, Written
 from store.idempotency import StoredResponse
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
@@ -143,6 +143,7 @@ def _own_place(body: MessageBody) -> SessionPlace:
 
 async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     """Accept a session in a new conversation."""
+    await call.services.waiting_bound.check(call.tenant)
     answer = handle(prepared.ref.session_id, prepared.ref.conversation_id)
     accepted = await submit.accept(call, prepared, key, answer.model_dump_json())
     if accepted.replay:
@@ -174,8 +175,15 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
     live, write = "", None
     if await mission_turns.mission_of(call, ref.conversation_id) is not None:
         write = partial(mission_turns.accept, call, files=prepared.files)
-    if body.if_busy == "steer" and (before := await _steered_before(call, prepared, key)) is not None:
-        return NewTurn(before)
+    message_id = steer.message_id_of(ref, key)
+    steers = body.if_busy == "steer" and key.value is not None
+    written = await conversations.message_taken(call.pool, call.tenant, message_id) if steers else None
+    if written is not None:
+        if (before := await _steered_before(call, prepared, key, written)) is not None:
+            return NewTurn(before)
+    # neither for a running session, which needs no other worker, nor once a message is stored, which will be read
+    elif await sessions.live_of_thread(call.pool, call.tenant, ref.conversation_id) is None:
+        await call.services.waiting_bound.check(call.tenant)
     for attempt in range(TRIES):
         # first without the queue, so that a free conversation runs the turn at once
         queue = body.if_busy == "queue" and attempt > 0
@@ -199,7 +207,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
                 return NewTurn(steered)
             await asyncio.sleep(PAUSE_SECONDS)
     if body.if_busy == "steer":  # each session ended too early; whichever is running reads the message, or a new one
-        steer.deliver_later(call, ref.model_copy(update={"session_id": live}), steer.message_id_of(ref, key))
+        steer.deliver_later(call, ref.model_copy(update={"session_id": live}), message_id)
         return NewTurn(await _steered(call, prepared, key, live))
     raise await busy(call, live)
 
@@ -228,14 +236,9 @@ async def _steered(call: Call, prepared: Prepared, key: IdempotencyKey, session_
     return answer
 
 
-async def _steered_before(call: Call, prepared: Prepared, key: IdempotencyKey) -> Handle | None:
+async def _steered_before(call: Call, prepared: Prepared, key: IdempotencyKey, written: Written) -> Handle | None:
     """A repetition whose first response was lost: its message is stored, and may have been delivered."""
     ref = prepared.ref
-    written = (
-        await conversations.message_taken(call.pool, call.tenant, steer.message_id_of(ref, key)) if key.value else None
-    )
-    if written is None:
-        return None
     live = written.by or (await latest_of(call, ref.conversation_id)).id
     session_id: str | None = live
     if written.by is None:

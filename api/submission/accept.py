@@ -202,7 +202,6 @@ async def accept(
     write: Callable[[Acceptance], Awaitable[Accepted]] | None = None,
 ) -> Accepted:
     """Run the one transaction, with `write` if it contains more. Refuse what the store refused."""
-    await call.services.waiting_bound.check()
     session = prepared.acceptance.session
     submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
     acceptance = prepared.acceptance.model_copy(
@@ -254,6 +253,7 @@ async def run_task(
     write: Callable[[Acceptance], Awaitable[Accepted]] | None = None,
 ) -> AcceptedResponse:
     """Accept a task and start it; its handle is the response."""
+    await call.services.waiting_bound.check(call.tenant)
     response = _handle(call, prepared)
     accepted = await accept(call, prepared, key, response, write)
     if accepted.replay:

@@ -89,14 +89,14 @@ def settings(stack: Stack, database_url: str) -> Settings:
 
 
 @contextlib.asynccontextmanager
-async def serving(settings: Settings) -> AsyncIterator[str]:
+async def serving(settings: Settings, temporal: str = NO_TEMPORAL) -> AsyncIterator[str]:
     """Run a real server on loopback, whichever address the settings name."""
     port = free_port()
     app = create_app(settings)
     server = Server(uvicorn.Config(app, port=port, log_config=None, lifespan="on", http=HeadTimeoutProtocol))
     # the variable is read when the server starts; other tests must not see it
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TEMPORAL_ADDRESS", NO_TEMPORAL)
+        patch.setenv("TEMPORAL_ADDRESS", temporal)
         running = asyncio.create_task(server.serve())
         while not server.started:
             assert not running.done()

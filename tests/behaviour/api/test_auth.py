@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 
-from api.submission.waiting_bound import LOOK_SECONDS
 from domain.policy.addresses import is_loopback
 from settings import Settings
-from store import keys, new_sessions
+from store import keys
 from store.database import Pool
 from store.keys import Right
 from tests.behaviour.api.conftest import end, key_for, problem, serving, submitted
@@ -87,31 +86,6 @@ async def test_live_tasks_are_limited_per_key(settings: Settings, pool: Pool) ->
         await end(pool, accepted[0], tenant="quota")
         assert await submitted(client, headers)
         assert await submitted(client, await key_for(pool, "quota"))  # another key has its own limit
-
-
-async def test_tasks_are_refused_while_too_many_wait_for_a_worker(settings: Settings, pool: Pool) -> None:
-    """500 tasks of 60 clients at once, of several keys, while no worker begins any of them."""
-    before = await new_sessions.count_waiting(pool, 1_000_000)
-    bounded = replace(settings, waiting_tasks=before + 20)
-    senders = [await key_for(pool, f"crowd-{number}") for number in range(5)]
-    spec = {"agent": "assistant", "input": "x"}
-    async with serving(bounded) as url, httpx2.AsyncClient(base_url=url, timeout=60) as client:
-
-        async def send(number: int) -> list[httpx2.Response]:
-            headers = senders[number % len(senders)]
-            return [await client.post("/tasks", json=spec, headers=headers) for _ in range(500 // 60 + 1)]
-
-        answers = [one for sent in await asyncio.gather(*map(send, range(60))) for one in sent]
-        accepted = [answer.json()["task_id"] for answer in answers if answer.status_code == 202]
-        assert 20 <= len(accepted) < 20 + 60  # those that were being written while the rows were counted come on top
-        refused = next(answer for answer in answers if answer.status_code != 202)
-        problem(refused, 503, "overloaded")
-        assert int(refused.headers["retry-after"]) > 0
-        assert await new_sessions.count_waiting(pool, 1_000_000) == before + len(accepted)  # a refusal changes nothing
-        for task_id in accepted:  # as when a worker begins them
-            await pool.execute("UPDATE sessions SET status = 'working' WHERE id = $1", task_id)
-        await asyncio.sleep(LOOK_SECONDS)
-        assert await submitted(client, senders[0])
 
 
 async def test_database_keeps_no_secret_of_a_key(pool: Pool) -> None:
