@@ -159,8 +159,7 @@ class DeliveryInput(BaseModel):
     tenant: str
     lane: str  # the id of a delivery, or the conversation of an address: its replies are sent one after the other
     span_s: float  # seconds during which to retry a delivery
-    first: str | None = None  # the delivery that was tried last and is not done, if this run continues another
-    since: datetime | None = None  # its first attempt
+    asked: bool = False  # if this run continues another: whether the receiver asked for the wait
 
 
 class DeliveryAttempt(BaseModel):
@@ -169,8 +168,8 @@ class DeliveryAttempt(BaseModel):
     tenant: str
     lane: str
     span_s: float
-    first: str | None  # the delivery that was tried before
-    tried_s: float  # seconds since its first attempt
+    now: datetime
+    asked: bool = False  # the receiver asked to wait, which only a caller may cut short
 
 
 class DeliveryOutcome(BaseModel):
@@ -178,6 +177,7 @@ class DeliveryOutcome(BaseModel):
     status: DeliveryStatus | None = None
     note: str = ""
     wait_s: float | None = None  # before the next attempt: as planned, or as the receiver asked; None: none waits
+    asked: bool = False
 
 
 class SendError(Exception):
@@ -285,7 +285,7 @@ def _key(secret: str) -> bytes:
 
 
 def pause_after(tried_s: float, span_s: float) -> float | None:
-    """Seconds until the next attempt, given those since the first: few, then hours. None: the span is over."""
+    """Seconds until the next attempt, given those since it was due: few, then hours. None: the span is over."""
     due = 0.0
     for pause in itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1])):
         due = min(due + pause, span_s)

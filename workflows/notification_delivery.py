@@ -8,7 +8,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from domain import wire
-from domain.notification import DeliveryAttempt, DeliveryInput, DeliveryOutcome, DeliveryStatus
+from domain.notification import DeliveryAttempt, DeliveryInput, DeliveryOutcome
 from workflows import activity_calls
 from workflows.ui import TENANT
 
@@ -21,24 +21,21 @@ class NotificationDelivery:
     @workflow.run
     async def run(self, start: DeliveryInput) -> DeliveryOutcome:
         workflow.upsert_search_attributes([TENANT.value_set(start.tenant)])
-        first, since = start.first, start.since or workflow.now()
+        asked = start.asked
         while True:
             self._now = False  # this attempt answers all signals so far, also the one sent with the start
-            now = workflow.now()
-            tried_s = (now - since).total_seconds()
             outcome = await activity_calls.deliver(
-                DeliveryAttempt(tenant=start.tenant, lane=start.lane, span_s=start.span_s, first=first, tried_s=tried_s)
+                DeliveryAttempt(
+                    tenant=start.tenant, lane=start.lane, span_s=start.span_s, now=workflow.now(), asked=asked
+                )
             )
-            if outcome.id != first:
-                first, since = outcome.id, now
-            if outcome.status is not DeliveryStatus.PENDING:
-                first = None
             if outcome.wait_s is None and not self._now:  # a signal says that there is more by now
                 break
             if outcome.wait_s:
                 await self._wait(outcome, outcome.wait_s)
+            asked = outcome.asked and self._now
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(start.model_copy(update={"first": first, "since": since}))
+                workflow.continue_as_new(start.model_copy(update={"asked": asked}))
         workflow.set_current_details(f"**{outcome.status}** {outcome.note}")
         return outcome
 

@@ -70,7 +70,7 @@ async def test_recorded_tool_call_is_not_run_again(stack: Stack, alone: Activiti
 
 async def test_delivery_whose_record_was_removed_is_not_tried_again(alone: Activities) -> None:
     removed = new_id()
-    attempt = DeliveryAttempt(tenant="default", lane=removed, span_s=60, first=removed, tried_s=1)
+    attempt = DeliveryAttempt(tenant="default", lane=removed, span_s=60, now=datetime.now(UTC))
     assert await ActivityEnvironment().run(alone["deliver"], attempt) == DeliveryOutcome(wait_s=None)
 
 

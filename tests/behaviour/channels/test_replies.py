@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -128,6 +129,44 @@ async def test_a_reply_that_fails_permanently_makes_way_with_a_notice(service: S
 
     await eventually(resent, what="it is sent again on request")
     await stack.http.delete(f"/subscriptions/{made['id']}")
+
+
+async def test_replies_that_waited_for_one_that_failed_do_not_take_as_long_again(service: Service) -> None:
+    service.receiver.answers["/in"] = ["500 Oh"]
+    first, *_ = await said_in_order(service, "one", "two", "three")
+    await service.replies(1)
+    await Subscribers(service.stack).pass_time(lane(service, first), hours=73)
+    query = "SELECT status FROM deliveries WHERE conversation_id = $1"
+
+    async def failed() -> bool:
+        rows = await service.stack.pool.fetch(query, first["conversation_id"])
+        return [row["status"] for row in rows] == ["failed"] * 3
+
+    await eventually(failed, what="all three have failed")
+    sent = texts(service.receiver.at("/in"))
+    assert (sent.count("two"), sent.count("three")) == (1, 1)
+
+
+async def test_another_reply_does_not_cut_the_wait_that_the_receiver_asked_for(service: Service) -> None:
+    service.receiver.answers["/in"] = ["429 Too Many Requests\r\nRetry-After: 7000", "204 No Content"]
+    [first] = await said_in_order(service, "one")
+    await service.replies(1)
+
+    async def attempts() -> int:
+        events = (await lane(service, first).fetch_history()).events
+        return sum(event.HasField("activity_task_completed_event_attributes") for event in events)
+
+    async def looked(times: int) -> bool:
+        return await attempts() >= times
+
+    for times, text in ((2, "two"), (3, "three")):
+        await eventually(partial(looked, times - 1), what="the attempt before has ended")
+        await said_in_order(service, text)
+        await eventually(partial(looked, times), what="the lane has noticed the reply")
+    assert texts(service.receiver.at("/in")) == ["one"]
+    [waiting] = (await service.stack.http.get("/deliveries", params={"task_id": first["session_id"]})).json()["items"]
+    assert (await service.stack.http.post(f"/deliveries/{waiting['id']}/resend")).status_code == 202
+    assert texts(await service.replies(4)) == ["one", "one", "two", "three"]
 
 
 @pytest.mark.exactly_once
