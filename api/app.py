@@ -61,6 +61,7 @@ from api.services import Services
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
 from api.streams.slots import StreamSlots
+from api.submission.start import Starts
 from api.submission.waiting_bound import WaitingBound
 from domain.policy.addresses import is_loopback
 from domain.sealing import KeyRing
@@ -147,14 +148,16 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         keys=keys,
         encrypts=settings.payload_encryption == "on",
     )
+    workflows = client.WorkflowClient(temporal, settings.task_queue)
     services = Services(
         settings=settings,
         pool=pool,
-        workflows=client.WorkflowClient(temporal, settings.task_queue),
+        workflows=workflows,
         schedules=ScheduleClient(temporal, settings.task_queue),
         queues=QueueClient(temporal, settings.task_queue),
         discovery=DiscoveryClient(temporal, settings.task_queue),
         retry_queue=RetryQueue(),
+        starts=Starts(pool, workflows),
         waiting_bound=WaitingBound(pool, settings.waiting_tasks),
         listener=listener,
         pages=Pages(pool),

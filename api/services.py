@@ -11,6 +11,7 @@ from api.http.metrics import Metrics
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
 from api.streams.slots import StreamSlots
+from api.submission.start import Starts
 from api.submission.waiting_bound import WaitingBound
 from domain.agents.prices import PriceTable
 from domain.sealing import KeyRing
@@ -32,6 +33,7 @@ class Services:
     queues: QueueClient
     discovery: DiscoveryClient
     retry_queue: RetryQueue
+    starts: Starts
     waiting_bound: WaitingBound
     listener: EventListener
     pages: Pages

@@ -12,7 +12,6 @@ from api.http.problems import finding, pointers_moved
 from api.schemas.channels import ChannelAccepted
 from api.schemas.conversations import stream_key
 from api.submission import accept as submit
-from api.submission import start as starting
 from api.submission.accept import SessionPlace
 from domain.amounts import counted
 from domain.channels import ChannelMessage, ChannelRef, ConnectorConfig, ConnectorKind, message_key
@@ -148,7 +147,7 @@ async def _session(
 
 async def _start(call: Call, session: SessionRow, delay: float) -> None:
     if not delay:
-        await starting.start(call.services, session)
+        await call.services.starts.start(session)
         return
 
     async def later() -> None:
@@ -159,7 +158,7 @@ async def _start(call: Call, session: SessionRow, delay: float) -> None:
             await asyncio.sleep(left)
             # read from the database, because another process may have accepted the latest message
             left = await channels.debounce_left(call.pool, session.ref, delay)
-        await starting.start(call.services, session)
+        await call.services.starts.start(session)
 
     task = asyncio.create_task(later())
     _starts.add(task)

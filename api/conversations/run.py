@@ -13,7 +13,6 @@ from api.http.problems import finding
 from api.schemas.conversations import Handle, MessageBody, RunBody, handle, stream_key
 from api.submission import accept as submit
 from api.submission import rules
-from api.submission import start as starting
 from api.submission.accept import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound, Refusal
 from domain.faces import NewFaceRequest
@@ -149,7 +148,7 @@ async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     if accepted.replay:
         return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
     assert accepted.session is not None
-    await starting.start(call.services, accepted.session)
+    await call.services.starts.start(accepted.session)
     return NewTurn(answer)
 
 
@@ -193,7 +192,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
         if accepted.replay:
             return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
         if accepted.session is not None:
-            await starting.start(call.services, accepted.session)
+            await call.services.starts.start(accepted.session)
             return NewTurn(answer)
         if accepted.read_by is not None:
             return NewTurn(await _steered(call, prepared, key, accepted.read_by))

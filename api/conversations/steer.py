@@ -6,7 +6,6 @@ from datetime import timedelta
 from api.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.submission.accept import Prepared
-from api.submission.start import ensure_started
 from domain.conversations.requests import Steer
 from domain.errors import NotFound, Unavailable
 from domain.ids import derive_id
@@ -46,7 +45,7 @@ async def deliver(
     """
     ref = SessionRef(tenant=call.tenant, session_id=live, conversation_id=conversation_id)
     began = time.monotonic()
-    await ensure_started(call.services, ref)
+    await call.services.starts.ensure_started(ref)
     left = ANSWER_WITHIN - timedelta(seconds=time.monotonic() - began)
     steer = Steer(request_id=derive_id(message_id, attempt), thread=thread_id, message=message_id)
     try:
@@ -64,7 +63,7 @@ def deliver_later(call: Call, ref: SessionRef, message_id: str) -> None:
     """Let the conversation find the message in its rows, as soon as it can be reached."""
 
     async def reload() -> bool:
-        await ensure_started(call.services, ref)
+        await call.services.starts.ensure_started(ref)
         await call.services.workflows.reopen(ref.tenant, ref.conversation_id, reload=True)
         await conversations.mark_signalled(call.pool, call.tenant, message_id)
         return True

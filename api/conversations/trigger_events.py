@@ -13,7 +13,6 @@ from api.conversations import arrivals
 from api.http import strict_json
 from api.http.problems import Unauthenticated
 from api.services import Services
-from api.submission import start as starting
 from domain.errors import Conflict, Invalid, NotAllowed
 from domain.signatures import check_github, check_slack, check_standard_webhook
 from domain.triggers.event import ExternalEvent, render_key, untrusted
@@ -107,7 +106,7 @@ async def accept(services: Services, signed: SignedTrigger, event: ExternalEvent
         raise Conflict(f"The event was not accepted; send it again later: {receipt.held.text}.", type=receipt.held.kind)
     # after the receipt is committed: a repetition of the event is answered from it, and the sweeper starts what is left
     if receipt.session is not None:
-        await starting.start(services, receipt.session)
+        await services.starts.start(receipt.session)
     if receipt.answered is not None:
         await answering.signal(services, receipt.answered.session_id, receipt.answered.request_id)
     assert receipt.accepted is not None

@@ -10,7 +10,6 @@ from api.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
 from api.schemas.tasks import TaskAccepted
 from api.submission import budgets, rules, task_servers, tools_and_variables
-from api.submission import start as starting
 from domain.agents.definition import AgentDefinition
 from domain.agents.sides import Sides, all_models, session_sides
 from domain.amounts import counted
@@ -259,7 +258,7 @@ async def run_task(
     if accepted.replay:
         return AcceptedResponse(accepted.replay.response, replayed=True)
     assert accepted.session is not None
-    await starting.start(call.services, accepted.session)
+    await call.services.starts.start(accepted.session)
     return AcceptedResponse(response)
 
 
