@@ -189,6 +189,12 @@ async def test_replies_stay_in_order_though_their_workflow_is_ended_from_outside
     await service.replies(1)
     await lane(service, first).terminate("a test")
     service.receiver.held.set()
+
+    async def recorded() -> bool:  # the attempt that outlives its workflow
+        query = "SELECT max(attempts) FROM deliveries WHERE conversation_id = $1"
+        return bool(await service.stack.pool.fetchval(query, first["conversation_id"]))
+
+    await eventually(recorded, what="the first attempt is recorded")
     await service.stack.pool.execute(
         "UPDATE deliveries SET begun_at = now() - interval '1 hour', next_at = NULL WHERE conversation_id = $1",
         first["conversation_id"],

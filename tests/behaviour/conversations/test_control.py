@@ -136,7 +136,7 @@ async def test_every_open_call_ends_before_the_last_event_and_the_next_turn_is_v
 
 @pytest.mark.proves("S1-18")
 async def test_stop_at_the_same_time_as_a_subagents_result_ends_the_session_normally(team: Stack) -> None:
-    """The result is being written, which takes long: the write is cancelled, and the session writes its own ending."""
+    """The result is being written, which takes long: the ending waits for that write, and is the session's own."""
     gate = Gate()
     talk = await Talk.begin(team, chain([task(gate.then())]))
     await team.seen((await talk.child()).id, "tool_called")
@@ -150,7 +150,7 @@ async def test_stop_at_the_same_time_as_a_subagents_result_ends_the_session_norm
 
         await eventually(waits, pause=0.05, what="the result waits to be written")
         await team.cancel(talk.id)
-        ended = await talk.ended(talk.id)
+    ended = await talk.ended(talk.id)
     assert (ended.status, ended.reason) == (Status.CANCELLED, "caller_cancel")
     await team.session(talk.id).result()  # the workflow's own result, not one written by a sweep
 
