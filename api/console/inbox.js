@@ -96,7 +96,7 @@ export function inbox(main) {
     fill(
       done,
       ...page.items.map((one) =>
-        h("li", { class: "row" }, h("span", { class: "grow" }, link(`#/tasks/${one.session_id}`, one.question)), h("small", {}, `${verdict(one)} by ${one.answered_by ?? "nobody"}, ${clock(one.answered_at)}`)),
+        h("li", { class: "row" }, h("span", { class: "grow" }, link(`#/tasks/${one.session_id}`, one.question || one.kind.replaceAll("_", " "))), h("small", {}, `${verdict(one)} by ${one.answered_by ?? "nobody"}, ${clock(one.answered_at)}`)),
       ),
     );
   }

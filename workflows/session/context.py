@@ -24,7 +24,8 @@ PLAN_FIRST = (
 TURNS = 5
 REMEMBERED = 1_000  # messages, ended children and answered requests
 NAMED_CHILDREN = 20  # in the details; all are counted
-SUMMARY_TIME = timedelta(seconds=45)  # at most, and at most a quarter of the session's time
+# at most, and at most a sixth of the session's time, so that watchers see a low budget before
+SUMMARY_TIME = timedelta(seconds=45)
 END_TIME = timedelta(seconds=1)  # after the deadline, for what is being stopped
 
 
@@ -99,7 +100,7 @@ class SessionContext:
     @property
     def stops_at(self) -> datetime:
         """When the work stops, so that the last summary fits before the deadline."""
-        return self.deadline - min(SUMMARY_TIME, max(self.deadline - workflow.info().start_time, timedelta()) / 4)
+        return self.deadline - min(SUMMARY_TIME, max(self.deadline - workflow.info().start_time, timedelta()) / 6)
 
     def time_left(self, more: timedelta = timedelta()) -> timedelta:
         """Until the deadline, or so much later."""
