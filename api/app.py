@@ -61,8 +61,7 @@ from api.services import Services
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
 from api.streams.slots import StreamSlots
-from api.submission.start import Starts
-from api.submission.waiting_bound import WaitingBound
+from api.submission.start import Starts, WaitingBound
 from domain.policy.addresses import is_loopback
 from domain.sealing import KeyRing
 from settings import Settings, SettingsError

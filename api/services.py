@@ -11,8 +11,7 @@ from api.http.metrics import Metrics
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
 from api.streams.slots import StreamSlots
-from api.submission.start import Starts
-from api.submission.waiting_bound import WaitingBound
+from api.submission.start import Starts, WaitingBound
 from domain.agents.prices import PriceTable
 from domain.sealing import KeyRing
 from settings import Settings

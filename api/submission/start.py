@@ -1,4 +1,4 @@
-"""Start the workflow of an accepted session.
+"""Start the workflow of an accepted session, and refuse tasks while too many wait for a worker.
 
 The row is committed, so a session that is accepted will run: what a request cannot start, because Temporal is
 unreachable or its process dies, a worker's look at the rows starts under the same id (`Sweep.watch`).
@@ -9,8 +9,10 @@ import logging
 import time
 
 from api.http.problems import type_name
+from domain.amounts import counted
+from domain.errors import Unavailable
 from domain.sessions.session import SessionRef, Status
-from store import sessions
+from store import new_sessions, sessions
 from store.database import Pool
 from store.sessions import SessionRow
 from workflows.client import WorkflowClient
@@ -19,6 +21,8 @@ log = logging.getLogger("errand.api")
 
 START_SECONDS = 1.0  # a caller waits no longer for a start: the session is accepted all the same
 AWAY_SECONDS = 3.0  # no caller waits for a Temporal that has just not answered
+LOOK_SECONDS = 1.0  # between two counts of the rows, while fewer wait than may
+TRY_AGAIN_SECONDS = 10
 
 
 class Starts:
@@ -54,3 +58,29 @@ class Starts:
         return await self._workflows.submit(
             session.workflow_input(), session.id, session.thread_id, queued=not session.live
         )
+
+
+class WaitingBound:
+    """Refuses tasks while `most` of all tenants wait for a worker: to accept more would only make all of them wait
+    longer, for the acceptance too. Only tenants that use up their share of `most` are refused."""
+
+    def __init__(self, pool: Pool, most: int) -> None:
+        self._pool = pool
+        self._most = most  # 0: no limit
+        self._waiting = 0  # at most, as far as this process knows: some of its requests open no task
+        self._looked_at = float("-inf")
+
+    async def check(self, tenant: str) -> None:
+        """Ask before anything is stored, and only for a request that needs a worker to begin something."""
+        if not self._most:
+            return
+        self._waiting += 1
+        if self._waiting <= self._most and time.monotonic() - self._looked_at <= LOOK_SECONDS:
+            return
+        self._looked_at = time.monotonic()  # before the query: below the bound only one request looks
+        waiting = await new_sessions.count_waiting(self._pool, tenant)
+        self._waiting = waiting.total + 1
+        if waiting.total >= self._most and waiting.own >= self._most / waiting.tenants:
+            limit = counted(self._most, "task")
+            detail = f"Too many tasks wait for a worker (ERRAND_WAITING_TASKS allows {limit})."
+            raise Unavailable(detail, type="overloaded", retry_after=TRY_AGAIN_SECONDS)
