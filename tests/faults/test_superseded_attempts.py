@@ -70,20 +70,17 @@ def attempts(events: list[dict[str, Any]]) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize(("text", "times"), [(FEW, 1), (MANY, 2)])
-async def test_attempt_that_was_taken_over_adds_nothing_to_the_stream(
-    stack: Stack, tmp_path: Path, text: str, times: int
-) -> None:
+@pytest.mark.parametrize("text", [FEW, MANY])
+async def test_attempt_that_was_taken_over_adds_nothing_to_the_stream(stack: Stack, tmp_path: Path, text: str) -> None:
     with stack.frozen_supervisor(), other_worker(stack, tmp_path):
         tasks = [await stack.submit(text) for _ in range(4)]
         await streams(stack, tasks[-1], 1)
-        for _ in range(times):
-            workers = {task_id: await worker_of(stack, task_id) for task_id in tasks}
-            pid = next(one for one in reversed(workers.values()) if one is not None)
-            tried = {one: len(attempts(await stack.events(one))) for one in tasks if workers[one] == pid}
-            with frozen(pid):
-                for task_id, before in tried.items():
-                    await streams(stack, task_id, before + 1)
+        workers = {task_id: await worker_of(stack, task_id) for task_id in tasks}
+        pid = next(one for one in reversed(workers.values()) if one is not None)
+        # Once only: polls that a frozen worker left open still take attempts, a heartbeat timeout and a backoff each.
+        with frozen(pid):
+            for task_id in [one for one in tasks if workers[one] == pid]:
+                await streams(stack, task_id, 2)
         ended = [await stack.wait(task_id) for task_id in tasks]
     for task_id, record in zip(tasks, ended, strict=True):
         events = await stack.events(task_id)

@@ -83,7 +83,7 @@ async def test_an_idempotent_tool_is_repeated(
     record = await stack.wait(survivors["again"])
     assert (record["status"], record["usage"]["tool_invocations"]) == ("completed", 1)
     [first, second] = [line.split() for line in await lines(ledgers["again"])]
-    assert first[0] == second[0] and (first[1], second[1]) == ("1", "2")  # one key, two attempts
+    assert first[0] == second[0] and (first[1], second[1]) == ("False", "True")  # one key; the second knows it repeats
     events = await stack.events(survivors["again"])
     assert [event["state"] for event in of_type(events, "tool_returned")] == ["ok"]
     assert len(of_type(events, "tool_called")) == 1
