@@ -1,4 +1,4 @@
-"""`python -m tests.support.contract`: the items of docs/contract.md that the last test run proved.
+"""`python -m tests.support.contract`: the items of tests/contract.md that the last test run proved.
 
 With --write it marks on each line of the page whether a test claims to prove it.
 """
@@ -28,7 +28,7 @@ class Item:
 
 
 def page_of(root: Path) -> Path:
-    return root / "docs" / "contract.md"
+    return root / "tests" / "contract.md"
 
 
 def report_of(root: Path) -> Path:

@@ -15,7 +15,7 @@ AT_MOST = 3
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"proves(*ids): items of docs/contract.md, {AT_MOST} at the most")
+    config.addinivalue_line("markers", f"proves(*ids): items of tests/contract.md, {AT_MOST} at the most")
     config.pluginmanager.register(Proofs(config), "errand-proofs")
 
 

@@ -91,7 +91,7 @@ def retired_uses(root: Path) -> list[RetiredUse]:
             found += _retired_in_test(parsed(root, file))
     for file in sorted((root / "api").rglob("*.js")):
         found += _retired_in_script(str(file.relative_to(root)), file.read_text())
-    for file in [*root.glob("*.md"), *sorted((root / "docs").rglob("*.md"))]:
+    for file in [*root.glob("*.md"), *root.glob("tests/*.md"), *sorted((root / "docs").rglob("*.md"))]:
         found += _retired_in_document(str(file.relative_to(root)), file.read_text())
     return found
 

@@ -119,7 +119,7 @@ def test_tests_are_checked_for_names_and_prose(tmp_path: Path, source: str, foun
     assert found_in(tmp_path, "tests/unit/test_x.py", source) == found
 
 
-@pytest.mark.parametrize("path", ["README.md", "docs/deep/page.md"])
+@pytest.mark.parametrize("path", ["README.md", "docs/deep/page.md", "tests/contract.md"])
 @pytest.mark.parametrize(
     ("source", "found"),
     [

@@ -33,7 +33,10 @@ from tests.support.layering import PACKAGES
 from tests.support.stack import Stack
 from workflows.registry import WORKFLOWS
 
-PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *("README.md", "tests/contract.md"),
+    *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")),
+]
 RUNNABLE = [page for page in PAGES if re.search(r"^```sh$", (ROOT / page).read_text(), re.MULTILINE)]
 _BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]+))?\)")

@@ -19,7 +19,7 @@ ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 class Run:
     def __init__(self, root: Path, tests: str, *args: str, page: str = PAGE) -> None:
-        (root / "docs").mkdir(exist_ok=True)
+        page_of(root).parent.mkdir(exist_ok=True)
         page_of(root).write_text(page)
         (root / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
         (root / "test_it.py").write_text(f"import pytest\nproves = pytest.mark.proves\n{tests}")

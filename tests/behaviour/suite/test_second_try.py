@@ -47,7 +47,7 @@ def test_second_try_amends_the_table_of_proofs_and_marks_what_needed_it(tmp_path
     again = Run(tmp_path, TESTS, "--second-try")
     assert again.proved == {"S0-01", "S0-B02"} and "2 of 4 items proved" in again.output
     assert entry(again, "test_flaky")["second_try"] and "second_try" not in entry(again, "test_good")
-    printed = table(read_items(tmp_path / "docs" / "contract.md"), again.report, verbose=False)
+    printed = table(read_items(page_of(tmp_path)), again.report, verbose=False)
     assert "passed only in its second try: test_it.py::test_flaky" in printed
 
 

@@ -1,4 +1,4 @@
-"""docs/contract.md says of each line whether a test proves it."""
+"""tests/contract.md says of each line whether a test proves it."""
 
 from settings import ROOT
 from tests.support.contract import claimed, page_of, read_items, with_marks

@@ -1,4 +1,4 @@
-"""The decisions of docs/contract.md cite items of the contract that a test proves."""
+"""The decisions of tests/contract.md cite items of the contract that a test proves."""
 
 import re
 
