@@ -48,6 +48,7 @@ _ALWAYS = (400, 401, 403, 406, 414, 429, 431, 503)
 BODY = (408, 413, 415, 422)
 
 TAGS = [
+    {"name": "core", "description": "The twelve routes that most callers need; the other tags have them by subject."},
     {"name": "tasks", "description": "Work for an agent: submit, watch, cancel, fetch the result."},
     {
         "name": "conversations",

@@ -75,6 +75,7 @@ _RUNS = {
 
 @router.post(
     "/conversations/run",
+    tags=["core"],
     response_class=Response,
     responses=answers(404, 409, *BODY),
     openapi_extra=request_body({"application/json": {"schema": ref(RunBody), "examples": _RUNS}}),

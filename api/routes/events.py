@@ -43,7 +43,7 @@ class EventQuery(BaseModel):
 
 @router.get(
     "/tasks/{task_id}/events",
-    tags=["tasks"],
+    tags=["tasks", "core"],
     response_class=Response,
     responses={
         **problems(404, 409, 410, 422),
@@ -84,7 +84,7 @@ async def follow_task(
 
 @router.get(
     "/conversations/{conversation_id}/events",
-    tags=["conversations"],
+    tags=["conversations", "core"],
     response_class=Response,
     responses={**problems(404, 409, 422), 200: _ANSWER},
     summary="Follow a conversation: all its sessions in one feed",

@@ -88,6 +88,7 @@ async def list_task_requests(call: Reader, task_id: str) -> InputRequestPage:
 
 @router.post(
     "/tasks/{task_id}/input",
+    tags=["core"],
     status_code=202,
     responses=problems(403, 404, 409, *BODY),
     openapi_extra=request_body({"application/json": {"schema": AnswerBody.model_json_schema(), "example": _EXAMPLE}}),

@@ -31,6 +31,7 @@ class MailboxQuery(BaseModel):
 
 @router.get(
     "/conversations/{conversation_id}/mailbox",
+    tags=["core"],
     responses=problems(404, 422),
     dependencies=[Depends(accepts_json)],
     summary="Show the mailbox",
@@ -62,6 +63,7 @@ async def show_mailbox(call: Reader, conversation_id: str, query: Annotated[Mail
 
 @router.post(
     "/conversations/{conversation_id}/fire",
+    tags=["core"],
     response_class=Response,
     responses=answers(404, 409, *BODY),
     openapi_extra=request_body(

@@ -153,6 +153,7 @@ def _ended(session: SessionRow) -> Conflict:
 
 @router.post(
     "/tasks/{task_id}/cancel",
+    tags=["core"],
     status_code=202,
     response_model=TaskRecord,
     responses={**problems(403, 404, *BODY), 200: _ENDED},

@@ -58,6 +58,7 @@ _EXAMPLES = {
 
 @router.post(
     "/tasks",
+    tags=["core"],
     status_code=202,
     response_model=TaskAccepted,
     responses=problems(*BODY),
@@ -138,7 +139,7 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
     return value
 
 
-@router.get("/tasks/{task_id}", responses=problems(404), summary="Show a task")
+@router.get("/tasks/{task_id}", tags=["core"], responses=problems(404), summary="Show a task")
 async def show_task(call: Reader, task_id: str) -> TaskRecord:
     """This only reads the database; no worker is needed."""
     [session] = await tool_calls.up_to_date(call.pool, call.tenant, [await session_of(call, task_id)])
@@ -155,7 +156,12 @@ class ResultQuery(BaseModel):
     )
 
 
-@router.get("/tasks/{task_id}/result", responses=problems(404, 409, 410, 422), summary="Fetch the result of a task")
+@router.get(
+    "/tasks/{task_id}/result",
+    tags=["core"],
+    responses=problems(404, 409, 410, 422),
+    summary="Fetch the result of a task",
+)
 async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, Query()]) -> TaskResult:
     """With `wait` the response comes as soon as the task ends; no worker is needed for it."""
     session = await session_of(call, task_id)

@@ -135,6 +135,7 @@ async def set_thread_variables(
 
 @router.get(
     "/threads/{thread_id}/variables/{request_id}",
+    tags=["core"],
     responses=problems(404),
     summary="Show which variables a subagent waits for",
 )
@@ -144,6 +145,7 @@ async def show_variables(call: Reader, thread_id: str, request_id: str) -> Varia
 
 @router.post(
     "/threads/{thread_id}/variables/{request_id}",
+    tags=["core"],
     responses=problems(403, 404, 409, *BODY),
     openapi_extra=_BODY,
     summary="Give the variables that a subagent waits for, and start it",

@@ -1,4 +1,4 @@
-"""The table of rights in docs/operations.md, and the routes of the application that it must name."""
+"""The tables of routes and rights in docs/api.md, and the routes of the application that it must name."""
 
 import re
 from dataclasses import dataclass
@@ -35,10 +35,11 @@ class Row:
 
 
 def documented() -> dict[tuple[str, str], Row]:
-    text = (ROOT / "docs" / "operations.md").read_text()
-    table = text.split("| request | one's own | what another key started |")[1].split("\n\n")[0]
+    section = (ROOT / "docs" / "api.md").read_text().split("\n## Every route\n")[1]
     rows: dict[tuple[str, str], Row] = {}
-    for line in table.strip().splitlines()[1:]:
+    for line in section.splitlines():
+        if not line.startswith("| `"):
+            continue
         requests, own, foreign = (cell.strip() for cell in line.strip("|").split("|"))
         for method, path in _REQUEST.findall(requests):
             assert (method, path) not in rows, f"{method} {path} is in the table twice"

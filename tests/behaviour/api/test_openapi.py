@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from api.app import create_app
 from api.schemas.conversations import RunBody
 from domain.task import TaskSpec
+from settings import ROOT
 
 NO_KEY = ("GET /healthz", "GET /readyz", "POST /hooks/{connector_id}", "POST /triggers/{trigger}")
 
@@ -72,6 +73,14 @@ def test_operation_ids_are_names_for_methods_and_stay(document: dict[str, Any]) 
     assert set(ids) == PUBLISHED
     verbs = {one.split("_")[0] for one in PUBLISHED}
     assert [one for one in ids if not re.fullmatch("[a-z]+(_[a-z]+)+", one) or one.split("_")[0] not in verbs] == []
+
+
+def test_core_routes_are_those_at_the_top_of_the_page(document: dict[str, Any]) -> None:
+    core = [name for name, operation in operations(document) if "core" in operation["tags"]]
+    top = (ROOT / "docs/api.md").read_text().split("\n## The twelve routes\n")[1].split("\n## ")[0]
+    assert sorted(core) == sorted(re.findall(r"^\| `([A-Z]+ /[^`]+)` \|", top, re.MULTILINE))
+    assert len(core) == 12
+    assert all(len(operation["tags"]) > 1 for _, operation in operations(document) if "core" in operation["tags"])
 
 
 def test_examples_are_valid(document: dict[str, Any]) -> None:

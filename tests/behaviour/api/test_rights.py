@@ -1,4 +1,4 @@
-"""The table of rights in docs/operations.md, request by request: on a key's own objects and on those of another."""
+"""The rights in docs/api.md, request by request: on a key's own objects and on those of another."""
 
 from itertools import chain
 from typing import Any
