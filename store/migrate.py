@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
-from domain.amounts import counted
 from settings import Settings, SettingsError
 from store.database import patiently
 
@@ -21,17 +20,11 @@ FUNCTIONS = Path(__file__).parent / "functions"  # one file each; a changed file
 ROLES = Path(__file__).parent / "roles.sql"
 LOGINS = {"errand_api": "ERRAND_API_DATABASE_URL", "errand_worker": "ERRAND_WORKER_DATABASE_URL"}
 ITERATIONS = 4_096
-REDESIGN = "0015_plain_names.sql"  # workflows that began before it cannot be replayed after it
 LOCK = 0x65727261  # an arbitrary advisory lock: two processes that start together take turns
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS migrations (
     name text PRIMARY KEY, digest text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())
-"""
-
-# A migration is known by what follows its number: two of one number were renumbered, in the order of their names.
-_RENAME = r"""
-UPDATE migrations SET name = $1 WHERE name ~ '^\d{4}_' AND name <> $1 AND substr(name, 5) = substr($1, 5)
 """
 
 _RECORD = """
@@ -44,10 +37,6 @@ class MigrationChanged(RuntimeError):
     """The file of an applied migration was changed: write a new migration instead."""
 
 
-class TasksOfEarlierVersion(RuntimeError):
-    """There are tasks that only the version that began them can continue; nothing was changed."""
-
-
 async def migrate(url: str, logins: Sequence[str] = ()) -> list[str]:
     """Bring the schema up to date; returns the names of the files applied now. `logins`: database addresses whose roles
     may log in."""
@@ -55,10 +44,7 @@ async def migrate(url: str, logins: Sequence[str] = ()) -> list[str]:
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", LOCK)
         await connection.execute(_TABLE)
-        await connection.executemany(_RENAME, [(file.name,) for file in FOLDER.glob("*.sql")])
         known = {row["name"]: row["digest"] for row in await connection.fetch("SELECT name, digest FROM migrations")}
-        if REDESIGN not in known and "0003_conversations.sql" in known and (FOLDER / REDESIGN).exists():
-            await _check_ended(connection)
         for name, sql in _files(FOLDER):
             if known.get(name, digest := _digest(sql)) != digest:
                 raise MigrationChanged(f"{name} was applied with other contents; write a new migration instead")
@@ -93,25 +79,6 @@ async def _apply(connection: "asyncpg.Connection[asyncpg.Record]", name: str, sq
     return True
 
 
-async def _check_ended(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """Refuse a database from before the redesign while workflows of that version run: they would never end."""
-    tasks = await connection.fetchval(
-        "SELECT count(*) FROM sessions WHERE status NOT IN ('completed', 'failed', 'cancelled')"
-    )
-    conversations = await connection.fetchval(
-        """SELECT count(DISTINCT c.id) FROM mailbox m
-             JOIN conversations c ON c.tenant = m.tenant AND c.id = m.conversation_id
-            WHERE m.delivered_to IS NULL AND c.status = 'open'"""
-    )
-    if tasks or conversations:
-        raise TasksOfEarlierVersion(
-            f"{counted(tasks, 'task')} of an earlier version did not end, and {conversations} of its conversations have"
-            " outcomes of subagents that wait for a fire. This version cannot continue them, and has changed nothing:"
-            " start the earlier version again, let the tasks end or cancel them, fire or terminate the conversations,"
-            " and then start this one."
-        )
-
-
 async def _let_in(connection: "asyncpg.Connection[asyncpg.Record]", login: str) -> None:
     """Let the role of an address log in with the address's password. The server only sees its hash."""
     role, password = urlsplit(login).username or "", unquote(urlsplit(login).password or "")
@@ -134,11 +101,7 @@ def main() -> None:
     if not settings.database_url:
         sys.exit("ERRAND_DATABASE_URL is not set")
     logins = [url for url in (settings.api_database_url, settings.worker_database_url) if url]
-    try:
-        applied = asyncio.run(migrate(settings.database_url, logins))
-    except TasksOfEarlierVersion as error:
-        sys.exit(str(error))
-    for name in applied:
+    for name in asyncio.run(migrate(settings.database_url, logins)):
         sys.stdout.write(f"applied {name}\n")
 
 
