@@ -1,4 +1,4 @@
-"""The lines for MCP hosts in docs/mcp.md: each is what its host accepts."""
+"""The lines for MCP hosts in docs/client.md: each is what its host accepts."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import click
 from cli.main import errand
 from settings import ROOT
 
-PAGE = (ROOT / "docs/mcp.md").read_text()
+PAGE = (ROOT / "docs/client.md").read_text()
 LINES: dict[str, str] = dict(re.findall(r"^\| ([A-Za-z ]+) \| (.*) \|$", PAGE, re.MULTILINE))
 URL = "http://127.0.0.1:8700/mcp"
 
@@ -20,7 +20,7 @@ def code(host: str) -> str:
 
 
 def test_claude_code_and_codex_get_the_commands_that_they_accept() -> None:
-    """Both lines were run with the hosts themselves, see the table below them."""
+    """Both lines were run with the hosts themselves; the page names their versions."""
     claude = shlex.split(code("Claude Code"))
     assert claude[:6] == ["claude", "mcp", "add", "--transport", "http", "errand"]
     assert claude[6:] == [URL, "--header", "Authorization: Bearer $KEY"]
