@@ -24,28 +24,24 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import activities
 from activities import ActivityServices
+from activities.attempt import OwnFailureTexts, RunFence
+from activities.dead_workers import end_calls
+from activities.egress import Fetcher, Guard
+from activities.events import EventWriter
 from activities.handlers.registry import load_handlers
 from activities.hooks.registry import load_hooks
 from activities.mcp.discover import ShippedLists
 from activities.mcp.scratch_folder import remove_leftovers
-from activities.model.anthropic import Model, connect_client
-from activities.model.check import ModelCheck
-from activities.model.trial import ModelTrial
+from activities.model.anthropic import Model, ModelCheck, ModelTrial, connect_client
 from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
-from activities.runtime.dead_workers import end_calls
-from activities.runtime.event_writer import EventWriter
-from activities.runtime.failure_texts import OwnFailureTexts
-from activities.runtime.log_redaction import RedactingFormatter
-from activities.runtime.session_run import RunFence
-from activities.runtime.workspace_scan import WorkspaceCaps
-from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existing
 from activities.sandbox.orphans import bury_orphans
 from activities.tools.registry import load_tools
-from activities.tools.support.egress import Fetcher, Guard
 from activities.tools.tool import Tool
+from activities.user_code import RedactingFormatter
+from activities.workspaces import WorkspaceCaps, Workspaces
 from agents.catalogue import Catalogue
 from agents.folder import AgentFolder
 from agents.loader import LoadedAgents, load_prices

@@ -6,6 +6,7 @@ from typing import Any
 
 from temporalio.client import Client
 
+from activities.definitions import Definitions
 from activities.delegation.activate import Activate
 from activities.delegation.begin import BeginDelegations
 from activities.delegation.child_plan import ChildPlanner
@@ -13,25 +14,21 @@ from activities.delegation.hand_over import HandOverThread
 from activities.delegation.settle import SettleDelegation
 from activities.delegation.subagent_plan import SubagentPlanner
 from activities.delegation.subagents import Subagents
+from activities.egress import Fetcher
+from activities.events import EventWriter
 from activities.handlers.call_handler import CallHandler
 from activities.hooks.hook import SessionHook
 from activities.hooks.inner_hooks import InnerHooks
 from activities.hooks.run_hooks import RunHooks
 from activities.mcp.discover import ShippedLists, ToolLists
-from activities.model.anthropic import Model
-from activities.model.budget import Bounds
-from activities.model.call_model import CallModel
-from activities.model.check import ModelCheck
-from activities.model.contexts import Contexts
+from activities.model.anthropic import Model, ModelCheck
+from activities.model.call_model import Bounds, CallModel
+from activities.model.reply import Contexts
 from activities.notifications.channels.channel import Channel
 from activities.notifications.deliver import Deliver
 from activities.notifications.dispatcher import Dispatcher
 from activities.requests.open import InputRequests
 from activities.requests.remind import Reminders
-from activities.runtime.definitions import Definitions
-from activities.runtime.event_writer import EventWriter
-from activities.runtime.thread_state import ThreadStates
-from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands
 from activities.schedules.check import Checks
 from activities.schedules.own import OwnSchedules
@@ -43,11 +40,12 @@ from activities.sessions.finish import FinishSession
 from activities.sessions.open import OpenSessions
 from activities.sessions.restore import RestoreSession
 from activities.sessions.sweep import Sweep
+from activities.thread_state import ThreadStates
 from activities.tools.offered import Toolbox
 from activities.tools.rules import Rulebook
 from activities.tools.run_tool import RunTool
-from activities.tools.support.egress import Fetcher
 from activities.tools.tool import Tool
+from activities.workspaces import Workspaces
 from connectors import CONNECTORS
 from connectors.connector import SenderPorts
 from domain.agents.handler import Handler

@@ -5,7 +5,7 @@ import json
 import time
 from statistics import quantiles
 
-from activities.runtime.event_writer import INTERVAL
+from activities.events import INTERVAL
 from bench.lab import Lab
 from bench.table import Row
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 from temporalio import activity
 
+from activities.attempt import heartbeating
 from activities.delegation.child_plan import ChildPlanner, ChildRefused, Planned
 from activities.delegation.deferred import DeferredCalls
 from activities.delegation.give_up import given_up, gives_up
@@ -15,7 +16,6 @@ from activities.delegation.subagent_plan import SubagentPlanner
 from activities.delegation.subagents import Subagents, message_id_of
 from activities.delegation.wanted import Wanted, child_of
 from activities.requests.external_tools import Arguments
-from activities.runtime.heartbeat import heartbeating
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain import events as ev
 from domain.conversations.answers import SpawnAnswer

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from activities.definitions import Definitions
 from activities.delegation.subagents import Subagents
-from activities.model.check import ModelCheck
-from activities.runtime.definitions import Definitions
+from activities.model.anthropic import ModelCheck
 from activities.tools.offered import subagent_tools
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode, SubagentRef

@@ -3,10 +3,10 @@
 from pydantic import ValidationError
 from temporalio import activity
 
+from activities.attempt import beating
 from activities.delegation.handoff_tool import can_take_over, handoff_tool
 from activities.delegation.record import DelegationRecord
-from activities.model.check import ModelCheck
-from activities.runtime.heartbeat import beating
+from activities.model.anthropic import ModelCheck
 from activities.tools.offered import subagent_tools
 from activities.tools.tool import Tool
 from domain import events as ev

@@ -3,8 +3,8 @@ them."""
 
 from temporalio import activity
 
-from activities.runtime.session_run import run_of
-from activities.tools.support.output import bounded, clean
+from activities.attempt import run_of
+from activities.tools.tool import bounded, clean
 from domain import events as ev
 from domain.conversations.handoff import Successor
 from domain.events import EventRow

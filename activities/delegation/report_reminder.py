@@ -1,6 +1,6 @@
 """Remind a background agent, once, that has ended without a report to the agent that started it."""
 
-from activities.runtime.definitions import Definitions
+from activities.definitions import Definitions
 from activities.tools.builtin import send_agent_message
 from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode

@@ -2,10 +2,10 @@
 
 from temporalio import activity
 
+from activities.attempt import beating
 from activities.delegation.record import DelegationRecord
 from activities.delegation.subagents import Subagents
 from activities.model import recorded as recording
-from activities.runtime.heartbeat import beating
 from activities.tools.builtin.gather import Input as GatherInput
 from domain import events as ev
 from domain.conversations.delegation import DelegationTool, Settle

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from activities.definitions import Definitions
 from activities.delegation.child_plan import ChildPlanner, ChildRefused, Planned, limits_of, supervision
 from activities.delegation.subagent_tools import can_be_subagent, description_of, enabled
 from activities.delegation.subagents import Subagents
-from activities.runtime.definitions import Definitions
 from activities.tools.builtin import read_file
 from activities.tools.offered import subagent_tools
 from activities.tools.tool import Tool

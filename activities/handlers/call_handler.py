@@ -8,9 +8,9 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.model.call_model import CallModel
-from activities.runtime.user_code import apart, within
 from activities.tools.offered import Offered
-from activities.tools.support.output import clean
+from activities.tools.tool import clean
+from activities.user_code import apart, within
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.handler import Handler, HandlerReply, HandlerTurn, as_handler_sees

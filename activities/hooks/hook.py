@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from activities.runtime.thread_state import ThreadState
+from activities.thread_state import ThreadState
 from domain.agents.hook import HookPoint, HookReply
 
 

@@ -3,10 +3,9 @@
 from temporalio import activity
 
 from activities.hooks.hook import SessionHook
-from activities.runtime.log_redaction import hidden_in_logs
-from activities.runtime.thread_state import ThreadState
-from activities.runtime.user_code import apart, at_home, within
-from activities.tools.support.output import clean
+from activities.thread_state import ThreadState
+from activities.tools.tool import clean
+from activities.user_code import apart, at_home, hidden_in_logs, within
 from domain.agents.hook import HookPoint, HookReply, Moment
 from domain.events import EventRow, HookFailed
 from domain.sessions.session import SessionRef

@@ -8,9 +8,9 @@ from typing import Any
 
 from activities.hooks.hook import SessionHook
 from activities.hooks.hook_runner import HookError, reply_of, report
-from activities.runtime.thread_state import ThreadState, ThreadStates
-from activities.runtime.workspaces import Workspaces
+from activities.thread_state import ThreadState, ThreadStates
 from activities.tools.tool import ToolResult
+from activities.workspaces import Workspaces
 from domain.agents.definition import AgentDefinition
 from domain.agents.hook import (
     BeforeReply,

@@ -5,12 +5,12 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.attempt import beating
+from activities.definitions import Definitions
 from activities.hooks.hook import SessionHook
 from activities.hooks.hook_runner import HookError, reply_of, report
-from activities.runtime.definitions import Definitions
-from activities.runtime.heartbeat import beating
-from activities.runtime.thread_state import ThreadStates
-from activities.runtime.workspaces import Workspaces
+from activities.thread_state import ThreadStates
+from activities.workspaces import Workspaces
 from domain.agents.hook import (
     INNER,
     MOST_TEXT,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
+from activities.egress import ByteAllowance, Fetcher, FetchError, HttpError, checked
 from activities.mcp.program import ProgramPlace, RunningProgram
 from activities.mcp.untrusted import quoted
-from activities.tools.support.egress import ByteAllowance, Fetcher, FetchError, HttpError, checked
 from domain.agents.mcp_server import McpServer
 
 if TYPE_CHECKING:  # the library takes a second to load, so only a worker that needs it imports it

@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 from temporalio import activity
 
+from activities.attempt import beating
+from activities.egress import Fetcher
 from activities.mcp.connection import McpFailure
 from activities.mcp.tool_list import read_list
-from activities.runtime.heartbeat import beating
 from activities.sandbox import Commands
-from activities.tools.support.egress import Fetcher
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_discovery import (
     DiscoveredTools,

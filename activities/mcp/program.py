@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from activities.egress import ByteAllowance, FetchError
 from activities.mcp.scratch_folder import scratch_folder
 from activities.mcp.untrusted import quoted
 from activities.sandbox import Commands, NetworkPolicy, Pipes, Sandbox, SandboxLimits, SandboxResult
 from activities.sandbox.pipe_end import PipeEnd
-from activities.tools.support.egress import ByteAllowance, FetchError
 
 if TYPE_CHECKING:
     import anyio

@@ -4,11 +4,11 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from activities.egress import Fetcher
 from activities.mcp.connection import LIST_SECONDS, McpFailure, connected, filled_headers
 from activities.mcp.program import empty_place
 from activities.mcp.untrusted import clean_json, clean_text, quoted
 from activities.sandbox import Commands
-from activities.tools.support.egress import Fetcher
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_server import LONGEST_DESCRIPTION, MOST_TOOLS, McpServer, McpTool, tool_name
 from domain.agents.variable_scope import Values, resolved

@@ -4,7 +4,7 @@ that people do not see but a model reads."""
 import re
 from typing import Any
 
-from activities.tools.support.output import clean
+from activities.tools.tool import clean
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # they change the order in which text is shown
 

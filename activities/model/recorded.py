@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from temporalio.exceptions import ApplicationError
 
-from activities.model import response as turn_record
+from activities.model import reply as turn_record
 from activities.tools import rules as tool_rules
 from activities.tools.offered import Offered
 from activities.tools.tool import HAND_OVER, Tool, ToolResult

@@ -3,9 +3,9 @@ never leave this activity."""
 
 from temporalio import activity
 
+from activities.attempt import heartbeating
 from activities.notifications.channels.channel import Channel, Envelope
 from activities.notifications.response_events import NotDueError, response_event
-from activities.runtime.heartbeat import heartbeating
 from connectors.connector import Connector, Outgoing, SenderPorts
 from domain.channels import ConnectorKind
 from domain.notification import (

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from activities.attempt import run_of
 from activities.requests.external_tools import Unaskable
-from activities.runtime.session_run import run_of
 from activities.tools.builtin import wait_for_event
 from domain.sessions.input_request import InputRequest, OnExpiry, OpenedRequest, OpenRequest, RequestKind, RequestStatus
 from domain.sessions.request_writes import NewRequest, RequestOpening

@@ -5,13 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
+from activities.attempt import beating, run_of
+from activities.definitions import Definitions
 from activities.delegation.record import DelegationRecord
 from activities.requests import event_waits, external_tools, missing_variables
 from activities.requests.external_tools import Described, Unaskable
 from activities.requests.questions import Questions
-from activities.runtime.definitions import Definitions
-from activities.runtime.heartbeat import beating
-from activities.runtime.session_run import run_of
 from activities.tools import risks
 from activities.tools.builtin import ask_user
 from activities.tools.offered import Toolbox

@@ -2,11 +2,11 @@
 
 from pydantic import ValidationError
 
+from activities.definitions import Definitions
 from activities.delegation.record import DelegationRecord
 from activities.requests import external_tools, missing_variables
 from activities.requests.approvals import ApprovalQuestions
 from activities.requests.external_tools import Described, Unaskable, callers_tool
-from activities.runtime.definitions import Definitions
 from activities.tools.builtin import ask_user, wait_for_event
 from activities.tools.offered import Toolbox
 from activities.tools.rules import Rulebook

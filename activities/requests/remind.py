@@ -2,7 +2,7 @@
 
 from temporalio import activity
 
-from activities.runtime.heartbeat import beating
+from activities.attempt import beating
 from domain.conversations.requests import Nothing
 from domain.events import EventRow, InputEscalated, InputReminder, InputRequired
 from domain.sessions.input_request import RemindRequest, RequestStatus

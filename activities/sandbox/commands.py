@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from activities.egress import Guard
 from activities.sandbox.network import NetworkPolicy
 from activities.sandbox.sandbox import Sandbox, SandboxLimits
-from activities.tools.support.egress import Guard
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Rule, host_permitted
 from domain.policy.traits import ToolTraits

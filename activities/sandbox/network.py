@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from activities.egress import Guard
 from activities.sandbox import listener
-from activities.tools.support.egress import Guard
 
 _START_S = 10.0
 

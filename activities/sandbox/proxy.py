@@ -10,8 +10,8 @@ import socket
 from dataclasses import dataclass
 from typing import Protocol
 
+from activities.egress import FetchError, checked
 from activities.sandbox.network import NetworkPolicy
-from activities.tools.support.egress import FetchError, checked
 from domain.policy.subjects import host_of
 
 _HEAD_BYTES = 32 * 1024

@@ -7,17 +7,16 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from activities.definitions import Definitions
 from activities.delegation.subagents import Subagents
-from activities.runtime.definitions import Definitions
-from activities.runtime.thread_state import ThreadState
-from activities.runtime.user_code import within
-from activities.runtime.workspaces import Workspaces
+from activities.egress import Fetcher
 from activities.sandbox import Commands, NetworkPolicy
-from activities.tools.guarded_run import GRACE_SECONDS
+from activities.thread_state import ThreadState
 from activities.tools.rules import verdict_on
-from activities.tools.support.egress import Fetcher
-from activities.tools.support.output import clean
-from activities.tools.tool import Tool, ToolContext
+from activities.tools.run_tool import GRACE_SECONDS
+from activities.tools.tool import Tool, ToolContext, clean
+from activities.user_code import within
+from activities.workspaces import Workspaces
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, verdict
 from domain.redactor import Redactor

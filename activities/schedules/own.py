@@ -1,6 +1,6 @@
 """Schedules that an agent makes for itself, in its own conversation and as many as its definition allows."""
 
-from activities.runtime.definitions import Definitions
+from activities.definitions import Definitions
 from domain.amounts import counted
 from domain.errors import Unavailable
 from domain.schedules.schedule import Schedule, ScheduleRules, time_problem

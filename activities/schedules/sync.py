@@ -2,9 +2,11 @@
 
 import logging
 import time
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
+from typing import TypeVar
 
-from activities.runtime.one_by_one import one_by_one
+from domain.errors import Unavailable
 from domain.schedules.schedule import Schedule
 from domain.sessions.session import Reason, Scope
 from domain.sessions.step import RecordedStop
@@ -48,3 +50,23 @@ class ScheduleSync:
     async def _put(self, schedule: Schedule) -> None:
         await self._client.put(schedule)
         await schedules.synced(self._pool, schedule)
+
+
+# Background work on many items: a failure of one must not delay the others.
+
+
+Item = TypeVar("Item")
+
+
+async def one_by_one(what: str, items: Iterable[Item], work: Callable[[Item], Awaitable[object]]) -> list[Exception]:
+    """Run the work on each item; returns the errors. If Temporal is unreachable, the rest is left for the next time."""
+    failed: list[Exception] = []
+    for item in items:
+        try:
+            await work(item)
+        except Exception as error:
+            log.warning("%s: %s: %r", what, item, error)
+            failed.append(error)
+            if isinstance(error, Unavailable):
+                break
+    return failed

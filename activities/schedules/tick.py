@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.runtime.heartbeat import beating
+from activities.attempt import beating
 from activities.schedules.check import Checks
 from domain import wire
 from domain.conversations.requests import Steer

@@ -6,15 +6,13 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.model.anthropic import Model
-from activities.model.contexts import Contexts
-from activities.model.errors import classify
-from activities.runtime.definitions import Definitions
-from activities.runtime.heartbeat import heartbeating
-from activities.runtime.session_run import run_of
-from activities.runtime.workspaces import Workspaces
+from activities.attempt import heartbeating, run_of
+from activities.definitions import Definitions
+from activities.model.anthropic import Model, classify
+from activities.model.reply import Contexts
 from activities.sandbox import Commands
-from activities.tools.support.output import clean
+from activities.tools.tool import clean
+from activities.workspaces import Workspaces
 from domain.content import TextBlock, parts_of
 from domain.events import AcceptanceChecked, EventRow
 from domain.ids import derive_id

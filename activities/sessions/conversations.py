@@ -2,7 +2,7 @@
 
 from temporalio import activity
 
-from activities.runtime.heartbeat import beating
+from activities.attempt import beating
 from domain import events as ev
 from domain.conversations.requests import ConversationRef, Delivered, Nothing
 from domain.conversations.state import ConversationState

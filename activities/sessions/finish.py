@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.attempt import beating, run_of
+from activities.definitions import Definitions
 from activities.delegation.report_reminder import ReportReminder
-from activities.model.contexts import Contexts
-from activities.runtime.definitions import Definitions
-from activities.runtime.event_writer import EventWriter
-from activities.runtime.heartbeat import beating
-from activities.runtime.session_run import run_of
-from activities.tools.support.output import clean
+from activities.events import EventWriter
+from activities.model.reply import Contexts
+from activities.tools.tool import clean
 from domain import events as ev
 from domain import wire
 from domain.agents.typed_output import Misfit, typed

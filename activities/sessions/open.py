@@ -4,7 +4,7 @@ import logging
 
 from temporalio import activity
 
-from activities.runtime.heartbeat import beating
+from activities.attempt import beating
 from domain import events as ev
 from domain import wire
 from domain.content import parts_of

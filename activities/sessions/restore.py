@@ -6,8 +6,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from activities.runtime.heartbeat import beating
-from activities.runtime.session_run import check_current
+from activities.attempt import beating, check_current
 from domain import wire
 from domain.sessions.session import SessionRef
 from domain.sessions.session_state import SessionState

@@ -12,13 +12,12 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.attempt import beating
 from activities.delegation.deferred import start_deferred
 from activities.notifications.dispatcher import Dispatcher
-from activities.runtime.heartbeat import beating
-from activities.runtime.one_by_one import one_by_one
-from activities.runtime.workspaces import Workspaces
-from activities.schedules.sync import ScheduleSync
+from activities.schedules.sync import ScheduleSync, one_by_one
 from activities.sessions.finish import FinishSession
+from activities.workspaces import Workspaces
 from domain.ids import new_id
 from domain.sessions.session import Limits, Reason
 from domain.sessions.step import Finish, StopRequest

@@ -4,8 +4,7 @@ import json
 
 from activities.requests.external_tools import Arguments, CallersTool
 from activities.tools.builtin import save_artifact
-from activities.tools.support.output import clean
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.agents.definition import AgentDefinition
 from domain.agents.prompt import DeclaredTool
 from domain.agents.side import Binding, Side

@@ -4,8 +4,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from activities.runtime.definitions import Definitions
+from activities.definitions import Definitions
 from activities.tools.offered import Offered
+from activities.tools.risks import with_risks
 from activities.tools.tool import Tool
 from domain.content import ToolCallBlock
 from domain.json_object import JsonObject
@@ -13,8 +14,8 @@ from domain.policy.rules import Action, Rule, RuleVerdict, StandingRule, barring
 from domain.policy.traits import ToolTraits
 from domain.sessions.session import AgentRef, SessionRef
 from domain.sessions.step import Effect, ToolCall
-from store import sessions
-from store.database import Pool
+from store import input_requests, sessions
+from store.database import COMMIT_PATIENCE, Pool, patiently
 
 RULES = TypeAdapter(list[list[Rule]])
 FORBIDDEN = "The rules of this task forbid this call of {}: {}. It was not run."
@@ -132,3 +133,25 @@ def _refused(index: int, tool: ToolTraits, refusal: str, summary: str, *, asks: 
         bookkeeping=True,
         asks=asks,
     )
+
+
+# The calls of a reply, with what the rules say about each.
+
+
+async def judged_calls(
+    pool: Pool,
+    ref: SessionRef,
+    tools: dict[str, Tool],
+    offered: Offered,
+    layers: list[list[Rule]],
+    made: list[ToolCallBlock],
+    may_ask: bool,
+) -> list[ToolCall]:
+    calls = tool_calls(tools, offered, made, layers, may_ask)
+    if any(one.ask for one in calls):
+        standing = await patiently(
+            lambda: input_requests.standing_rules(pool, ref.tenant, ref.conversation_id), seconds=COMMIT_PATIENCE
+        )
+        calls = without_standing(calls, offered, made, layers, standing)
+    asked, given = calls, [one.arguments for one in made]
+    return await patiently(lambda: with_risks(pool, ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE)

@@ -2,54 +2,65 @@
 
 import asyncio
 import contextlib
+import fcntl
+import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from opentelemetry import trace
 from pydantic import ValidationError
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from activities.attempt import (
+    call_attempt,
+    cancel_requested,
+    completed,
+    heartbeating,
+    retried_if_away,
+    run_of,
+    workflow_is_gone,
+)
+from activities.definitions import Definitions
 from activities.delegation.subagents import Subagents
+from activities.egress import Fetcher
 from activities.hooks.inner_hooks import InnerHooks
 from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, result_without_tool
-from activities.runtime.database_away import retried_if_away
-from activities.runtime.definitions import Definitions
-from activities.runtime.heartbeat import cancel_requested, completed, heartbeating, workflow_is_gone
-from activities.runtime.session_run import call_attempt, run_of
-from activities.runtime.spans import tool_called
-from activities.runtime.thread_state import ThreadStates
-from activities.runtime.workspaces import Workspaces
+from activities.requests.approved_files import changed_since, runs_commands
 from activities.sandbox import Commands, NetworkPolicy
+from activities.thread_state import ThreadStates
 from activities.tools.declared_tools import DECLARED, find_declared, with_binding
-from activities.tools.guarded_run import approval_of, call_turn, guarded, stopped
-from activities.tools.outcomes import (
-    form_answers,
-    outcome_of,
-    pending_outcome,
-    repetition_digest,
-)
 from activities.tools.rules import Rulebook
-from activities.tools.support.egress import Fetcher
-from activities.tools.support.long_output import spilled
-from activities.tools.support.output import bounded, clean
-from activities.tools.tool import Tool, ToolContext, ToolResult
-from activities.tools.tool_commits import ToolCommits
+from activities.tools.support.paths import Workspace
+from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult, bounded, clean
+from activities.user_code import hidden_in_logs, within
+from activities.workspaces import Workspaces
+from domain import events as ev
+from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.amounts import counted
+from domain.events import EventRow
+from domain.ids import derive_id
 from domain.json_object import JsonObject
+from domain.limits.loops import call_digest
 from domain.messages import ReplyBody
 from domain.plan import Plan
 from domain.policy.rules import Action, Rule, verdict
+from domain.policy.subjects import SubjectKind
 from domain.sealing import SealingError
 from domain.sessions.effects import would_have
-from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest
-from domain.sessions.tool_writes import ToolAttempt, ToolClaim
-from store import tool_calls
-from store.database import Pool
+from domain.sessions.input_request import InputRequest, RequestKind, RequestStatus
+from domain.sessions.remote_call import PendingCall, RemoteCall, form_id
+from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest, preview
+from domain.sessions.tool_writes import NewFile, ToolAttempt, ToolClaim, ToolCommit, ToolHold
+from store import files, input_requests, tool_calls
+from store.database import COMMIT_PATIENCE, Pool, patiently
 from store.tool_calls import ToolClaimResult
 
 INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
@@ -283,3 +294,272 @@ class RunTool:
 
     async def _layers(self, request: ToolRequest) -> list[list[Rule]]:
         return await self._rulebook.layers(request.ref, [*request.above, request.agent])
+
+
+# Run a tool within its bounds: with its approval, its turn in the workspace and a time limit; errors become results,
+# and secrets are removed from the output.
+
+
+GRACE_SECONDS = 8.0  # for a tool that was cancelled; the sandbox takes up to five to end all processes
+STOP_SECONDS = 40.0  # for a tool's `stop`, at most: with the grace, less than its activity has
+_BUSY = "Another call is using this workspace and did not end in time. {} was not run; try again."
+_CHANGED = (
+    "The command was approved with other content of files that it names: {}. It was not run. Make the call again, so "
+    "that people see what it would run now."
+)
+
+
+async def approval_of(pool: Pool, request: ToolRequest) -> InputRequest | None:
+    """The approval of exactly this call, with which a gated call runs. None if the call is not gated."""
+    if request.approval is None:
+        return None
+    approval = await input_requests.get(pool, request.ref.tenant, request.approval)
+    own = request.approval == derive_id(request.node, RequestKind.TOOL_APPROVAL, request.index)
+    if not own or approval is None or not (approval.answer or {}).get("approved"):
+        raise ApplicationError("This call was not approved.", type=wire.NOT_APPROVED, non_retryable=True)
+    return approval
+
+
+@contextlib.asynccontextmanager
+async def call_turn(pool: Pool, request: ToolRequest, tool: Tool, folder: Path) -> AsyncIterator[ToolResult | None]:
+    """The call's turn in its workspace, or the result with the reason why it may not run.
+
+    Calls that change the workspace share it. A command that people approved has it exclusively, from the moment its
+    files are compared with what people saw, so that no other call can replace one in between.
+    """
+    reads = tool.effect is Effect.READ and not tool.could_write
+    if reads or tool.kind is None or tool.touches == (SubjectKind.HOST,):
+        yield None
+        return
+    approval = await approval_of(pool, request) if runs_commands(tool) else None
+    async with contextlib.AsyncExitStack() as turn:
+        try:
+            await turn.enter_async_context(workspace_turn(folder, alone=approval is not None))
+        except WorkspaceBusyError:
+            yield ToolResult(_BUSY.format(tool.name), failed=True)
+            return
+        place = (pool, request.ref.tenant, request.workspace_id, folder)
+        changed = await changed_since(*place, tool, approval) if approval is not None else []
+        yield ToolResult(_CHANGED.format(", ".join(changed)), failed=True) if changed else None
+
+
+async def guarded(
+    tool: Tool, arguments: Any, context: ToolContext, turn: AbstractAsyncContextManager[ToolResult | None]
+) -> ToolResult:
+    """Run a tool when its turn comes. An error in the tool is a result for the model, never a failed activity."""
+
+    async def run() -> ToolResult:
+        async with turn as refusal:
+            if refusal is not None:
+                return refusal
+            return await _within(tool.timeout_s, partial(tool.run, arguments, context), context)
+
+    return await _result(tool.name, tool.timeout_s, run, context)
+
+
+async def stopped(tool: Tool, context: ToolContext) -> ToolResult:
+    """Let a tool stop a call that continues elsewhere. If that fails, the outcome of the call is unknown."""
+    assert tool.stop is not None
+    seconds = min(tool.timeout_s, STOP_SECONDS)
+    run = partial(_within, seconds, partial(tool.stop, context), context)
+    return await _result(f"The stop of {tool.name}", seconds, run, context, unknown=tool.effect is not Effect.READ)
+
+
+async def _within(seconds: float, run: Callable[[], Awaitable[ToolResult]], context: ToolContext) -> ToolResult:
+    async def hidden() -> ToolResult:
+        with hidden_in_logs(context.state.redactor):  # also while it runs after it was abandoned
+            return await run()
+
+    return await within(seconds, hidden(), grace=GRACE_SECONDS)
+
+
+async def _result(
+    what: str, seconds: float, run: Callable[[], Awaitable[ToolResult]], context: ToolContext, *, unknown: bool = False
+) -> ToolResult:
+    redactor = context.state.redactor
+    with hidden_in_logs(redactor):
+        try:
+            result = await run()
+        except TimeoutError:
+            text = f"{what} did not finish within {seconds:g} seconds."
+            result = ToolResult(text, failed=True, unknown=unknown)
+        except Exception:
+            # An unexpected error may contain secrets, so the model only learns that it failed.
+            activity.logger.exception("tool: %s failed unexpectedly", what)
+            text = f"{what} failed unexpectedly; the operator's log has the details."
+            result = ToolResult(text, failed=True, unknown=unknown)
+    return result.redacted(redactor)
+
+
+# Turns in a workspace: calls that change it share it, and an approved command has it exclusively.
+#
+# A command is approved together with the files that it runs. Another call beside it could replace a file after the
+# comparison. The lock is on the directory, so that it also holds between workers of one host.
+
+
+_PATIENCE_S = 120.0
+_PAUSE_S = 0.05
+
+
+class WorkspaceBusyError(Exception):
+    """Other calls did not end in time."""
+
+
+@contextlib.asynccontextmanager
+async def workspace_turn(folder: Path, *, alone: bool) -> AsyncIterator[None]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        await _lock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(fd)  # this releases the lock
+
+
+async def _lock(fd: int, kind: int) -> None:
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            while True:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(fd, kind | fcntl.LOCK_NB)
+                    return
+                await asyncio.sleep(_PAUSE_S)
+    except TimeoutError:
+        raise WorkspaceBusyError from None
+
+
+# A long output of a tool: the model is shown both ends, and a file of the workspace has all of it.
+
+
+async def spilled(request: ToolRequest, folder: Path, text: str) -> str:
+    """The text for the model. A text that is too long is first written to the workspace."""
+    text = clean(text)
+    short, cut = bounded(text)
+    if cut:
+        path = f".outputs/{request.name}-{request.node[-8:]}-{request.index}.txt"
+        await asyncio.to_thread(Workspace(folder).write, path, text.encode())
+        short += f"\n[The whole output is in the file {path} of the workspace.]"
+    return short
+
+
+# The results of a tool call: its artifacts in the store, its outcome for the workflow, its digest for loop
+# detection.
+
+
+async def save_artifacts(pool: Pool, request: ToolRequest, artifacts: list[ArtifactFile]) -> list[NewFile]:
+    """Store the bytes before the transaction, by content, so that a repetition stores nothing twice."""
+    digests = await files.put_blobs(pool, request.ref.tenant, [artifact.content for artifact in artifacts])
+    return [
+        NewFile(
+            id=derive_id(request.node, "artifact", request.index, place),
+            sha256=digest,
+            size=len(artifact.content),
+            name=artifact.name,
+            media_type=artifact.media_type,
+            type=artifact.type,
+            description=artifact.description,
+            url=artifact.url,
+            path=artifact.path,
+        )
+        for place, (digest, artifact) in enumerate(zip(digests, artifacts, strict=True))
+    ]
+
+
+def saved_event(file: NewFile) -> ev.ArtifactSaved:
+    return ev.ArtifactSaved(name=file.name, artifact_type=file.type, file_id=file.id, size=file.size, url=file.url)
+
+
+def repetition_digest(request: ToolRequest, tool: Tool | None, given: JsonObject, state: str, text: str) -> str | None:
+    """The digest for loop detection. A recorded result has none, because it arrives sooner than the original."""
+    if (tool is None and request.refusal is None) or (tool is not None and tool.polls):
+        return None
+    # leave out the name of the file for a long text, which differs from call to call
+    text = text.replace(request.node[-8:], "")
+    return call_digest(request.name, given, state, text)
+
+
+def current_step(plan: Plan) -> str:
+    return preview(plan.steps[plan.current - 1].title, 80)
+
+
+def outcome_of(request: ToolRequest, state: CallState, text: str, **more: bool) -> ToolOutcome:
+    outcome = ToolOutcome(index=request.index, name=request.name, state=state.for_model, preview=preview(text, 160))
+    return outcome.model_copy(update=more)
+
+
+def pending_outcome(request: ToolRequest, result: ToolResult) -> ToolOutcome:
+    """The call continues elsewhere; there is nothing to commit yet."""
+    remote = result.remote
+    assert remote is not None
+    pending = PendingCall(wait_ms=result.wait_ms, round=remote.round, forms=len(remote.forms))
+    return ToolOutcome(index=request.index, name=request.name, pending=pending)
+
+
+async def form_answers(pool: Pool, request: ToolRequest, remote: RemoteCall) -> dict[str, JsonObject | None]:
+    """People's answers to the forms of a call that continues elsewhere, by key; None if they gave none."""
+    found: dict[str, JsonObject | None] = {}
+    for number, form in enumerate(remote.forms, start=1):
+        request_id = form_id(request.node, request.index, remote.round, number)
+        asked = await input_requests.get(pool, request.ref.tenant, request_id)
+        found[form.key] = asked.answer if asked and asked.status is RequestStatus.ANSWERED else None
+    return found
+
+
+# Records the result of a tool call, fenced by attempt; or the handle of a call that continues elsewhere.
+
+
+class ToolCommits:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def hold(self, attempt: ToolAttempt, remote: RemoteCall) -> None:
+        hold = ToolHold.by(attempt, remote)
+        if not await patiently(lambda: tool_calls.hold(self._pool, hold), seconds=COMMIT_PATIENCE):
+            raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
+
+    async def commit(
+        self,
+        request: ToolRequest,
+        attempt: ToolAttempt,
+        state: CallState,
+        result: ToolResult,
+        done: str,
+    ) -> ToolOutcome:
+        saved = await save_artifacts(self._pool, request, result.artifacts)
+        returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
+        events: list[ev.Event] = [*result.events, *map(saved_event, saved), returned]
+        commit = ToolCommit(
+            **attempt.model_dump(exclude={"tool", "effect"}),
+            state=state,
+            result=result.text,
+            denied=request.refusal is not None,
+            rule=str(request.rule) if request.rule else None,
+            events=[EventRow.of(request.ref, event, by=attempt.call_attempt) for event in events],
+            progress=clean(result.progress) if result.progress else None,
+            status_text=result.status_text,
+            plan=result.plan,
+            files=saved,
+            sources=result.sources,
+            description=done,
+        )
+        outcome = outcome_of(request, state, result.text)
+        if not await patiently(lambda: tool_calls.commit(self._pool, commit), seconds=COMMIT_PATIENCE):
+            raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
+        if result.plan is None:
+            return outcome
+        replanned = any(isinstance(event, ev.Replanning) for event in result.events)
+        return outcome.model_copy(update={"doing": current_step(result.plan), "planned": True, "replanned": replanned})
+
+
+def tool_called(request: ToolRequest, outcome: ToolOutcome) -> ToolOutcome:
+    trace.get_current_span().set_attributes(
+        {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": request.name,
+            "gen_ai.tool.call.id": f"{request.node}:{request.index}",
+            "gen_ai.conversation.id": request.ref.conversation_id,
+            "errand.session.id": request.ref.session_id,
+            "errand.step": request.step,
+            "errand.tool.state": outcome.state,
+        }
+    )
+    return outcome

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ValidationError
 
 from activities.requests.file_diff import FileChange
-from activities.runtime.user_code import apart, at_home, called_at_home
 from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits
+from activities.user_code import apart, at_home, called_at_home
 from domain.events import Event
 from domain.json_object import JsonObject
 from domain.model_exchange import ToolDefinition
@@ -25,9 +25,9 @@ from domain.sessions.step import Effect, preview
 
 if TYPE_CHECKING:
     from activities.delegation.subagents import Subagents
-    from activities.runtime.thread_state import ThreadState
-    from activities.tools.support.egress import Fetcher
-
+    from activities.egress import Fetcher
+    from activities.thread_state import ThreadState
+import re
 
 BEGIN_DELEGATIONS = "begin_delegations"  # the activity that begins all delegations of a step together
 HAND_OVER = "hand_over"  # the activity that lets another agent take over the thread
@@ -207,3 +207,26 @@ class Tool(ToolTraits):
         schema = self.input.model_json_schema()
         schema.pop("title", None)
         return ToolDefinition(self.name, self.description, schema)
+
+
+# Makes text safe for the model and the store: no hidden characters, and limited in length.
+
+
+# NUL and other controls (but tab, newline, return), lone surrogates, and the invisible tag characters that can
+# carry instructions nobody sees.
+_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\U000e0000-\U000e007f]")
+
+
+def clean(text: str) -> str:
+    return _HIDDEN.sub("", text)
+
+
+def bounded(text: str, limit: int = 16_000) -> tuple[str, bool]:
+    """At most about `limit` characters: the beginning and the end, with the number of characters left out between."""
+    if len(text) <= limit:
+        return text, False
+    tail = limit // 4
+    head = limit - tail
+    left_out = len(text) - head - tail
+    mark = f"\n… {left_out:,} of {len(text):,} characters left out …\n"
+    return text[:head] + mark + text[len(text) - tail :], True

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 from temporalio.api.enums.v1 import EventType, PendingActivityState
 
-from activities.runtime import dead_workers
-from activities.runtime.dead_workers import end_calls
+from activities import dead_workers
+from activities.dead_workers import end_calls
 from domain.ids import new_id
 from store import workers
 from store.database import Pool, connect

@@ -258,7 +258,7 @@ BUGS = [
     ),
     Bug(
         "a stop loses a reply that is being stored",
-        "activities/runtime/heartbeat.py",
+        "activities/attempt.py",
         "        return await task  # a second cancellation reaches it",
         "        task.cancel()\n        raise",
         (

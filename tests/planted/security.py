@@ -2,7 +2,7 @@
 
 from tests.planted.bug import Bug
 
-_API, _EGRESS = "tests/behaviour/api", "tests/unit/activities/tools/support/test_egress.py"
+_API, _EGRESS = "tests/behaviour/api", "tests/unit/activities/test_egress.py"
 _LOCAL = ("tests/unit/api/http/test_local_access.py", f"{_API}/test_local_access.py")
 _PATHS = ("tests/unit/activities/tools/support/test_paths.py", "tests/behaviour/activities/test_workspace_escape.py")
 _KEPT = ("tests/behaviour/activities/test_workspace_limits.py", "tests/behaviour/activities/test_workspaces.py")
@@ -55,21 +55,21 @@ BUGS = [
     ),
     Bug(
         "one public address of a host is enough",
-        "activities/tools/support/egress.py",
+        "activities/egress.py",
         "if not all(public(address)",
         "if not any(public(address)",
         (_EGRESS,),
     ),
     Bug(
         "a redirect is followed to what rules forbid",
-        "activities/tools/support/egress.py",
+        "activities/egress.py",
         "if permitted is not None and not await permitted(url):",
         "if permitted is not None and not url:",
         (_EGRESS, "tests/unit/activities/tools/builtin/test_fetch_url.py"),
     ),
     Bug(
         "any port can be fetched",
-        "activities/tools/support/egress.py",
+        "activities/egress.py",
         "if self._ports is not None and port not in self._ports:",
         "if self._ports is not None and port < 0:",
         (_EGRESS,),
@@ -83,28 +83,28 @@ BUGS = [
     ),
     Bug(
         "a link may climb out of the workspace after its first name",
-        "activities/runtime/workspace_scan.py",
+        "activities/workspaces.py",
         'and up <= path.count("/") and ".." not in names[up:]',
         'and up <= path.count("/")',
         (*_KEPT, "tests/behaviour/activities/test_workspace_escape.py"),
     ),
     Bug(
         "what was kept is dropped when a scan did not see it",
-        "activities/runtime/workspace_scan.py",
+        "activities/workspaces.py",
         "if path not in found and not self._late() and self.workspace.is_missing(path):",
         "if path not in found:",
         _KEPT,
     ),
     Bug(
         "files over the cap are kept",
-        "activities/runtime/workspace_scan.py",
+        "activities/workspaces.py",
         "if size > caps.file_bytes:",
         "if size > caps.file_bytes * 1_000:",
         _KEPT,
     ),
     Bug(
         "links and folders of a workspace do not travel",
-        "activities/runtime/workspace_restore.py",
+        "activities/workspaces.py",
         'if stays_inside(path, entry["target"]):',
         'if not entry["target"]:',
         _KEPT,
@@ -296,7 +296,7 @@ BUGS = [
     ),
     Bug(
         "an approval of one call serves another",
-        "activities/tools/guarded_run.py",
+        "activities/tools/run_tool.py",
         "if not own or approval is None or",
         "if approval is None or",
         _APPROVED,

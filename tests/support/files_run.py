@@ -19,7 +19,7 @@ from fastapi import FastAPI
 
 import activities
 import worker
-from activities.runtime.event_writer import EventWriter
+from activities.events import EventWriter
 from activities.sandbox import choose
 from agents.catalogue import Catalogue
 from agents.folder import AgentFolder

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from activities.hooks.hook import SessionHook
-from activities.runtime.thread_state import ThreadState
+from activities.thread_state import ThreadState
 from domain.agents.hook import (
     AfterTool,
     BeforeReply,

@@ -12,7 +12,7 @@ TERMS = re.compile(
     r"|cache_(?:creation|read)_input_tokens)\b"
 )
 TRANSLATES = "activities/model/anthropic.py"
-CALLS_THE_SDK = ("activities/model/check.py", "activities/model/errors.py", "worker.py")
+CALLS_THE_SDK = ("activities/model/anthropic.py", "activities/model/anthropic.py", "worker.py")
 # the offline model server, the benchmark's loops, and the protocols of other vendors
 SPEAK_THE_PROTOCOL = ("offline/", "bench/", "api/faces/", "activities/mcp/")
 

@@ -1,7 +1,7 @@
 """Every connection goes through the guard, and nothing that a user can make slow takes a thread of the shared pool.
 
 A place that is not in these lists fails the test. Before you add one, ask who chooses the address and who decides how
-long it takes: if the answer is a tenant, use activities/tools/support/egress.py, or a separate pool of threads.
+long it takes: if the answer is a tenant, use activities/egress.py, or a separate pool of threads.
 """
 
 from pathlib import Path
@@ -13,12 +13,12 @@ from tests.support.ways_out import connections, shared_threads
 
 CONNECTIONS = {
     "the guard itself": [
-        "activities/tools/support/egress.py imports httpcore2",
-        "activities/tools/support/egress.py imports httpx2",
-        "activities/tools/support/egress.py imports socket",
-        "activities/tools/support/egress.py::Guard.connect_tcp connect_tcp",
-        "activities/tools/support/egress.py::Guard.open connect_tcp",
-        "activities/tools/support/egress.py::resolve getaddrinfo",
+        "activities/egress.py imports httpcore2",
+        "activities/egress.py imports httpx2",
+        "activities/egress.py imports socket",
+        "activities/egress.py::Guard.connect_tcp connect_tcp",
+        "activities/egress.py::Guard.open connect_tcp",
+        "activities/egress.py::resolve getaddrinfo",
     ],
     "speaks over a connection that the guard opened, or over the pipes of a sandboxed program": [
         "activities/mcp/call.py imports mcp.client",
@@ -30,10 +30,6 @@ CONNECTIONS = {
     "the model, at an address of the operator": [
         "activities/model/anthropic.py imports anthropic",
         "activities/model/anthropic.py imports httpx2",
-        "activities/model/check.py imports anthropic",
-        "activities/model/check.py imports httpx2",
-        "activities/model/errors.py imports anthropic",
-        "activities/model/errors.py imports httpx2",
     ],
     "the mail server of the operator, in threads of its own": [
         "activities/notifications/channels/email.py imports smtplib"
@@ -66,9 +62,9 @@ CONNECTIONS = {
 SHARED_THREADS = {
     "reads or writes files of one workspace, whose number and size are limited; none can be a pipe": [
         "activities/requests/approved_files.py::changed_since",
-        "activities/runtime/thread_state.py::ThreadFiles.read",
-        "activities/runtime/thread_state.py::ThreadFiles.write",
-        "activities/runtime/workspaces.py::Workspaces.forget",
+        "activities/thread_state.py::ThreadFiles.read",
+        "activities/thread_state.py::ThreadFiles.write",
+        "activities/workspaces.py::Workspaces.forget",
         "activities/sandbox/ownership.py::user_for",
         "activities/tools/builtin/edit_file.py::run",
         "activities/tools/builtin/list_files.py::run",
@@ -76,7 +72,7 @@ SHARED_THREADS = {
         "activities/tools/builtin/save_artifact.py::_file",
         "activities/tools/builtin/search_files.py::_feed",
         "activities/tools/builtin/write_file.py::run",
-        "activities/tools/support/long_output.py::spilled",
+        "activities/tools/run_tool.py::spilled",
     ],
     "computes over data of limited size": [
         "activities/delegation/subagent_plan.py::SubagentPlanner._plan",

@@ -2,12 +2,12 @@
 
 from functools import partial
 
+from activities.egress import Fetcher
 from activities.notifications.channels.channel import Channel, post
 from activities.notifications.channels.email import Email, MailServer
 from activities.notifications.channels.push import Push
 from activities.notifications.channels.slack import Slack
 from activities.notifications.channels.webhook import Webhook
-from activities.tools.support.egress import Fetcher
 from connectors.connector import SenderPorts
 from domain.notification import ChannelName
 

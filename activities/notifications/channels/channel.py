@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from activities.tools.support.egress import Fetched, Fetcher, FetchError
+from activities.egress import Fetched, Fetcher, FetchError
 from domain.notification import Notice, SendError
 
 

@@ -2,8 +2,8 @@
 
 from email.header import Header
 
+from activities.egress import Fetcher
 from activities.notifications.channels.channel import Envelope, post
-from activities.tools.support.egress import Fetcher
 
 
 class Push:

@@ -2,8 +2,8 @@
 
 import json
 
+from activities.egress import Fetcher
 from activities.notifications.channels.channel import Envelope, post
-from activities.tools.support.egress import Fetcher
 
 
 class Slack:

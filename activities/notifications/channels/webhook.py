@@ -2,8 +2,8 @@
 
 import time
 
+from activities.egress import Fetcher
 from activities.notifications.channels.channel import Envelope, post
-from activities.tools.support.egress import Fetcher
 from domain.notification import signature
 
 

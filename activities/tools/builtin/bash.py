@@ -3,8 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 from activities.sandbox import SandboxResult
-from activities.tools.support.output import clean
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.policy.subjects import Subject, SubjectKind
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import Effect, preview

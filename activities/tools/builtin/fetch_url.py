@@ -10,10 +10,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from activities.egress import Fetched, FetchError
 from activities.tools.support.child import in_child
-from activities.tools.support.egress import Fetched, FetchError
-from activities.tools.support.output import clean
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.policy.subjects import Subject, SubjectKind, host_of
 from domain.sessions.effects import Source
 from domain.sessions.step import Effect

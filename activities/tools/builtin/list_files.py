@@ -5,9 +5,8 @@ from itertools import islice
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from activities.tools.support.output import clean
 from activities.tools.support.paths import DirectoryEntry, Workspace
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.policy.subjects import PathError, Subject, SubjectKind
 from domain.sessions.step import Effect
 

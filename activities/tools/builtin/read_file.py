@@ -10,9 +10,8 @@ from io import BufferedReader
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from activities.tools.support.output import clean
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.amounts import counted
 from domain.policy.subjects import PathError, Subject, SubjectKind, named
 from domain.sessions.effects import Source

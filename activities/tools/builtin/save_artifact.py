@@ -7,9 +7,8 @@ from pathlib import PurePosixPath
 from httpx2 import URL, InvalidURL
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from activities.tools.support.output import clean
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
+from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult, clean
 from domain.policy.subjects import PathError, Subject, SubjectKind, parts
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import Effect

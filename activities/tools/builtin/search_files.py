@@ -12,9 +12,8 @@ from pathlib import Path, PurePosixPath
 from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.support.child import child
-from activities.tools.support.output import clean
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.policy.subjects import PathError, Subject, SubjectKind
 from domain.sessions.step import Effect
 

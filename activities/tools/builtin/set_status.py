@@ -2,8 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from activities.tools.support.output import clean
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.events import Progress
 from domain.sessions.step import Effect, preview
 

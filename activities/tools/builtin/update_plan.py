@@ -2,8 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from activities.tools.support.output import clean
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.amounts import counted
 from domain.events import Event, PlanUpdated, Replanning
 from domain.plan import Plan, PlanStep, StepState, replanned

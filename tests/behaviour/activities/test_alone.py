@@ -15,7 +15,7 @@ from temporalio.testing import ActivityEnvironment
 import activities
 import worker
 from activities.delegation.record import DelegationRecord
-from activities.runtime.event_writer import EventWriter
+from activities.events import EventWriter
 from activities.sandbox import Refusing
 from domain.content import parts_of
 from domain.conversations.delegation import DelegationCall, DelegationTool, Settle

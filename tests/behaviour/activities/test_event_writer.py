@@ -2,7 +2,7 @@
 
 import asyncio
 
-from activities.runtime.event_writer import EventWriter
+from activities.events import EventWriter
 from domain.events import ToolCalled
 from domain.ids import new_id
 from domain.sessions.session import SessionRef

@@ -9,9 +9,9 @@ import httpx2
 import pytest
 from mcp_types import CallToolResult, TextContent
 
+from activities.egress import Fetcher
 from activities.mcp.discover import ShippedLists, ToolLists
 from activities.sandbox import Commands, Refusing
-from activities.tools.support.egress import Fetcher
 from domain.agents.definition import AgentDefinition
 from domain.ids import new_id
 from domain.sealing import KeyRing

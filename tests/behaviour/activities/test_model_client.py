@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from activities.model.anthropic import Model, connect_client
-from activities.model.errors import ModelFailure, classify
+from activities.model.anthropic import Model, ModelFailure, classify, connect_client
 from domain.agents.prices import PriceTable
 from domain.content import TextBlock
 from domain.model_exchange import ModelMessage, ModelRequest, ModelResponse

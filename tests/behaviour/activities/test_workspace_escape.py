@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.runtime.workspaces import Workspaces
+from activities.workspaces import Workspaces
 from domain.ids import new_id
 from store import workspaces
 from tests.support.stack import Stack

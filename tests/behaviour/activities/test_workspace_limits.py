@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from activities.runtime.workspace_scan import WorkspaceCaps, WorkspaceScan, extents_of, stays_inside
-from activities.runtime.workspaces import Workspaces
+from activities.workspaces import WorkspaceCaps, Workspaces, WorkspaceScan, extents_of, stays_inside
 from domain.ids import new_id
 from store import workspaces
 from tests.support.stack import Stack

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.runtime.workspaces import Workspaces
+from activities.workspaces import Workspaces
 from domain.ids import new_id
 from store import workspaces
 from tests.support.stack import Stack, eventually, of_type, steps

@@ -15,11 +15,11 @@ from typing import Any, cast
 
 import pytest
 
+from activities.egress import Fetcher
 from activities.handlers.registry import load_handlers
 from activities.hooks.registry import load_hooks
 from activities.sandbox import Refusing
 from activities.tools.registry import TOOLS, load_tools
-from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolContext
 from domain.agents.definition import AgentDefinition
 from domain.agents.handler import HandlerMessage, HandlerTurn, Speaker

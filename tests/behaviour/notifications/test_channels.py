@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from activities.egress import Fetcher
 from activities.notifications.channels import channels
 from activities.notifications.channels.channel import Envelope
 from activities.notifications.channels.email import Email, MailServer
-from activities.tools.support.egress import Fetcher
 from domain.notification import ChannelName, Notice, SendError
 from tests.behaviour.notifications.receivers import Mail, Receiver, smtp_receiver
 from tests.behaviour.notifications.subscribers import Subscribers

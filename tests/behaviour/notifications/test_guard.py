@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from activities.egress import Fetcher
 from activities.notifications.channels import channels
 from activities.notifications.channels.channel import Envelope
-from activities.tools.support.egress import Fetcher
 from domain.ids import new_id
 from domain.notification import ChannelName, Notice, SendError, new_secret
 from domain.sessions.input_request import RequestKind
@@ -15,7 +15,7 @@ from store.keys import Right
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import bearer
 from tests.support.stack import Stack, eventually
-from tests.unit.activities.tools.support.test_egress import LITERALS, Recording, names
+from tests.unit.activities.test_egress import LITERALS, Recording, names
 
 NOTICE = Notice(type="test", timestamp="now", data={"name": "x"}).model_dump_json().encode()
 ALLOWED = "127.0.0.1"  # the address that the stack under test allows

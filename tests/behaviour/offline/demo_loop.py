@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from activities.egress import FetchError
 from activities.handlers.registry import HANDLERS
 from activities.sandbox import NetworkPolicy, Pipes, SandboxLimits, SandboxResult
 from activities.tools.registry import TOOLS
-from activities.tools.support.egress import FetchError
 from activities.tools.tool import BEGIN_DELEGATIONS, ToolContext
 from agents.catalogue import Catalogue
 from agents.loader import load_agents

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from activities.egress import Fetcher
 from activities.mcp import connection, tool_list
 from activities.mcp.connection import McpFailure
 from activities.mcp.mcp_tool import mcp_tools
 from activities.mcp.tool_list import read_list
 from activities.sandbox import Commands, Sandbox, SandboxLimits
 from activities.sandbox.landlock import Landlock
-from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolContext, ToolResult
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_discovery import DiscoveredTools, with_lists

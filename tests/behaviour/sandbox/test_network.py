@@ -11,10 +11,10 @@ from typing import Any
 import httpcore2
 import pytest
 
+from activities.egress import Guard
 from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits, SandboxResult, bubblewrap, landlock, seatbelt
 from activities.sandbox.network import PROXY_URL, NetworkUnavailableError
-from activities.tools.support.egress import Guard
-from tests.unit.activities.tools.support.test_egress import Recording, names
+from tests.unit.activities.test_egress import Recording, names
 
 CURL = "curl -sS --max-time 5"
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 import activities
 import worker
-from activities.runtime.event_writer import EventWriter
+from activities.events import EventWriter
 from activities.sandbox import Refusing
 from activities.tools.registry import TOOLS
 from domain.sessions.step import ToolOutcome, ToolRequest

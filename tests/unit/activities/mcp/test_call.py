@@ -10,8 +10,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, InputRequiredResult, TextContent
 
+from activities.egress import Fetcher
 from activities.mcp.mcp_tool import mcp_tools
-from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolResult
 from domain import json_schema
 from domain.sessions.remote_call import RemoteCall

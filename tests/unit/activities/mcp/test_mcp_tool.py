@@ -14,12 +14,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from activities.egress import Fetcher
 from activities.mcp.connection import McpFailure, stated
 from activities.mcp.discover import ToolLists
 from activities.mcp.mcp_tool import mcp_tools
 from activities.mcp.tool_list import read_list
 from activities.sandbox import Commands, Refusing
-from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolResult
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_discovery import DiscoveredTools, with_lists

@@ -4,7 +4,7 @@ import anthropic
 import httpx2
 import pytest
 
-from activities.model.errors import StreamFailed, classify
+from activities.model.anthropic import StreamFailed, classify
 from domain import wire
 
 REQUEST = httpx2.Request("POST", "http://name:secret@gateway.example:8443/v1/messages?key=secret")

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.model import anthropic
-from activities.model.anthropic import read_events
-from activities.model.errors import StreamFailed
+from activities.model.anthropic import StreamFailed, read_events
 from domain.json_object import JsonObject
 
 STREAM = (

@@ -2,9 +2,9 @@
 
 import pytest
 
+from activities.egress import Guard
 from activities.sandbox import Commands, Refusing
 from activities.tools.registry import TOOLS
-from activities.tools.support.egress import Guard
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, Rule
 from domain.policy.subjects import Subject, SubjectKind

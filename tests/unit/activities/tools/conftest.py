@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from activities.egress import Fetcher
 from activities.sandbox import Refusing
-from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolContext
 from domain.sessions.session import SessionRef
 

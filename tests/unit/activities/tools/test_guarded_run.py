@@ -11,9 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from activities.mcp.mcp_tool import mcp_tools
-from activities.tools import guarded_run
-from activities.tools.guarded_run import call_turn, guarded, stopped
-from activities.tools.support import workspace_turn
+from activities.tools import run_tool
+from activities.tools.run_tool import call_turn, guarded, stopped
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, verdict
@@ -49,7 +48,7 @@ class Stubborn:
 
 
 async def test_tool_that_ignores_its_cancellation_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded_run, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(run_tool, "GRACE_SECONDS", 0.05)
     stubborn = Stubborn()
     late = await guarded(stubborn.tool(0.05), Input(), CONTEXT, contextlib.nullcontext())
     assert late.failed and late.text == "stubborn did not finish within 0.05 seconds."
@@ -66,7 +65,7 @@ async def test_tool_that_ignores_its_cancellation_is_abandoned(monkeypatch: pyte
 async def test_stop_that_hangs_or_fails_is_bounded_and_leaves_the_call_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(guarded_run, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(run_tool, "GRACE_SECONDS", 0.05)
     stubborn = Stubborn()
 
     async def hangs(context: ToolContext) -> ToolResult:
@@ -101,7 +100,7 @@ def server_tool(**server: Any) -> Tool:
 async def test_program_is_bound_by_paths_and_takes_its_turn_in_the_workspace_even_to_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspace_turn, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(run_tool, "_PATIENCE_S", 0.1)
     program, remote = server_tool(command=["files"]), server_tool(url="https://files.example.org/")
     paths = Boundary(paths=["docs/*"]).layers()
     assert verdict(paths, program, ["stdio"]).action is Action.DENY
@@ -109,7 +108,7 @@ async def test_program_is_bound_by_paths_and_takes_its_turn_in_the_workspace_eve
 
     pool: Any = None
     request: Any = SimpleNamespace(ref=SimpleNamespace(tenant="default"), workspace_id="w1")
-    async with workspace_turn.workspace_turn(tmp_path, alone=True):  # an approved command runs
+    async with run_tool.workspace_turn(tmp_path, alone=True):  # an approved command runs
         async with call_turn(pool, request, program, tmp_path) as refusal:
             assert refusal is not None and "mcp__fs__look was not run" in refusal.text
         async with call_turn(pool, request, remote, tmp_path) as refusal:

@@ -1,7 +1,7 @@
 """The pure parts of a tool call."""
 
-from activities.tools.outcomes import repetition_digest
 from activities.tools.registry import TOOLS
+from activities.tools.run_tool import repetition_digest
 from domain.sessions.session import AgentRef, SessionRef
 from domain.sessions.step import Effect, ToolRequest
 

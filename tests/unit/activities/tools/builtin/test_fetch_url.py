@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from activities.egress import Fetcher
 from activities.tools.registry import TOOLS
-from activities.tools.support.egress import Fetcher
 from activities.tools.support.html_text import html_text
 from activities.tools.tool import ToolResult
 from tests.unit.activities.tools.conftest import MakeContext

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.tools.support.output import bounded, clean
+from activities.tools.tool import bounded, clean
 
 
 def test_short_text_is_untouched() -> None:

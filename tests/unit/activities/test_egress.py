@@ -11,8 +11,8 @@ from typing import Any, cast
 import httpcore2
 import pytest
 
+from activities.egress import Fetcher, FetchError
 from activities.tools.builtin import fetch_url
-from activities.tools.support.egress import Fetcher, FetchError
 from activities.tools.tool import ToolContext
 
 

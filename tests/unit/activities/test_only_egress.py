@@ -18,7 +18,7 @@ CLIENTS: tuple[str, ...] = (
 )
 CLIENTS += ("urllib.request", "anthropic", "websockets", "ftplib", "smtplib", "telnetlib", "xmlrpc.client")
 ALLOWED = {
-    "activities/tools/support/egress.py": {"httpx2", "httpcore2"},
+    "activities/egress.py": {"httpx2", "httpcore2"},
     "activities/model/": {"anthropic", "httpx2"},  # to the model endpoint that the operator set
     "activities/notifications/channels/email.py": {"smtplib"},  # to the mail server that the operator set
     "cli/": {"httpx2"},  # to our own API

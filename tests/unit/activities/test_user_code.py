@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from activities.runtime import user_code
-from activities.runtime.user_code import UserCodeError, apart, at_home, contained, within
+from activities import user_code
+from activities.user_code import UserCodeError, apart, at_home, contained, within
 
 
 async def leaves() -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from temporalio import activity
 
+from activities.attempt import call_attempt
+from activities.definitions import Definitions
 from activities.delegation.subagents import Subagents
-from activities.runtime.definitions import Definitions
-from activities.runtime.session_run import call_attempt
-from activities.runtime.workspaces import Workspaces
-from activities.tools.support.output import clean
 from activities.tools.support.paths import Workspace
+from activities.tools.tool import clean
+from activities.workspaces import Workspaces
 from domain.agents.definition import AgentDefinition
 from domain.agents.names import GivenVariables
 from domain.agents.secret_variables import open_secrets, sealed_for_thread

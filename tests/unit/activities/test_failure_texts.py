@@ -8,7 +8,7 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities.runtime.failure_texts import OwnFailureTexts
+from activities.attempt import OwnFailureTexts
 
 QUOTED = "row (42, sk-of-a-customer)"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from activities.runtime import definitions
+from activities import definitions
 from domain.agents.definition import AgentDefinition
 from domain.sessions.session import AgentRef
 from store import agents

@@ -1,9 +1,10 @@
 """The records of a model call: the nodes that it adds to the tree, and its events."""
 
 import time
+from collections import OrderedDict
 
-from activities.runtime.session_run import run_of
-from activities.tools.support.output import clean
+from activities.attempt import run_of
+from activities.tools.tool import clean
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
@@ -28,10 +29,12 @@ from domain.messages import (
     calls_of,
 )
 from domain.model_exchange import ModelResponse
-from domain.sessions.session import Usage
+from domain.sessions.session import SessionRef, Usage
 from domain.sessions.step import ModelCall, ModelReply, Purpose, StopReason, preview
 from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, StepBegin, StepCommit
-from store.messages import StepFacts, TakenMessage
+from store import messages, resets
+from store.database import Pool
+from store.messages import HistoryLost, StepFacts, TakenMessage
 
 Authored = tuple[str, Body]
 NOT_RUN = "These tools were queued and not run any more: {}."
@@ -234,3 +237,46 @@ def _events(call: ModelCall, turn: ModelResponse, total: Usage, calls: int) -> l
             events.append(ev.Progress(message=turn.status))
     events.append(ev.UsageUpdated(model=call.model, step=call.step, call=turn.usage, total=total, calls=calls))
     return events
+
+
+# Contexts: the path of messages to a head, cached by the worker because the tree never changes.
+
+
+REMEMBERED = 200
+
+
+class Contexts:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._known: OrderedDict[tuple[SessionRef, str], list[Node]] = OrderedDict()
+
+    async def load(self, ref: SessionRef, line: str, head: str | None) -> list[Node]:
+        """The nodes up to `head`. For a line that this worker knows, only new nodes are read. If the nodes are lost,
+        the result is empty and the conversation starts again."""
+        if head is None:
+            return []
+        known = self._known.get((ref, line), [])
+        if known and known[-1].id == head:
+            return known
+        try:
+            fresh, follows = await messages.context(self._pool, ref.tenant, head, known[-1].id if known else None)
+        except HistoryLost:
+            await resets.begin_anew(self._pool, ref, head)
+            return []
+        nodes = known + fresh if follows else fresh
+        self.remember(ref, line, nodes)
+        return nodes
+
+    async def prompt(self, ref: SessionRef, call: str) -> str:
+        """The prompt inside a tool call, given as "node/index"."""
+        return await messages.prompt(self._pool, ref.tenant, call)
+
+    def remember(self, ref: SessionRef, line: str, nodes: list[Node]) -> None:
+        self._known[ref, line] = nodes
+        self._known.move_to_end((ref, line))
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+    def forget(self, ref: SessionRef) -> None:
+        for key in [key for key in self._known if key[0] == ref]:
+            del self._known[key]

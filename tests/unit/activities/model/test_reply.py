@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from activities.model.response import INTERRUPTED, prelude
+from activities.model.reply import INTERRUPTED, prelude
 from domain.content import TextBlock
 from domain.messages import ASSISTANT, NOTE, USER, Node, NoteBody, ReplyBody, UserBody
 from domain.sessions.session import AgentRef, SessionRef, Usage

@@ -7,8 +7,8 @@ import pytest
 from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 
-from activities.runtime import heartbeat
-from activities.runtime.heartbeat import beating, cancel_requested, completed, heartbeating
+from activities import attempt
+from activities.attempt import beating, cancel_requested, completed, heartbeating
 
 
 @activity.defn
@@ -20,7 +20,7 @@ async def takes_a_while() -> str:
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> tuple[ActivityEnvironment, list[object]]:
-    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(attempt, "BEAT_SECONDS", 0.01)
     environment, beats = ActivityEnvironment(), list[object]()
     environment.on_heartbeat = lambda *details: beats.append(details)
     return environment, beats
