@@ -75,7 +75,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 def demo(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     """Run a demo, or list them all. OPTIONS are those of `run`, such as --detach; the list takes --json.
 
-    Texts in double square brackets are markers for the offline stand-in; docs/offline.md explains them.
+    Texts in double square brackets are markers for the offline stand-in; docs/agents.md explains them.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""docs/offline.md names every script and every fault of the stand-in."""
+"""docs/agents.md names every script and every fault of the stand-in."""
 
 import re
 
@@ -10,7 +10,7 @@ AGENTS = {path.stem for path in (ROOT / "agents").glob("*.md")}
 
 
 def rows(heading: str) -> set[str]:
-    section = (ROOT / "docs" / "offline.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    section = (ROOT / "docs" / "agents.md").read_text().split(f"\n### {heading}\n")[1].split("\n##")[0]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 
