@@ -1,9 +1,6 @@
-"""The services of an API process, and the dependency that passes them to a route."""
+"""The services of an API process; `api.app` makes them when it starts, and `api.http.auth` passes them to a route."""
 
 from dataclasses import dataclass
-from typing import Annotated
-
-from fastapi import Depends, Request
 
 from api.control.retry_queue import RetryQueue
 from api.faces.mcp.host import McpHost
@@ -42,16 +39,3 @@ class Services:
     metrics: Metrics
     slots: StreamSlots
     mcp: McpHost
-
-
-def services_of(request: Request) -> Services:
-    services: Services = request.app.state.services
-    return services
-
-
-async def _dependency(request: Request) -> Services:
-    # a coroutine, because FastAPI runs plain functions in a thread
-    return services_of(request)
-
-
-ServicesDep = Annotated[Services, Depends(_dependency)]

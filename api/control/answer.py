@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from api.auth import Call, Caller
+from api.http.auth import Call, Caller
 from api.http.problems import finding
 from api.services import Services
 from api.submission import rules as submission_rules

@@ -3,7 +3,7 @@
 import logging
 from datetime import timedelta
 
-from api.auth import Call
+from api.http.auth import Call
 from api.http.problems import finding, type_name
 from api.schemas.budgets import FIELDS, RaiseBudget
 from api.schemas.problems import Finding

@@ -1,9 +1,9 @@
 """Resetting a conversation: the id and the history stay, and the next message begins with an empty context."""
 
-from api.auth import Call
 from api.control import stop as stopping
 from api.control.stop import Stop
 from api.http import lookup
+from api.http.auth import Call
 from api.schemas.agent_state import ResetDone
 from domain.sessions.session import Reason
 from store import resets

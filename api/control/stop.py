@@ -5,7 +5,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from api.auth import Call
+from api.http.auth import Call
 from api.http.problems import type_name
 from api.services import Services
 from domain.sessions.session import Reason, Scope

@@ -4,9 +4,9 @@ import asyncio
 import logging
 import re
 
-from api.auth import Call
 from api.conversations import channel_answers
 from api.http import lookup
+from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
 from api.http.problems import finding, pointers_moved
 from api.schemas.channels import ChannelAccepted

@@ -4,9 +4,9 @@ from typing import Any
 
 from jsonschema.exceptions import ValidationError
 
-from api.auth import Call
 from api.control import answer as answering
-from api.http import strict_json
+from api.http.auth import Call
+from api.http.body import parse_json
 from api.http.problems import pointers_moved
 from domain.channels import ChannelMessage, ChannelRef, IncomingAnswer
 from domain.conversations.address import Address, ArrivingMessage
@@ -79,7 +79,7 @@ def _read_answer(schema: JsonObject, text: str) -> tuple[Any, list[ValidationErr
     if not (misfits := errors(schema, text, most=3)):
         return text, []
     try:
-        value = strict_json.parse(text.encode())
+        value = parse_json(text.encode())
     except ErrandError:
         return text, misfits
     return (value, []) if fits(schema, value) else (text, misfits)

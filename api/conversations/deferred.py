@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from api.auth import Call
 from api.control import answer as answering
 from api.conversations import steer
 from api.conversations.run import NewTurn
 from api.http import lookup
+from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.schemas.conversations import Handle, MessageBody, handle
 from api.submission import accept as submit

@@ -2,7 +2,7 @@
 
 import logging
 
-from api.auth import Call
+from api.http.auth import Call
 from api.http.lookup import check_open, conversation_of
 from api.http.problems import finding
 from domain.agents.secret_variables import open_secrets, seal_secrets

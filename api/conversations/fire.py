@@ -2,10 +2,10 @@
 
 import asyncio
 
-from api.auth import Call
 from api.conversations import mission_turns, run
 from api.conversations.run import NewTurn
 from api.http import lookup
+from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey, one_at_a_time, reused
 from api.schemas.conversations import FireBody, Handle, handle
 from api.submission import accept as submit

@@ -1,7 +1,7 @@
 """Turns that callers begin in a mission's conversation: they are runs of the mission, with its budgets, pauses and
 risks."""
 
-from api.auth import Call
+from api.http.auth import Call
 from domain.errors import Conflict
 from domain.missions.mission import Hold, Mission
 from domain.sessions.new_session import NewSession

@@ -2,9 +2,9 @@
 
 from fastapi import Request, Response
 
-from api.auth import Call
 from api.conversations.run import NewTurn
-from api.http.accept_header import chosen
+from api.http.auth import Call
+from api.http.body import choose_media_type
 from api.openapi import Responses, problems
 from api.schemas.conversations import Handle
 from api.streams.feeds import Feed
@@ -26,9 +26,9 @@ def answers(*statuses: int) -> Responses:
 def check_accept(request: Request, transport: str) -> None:
     """Check, before anything is created, that the caller accepts the media type of the response."""
     if transport == "sse":
-        chosen(request, "text/event-stream", "application/json")
+        choose_media_type(request, "text/event-stream", "application/json")
     else:
-        chosen(request, "application/json")
+        choose_media_type(request, "application/json")
 
 
 def answer(call: Call, turn: NewTurn, transport: str) -> Response:

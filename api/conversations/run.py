@@ -5,9 +5,9 @@ import contextlib
 from dataclasses import dataclass, replace
 from functools import partial
 
-from api.auth import Call
 from api.conversations import mission_turns, steer
 from api.http import lookup
+from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey, one_at_a_time
 from api.http.problems import finding
 from api.schemas.conversations import Handle, MessageBody, RunBody, handle, stream_key

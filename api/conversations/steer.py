@@ -3,7 +3,7 @@
 import time
 from datetime import timedelta
 
-from api.auth import Call
+from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.submission.accept import Prepared
 from domain.conversations.requests import Steer

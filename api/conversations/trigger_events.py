@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 from api.control import answer as answering
 from api.conversations import arrivals
-from api.http import strict_json
+from api.http.body import decode_text, parse_json
 from api.http.problems import Unauthenticated
 from api.services import Services
 from domain.errors import Conflict, Invalid, NotAllowed
@@ -56,7 +56,7 @@ def read(kind: SignatureKind, headers: Mapping[str, str], body: bytes) -> tuple[
     """The event, and the key by which a repetition is recognised: only signed parts count, as others could be
     changed."""
     form = headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
-    payload = strict_json.parse(_form_payload(body) if form else body)
+    payload = parse_json(_form_payload(body) if form else body)
     if kind is SignatureKind.GITHUB:
         if not isinstance(payload, dict | list):
             raise Invalid("An event is a JSON object or list.")
@@ -123,7 +123,7 @@ def challenge(kind: SignatureKind, event: ExternalEvent) -> str | None:
 
 
 def _form_payload(body: bytes) -> bytes:
-    fields = parse_qs(strict_json.decode(body))
+    fields = parse_qs(decode_text(body))
     if len(fields.get("payload", [])) != 1:
         raise Invalid("A form needs the field payload.")
     return fields["payload"][0].encode(errors="replace")

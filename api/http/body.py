@@ -1,6 +1,8 @@
-"""Request bodies: read within limits, parsed strictly, then validated against a model."""
+"""What a request brings: its body, read within limits, parsed strictly and validated against a model. At the end: the
+media type that its response may have."""
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
@@ -8,18 +10,26 @@ from typing import Any, TypeVar, get_args
 from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 
-from api.http import strict_json
+from api.http.auth import services_of
 from api.http.problems import Unreadable, choices, finding
 from api.schemas.problems import Finding
-from api.services import services_of
 from domain.errors import Invalid
+from domain.json_object import JsonObject
 from settings import Settings
 
 # for the whole body, because a slow sender would reset a limit between two chunks for hours
 BODY_SECONDS = 10.0
+MAX_DEPTH = 64
+MAX_MEMBERS = 10_000
+# int() takes quadratic time, and refuses more than 4,300 digits with an error of its own
+MAX_DIGITS = 100
+# larger integers lose digits in every client that reads JSON numbers as doubles
+MAX_INTEGER = 2**53 - 1
 M = TypeVar("M", bound=BaseModel)
-
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
+_UNCLEAN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+_WEIGHT = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
 
 
 def json_body(
@@ -36,7 +46,7 @@ def json_body(
         value, raw = await read_json(request, settings.max_body_bytes, optional=optional)
         if check_value is not None:
             check_value(value, settings)
-        body = validated(model, value, raw)
+        body = validate_body(model, value, raw)
         if check_model is not None:
             check_model(body)
         return body
@@ -52,7 +62,20 @@ def check_input_length(value: Any, settings: Settings) -> None:
         raise Unreadable(413, "input-too-long", f"The input may have {limit} characters.", limit=limit)
 
 
-async def read(request: Request, limit: int, seconds: float | None = None) -> bytes:
+async def read_json(request: Request, limit: int, *, optional: bool = False) -> tuple[Any, bytes]:
+    """The parsed value and its bytes. An optional body that was left out is an empty object."""
+    kind = media_type(request)
+    if optional and not kind and not (raw := await read_body(request, limit)):
+        return {}, b"{}"
+    if not _JSON.fullmatch(kind):
+        raise Unreadable(415, "unsupported-media-type", "Send application/json.", allowed=["application/json"])
+    raw = await read_body(request, limit)
+    if optional and not raw:
+        return {}, b"{}"
+    return parse_json(raw), raw
+
+
+async def read_body(request: Request, limit: int, seconds: float | None = None) -> bytes:
     """The whole body. It is refused as soon as it is too large, too slow or has a Content-Encoding."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     # the limit counts bytes as they arrive, and a few compressed ones can become gigabytes
@@ -76,6 +99,10 @@ async def read(request: Request, limit: int, seconds: float | None = None) -> by
     return b"".join(chunks)
 
 
+def _too_large(limit: int) -> Unreadable:
+    return Unreadable(413, "body-too-large", f"At most {limit} bytes are allowed here.", limit=limit)
+
+
 def media_type(request: Request) -> str:
     """The media type without its parameters, in lower case; a charset other than UTF-8 is refused."""
     kind, *parameters = request.headers.get("content-type", "").split(";")
@@ -86,20 +113,7 @@ def media_type(request: Request) -> str:
     return kind.strip().lower()
 
 
-async def read_json(request: Request, limit: int, *, optional: bool = False) -> tuple[Any, bytes]:
-    """The parsed value and its bytes. An optional body that was left out is an empty object."""
-    kind = media_type(request)
-    if optional and not kind and not (raw := await read(request, limit)):
-        return {}, b"{}"
-    if not _JSON.fullmatch(kind):
-        raise Unreadable(415, "unsupported-media-type", "Send application/json.", allowed=["application/json"])
-    raw = await read(request, limit)
-    if optional and not raw:
-        return {}, b"{}"
-    return strict_json.parse(raw), raw
-
-
-def validated(model: type[M], value: Any, raw: bytes) -> M:
+def validate_body(model: type[M], value: Any, raw: bytes) -> M:
     """The model of a strictly parsed value. Findings point into the value and never repeat what was sent."""
     try:
         # From the bytes and not from `value`: strict mode accepts dates and enums as text only in JSON.
@@ -123,24 +137,20 @@ def _nearest(found: list[Finding]) -> list[Finding]:
     ]
 
 
-def _too_large(limit: int) -> Unreadable:
-    return Unreadable(413, "body-too-large", f"At most {limit} bytes are allowed here.", limit=limit)
-
-
 def _of_entry(model: type[BaseModel], value: Any, entry: Mapping[str, Any]) -> Finding:
     path = _path(value, entry)
     pointer = ""
     for part in path:
-        pointer = strict_json.join(pointer, str(part))
+        pointer = join_pointer(pointer, str(part))
     if entry["type"] == "extra_forbidden":
         return finding(pointer, "unknown_field", "there is no such field", _fields_at(model, path[:-1]))
     if entry["type"] == "union_tag_invalid":  # pydantic's own message would repeat the caller's value
         tags = str(entry["ctx"]["expected_tags"]).replace("'", "").split(", ")
         kind = str(entry["ctx"]["discriminator"]).strip("'")
-        return finding(strict_json.join(pointer, kind), "enum", "there is no such kind", tags)
+        return finding(join_pointer(pointer, kind), "enum", "there is no such kind", tags)
     if entry["type"] == "union_tag_not_found":
         kind = str(entry["ctx"]["discriminator"]).strip("'")
-        return finding(strict_json.join(pointer, kind), "missing", "this field is required")
+        return finding(join_pointer(pointer, kind), "missing", "this field is required")
     if entry["type"] == "missing":
         return finding(pointer, "missing", "this field is required")
     return finding(pointer, entry["type"], entry["msg"], choices(entry))
@@ -172,3 +182,148 @@ def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str] |
                 return None
             model = models[-1]
     return sorted(model.model_fields)
+
+
+# Strict JSON: UTF-8, unique keys, finite numbers, bounded depth and size, no control characters.
+
+
+def parse_json(raw: bytes) -> Any:
+    """The parsed value; invalid JSON is refused with the reason."""
+    try:
+        value = json.loads(
+            decode_text(raw),
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_float=_float,
+            parse_int=_integer,
+        )
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise Unreadable(400, "malformed-json", f"The body is not valid JSON ({where}).") from None
+    except RecursionError:
+        raise _too_complex() from None
+    _check_value(value)
+    return value
+
+
+def decode_text(raw: bytes) -> str:
+    """UTF-8 text without a byte order mark."""
+    if raw.startswith(b"\xef\xbb\xbf") or b"\x00" in raw[:4]:  # a byte order mark, UTF-16 or UTF-32
+        raise Unreadable(400, "invalid-encoding", "The body must be UTF-8 without a byte order mark.")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Unreadable(400, "invalid-encoding", f"The body is not UTF-8 (byte {error.start}).") from None
+
+
+def check_text(text: str, pointer: str) -> str:
+    """The text; refused if PostgreSQL could not store it, which allows neither NUL nor lone surrogates."""
+    if _UNCLEAN.search(text):
+        found = finding(pointer, "control_character", "no control characters but tab and line ends, no lone surrogates")
+        raise Invalid("The text contains characters that are not allowed.", type="invalid-text", errors=[found])
+    return text
+
+
+def _too_complex() -> Unreadable:
+    detail = f"At most {MAX_DEPTH} levels, {MAX_MEMBERS} members and {MAX_DIGITS} digits in a number are allowed."
+    return Unreadable(400, "json-too-complex", detail)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
+    value = dict(pairs)
+    # parsers disagree about which one counts, so that a proxy could have checked the other value
+    if len(value) < len(pairs):
+        raise Unreadable(400, "json-duplicate-key", "An object contains the same key twice.")
+    return value
+
+
+def _constant(_: str) -> Any:
+    raise _not_finite()
+
+
+def _not_finite() -> Unreadable:
+    return Unreadable(400, "json-non-finite", "NaN, Infinity and numbers beyond double precision are not allowed.")
+
+
+def _float(text: str) -> float:
+    if len(text) > MAX_DIGITS:
+        raise _too_complex()
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise _not_finite()
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise _too_complex()
+    return int(text)
+
+
+def _check_value(root: Any) -> None:
+    """Check depth, members, text and integers of the whole value, without recursion."""
+    members = 0
+    todo: list[tuple[Any, str, int]] = [(root, "", 0)]
+    while todo:
+        value, pointer, depth = todo.pop()
+        if isinstance(value, str):
+            check_text(value, pointer)
+        elif isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
+            raise Invalid(errors=[finding(pointer, "integer_range", f"integers must be within ±{MAX_INTEGER}")])
+        elif isinstance(value, dict | list):
+            members += len(value)
+            if depth >= MAX_DEPTH or members > MAX_MEMBERS:
+                raise _too_complex()
+            todo += [(child, place, depth + 1) for place, child in _children(value, pointer)]
+
+
+def _children(value: JsonObject | list[Any], pointer: str) -> list[tuple[str, Any]]:
+    if isinstance(value, list):
+        return [(f"{pointer}/{index}", child) for index, child in enumerate(value)]
+    for key in value:
+        check_text(key, pointer)
+    return [(join_pointer(pointer, key), child) for key, child in value.items()]
+
+
+def join_pointer(pointer: str, key: str) -> str:
+    """A JSON pointer to the member, or to its parent if the key is too unusual to be repeated."""
+    return f"{pointer}/{key}" if _PLAIN_KEY.fullmatch(key) else pointer
+
+
+# The Accept header, against the media types that a route offers.
+
+
+async def accepts_json(request: Request) -> None:
+    choose_media_type(request, "application/json")
+
+
+def choose_media_type(request: Request, *offers: str) -> str:
+    """The offer that the caller prefers, or the first if it has no preference. 406 if it accepts none of them."""
+    header = request.headers.get("accept", "").strip() or "*/*"
+    ranges = [_parse_range(part) for part in header.split(",") if part.strip()]
+    weighed = [(_weight(ranges, offer), offer) for offer in offers]
+    best = max(weight for weight, _ in weighed)
+    if best <= 0:
+        raise Unreadable(
+            406, "not-acceptable", "The response is available in other media types only.", allowed=list(offers)
+        )
+    return next(offer for weight, offer in weighed if weight == best)
+
+
+def _parse_range(part: str) -> tuple[str, float]:
+    kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+    weight = 1.0
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            # an invalid weight counts as zero, so that such a range never wins by accident
+            weight = float(parameter[2:]) if _WEIGHT.fullmatch(parameter[2:]) else 0.0
+    return kind, weight
+
+
+def _weight(ranges: list[tuple[str, float]], offer: str) -> float:
+    """The most specific range that matches decides."""
+    for wanted in (offer, offer.split("/")[0] + "/*", "*/*"):
+        weights = [weight for kind, weight in ranges if kind == wanted]
+        if weights:
+            return max(weights)
+    return 0.0

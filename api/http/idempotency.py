@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 from fastapi import Header
 from pydantic import BaseModel
 
-from api.auth import Call
+from api.http.auth import Call
 from api.http.problems import Unreadable
 from domain.errors import Unavailable
 from domain.ids import new_id

@@ -1,6 +1,6 @@
 """Finds the session or conversation that a request names. Unknown, malformed and foreign ids get the same refusal."""
 
-from api.auth import ANONYMOUS, Call, Caller
+from api.http.auth import ANONYMOUS, Call, Caller
 from domain.conversations.mailbox import ConversationStatus
 from domain.errors import Conflict, Gone, NotAllowed, NotFound
 from domain.ids import is_id

@@ -2,7 +2,7 @@
 
 import json
 
-from api.auth import Call
+from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.http.problems import finding
 from api.reruns import origin as rerun_beginning

@@ -11,13 +11,12 @@ from agents.catalogue import Catalogue
 from agents.loader import AgentFileError, complete, load_agent, to_markdown
 from agents.problems import FieldProblem
 from agents.validation import validated
-from api.auth import Admin, Call, Viewer
-from api.http import body, strict_json
-from api.http.accept_header import accepts_json, chosen
+from api.http import body
+from api.http.auth import Admin, Call, ServicesDep, Viewer
+from api.http.body import accepts_json, choose_media_type
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.agents import AgentPage, AgentRecord, AgentVersions
-from api.services import ServicesDep
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_discovery import (
     DiscoverTools,
@@ -78,7 +77,7 @@ async def show_agent(
 ) -> AgentRecord | Response:
     """The current version, or an earlier one. With `Accept: text/markdown`, the response is the file that PUT
     accepts."""
-    form = chosen(request, "application/json", _MARKDOWN)
+    form = choose_media_type(request, "application/json", _MARKDOWN)
     # any text can be in the path, and the store would refuse some of it with an error of the database
     if not _nameable(name):
         raise NotFound()
@@ -101,8 +100,8 @@ async def _sent(request: Request, services: ServicesDep) -> tuple[str, list[Fiel
     """The definition as Markdown; a JSON body is converted to it, and may have problems that Markdown does not show."""
     kind = body.media_type(request)
     if kind == _MARKDOWN:
-        text = strict_json.decode(await body.read(request, services.settings.max_body_bytes))
-        return strict_json.clean(text, ""), []
+        text = body.decode_text(await body.read_body(request, services.settings.max_body_bytes))
+        return body.check_text(text, ""), []
     if kind != "application/json":
         allowed = ["application/json", _MARKDOWN]
         raise Unreadable(415, "unsupported-media-type", f"Send {' or '.join(allowed)}.", allowed=allowed)

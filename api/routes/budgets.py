@@ -6,10 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
-from api.auth import Call, Reader, Stopper
 from api.control.raise_budget import raise_budget
-from api.http.accept_header import accepts_json
-from api.http.body import json_body
+from api.http.auth import Call, Reader, Stopper
+from api.http.body import accepts_json, json_body
 from api.http.lookup import own_session, session_of
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.budgets import RaiseBudget

@@ -6,13 +6,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ValidationError
 
-from api.auth import Call, Caller, Reader, Stopper, Submitter
 from api.control import reset as resetting
 from api.conversations import arrivals, channel_answers
 from api.http import body as bodies
-from api.http import strict_json
-from api.http.accept_header import accepts_json
-from api.http.body import check_input_length, json_body
+from api.http.auth import Call, Caller, Reader, ServicesDep, Stopper, Submitter
+from api.http.body import accepts_json, check_input_length, check_text, json_body, parse_json
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import own_conversation
 from api.http.problems import finding
@@ -20,7 +18,6 @@ from api.openapi import BODY, problems, ref, request_body
 from api.routes.connectors import connector_of
 from api.schemas.agent_state import ResetDone
 from api.schemas.channels import AddressRecord, ChannelAccepted, HookAccepted
-from api.services import ServicesDep
 from connectors import CONNECTORS
 from connectors.connector import SignedRequest
 from domain.channels import ChannelMessage, ChannelRef, ConnectorKind
@@ -147,17 +144,17 @@ async def receive_hook(request: Request, services: ServicesDep, connector_id: st
         raise NotFound()
     # the request has no key, so that the middleware has set no tenant; without one no row is visible
     current_tenant.set(hook.tenant)
-    raw = await bodies.read(request, services.settings.max_body_bytes)
+    raw = await bodies.read_body(request, services.settings.max_body_bytes)
     signed = SignedRequest(headers=dict(request.headers), body=raw, now=time.time())
     received = CONNECTORS[hook.connector.kind].receive(signed, hook.secrets)
     if hook.connector.kind is ConnectorKind.WEBHOOK:
-        strict_json.parse(raw)  # all of it, before anything is written
+        parse_json(raw)  # all of it, before anything is written
     call = Call(services, _caller(hook))
     accepted = []
     for message in received.messages:
         _check_length(message.model_dump(), services.settings)
         # a connector parses its own format, so that the checks of our JSON parser have not seen this text
-        strict_json.clean(message.text, "/text")
+        check_text(message.text, "/text")
         channel = channel_ref(hook.connector.name, message.channel_id, message.user_id)
         accepted.append(await arrivals.accept(call, hook.connector, channel, message))
     answered = [await channel_answers.answer(call, hook.connector.name, one) for one in received.answers]

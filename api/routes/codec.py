@@ -6,10 +6,9 @@ from fastapi import APIRouter, Request, Response
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from temporalio.api.common.v1 import Payloads
 
-from api.auth import Admin, Call
 from api.http import body
+from api.http.auth import Admin, Call, services_of
 from api.openapi import BODY, problems, request_body
-from api.services import services_of
 from domain.errors import Conflict, Invalid
 from domain.json_object import JsonObject
 from domain.sealing import SealingError

@@ -5,9 +5,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
 
-from api.auth import Call, Reader, needs
-from api.http.accept_header import accepts_json
-from api.http.body import json_body
+from api.http.auth import Call, Reader, needs
+from api.http.body import accepts_json, json_body
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.channels import ConnectorBody, ConnectorPage, ConnectorRecord, CreatedConnector

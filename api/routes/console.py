@@ -9,8 +9,8 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Anyone
-from api.http import console_cookie
+from api.http import auth
+from api.http.auth import Anyone
 from api.openapi import problems
 from domain.errors import Invalid, NotFound
 from store import keys
@@ -84,13 +84,11 @@ async def sign_in(
     if authorization is None:
         raise Invalid("Send the key in the Authorization header.")
     presented = authorization.partition(" ")[2].strip()
-    value = console_cookie.issue(
-        call.services.keys, call.caller.key_id or console_cookie.LOCAL, keys.digest_of(presented)
-    )
+    value = auth.issue_cookie(call.services.keys, call.caller.key_id or auth.LOCAL_KEY, keys.digest_of(presented))
     response.set_cookie(
-        console_cookie.NAME,
+        auth.COOKIE_NAME,
         value,
-        max_age=console_cookie.SECONDS,
+        max_age=auth.COOKIE_SECONDS,
         httponly=True,
         samesite="strict",
         # on loopback there is no HTTPS, and a browser would drop a secure cookie there
@@ -102,11 +100,11 @@ async def sign_in(
 @router.delete("/console/session", status_code=204, responses=problems(), summary="Sign out")
 async def sign_out(call: Anyone, request: Request) -> Response:
     """The cookie ends at once, also where somebody has copied it."""
-    cookie = console_cookie.read(call.services.keys, {"cookie": request.headers.getlist("cookie")})
+    cookie = auth.read_cookie(call.services.keys, {"cookie": request.headers.getlist("cookie")})
     if cookie is not None:
         await keys.sign_out(call.pool, cookie.id, datetime.fromtimestamp(cookie.expires, UTC))
     response = Response(status_code=204)
-    response.delete_cookie(console_cookie.NAME, httponly=True, samesite="strict")
+    response.delete_cookie(auth.COOKIE_NAME, httponly=True, samesite="strict")
     return response
 
 

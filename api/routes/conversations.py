@@ -5,15 +5,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Reader, Stopper, Submitter
 from api.control import reset as resetting
 from api.control import stop as stopping
 from api.control.stop import Stop
 from api.conversations import deferred, run
 from api.conversations.reply import answer, answers, check_accept
-from api.http import strict_json
-from api.http.accept_header import accepts_json
-from api.http.body import check_input_length, json_body
+from api.http.auth import Reader, Stopper, Submitter
+from api.http.body import accepts_json, check_input_length, json_body, parse_json
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import conversation_of, own_conversation, session_of
 from api.http.paging import cursor, moment_and_id, position
@@ -180,7 +178,7 @@ def _metadata(given: str | None) -> JsonObject | None:
     if given is None:
         return None
     try:
-        value = strict_json.parse(given.encode())
+        value = parse_json(given.encode())
     except Refusal:
         value = None
     if not isinstance(value, dict):

@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Call, Reader, needs
-from api.http.accept_header import accepts_json
+from api.http.auth import Call, Reader, needs
+from api.http.body import accepts_json
 from api.http.paging import cursor, position
 from api.openapi import problems
 from domain.errors import Conflict, NotFound

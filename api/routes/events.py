@@ -6,8 +6,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Reader
-from api.http.accept_header import chosen
+from api.http.auth import Reader
+from api.http.body import choose_media_type
 from api.http.lookup import check_kept, conversation_of, session_of
 from api.http.problems import Unreadable
 from api.openapi import problems, ref
@@ -74,7 +74,7 @@ async def follow_task(
     feed = Feed(call.tenant, task_id)
     # a browser that reconnects sends the header, and repeats the URL with its old `after`
     after = _position(last_event_id if last_event_id is not None else query.after, last)
-    if chosen(request, "text/event-stream", "application/json") == "application/json":
+    if choose_media_type(request, "text/event-stream", "application/json") == "application/json":
         return await _page(call.services, feed, after, query.limit, closed)
     # 204 stops a browser's EventSource, which would otherwise reconnect again and again
     if closed and after == last:
@@ -104,7 +104,7 @@ async def follow_conversation(
     last = await events.head_of_conversation(call.pool, call.tenant, conversation_id)
     feed = Feed(call.tenant, conversation_id, conversation=True)
     after = _position(last_event_id if last_event_id is not None else query.after, last)
-    if chosen(request, "text/event-stream", "application/json") == "application/json":
+    if choose_media_type(request, "text/event-stream", "application/json") == "application/json":
         return await _page(call.services, feed, after, query.limit, closed=False)
     return streaming(call, feed, after)
 

@@ -7,9 +7,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Reader, Stopper, Submitter
 from api.http import body
-from api.http.accept_header import accepts_json
+from api.http.auth import Reader, Stopper, Submitter
+from api.http.body import accepts_json
 from api.http.lookup import check_owner
 from api.http.paging import cursor, position
 from api.http.problems import Unreadable, finding
@@ -49,7 +49,7 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
     # it becomes a header of the download, so that it must not contain anything else
     if not _MEDIA_TYPE.fullmatch(kind):
         raise Unreadable(415, "unsupported-media-type", "The Content-Type must be a plain media type.")
-    content = await body.read(request, call.settings.max_file_bytes, UPLOAD_SECONDS)
+    content = await body.read_body(request, call.settings.max_file_bytes, UPLOAD_SECONDS)
     digest = files.digest_of(content)
     if query.sha256 not in (None, digest):
         problem = finding("/sha256", "digest_mismatch", "the bytes that arrived have another digest", place="query")

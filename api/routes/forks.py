@@ -4,10 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
-from api.auth import Call, Submitter
 from api.conversations import run
 from api.conversations.reply import answer, answers, check_accept
 from api.conversations.run import NewTurn
+from api.http.auth import Call, Submitter
 from api.http.body import json_body
 from api.http.idempotency import IdempotencyKey, Key, reused
 from api.http.lookup import own_conversation, session_of

@@ -5,10 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Answerer, Call, Reader
 from api.control import answer as answering
-from api.http.accept_header import accepts_json
-from api.http.body import json_body
+from api.http.auth import Answerer, Call, Reader
+from api.http.body import accepts_json, json_body
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import own_session, session_of
 from api.http.paging import cursor, moment_and_id

@@ -5,11 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Reader, Submitter
 from api.conversations import fire
 from api.conversations.reply import answer, answers, check_accept
-from api.http.accept_header import accepts_json
-from api.http.body import json_body
+from api.http.auth import Reader, Submitter
+from api.http.body import accepts_json, json_body
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import conversation_of
 from api.http.paging import cursor, position

@@ -7,12 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime
 
-from api.auth import Call, Reader, Stopper, Submitter
 from api.control import stop
 from api.control.stop import Stop
 from api.http import lookup
-from api.http.accept_header import accepts_json
-from api.http.body import json_body
+from api.http.auth import Call, Reader, Stopper, Submitter
+from api.http.body import accepts_json, json_body
 from api.http.paging import cursor, position
 from api.http.problems import pointers_moved
 from api.openapi import BODY, problems, ref, request_body

@@ -9,8 +9,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.websockets import WebSocketDisconnect
 
-from api.auth import Call, Reader
-from api.http.accept_header import chosen
+from api.http.auth import Call, Reader
+from api.http.body import choose_media_type
 from api.openapi import problems, ref
 from api.routes.events import LastEventId
 from api.schemas.events import NoticePage
@@ -63,7 +63,7 @@ async def follow_notifications(
     kept for 30 days."""
     after = await tenant_position(call.pool, call.tenant, last_event_id if last_event_id is not None else query.after)
     feed = _feed(call, query.mine)
-    if chosen(request, "text/event-stream", "application/json") == "application/json":
+    if choose_media_type(request, "text/event-stream", "application/json") == "application/json":
         found = await feed.read(call.pool, after, query.limit)
         next_after = found[-1].number if found else after
         page = NoticePage(items=[shown_notice(notice) for notice in found], next_after=next_after)

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
-from api.auth import Reader
+from api.http.auth import Reader, ServicesDep
 from api.openapi import problems
-from api.services import Services, ServicesDep
+from api.services import Services
 from store import figures, workers
 from store.figures import TenantFigures
 from workflows.queue_client import QueueState

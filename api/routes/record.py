@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Auditor, Reader
-from api.http.accept_header import accepts_json
+from api.http.auth import Auditor, Reader
+from api.http.body import accepts_json
 from api.http.lookup import session_of
 from api.openapi import problems
 from domain.audit import Break

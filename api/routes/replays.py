@@ -7,8 +7,8 @@ import sys
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.http.accept_header import accepts_json
+from api.http.auth import Reader
+from api.http.body import accepts_json
 from api.http.lookup import session_of
 from api.openapi import problems
 from domain.errors import NotFound, TooMany, Unavailable

@@ -4,9 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
 
-from api.auth import Submitter
-from api.http.accept_header import accepts_json
-from api.http.body import check_input_length, json_body
+from api.http.auth import Submitter
+from api.http.body import accepts_json, check_input_length, json_body
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import check_kept, own_session
 from api.openapi import BODY, problems, ref, request_body

@@ -6,10 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime
 
-from api.auth import Call, Reader, Stopper, Submitter
 from api.http import lookup
-from api.http.accept_header import accepts_json
-from api.http.body import json_body
+from api.http.auth import Call, Reader, Stopper, Submitter
+from api.http.body import accepts_json, json_body
 from api.http.paging import cursor, position
 from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body

@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, Depends
 
-from api.auth import Reader
 from api.conversations import deferred
-from api.http.accept_header import accepts_json
+from api.http.auth import Reader
+from api.http.body import accepts_json
 from api.http.lookup import session_of
 from api.openapi import problems
 from api.schemas.conversations import ChildRecord, SessionRecord, kind_of

@@ -5,12 +5,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Call, Stopper
 from api.control import stop as stopping
 from api.control.stop import Stop
 from api.conversations import steer
-from api.http.accept_header import accepts_json
-from api.http.body import json_body
+from api.http.auth import Call, Stopper
+from api.http.body import accepts_json, json_body
 from api.http.idempotency import Key, check_key, one_at_a_time
 from api.http.lookup import check_open, conversation_of, own_session, session_of
 from api.http.problems import finding

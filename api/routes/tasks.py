@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from api.auth import Call, Reader, Submitter
 from api.conversations import deferred
-from api.http.accept_header import accepts_json
-from api.http.body import check_input_length, json_body
+from api.http.auth import Call, Reader, Submitter
+from api.http.body import accepts_json, check_input_length, json_body
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import check_kept, session_of
 from api.http.paging import cursor, position

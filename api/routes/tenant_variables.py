@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Call, Reader, needs
-from api.http.accept_header import accepts_json
-from api.http.body import json_body
+from api.http.auth import Call, Reader, needs
+from api.http.body import accepts_json, json_body
 from api.openapi import BODY, problems, request_body
 from domain.agents.names import VARIABLE_NAME_PATTERN, GivenVariables
 from domain.agents.prompt import VariableKind

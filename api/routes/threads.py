@@ -3,10 +3,10 @@
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel
 
-from api.auth import Stopper
 from api.control import stop as stopping
 from api.control.stop import Stop
-from api.http.accept_header import accepts_json
+from api.http.auth import Stopper
+from api.http.body import accepts_json
 from api.http.lookup import own_conversation
 from api.openapi import problems
 from domain.errors import Conflict, NotFound

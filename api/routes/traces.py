@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Reader
-from api.http.accept_header import accepts_json
+from api.http.auth import Reader
+from api.http.body import accepts_json
 from api.http.lookup import check_kept, session_of
 from api.openapi import problems
 from api.schemas.agents import AgentRecord

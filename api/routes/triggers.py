@@ -5,12 +5,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from api.auth import Call, Reader
 from api.conversations import trigger_events
 from api.http import body as bodies
 from api.http import lookup
-from api.http.accept_header import accepts_json
-from api.http.body import json_body
+from api.http.auth import Call, Reader, ServicesDep
+from api.http.body import accepts_json, json_body
 from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.connectors import Supervisor
@@ -22,7 +21,6 @@ from api.schemas.triggers import (
     TriggerRecord,
     trigger_fields,
 )
-from api.services import ServicesDep
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
@@ -138,7 +136,7 @@ async def receive_event(request: Request, services: ServicesDep, trigger: str) -
     candidates = await triggers.of_any_tenant(services.pool, trigger[:100], services.keys, SAME_NAME)
     if not candidates:
         raise NotFound("There is no such trigger.")
-    raw = await bodies.read(request, min(MAX_EVENT_BYTES, services.settings.max_body_bytes))
+    raw = await bodies.read_body(request, min(MAX_EVENT_BYTES, services.settings.max_body_bytes))
     headers = dict(request.headers)
     signed = trigger_events.signed_by(candidates, headers, raw)
     # only after the signature: before it, nothing says which tenant the event belongs to

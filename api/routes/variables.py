@@ -5,10 +5,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Call, Reader, needs
 from api.conversations import deferred_subagents
-from api.http.accept_header import accepts_json
-from api.http.body import json_body
+from api.http.auth import Call, Reader, needs
+from api.http.body import accepts_json, json_body
 from api.http.lookup import check_open, own_conversation, own_session
 from api.openapi import BODY, problems, request_body
 from domain.agents.names import GivenVariables

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Call, Reader
+from api.http.auth import Call, Reader
 from api.http.lookup import check_kept, session_of
 from api.openapi import problems
 from domain.errors import Conflict, Gone, NotFound

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from api.auth import Call
+from api.http.auth import Call
 from api.http.lookup import session_of
 from api.http.problems import Unauthenticated
 from api.streams.feeds import LOOK_SECONDS

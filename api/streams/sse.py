@@ -6,7 +6,7 @@ from functools import partial
 from fastapi import Response
 from fastapi.sse import EventSourceResponse
 
-from api.auth import Call
+from api.http.auth import Call
 from api.streams.feeds import Readable, follow
 from store import keys
 

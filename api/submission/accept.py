@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from math import ceil
 
-from api.auth import Call
+from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
 from api.schemas.tasks import TaskAccepted
 from api.submission import budgets, rules, task_servers, tools_and_variables

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from api.auth import Call
+from api.http.auth import Call
 from api.http.problems import finding
 from domain.errors import Conflict, Invalid
 from domain.limits.budget import KINDS

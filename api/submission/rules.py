@@ -4,10 +4,10 @@ from typing import Any
 
 from jsonschema.exceptions import ValidationError, best_match
 
-from api.auth import Call
+from api.http.auth import Call
+from api.http.body import join_pointer
 from api.http.lookup import check_file, check_reading
 from api.http.problems import finding
-from api.http.strict_json import join
 from api.schemas.files import check_file_name
 from api.schemas.problems import Finding
 from api.submission import budgets
@@ -84,7 +84,7 @@ def _misfits(schema: JsonObject, value: object) -> list[Finding]:
 def _of_schema(error: ValidationError) -> list[Finding]:
     pointer = "/input"
     for part in error.absolute_path:
-        pointer = join(pointer, str(part))
+        pointer = join_pointer(pointer, str(part))
     keyword = str(error.validator)
     rule: Any = error.validator_value
     given: Any = error.instance
@@ -93,12 +93,17 @@ def _of_schema(error: ValidationError) -> list[Finding]:
     if keyword == "not" and rule == {}:  # the schema forbids this field here
         return [finding(pointer, "excluded", "this field cannot be combined with the others")]
     if keyword == "required":
-        return [finding(join(pointer, name), keyword, "this field is required") for name in rule if name not in given]
+        return [
+            finding(join_pointer(pointer, name), keyword, "this field is required")
+            for name in rule
+            if name not in given
+        ]
     if keyword == "additionalProperties":
         known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
         strange = [name for name in given if name not in known]
         return [
-            finding(join(pointer, name), "unknown_field", "there is no such field", sorted(known)) for name in strange
+            finding(join_pointer(pointer, name), "unknown_field", "there is no such field", sorted(known))
+            for name in strange
         ]
     if keyword in ("enum", "type", "const"):
         return [finding(pointer, keyword, f"the {keyword} does not fit", rule if isinstance(rule, list) else [rule])]

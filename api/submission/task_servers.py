@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from agents.mcp_problems import mcp_problems
-from api.auth import Call
+from api.http.auth import Call
 from api.http.problems import finding
 from api.schemas.problems import Finding
 from domain.agents.definition import AgentDefinition

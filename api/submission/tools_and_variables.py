@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 
-from api.auth import Call
+from api.http.auth import Call
 from api.http.problems import finding
 from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition

@@ -1,7 +1,7 @@
 """The address of a conversation and the present settings of its agent."""
 
-from api.auth import Call
 from api.http import lookup
+from api.http.auth import Call
 from api.schemas.agent_state import AgentState, Descriptor, HistoryMarker
 from domain.conversations.address import AddressKind
 from store import addresses, channels, missions, resets, sessions

@@ -1,6 +1,6 @@
 """The record of a whole conversation, built from its rows without a worker."""
 
-from api.auth import Call
+from api.http.auth import Call
 from api.schemas.conversations import (
     ActiveSession,
     ConversationRecord,

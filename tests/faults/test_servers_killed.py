@@ -13,8 +13,8 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from api.auth import ANONYMOUS, Call
 from api.control.retry_queue import RetryQueue
+from api.http.auth import ANONYMOUS, Call
 from api.http.idempotency import one_at_a_time
 from api.services import Services
 from domain.ids import new_id

@@ -29,7 +29,7 @@ BUGS = [
     ),
     Bug(
         "a setting does not require keys",
-        "api/http/local_access.py",
+        "api/http/auth.py",
         "        not settings.require_keys\n        and is_loopback",
         "        is_loopback",
         ("tests/unit/api/http/test_local_access.py", f"{_API}/test_local_access.py"),

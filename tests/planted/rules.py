@@ -14,7 +14,7 @@ _RECIPIENTS, _AUDIT = (f"{_STORE}/test_recipients.py",), (f"{_STORE}/test_audit.
 BUGS = [
     Bug(
         "a page on another port of the host uses the console's cookie",
-        "api/http/console_cookie.py",
+        "api/http/auth.py",
         'headers.get("sec-fetch-site") == ["same-origin"]',
         'headers.get("sec-fetch-site") in (["same-origin"], ["same-site"])',
         ("tests/behaviour/api/test_console.py::test_changes_by_cookie_must_come_from_this_address",),

@@ -51,7 +51,7 @@ CONNECTIONS = {
         "activities/sandbox/network.py imports socket",
         "activities/sandbox/proxy.py imports socket",
     ],
-    "asks the kernel who the caller on this machine is": ["api/http/local_access.py imports socket"],
+    "asks the kernel who the caller on this machine is": ["api/http/auth.py imports socket"],
     "reads an address in any notation, and never looks up a name": [
         "api/schemas/subscriptions.py imports socket",
         "api/schemas/subscriptions.py::_private getaddrinfo",

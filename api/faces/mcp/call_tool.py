@@ -6,7 +6,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, TextContent
 from starlette.responses import Response
 
-from api.auth import Call
 from api.conversations import fire, run
 from api.faces.mcp import tools
 from api.faces.mcp.progress import Report, await_news
@@ -21,7 +20,8 @@ from api.faces.mcp.tools import (
     TaskArguments,
     WaitArguments,
 )
-from api.http.body import check_input_length, validated
+from api.http.auth import Call
+from api.http.body import check_input_length, validate_body
 from api.http.idempotency import IdempotencyKey
 from api.http.lookup import own_session, session_of
 from api.http.problems import finding
@@ -44,7 +44,7 @@ async def start(call: Call, name: str, arguments: JsonObject, key: str | None) -
     call.check_rights(Right.SUBMIT)
     body = tools.task_of(found[1], arguments)
     check_input_length(body, call.settings)
-    spec = validated(TaskSpec, body, json.dumps(body).encode())
+    spec = validate_body(TaskSpec, body, json.dumps(body).encode())
     accepted = await submit.submit(call, spec, IdempotencyKey.of(call, f"tools/call {name}", spec, key))
     return await read_id(call, TaskAccepted.model_validate_json(accepted.body).task_id)
 
@@ -54,7 +54,7 @@ async def run_task_tool(
 ) -> CallToolResult:
     model, rights, _, _ = tools.TASK_TOOLS[name]
     call.check_rights(*rights)
-    given = validated(model, arguments, json.dumps(arguments).encode())
+    given = validate_body(model, arguments, json.dumps(arguments).encode())
     match given:
         case WaitArguments():
             session = await await_news(call, await session_of(call, given.task_id), given.seconds, report)

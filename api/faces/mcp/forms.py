@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from api.http import strict_json
+from api.http import body
 from api.http.problems import finding
 from domain.amounts import counted
 from domain.errors import Invalid, Refusal
@@ -125,7 +125,7 @@ def _flat(schema: Any) -> JsonObject | None:
 
 def _parsed(request: InputRequest, text: Any) -> Any:
     try:
-        return strict_json.parse(str(text).encode())
+        return body.parse_json(str(text).encode())
     except (Refusal, UnicodeError):
         pointer = f"/inputResponses/{request.id}/content/answer_json"
         raise Invalid("The answer is not valid JSON.", errors=[finding(pointer, "json", "must be JSON")]) from None

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from api.auth import Call
+from api.http.auth import Call
 from api.streams.ending import await_state
 from domain.events import Recorded
 from domain.sessions.session import Status

@@ -1,7 +1,7 @@
 """Reads the data for a task's view."""
 
-from api.auth import Call
 from api.faces.mcp.task_view import McpTask, view, withheld
+from api.http.auth import Call
 from api.http.lookup import check_acting, session_of
 from domain.agents.prompt import VariableKind
 from domain.agents.variable_scope import graph_variables

@@ -9,7 +9,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from api.auth import Call
+from api.http.auth import Call
 from api.routes import tasks, traces
 from domain.errors import NotFound
 from domain.ids import is_id

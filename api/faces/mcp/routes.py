@@ -4,8 +4,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from api.auth import Anyone
 from api.faces.mcp.host import McpHost
+from api.http.auth import Anyone
 from api.http.body import read_json
 from api.http.problems import Unreadable
 from domain.errors import Invalid

@@ -24,7 +24,6 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from api.auth import Call
 from api.faces.mcp import resources, task_methods, tools
 from api.faces.mcp.call_tool import created, run_task_tool, start
 from api.faces.mcp.errors import rpc_error, tool_error
@@ -32,7 +31,7 @@ from api.faces.mcp.progress import Report
 from api.faces.mcp.task_methods import TaskParams, UpdateParams
 from api.faces.mcp.task_view import earlier_task_object, result, shown
 from api.faces.mcp.tools import ListArguments
-from api.services import services_of
+from api.http.auth import Call, services_of
 from domain.json_object import JsonObject
 from store import agents
 from store.database import current_tenant

@@ -6,13 +6,13 @@ from mcp_types import RequestParams
 from pydantic import Field, ValidationError
 from starlette.responses import Response
 
-from api.auth import Call
 from api.control import answer as answering
 from api.faces.mcp import forms
 from api.faces.mcp.progress import Report, await_news
 from api.faces.mcp.read import askable, read, read_id, requests_of
 from api.faces.mcp.task_view import McpTask, task_object, view
 from api.faces.mcp.tools import ListArguments, McpTaskList
+from api.http.auth import Call
 from api.http.lookup import own_session, session_of
 from api.http.problems import finding
 from api.routes import input_requests, steering

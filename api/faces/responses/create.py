@@ -3,7 +3,6 @@
 import json
 from typing import TypeVar
 
-from api.auth import Call
 from api.control import stop as stopping
 from api.control.stop import Stop
 from api.conversations import deferred, run
@@ -13,8 +12,9 @@ from api.faces.responses.ids import ResponseId, without_prefix
 from api.faces.responses.items import ParsedInput
 from api.faces.responses.request import UNSTORED_MS, CreateResponse
 from api.faces.responses.view import FACE, FoundResponse, find, folded
-from api.http import lookup, strict_json
-from api.http.body import validated
+from api.http import lookup
+from api.http.auth import Call
+from api.http.body import parse_json, validate_body
 from api.http.idempotency import IdempotencyKey
 from api.schemas.conversations import Handle, MessageBody, RunBody
 from api.submission import rules
@@ -294,7 +294,7 @@ async def _run_body(call: Call, body: CreateResponse, given: ParsedInput, text: 
 def _as_object(text: str) -> str | JsonObject:
     """An agent with an input schema needs an object, which these clients send as text."""
     try:
-        value = strict_json.parse(text.encode())
+        value = parse_json(text.encode())
     except Refusal as error:
         if error.type == "malformed-json":
             return text
@@ -303,4 +303,4 @@ def _as_object(text: str) -> str | JsonObject:
 
 
 def validated_as(model: type[M], value: JsonObject) -> M:
-    return validated(model, value, json.dumps(value).encode())
+    return validate_body(model, value, json.dumps(value).encode())

@@ -5,12 +5,12 @@ from contextlib import aclosing
 from fastapi import Request
 from pydantic_core import to_json
 
-from api.auth import Call
 from api.faces.responses.errors import BadParameter
 from api.faces.responses.ids import ResponseId
 from api.faces.responses.objects import ResponseObject
 from api.faces.responses.project import Fold
 from api.faces.responses.view import FoundResponse, asked_in, find
+from api.http.auth import Call
 from api.http.lookup import check_kept
 from api.streams.feeds import Page
 from api.streams.sse import counted

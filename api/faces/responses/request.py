@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 from fastapi import Request
 from pydantic import Field, StringConstraints
 
-from api.auth import Call
 from api.faces.responses.errors import BadParameter
-from api.http.body import read_json, validated
+from api.http.auth import Call
+from api.http.body import read_json, validate_body
 from domain.external_tool import ExternalTool
 from domain.json_object import JsonObject
 from domain.model_exchange import Effort
@@ -149,7 +149,7 @@ async def read_create(request: Request, call: Call) -> CreateResponse:
     known = {name: given for name, given in value.items() if name in CreateResponse.model_fields}
     for name in value.keys() - known.keys() - WITHOUT_EFFECT:
         _check_unsupported(name, value[name])
-    body = validated(CreateResponse, known, json.dumps(known).encode())
+    body = validate_body(CreateResponse, known, json.dumps(known).encode())
     _check(body, call)
     return body
 

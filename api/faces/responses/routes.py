@@ -6,7 +6,6 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Call, Reader, Stopper, Submitter, Viewer
 from api.control import stop as stopping
 from api.control.stop import Stop
 from api.faces.responses import feed as feeds
@@ -17,6 +16,7 @@ from api.faces.responses.input_items import ItemPage, input_items
 from api.faces.responses.objects import ResponseObject, Shown
 from api.faces.responses.request import read_create
 from api.faces.responses.view import FACE, find, folded, show
+from api.http.auth import Call, Reader, Stopper, Submitter, Viewer
 from api.http.idempotency import Key
 from api.http.lookup import check_acting
 from api.streams.sse import streaming

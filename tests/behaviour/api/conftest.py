@@ -17,8 +17,8 @@ from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
 from agents.catalogue import Catalogue
 from agents.loader import load_agents
+from api.__main__ import HeadTimeoutProtocol
 from api.app import create_app
-from api.http.head_timeout import HeadTimeoutProtocol
 from deploy.postgres import API_ROLE
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.prompt import VariableKind

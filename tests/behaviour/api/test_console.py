@@ -8,8 +8,8 @@ from dataclasses import replace
 import httpx2
 import pytest
 
-from api.http import console_cookie
-from api.http.console_cookie import ConsoleCookie
+from api.http import auth
+from api.http.auth import ConsoleCookie
 from domain.sealing import KeyRing
 from settings import Settings
 from store import keys
@@ -100,27 +100,27 @@ async def test_forged_expired_and_foreign_cookies_open_nothing(
 ) -> None:
     key, secret = await keys.create(pool, "forged", "person", [Right.READ])
     ring = KeyRing.parse(SECRET_KEYS)
-    good = console_cookie.issue(ring, key.id, keys.digest_of(secret))
+    good = auth.issue_cookie(ring, key.id, keys.digest_of(secret))
     other = KeyRing({"k1": b"x" * 32})
     plain = base64.urlsafe_b64encode(
         ConsoleCookie(id="x", key_id=key.id, digest="0", expires=2**40).model_dump_json().encode()
     )
     bad = [
-        console_cookie.issue(other, key.id, keys.digest_of(secret)),
-        console_cookie.issue(ring, key.id, keys.digest_of("a guess")),
+        auth.issue_cookie(other, key.id, keys.digest_of(secret)),
+        auth.issue_cookie(ring, key.id, keys.digest_of("a guess")),
         plain.decode(),
         good[:-8] + "AAAAAAA=",
         "",
         "…",
         "x" * 4_000,
     ]
-    monkeypatch.setattr(console_cookie, "SECONDS", -1)
-    bad.append(console_cookie.issue(ring, key.id, keys.digest_of(secret)))
+    monkeypatch.setattr(auth, "COOKIE_SECONDS", -1)
+    bad.append(auth.issue_cookie(ring, key.id, keys.digest_of(secret)))
     async with httpx2.AsyncClient(base_url=keyed_url) as client:
         for value in bad:
-            cookie = f"{console_cookie.NAME}={value}".encode()
+            cookie = f"{auth.COOKIE_NAME}={value}".encode()
             problem(await client.get("/tasks", headers=[(b"cookie", cookie)]), 401, "unauthenticated")
-        found = await client.get("/tasks", headers={"Cookie": f"{console_cookie.NAME}={good}"})
+        found = await client.get("/tasks", headers={"Cookie": f"{auth.COOKIE_NAME}={good}"})
         assert found.status_code == 200
 
 
@@ -131,7 +131,7 @@ async def test_signing_out_ends_the_cookie_everywhere(keyed_url: str, pool: Pool
         serving(replace(settings, host="0.0.0.0")) as second_url,
         httpx2.AsyncClient(base_url=second_url) as second,
     ):
-        copy = {"Cookie": f"{console_cookie.NAME}={client.cookies[console_cookie.NAME]}"}
+        copy = {"Cookie": f"{auth.COOKIE_NAME}={client.cookies[auth.COOKIE_NAME]}"}
         assert (await second.get("/tasks", headers=copy)).status_code == 200
         assert (await client.delete("/console/session", headers={"Origin": keyed_url})).status_code == 204
         problem(await client.get("/tasks"), 401, "unauthenticated")
@@ -155,7 +155,7 @@ async def test_cookie_of_the_local_token_is_checked_like_the_token(settings: Set
         problem(await client.get("/tasks", headers={"Host": "rebound.example"}), 400, "bad-request")
         problem(await client.get("/tasks", headers={"X-Forwarded-For": "10.0.0.1"}), 401, "unauthenticated")
         problem(await client.get("/tasks", headers={"Origin": "http://127.0.0.1:3000"}), 403, "insufficient-scope")
-        copy = {"Cookie": f"{console_cookie.NAME}={client.cookies[console_cookie.NAME]}", "Host": "rebound.example"}
+        copy = {"Cookie": f"{auth.COOKIE_NAME}={client.cookies[auth.COOKIE_NAME]}", "Host": "rebound.example"}
         await client.delete("/console/session", headers={"Origin": url})
         problem(await client.get("/console/session", headers=copy), 400, "bad-request")
 

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from api.http import failed_keys, head_timeout
+from api import __main__
+from api.http import auth
 from settings import Settings
 from store.database import Pool
 from store.keys import Right
@@ -96,7 +97,7 @@ async def test_other_account_that_disconnects_immediately_is_not_taken_for_root(
 
 
 async def test_failed_keys_are_limited(settings: Settings, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_keys, "MOST", 5)
+    monkeypatch.setattr(auth, "MOST_FAILURES", 5)
     good = await key_for(pool, "guessed", Right.READ)
     async with serving(settings) as url, httpx2.AsyncClient(base_url=url) as client:
         assert (await client.get("/tasks", headers=good)).status_code == 200
@@ -112,7 +113,7 @@ async def test_failed_keys_are_limited(settings: Settings, pool: Pool, monkeypat
 async def test_head_that_does_not_arrive_is_cut_off(
     open_url: str, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(head_timeout, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(__main__, "HEAD_SECONDS", 0.3)
     reader, writer = await asyncio.open_connection(urlsplit(open_url).hostname, urlsplit(open_url).port)
     writer.write(sent)
     begun = time.monotonic()
@@ -122,7 +123,7 @@ async def test_head_that_does_not_arrive_is_cut_off(
 
 
 async def test_second_head_on_a_connection_is_cut_off_too(open_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_timeout, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(__main__, "HEAD_SECONDS", 0.3)
     reader, writer = await asyncio.open_connection(urlsplit(open_url).hostname, urlsplit(open_url).port)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")

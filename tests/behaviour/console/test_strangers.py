@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
-from api.http import console_cookie
+from api.http import auth
 from domain.sealing import KeyRing
 from store import keys
 from store.keys import Right
@@ -150,9 +150,9 @@ async def test_sign_in_behind_a_proxy_ends_with_its_key_and_with_its_cookie(
     [cookie] = await context.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
     assert await page.evaluate("document.cookie") == ""
-    monkeypatch.setattr(console_cookie, "SECONDS", -1)
-    expired = console_cookie.issue(KeyRing.parse(SECRET_KEYS), key.id, keys.digest_of(secret))
-    await context.add_cookies([{"name": console_cookie.NAME, "value": expired, "url": stack.url}])
+    monkeypatch.setattr(auth, "COOKIE_SECONDS", -1)
+    expired = auth.issue_cookie(KeyRing.parse(SECRET_KEYS), key.id, keys.digest_of(secret))
+    await context.add_cookies([{"name": auth.COOKIE_NAME, "value": expired, "url": stack.url}])
     # not a click: a request of the page may show the sign-in form and remove the links before any click
     await page.evaluate("location.hash = '#/inbox'")
     await expect(page.get_by_label("Key")).to_be_visible()

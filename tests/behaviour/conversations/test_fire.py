@@ -11,8 +11,8 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from agents.loader import load_prices
-from api.auth import ANONYMOUS, Call
 from api.conversations.fire import fire as fire_now
+from api.http.auth import ANONYMOUS, Call
 from api.http.idempotency import IdempotencyKey
 from api.schemas.conversations import FireBody
 from api.services import Services

@@ -2,8 +2,7 @@
 
 import pytest
 
-from api.http.failed_keys import ADDRESSES, KEYS, MOST, FailedKeys
-from api.http.local_access import check_local, is_local
+from api.http.auth import MOST_ADDRESSES, MOST_FAILURES, MOST_KEYS, FailedKeys, check_local, is_local
 from api.http.problems import Unauthenticated
 from domain.errors import TooMany
 from settings import Settings
@@ -66,7 +65,7 @@ def test_http_1_0_needs_a_key() -> None:
 def test_invalid_keys_are_limited_per_address_and_known_keys_pass() -> None:
     failed = FailedKeys()
     failed.succeeded("known")
-    for _ in range(MOST):
+    for _ in range(MOST_FAILURES):
         failed.check("a", "wrong")
         failed.failed("a")
     with pytest.raises(TooMany):
@@ -77,7 +76,7 @@ def test_invalid_keys_are_limited_per_address_and_known_keys_pass() -> None:
 
 def test_memory_for_failed_keys_is_bounded() -> None:
     failed = FailedKeys()
-    for number in range(max(ADDRESSES, KEYS) + 100):
+    for number in range(max(MOST_ADDRESSES, MOST_KEYS) + 100):
         failed.failed(str(number))
         failed.succeeded(str(number))
-    assert len(failed._failures) == ADDRESSES and len(failed._valid) == KEYS
+    assert len(failed._failures) == MOST_ADDRESSES and len(failed._valid) == MOST_KEYS

@@ -4,7 +4,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.http import strict_json
+from api.http import body
 from domain.errors import ErrandError
 
 PLAIN = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), max_size=20)
@@ -19,14 +19,14 @@ VALUES = st.recursive(
 @settings(max_examples=50)
 @given(VALUES)
 def test_parser_reads_what_json_writes(value: object) -> None:
-    assert strict_json.parse(json.dumps(value).encode()) == value
-    assert strict_json.parse(json.dumps(value, ensure_ascii=False).encode()) == value
+    assert body.parse_json(json.dumps(value).encode()) == value
+    assert body.parse_json(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
     try:
-        value = strict_json.parse(raw)
+        value = body.parse_json(raw)
     except ErrandError as error:
         assert 400 <= error.status < 500
     else:
@@ -35,7 +35,7 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
 
 def test_bounds_are_inclusive() -> None:
     deep: object = 0
-    for _ in range(strict_json.MAX_DEPTH):
+    for _ in range(body.MAX_DEPTH):
         deep = [deep]
-    assert strict_json.parse(json.dumps(deep).encode()) == deep
-    assert len(strict_json.parse(json.dumps([0] * strict_json.MAX_MEMBERS).encode())) == strict_json.MAX_MEMBERS
+    assert body.parse_json(json.dumps(deep).encode()) == deep
+    assert len(body.parse_json(json.dumps([0] * body.MAX_MEMBERS).encode())) == body.MAX_MEMBERS
