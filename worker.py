@@ -42,10 +42,8 @@ from activities.tools.registry import load_tools
 from activities.tools.tool import Tool
 from activities.user_code import RedactingFormatter
 from activities.workspaces import WorkspaceCaps, Workspaces
-from agents.catalogue import Catalogue
-from agents.folder import AgentFolder
-from agents.loader import LoadedAgents, load_prices
-from agents.problems import AgentFileError
+from agents.loader import AgentFolder, LoadedAgents, load_prices
+from agents.problems import AgentFileError, Catalogue
 from domain.limits.anomalies import Thresholds
 from domain.sealing import KeyRing, KeyRingError
 from settings import MISCONFIGURED, Settings, SettingsError

@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from agents.catalogue import Catalogue
-from agents.problems import FieldProblem
-from agents.variable_problems import variable_problems
+from agents.problems import Catalogue, FieldProblem, variable_problems
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.prompt import Equipment, Variable, VariableKind
 from domain.agents.side import SIDES

@@ -1,5 +1,6 @@
 """Loads and checks agent definitions, prompts and the price table, and writes definitions as files."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,17 +9,24 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from agents import front_matter
-from agents.catalogue import Catalogue
 from agents.graph import DEFAULT_ARGUMENTS, graph_problems, with_agents_separated
-from agents.mcp_problems import mcp_problems, names_a_server
-from agents.problems import AgentFileError, AgentFilesError, FieldProblem
-from agents.side_problems import side_problems
-from agents.validation import validated
+from agents.problems import (
+    AgentFileError,
+    AgentFilesError,
+    Catalogue,
+    FieldProblem,
+    mcp_problems,
+    names_a_server,
+    side_problems,
+    validated,
+)
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_server import PREFIX
 from domain.agents.own_tools import own_tools
 from domain.agents.prices import PriceTable
 from domain.agents.prompt import Equipment, PromptDefinition
+from domain.agents.side import PROMPT_NAME_PATTERN
+from domain.agents.spelling import snake_case
 from domain.agents.system_prompt import argument_names
 from domain.external_tool import tool_problems
 from domain.json_object import JsonObject
@@ -287,3 +295,64 @@ def _validate(fields: JsonObject, file: str, model: type[Model]) -> Model:
     if definition is None or problems:
         raise AgentFileError(file, problems)
     return definition
+
+
+# One text for an agent of several files: its definition, with the prompts that its sides name.
+
+
+def one_text(file: Path) -> str:
+    """The definition of a file. A prompt that a side names and that is not in the definition is read from the folder
+    `prompts` beside it. If it is missing there too, the check of the whole reports it."""
+    text = read_text(file)
+    try:
+        fields, body = front_matter.split(text)
+    except front_matter.FrontMatterError:
+        return text
+    sides = [value for name, value in fields.items() if snake_case(name) in ("side_a", "side_b")]
+    named = [name for side in sides if isinstance(side, dict) and isinstance(name := side.get("prompt"), str)]
+    own = fields.get("prompts", {})
+    if not isinstance(own, dict):
+        return text
+    usable = [name for name in named if re.fullmatch(PROMPT_NAME_PATTERN, name)]
+    beside = {name: file.parent / "prompts" / f"{name}.md" for name in usable}
+    found = {
+        name: parse_prompt(read_text(path), f"prompts/{path.name}").model_dump(mode="json", exclude_defaults=True)
+        for name, path in beside.items()
+        if name not in own and path.is_file()
+    }
+    return front_matter.join({**fields, "prompts": {**own, **found}}, body) if found else text
+
+
+# A folder of agent files that is read again when one of them has changed.
+
+
+Fingerprint = frozenset[tuple[str, int, int, int]]
+
+
+class AgentFolder:
+    """A check costs one stat call per file, so it can run every second. It does not rely on notifications of the
+    system, which network drives and containers do not deliver."""
+
+    def __init__(self, folder: Path, known: Catalogue) -> None:
+        self._folder = folder
+        self._known = known
+        self._seen: Fingerprint | None = None
+
+    def changes(self) -> LoadedAgents | None:
+        """All agents of the folder, if a file was added, changed or removed since the last call; else None."""
+        now = self._fingerprint()  # taken before reading, so that a change during the read is seen next time
+        if now == self._seen:
+            return None
+        loaded = check_agents(self._folder, self._known)
+        self._seen = now
+        return loaded
+
+    def _fingerprint(self) -> Fingerprint:
+        found = []
+        for path in (*self._folder.glob("*.md"), *self._folder.glob("prompts/*.md")):
+            try:
+                about = path.stat()
+            except OSError:  # it was just removed, or is a dangling link
+                continue
+            found.append((str(path), about.st_mtime_ns, about.st_size, about.st_ino))
+        return frozenset(found)

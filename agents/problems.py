@@ -1,11 +1,23 @@
 """Problems in an agent file: the file, the field, and the allowed values."""
 
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import get_args
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, get_args
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
+
+from domain.agents.definition import AgentDefinition
+from domain.agents.mcp_server import PREFIX, McpServer, names_variable
+from domain.agents.prompt import Equipment, VariableKind
+from domain.agents.side import SIDES, Side, SideKind, SideName
+from domain.agents.spelling import snake_case
+from domain.external_tool import tool_problems
+from domain.json_object import JsonObject
+from domain.sealed_text import PREFIX as SEALED_PREFIX
+from domain.sealed_text import is_sealed
 
 
 @dataclass(frozen=True)
@@ -75,3 +87,244 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
 
 def _choices(context: dict[str, object]) -> tuple[str, ...]:
     return tuple(str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", "))
+
+
+# The names that agent files may use besides each other's: the tools, turn handlers and hooks of a worker.
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    tools: Collection[str]
+    handlers: Collection[str] = field(default_factory=frozenset)
+    hooks: Collection[str] = field(default_factory=frozenset)
+
+
+# Parse the fields of a definition, in such a way that an error in one field does not hide errors in the others.
+
+
+Model = TypeVar("Model", bound=BaseModel)
+NAMES = {"name", "agent"}
+KINDS = {*SideKind}  # who takes the turns of a side
+
+
+def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, list[FieldProblem]]:
+    """Parse a definition without its invalid fields, and list the errors in those, so that they do not hide errors in
+    the rest. None if the rest would have another meaning without them."""
+    try:
+        # Strict JSON: "yes" is not true and "5" is not a number, but an enum may still be written as text.
+        return model.model_validate_json(json.dumps(fields), strict=True), []
+    except ValidationError as error:
+        problems, paths = problems_of(error, model), [entry["loc"] for entry in error.errors() if entry["loc"]]
+        unknown = [entry["loc"] for entry in error.errors() if entry["type"] == "extra_forbidden"]
+    except (TypeError, ValueError) as error:
+        return None, [FieldProblem("(front matter)", f"only JSON types are allowed: {error}")]
+    rest: JsonObject = json.loads(json.dumps(fields))
+    if not paths:  # the fields contradict each other
+        removed = rest.pop("type", None) is not None
+    else:
+        removed = sum(_remove(rest, path, anything=path in unknown) for path in paths) == len(paths)
+    if not removed:
+        return None, problems
+    definition, more = validated(rest, model)
+    named = {problem.field for problem in problems}
+    return definition, [*problems, *(problem for problem in more if problem.field not in named)]
+
+
+def _remove(fields: JsonObject, path: tuple[int | str, ...], *, anything: bool) -> bool:
+    """Remove an unknown field, or a field with a plain value without which the rest has the same meaning."""
+    inner: Any = fields
+    for part in path[:-1]:
+        inner = _at(inner, part)
+    name = (
+        next((one for one in inner if snake_case(one) == snake_case(str(path[-1]))), "")
+        if isinstance(inner, dict)
+        else ""
+    )
+    decides = snake_case(name) in (NAMES if len(path) == 1 else NAMES | KINDS)
+    if not name or not (anything or not (decides or isinstance(inner[name], dict | list))):
+        return False
+    del inner[name]
+    return True
+
+
+def _at(value: Any, part: int | str) -> Any:
+    """A part of a definition in either spelling."""
+    if isinstance(value, list) and isinstance(part, int) and part < len(value):
+        return value[part]
+    if isinstance(value, dict):
+        return next((value[name] for name in value if snake_case(name) == part), None)
+    return None
+
+
+# Faults in the variables of a definition: defaults that show a secret, values handed to the wrong agent.
+
+
+def variable_problems(definition: AgentDefinition, agents: Mapping[str, AgentDefinition]) -> Iterator[FieldProblem]:
+    for name, one in definition.all_variables.items():
+        if one.kind is VariableKind.SECRET and name in definition.env:
+            yield FieldProblem(f"env.{name}", "is a secret: a definition is stored in plain text")
+        if one.kind is VariableKind.SECRET and one.default is not None:
+            yield FieldProblem(f"variables.{name}.default", "is a secret: a definition is stored in plain text")
+        if is_sealed(definition.env.get(name)) or is_sealed(one.default):
+            yield FieldProblem(f"variables.{name}", f"has a value that begins with {SEALED_PREFIX!r}")
+    listings: dict[str, Equipment] = {f"prompts.{name}.": prompt for name, prompt in definition.prompts.items()}
+    for where, listing in ({"": definition} | listings).items():
+        for index, tool in enumerate(listing.subagent_tools):
+            child = agents.get(tool.name)
+            known = child.all_variables if child else {}
+            for name in (name for name in tool.handed_over if name in known and not known[name].scoped):
+                reason = f"{name!r} is not scoped in {tool.name!r}: its model would see the value"
+                yield FieldProblem(f"{where}subagent_tools.{index}.scoped_env", reason)
+
+
+# Faults in the MCP servers of a definition that can be found without contacting them.
+
+
+# the transport sets these itself
+_RESERVED = frozenset(
+    {"host", "connection", "content-length", "content-type", "transfer-encoding", "accept", "accept-encoding"}
+)
+_UNUSABLE = re.compile(r"[^A-Za-z0-9_*?-]")  # characters that no name of a tool has, and no pattern for one
+_SECRET_NAMES = ("auth", "cookie", "key", "secret", "token")
+
+
+def names_a_server(permission: str, definition: AgentDefinition) -> bool:
+    """Whether a rule is about tools of one of its servers, whose list may not be known yet."""
+    return any(permission.startswith(f"{PREFIX}{name}__") for name in definition.mcp_servers)
+
+
+def rule_problem(permission: str, definition: AgentDefinition) -> str | None:
+    """Why a rule about tools of one of its servers can never match: it has the server's own spelling."""
+    if names_a_server(permission, definition) and (usual := _UNUSABLE.sub("_", permission)) != permission:
+        return f"no tool is ever called {permission!r}: its name here is {usual!r}"
+    return None
+
+
+def mcp_problems(definition: AgentDefinition) -> Iterator[FieldProblem]:
+    known = tuple(definition.all_variables)
+    for index, rule in enumerate(definition.permissions):
+        if reason := rule_problem(rule.permission, definition):
+            yield FieldProblem(f"permissions.{index}.permission", reason)
+    for name, server in definition.mcp_servers.items():
+        where = f"mcp_servers.{name}"
+        if bool(server.url) == bool(server.command):
+            yield FieldProblem(where, "needs either a url or a command")
+        elif server.command and server.headers:
+            yield FieldProblem(f"{where}.headers", "are sent to a url, and this server is a program")
+        elif server.url and (reason := _url_problem(server.url)):
+            yield FieldProblem(f"{where}.url", reason)
+        yield from _header_problems(where, server)
+        for variable in sorted(server.variables() - {*known}):
+            yield FieldProblem(f"{where}.headers", f"the agent has no variable {variable!r}", known)
+
+
+def _url_problem(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "is not a URL"
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        return "must be an http:// or https:// URL with a host"
+    if parts.username is not None or parts.password is not None:
+        return "has a user name or password: put them into a header, with a variable"
+    return "has a fragment, which no server sees" if parts.fragment else None
+
+
+def _header_problems(where: str, server: McpServer) -> Iterator[FieldProblem]:
+    for name, value in server.headers.items():
+        lower = name.lower()
+        if lower in _RESERVED or lower.startswith("mcp-"):
+            yield FieldProblem(f"{where}.headers.{name}", "is set by the protocol itself")
+        elif not names_variable(value) and any(part in lower for part in _SECRET_NAMES):
+            reason = "looks like a secret: a definition is stored in plain text. Name a variable, as in ${TOKEN}"
+            yield FieldProblem(f"{where}.headers.{name}", reason)
+
+
+# Faults in the two sides of one definition that can be found without the other agents.
+
+
+def side_problems(
+    definition: AgentDefinition, known: Catalogue, prompts: Sequence[str], broken: Sequence[str] = ()
+) -> list[FieldProblem]:
+    """`prompts`: the existing ones; `broken`: those with problems."""
+    found: list[FieldProblem] = []
+    for name in SIDES:
+        side = definition.side_a if name == "a" else definition.side_b
+        if side is not None:
+            found += _kind_problems(definition, name, side, known, prompts, broken)
+    if definition.side("a").human and definition.side("b").human:
+        found.append(FieldProblem("side_a", "both sides are human: nobody would do the work", ("prompt", "handler")))
+    uses_own_text = definition.side("a").prompt == definition.name and definition.name not in definition.prompts
+    if uses_own_text and not definition.prompt:
+        found.append(FieldProblem("prompt", "missing: write it below the front matter"))
+    if definition.prompt and not uses_own_text:
+        found.append(FieldProblem("prompt", "no side uses the text below the front matter"))
+    unclear = {one.field for one in found}  # whose turns these are, and so which tools there are
+    sides = [name for name in SIDES if not unclear & {f"side_{name}", f"side_{name}.prompt"}]
+    found += [problem for name in sides for problem in _rule_problems(definition, name, known)]
+    return [*found, *_declared_tool_problems(definition, known)]
+
+
+def _kind_problems(
+    definition: AgentDefinition,
+    name: SideName,
+    side: Side,
+    known: Catalogue,
+    prompts: Sequence[str],
+    broken: Sequence[str],
+) -> Iterator[FieldProblem]:
+    field = f"side_{name}"
+    kinds = [kind for kind in SideKind if getattr(side, kind)]
+    own_text = name == "a" and bool(definition.prompt)
+    if len(kinds) > 1 or (not kinds and not own_text):
+        reason = f"has {' and '.join(kinds)}" if kinds else "does not name who takes the turns"
+        yield FieldProblem(field, f"{reason}: exactly one is needed", tuple(SideKind))
+    if side.prompt and side.prompt not in definition.prompts and not (own_text and side.prompt == definition.name):
+        if side.prompt in broken:
+            yield FieldProblem(f"{field}.prompt", f"prompts/{side.prompt}.md has problems")
+        else:
+            yield FieldProblem(f"{field}.prompt", f"no prompt {side.prompt!r} in agents/prompts", tuple(prompts))
+    if side.handler and side.handler not in known.handlers:
+        yield FieldProblem(f"{field}.handler", f"no handler {side.handler!r}", tuple(sorted(known.handlers)))
+    if side.stop_tool_response_property and not side.stop_tool:
+        yield FieldProblem(f"{field}.stop_tool_response_property", "needs a stop_tool")
+    if side.human and (side.stop_tool or side.bindings()):
+        yield FieldProblem(field, "a human side calls no tools, so it can have no stop tool and no bindings")
+
+
+def _rule_problems(definition: AgentDefinition, name: SideName, known: Catalogue) -> Iterator[FieldProblem]:
+    """Check that tools that end turns and sessions are tools of the same side, and that their properties are
+    arguments."""
+    side, view = definition.side(name), definition.for_side(name)
+    if side.human:
+        return
+    schemas = {tool.name: tool.input_schema for tool in [*view.declared_tools, *definition.external_tools]}
+    callable_names = sorted({*schemas, *(tool for tool in view.tools if tool in known.tools)})
+    named = {"stop_tool": side.stop_tool} | {field: binding.name for field, binding in side.bindings().items()}
+    for where, tool in named.items():
+        if tool is not None and tool not in callable_names:
+            reason = f"no tool {tool!r} on this side"
+            yield FieldProblem(f"side_{name}.{where}", reason, tuple(callable_names))
+    if side.session_stop and side.session_fail and side.session_stop.name == side.session_fail.name:
+        yield FieldProblem(f"side_{name}.session_fail", "is the same tool as session_stop")
+    properties = {
+        f"{field}.{part}": (binding.name, getattr(binding, part))
+        for field, binding in side.bindings().items()
+        for part in ("message_property", "attachments_property")
+    }
+    properties["stop_tool_response_property"] = (side.stop_tool or "", side.stop_tool_response_property)
+    for field, (tool, value) in properties.items():
+        arguments = schemas.get(tool, {}).get("properties")
+        if value is not None and isinstance(arguments, dict) and value not in arguments:
+            reason = f"{tool!r} has no argument {value!r}"
+            yield FieldProblem(f"side_{name}.{field}", reason, tuple(arguments))
+
+
+def _declared_tool_problems(definition: AgentDefinition, known: Catalogue) -> Iterator[FieldProblem]:
+    taken = {*known.tools, *(tool.name for tool in definition.external_tools)}
+    listings = {"": definition.declared_tools} | {
+        f"prompts.{prompt.name}.": prompt.declared_tools for prompt in definition.prompts.values()
+    }
+    for where, tools in listings.items():
+        yield from (FieldProblem(*one) for one in tool_problems(f"{where}declared_tools", tools, taken))

@@ -15,8 +15,8 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import load_tools
 from activities.tools.tool import Tool
-from agents.catalogue import Catalogue
 from agents.loader import load_agents
+from agents.problems import Catalogue
 from bench import look_tool
 from bench.bare import (
     LOOKING_CALL,

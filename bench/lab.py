@@ -21,8 +21,7 @@ from bench.bare import MODEL, MODEL_CALL, QUEUE
 from bench.ours import PATIENCE, Ours
 from deploy import local
 from deploy.child import Part, spawn, tail
-from deploy.environment import variables
-from deploy.plan import OFFLINE_KEY
+from deploy.stack import OFFLINE_KEY, variables
 from deploy.state import StackError, StackInfo
 from deploy.temporal import CONNECTION
 from domain.ids import new_id

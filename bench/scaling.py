@@ -22,8 +22,7 @@ from bench import cpu
 from bench.lab import Lab, open_lab, process
 from bench.ours import PATIENCE, Ours
 from bench.throughput import STEPS, rate
-from deploy.environment import variables
-from deploy.plan import OFFLINE_KEY
+from deploy.stack import OFFLINE_KEY, variables
 from settings import Settings
 
 PARTS = ("worker", "api", "temporal", "postgres")

@@ -14,14 +14,10 @@ from functools import partial
 import click
 
 from deploy import state
-from deploy.app_parts import make_app_parts
 from deploy.child import answers, enter, rotate, tail
 from deploy.data_dir import create_data_dir, locate_data_dir, postgres_account, secret_in, token_file
-from deploy.environment import variables
-from deploy.plan import make_plan
-from deploy.ports import Ports
 from deploy.postgres import Postgres
-from deploy.stack import MakeAppParts, Stack
+from deploy.stack import MakeAppParts, Ports, Stack, make_app_parts, make_plan, variables
 from deploy.state import StackError, StackInfo
 from settings import ROOT, Settings, SettingsError
 

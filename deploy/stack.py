@@ -1,23 +1,238 @@
-"""One start of the embedded stack: its parts in order, and the state file that describes them."""
+"""One start of the embedded stack: its ports, the plan of its parts, their environment, and their start in order."""
 
 import asyncio
 import contextlib
+import json
 import os
+import socket
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from types import TracebackType
 
 from deploy import state
-from deploy.app_parts import AppParts, local_url
-from deploy.child import Part
+from deploy.child import Part, get
 from deploy.data_dir import postgres_account
-from deploy.plan import StackPlan
 from deploy.postgres import API_ROLE, WORKER_ROLE, Postgres, url_of
-from deploy.state import StackInfo, describe, started_at, without_password
+from deploy.state import StackError, StackInfo, describe, started_at, without_password
 from deploy.supervisor import Supervisor
 from deploy.temporal import CONNECTION, Temporal
-from settings import ROOT, Settings
+from settings import CLI_ONLY, ROOT, VARIABLES, Settings, field_of
+
+# Choosing ports: a busy default is replaced by the next free port, which is logged; a configured port never is.
+
+
+TRIES = 100
+
+
+class Ports:
+    """Chooses ports, and reserves them until it is closed."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._claims = contextlib.ExitStack()
+        self._chosen: set[int] = set()
+
+    def __enter__(self) -> "Ports":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._claims.close()
+
+    def choose(self, name: str, wanted: int, *, host: str = "127.0.0.1", variable: str | None = None) -> int:
+        """Choose the wanted port or the next free one; 0 is any. `variable` is the setting that requires this port."""
+        port = wanted = wanted or _bind(host, 0)
+        while problem := self._claim(host, port):
+            if variable:
+                raise StackError(f"{variable}: cannot listen on {host}:{port}: {problem}")
+            port += 1
+            if port == wanted + TRIES:
+                raise StackError(f"no port for {name}: {host} has none free from {wanted} to {port - 1}")
+        if port != wanted:
+            self._log(f"port {wanted} is in use; {name} takes {port}")
+        self._chosen.add(port)
+        return port
+
+    def _claim(self, host: str, port: int) -> str | None:
+        """Reserve a port; returns the problem, or None."""
+        if port > 65_535:
+            return "there is no such port"  # the resolver would take it modulo 65,536
+        if port in self._chosen:
+            return "already chosen"
+        try:
+            _bind(host, port)
+            if sys.platform == "linux":
+                # Another stack that starts now would also find the port free, until our server listens. All accounts
+                # see an abstract socket name, and the kernel frees it when this process ends.
+                claim = self._claims.enter_context(socket.socket(socket.AF_UNIX))
+                claim.bind(f"\0errand-port-{port}")
+        except OSError as error:
+            return error.strerror or str(error)
+        return None
+
+
+def _bind(host: str, port: int) -> int:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        # like the servers: connections of a server that has just ended must not count as busy
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        bound: int = probe.getsockname()[1]
+        return bound
+
+
+# The plan of one start: the processes to start, and their ports.
+
+
+OFFLINE_PORT, POSTGRES_PORT, TEMPORAL_PORT, TEMPORAL_UI_PORT = 8701, 5433, 7233, 8233
+OFFLINE_KEY = "offline"  # the SDK requires one; the offline model accepts any
+OFFLINE_MODEL = "offline"  # its price is zero
+
+
+@dataclass(frozen=True)
+class StackPlan:
+    """Ports of the processes to start. None: the address was configured, so that server is not ours."""
+
+    settings: Settings  # with every address filled in, except that of a database that does not exist yet
+    postgres_port: int | None
+    temporal_port: int | None
+    temporal_ui_port: int | None
+    offline_port: int | None
+
+    @property
+    def temporal_address(self) -> str:
+        return self.settings.temporal_address or ""
+
+
+def make_plan(settings: Settings, ports: Ports) -> StackPlan:
+    configured = settings.port not in (0, Settings.port)
+    port = ports.choose("the API", settings.port, host=settings.host, variable="ERRAND_PORT" if configured else None)
+    temporal_port = ui_port = postgres_port = offline_port = None
+    temporal_address = configured_temporal(settings)
+    if temporal_address is None:
+        temporal_port = ports.choose("Temporal", TEMPORAL_PORT)
+        ui_port = ports.choose("the Temporal Web UI", TEMPORAL_UI_PORT)
+        temporal_address = f"127.0.0.1:{temporal_port}"
+    if settings.database_url is None:
+        postgres_port = ports.choose("PostgreSQL", POSTGRES_PORT)
+    ui_url = f"http://127.0.0.1:{ui_port}" if ui_port else settings.temporal_ui_url
+    filled = replace(settings, port=port, temporal_address=temporal_address, temporal_ui_url=ui_url)
+    if settings.anthropic_api_key is None and settings.anthropic_base_url is None:
+        offline_port = ports.choose("the offline model", OFFLINE_PORT)
+        model = f"http://127.0.0.1:{offline_port}"
+        # the offline model is free, whatever model name it is asked for
+        filled = replace(filled, anthropic_base_url=model, anthropic_api_key=OFFLINE_KEY, default_cost_usd=0)
+        if settings.default_model == Settings.default_model:
+            filled = replace(filled, default_model=OFFLINE_MODEL)
+    return StackPlan(filled, postgres_port, temporal_port, ui_port, offline_port)
+
+
+def configured_temporal(settings: Settings) -> str | None:
+    """An address from TEMPORAL_ADDRESS, or from a profile of the SDK's own configuration file."""
+    if settings.temporal_address:
+        return settings.temporal_address
+    from temporalio.envconfig import ClientConfigProfile  # takes half a second to import
+
+    try:
+        return ClientConfigProfile.load().address
+    except Exception as error:  # the SDK's bridge raises an error class that it does not export
+        raise StackError(f"Temporal's configuration cannot be used: {error}") from None
+
+
+# Settings as environment variables, for the processes of the embedded stack.
+
+
+def variables(settings: Settings) -> dict[str, str]:
+    """The inverse of Settings.from_env, without the command line's own settings.
+
+    Paths become absolute, because the processes run in another folder.
+    """
+    values = {name: getattr(settings, field_of(name)) for name in VARIABLES if name not in CLI_ONLY}
+    return {name: text_of(value) for name, value in values.items() if value is not None}
+
+
+def text_of(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value.absolute() if isinstance(value, Path) else value)
+
+
+# The processes on top of PostgreSQL and Temporal: migrations, offline model, worker and API.
+
+
+OF_THE_WORKER = ("ANTHROPIC_API_KEY", "ERRAND_SMTP_PASSWORD")
+DATABASES = ("ERRAND_DATABASE_URL", "ERRAND_API_DATABASE_URL", "ERRAND_WORKER_DATABASE_URL")  # with passwords
+SECRETS = (*OF_THE_WORKER, "ERRAND_LOCAL_TOKEN", "ERRAND_SECRET_KEYS", *DATABASES)
+DRAIN_SECONDS = 2.0  # short, because tasks resume at the next start
+
+
+@dataclass(frozen=True)
+class AppParts:
+    migrate: Part  # runs to its end before the others are started
+    parts: list[Part]
+
+
+def make_app_parts(settings: Settings, connection: dict[str, str], offline_port: int | None) -> AppParts:
+    """Describe the processes. `settings` has all addresses; `connection` are Temporal's own variables."""
+    env = variables(replace(settings, drain_seconds=min(settings.drain_seconds, DRAIN_SECONDS)))
+    env |= connection | {"PYTHONUNBUFFERED": "1"}
+    api_url = local_url(settings.host, settings.port)
+    parts = [
+        # Ready means that a task submitted now will run: the worker has stored the agents and polls its queue.
+        Part(
+            name="worker",
+            argv=[sys.executable, "worker.py"],
+            env=_without(env, "ERRAND_LOCAL_TOKEN", *DATABASES) | _database(settings, settings.worker_database_url),
+            check=f"{api_url}/readyz",
+            ready=partial(_has_reported, f"{api_url}/readyz"),
+        ),
+        Part(
+            name="api",
+            argv=[sys.executable, "-m", "api"],
+            env=_without(env, *OF_THE_WORKER, *DATABASES) | _database(settings, settings.api_database_url),
+            address=api_url,
+            check=f"{api_url}/healthz",
+        ),
+    ]
+    if offline_port:
+        parts.insert(0, _offline_model(offline_port, _without(env, *SECRETS)))
+    migrate_env = _without(env, *SECRETS) | {name: env.get(name, "") for name in DATABASES}
+    return AppParts(Part(name="migrate", argv=[sys.executable, "-m", "store.migrate"], env=migrate_env), parts)
+
+
+def _database(settings: Settings, own: str | None) -> dict[str, str]:
+    """A process connects with its own role, if it has one."""
+    return {"ERRAND_DATABASE_URL": own or settings.database_url or ""}
+
+
+def _without(env: dict[str, str], *names: str) -> dict[str, str]:
+    """The environment with these variables empty, because a process also inherits the variables of its parent."""
+    return env | dict.fromkeys(names, "")
+
+
+def _has_reported(readyz: str, pid: int) -> bool:
+    """Whether the worker with this pid has reported; /readyz may still count one that was just killed."""
+    response = get(readyz)
+    return response is not None and f"{socket.gethostname()}/{pid}" in json.loads(response)["workers"]
+
+
+def _offline_model(port: int, env: dict[str, str]) -> Part:
+    address = f"127.0.0.1:{port}"
+    argv = [sys.executable, "-m", "offline", "--port", str(port)]
+    return Part(name="model", argv=argv, env=env, address=f"http://{address}", check=f"tcp://{address}")
+
+
+def local_url(host: str, port: int) -> str:
+    """The address at which this machine reaches a server that listens on `host`."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
 
 STATE_RETRY_SECONDS = 5.0
 ANTHROPIC = "https://api.anthropic.com"

@@ -4,7 +4,10 @@ import asyncio
 import json
 import random
 import socket
+from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,12 +22,10 @@ from offline.checks import CONTEXT_WINDOW, check, check_length
 from offline.faults import MIDSTREAM, FaultCounter, Faults
 from offline.markers import MarkerError
 from offline.reply import Reply
-from offline.request_log import Entry, RequestLog
 from offline.scripts import answer
-from offline.stream import MessageStream, client_left
 from offline.transcript import Transcript
 from offline.usage import PromptCache, count_input
-from offline.wire import ApiError, error_body, message
+from offline.wire import ApiError, error_body, events, message, sse
 
 MODELS = ("offline", "claude-opus-5-5", "claude-sonnet-5-5", "claude-opus-4-5", "claude-sonnet-4-5", "claude-haiku-4-5")
 
@@ -184,3 +185,134 @@ class _Unanswered:
         self._entry.outcome = "dropped"
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
         await send({"type": "http.response.body", "body": b"{", "more_body": True})
+
+
+# Sends a reply as server-sent events, with the faults of the request, until it ends or the client disconnects.
+
+
+_PAUSE, _DROP, _HANG = "pause", "drop", "hang"  # the latter two are names of faults
+
+
+class MessageStream:
+    """An ASGI response. Starlette's own would end a dropped stream properly."""
+
+    def __init__(self, message: dict[str, Any], faults: Faults, delay: float, entry: Entry) -> None:
+        self._message = message
+        self._faults = faults
+        self._delay = faults.delay or delay
+        self._entry = entry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._delay and self._faults.stream != _HANG:
+            await self._send(send)
+            return
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(client_left(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
+                self._entry.outcome = "disconnected"
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+
+    async def _send(self, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"request-id", self._entry.id.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        ready: list[bytes] = []  # sent together, which takes the server and its client less than one by one
+        for part in self._parts():
+            if isinstance(part, bytes):
+                ready.append(part)
+                continue
+            await send({"type": "http.response.body", "body": b"".join(ready), "more_body": True})
+            ready.clear()
+            if part == _DROP:
+                self._entry.outcome = "dropped"
+                return  # the server closes a connection whose response is incomplete
+            if part == _HANG:
+                await asyncio.Event().wait()
+            else:
+                await asyncio.sleep(self._delay)
+        self._entry.outcome = "cut" if self._faults.stream == "cut" else "answered"
+        await send({"type": "http.response.body", "body": b"".join(ready), "more_body": False})
+
+    def _parts(self) -> Iterator[bytes | str]:
+        """The events, and between them what interrupts the stream: a pause, a drop or a hang."""
+        deltas = 0
+        for name, data in events(self._message):
+            is_delta = name == "content_block_delta"
+            last = name == "message_delta"
+            if self._faults.stream and (last or (is_delta and deltas >= self._faults.after)):
+                fault = self._faults.stream
+                if fault in MIDSTREAM:
+                    yield sse(("error", error_body(*MIDSTREAM[fault], self._entry.id)))
+                    return
+                if fault == "cut":
+                    return
+                if fault in (_DROP, _HANG):
+                    yield fault
+            if is_delta and self._delay:
+                yield _PAUSE
+            if (
+                is_delta
+                and self._faults.stream == "malformed_tool_json"
+                and data["delta"]["type"] == "input_json_delta"
+            ):
+                data["delta"]["partial_json"] = '{"broken: ' + data["delta"]["partial_json"]
+            deltas += is_delta
+            yield sse((name, data))
+
+
+async def client_left(receive: Receive) -> None:
+    """Return when the client has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+# A log of the latest requests and their outcomes, for assertions in tests.
+
+
+MAX_REQUESTS = 2_000
+MAX_BYTES = 67_108_864
+
+
+@dataclass
+class Entry:
+    id: str
+    body: bytes
+    model: str = ""
+    turn: int = 0  # number of the requested reply in its conversation, from 1
+    status: int = 200
+    outcome: str = "open"  # then answered, error, cut, dropped or disconnected
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "model": self.model,
+            "turn": self.turn,
+            "status": self.status,
+            "outcome": self.outcome,
+            "body": json.loads(self.body),
+        }
+
+
+class RequestLog:
+    def __init__(self) -> None:
+        self._entries: deque[Entry] = deque()
+        self._bytes = 0
+
+    def add(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._bytes += len(entry.body)
+        while len(self._entries) > MAX_REQUESTS or (self._bytes > MAX_BYTES and len(self._entries) > 1):
+            self._bytes -= len(self._entries.popleft().body)
+
+    def find(self, contains: str) -> list[dict[str, Any]]:
+        """The requests that contain a text, oldest first, however JSON has escaped it."""
+        spellings = {json.dumps(contains, ensure_ascii=ascii)[1:-1].encode() for ascii in (True, False)}
+        return [entry.shown() for entry in self._entries if any(text in entry.body for text in spellings)]
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._bytes = 0

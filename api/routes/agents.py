@@ -7,10 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from agents.catalogue import Catalogue
 from agents.loader import AgentFileError, complete, load_agent, to_markdown
-from agents.problems import FieldProblem
-from agents.validation import validated
+from agents.problems import Catalogue, FieldProblem, validated
 from api.http import body
 from api.http.auth import Admin, Call, ServicesDep, Viewer
 from api.http.body import accepts_json, choose_media_type

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
-from agents.mcp_problems import mcp_problems
+from agents.problems import mcp_problems
 from api.http.auth import Call
 from api.http.problems import finding
 from api.schemas.problems import Finding

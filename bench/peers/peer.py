@@ -15,7 +15,7 @@ from typing import Any
 from bench.ours import PATIENCE
 from bench.peers.script import Done
 from deploy.child import enter, tail
-from deploy.plan import OFFLINE_KEY
+from deploy.stack import OFFLINE_KEY
 from deploy.state import StackError
 from settings import ROOT
 

@@ -15,7 +15,7 @@ from cli.options import settings
 from cli.render.output import PROGRAM
 from deploy import local, state
 from deploy.data_dir import locate_data_dir
-from deploy.plan import configured_temporal
+from deploy.stack import configured_temporal
 from deploy.state import StackError
 from domain.sealing import KeyRing
 from workflows.client import connect

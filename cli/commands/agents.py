@@ -5,10 +5,9 @@ from pathlib import Path
 
 import click
 
-from agents.catalogue import Catalogue
 from agents.diagram import mermaid
-from agents.loader import AgentFileError, check_agents
-from agents.one_text import one_text
+from agents.loader import AgentFileError, check_agents, one_text
+from agents.problems import Catalogue
 from cli.client.api import Api, segment
 from cli.client.response import decoded
 from cli.errors import CliError, Exit, NotFoundError

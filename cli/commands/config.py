@@ -6,7 +6,7 @@ import click
 
 from cli.options import json_option, settings
 from cli.render.output import dim, emit, one_line, table
-from deploy.environment import text_of
+from deploy.stack import text_of
 from settings import OF_THE_TERMINAL, SECRETS, VARIABLES, Given, field_of, read_sources
 
 MASK = "****"

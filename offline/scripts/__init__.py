@@ -1,35 +1,9 @@
-"""All scripts by name, and the choice of one for a request. A new script is one file and one line here."""
+"""All scripts by name, and the choice of one for a request. A new script is one function and one line here."""
 
 from offline.markers import Marker, MarkerError, find_markers
 from offline.reply import Reply, Script, ScriptFunction, play
-from offline.scripts import (
-    answers,
-    asset_subagent,
-    assistant,
-    chain,
-    code_reviewer,
-    concierge,
-    count,
-    echo,
-    follow_up,
-    forever,
-    mender,
-    orchestrator,
-    panel,
-    repeat,
-    researcher,
-    say,
-    slow,
-    stamp,
-    steps,
-    support_desk,
-    think,
-    tools,
-    turns,
-    unknown,
-)
-from offline.scripts.judge import VERDICT, judge
-from offline.scripts.summary import summary
+from offline.scripts import assistant, code_reviewer, marked, mender, orchestrator, researcher, teams
+from offline.scripts.closing import VERDICT, give_verdicts, summarize
 from offline.transcript import Transcript
 
 
@@ -38,47 +12,47 @@ def _demo(replies: ScriptFunction) -> Script:
 
 
 SCRIPTS: dict[str, Script] = {
-    "echo": Script(echo.replies),
-    "count": Script(count.replies),
-    "tools": Script(tools.replies),
-    "steps": Script(steps.replies),
-    "chain": Script(chain.replies),
-    "say": Script(say.replies),
-    "slow": Script(slow.replies, offered_only=True),
-    "answers": Script(answers.replies),
-    "stamp": Script(stamp.replies),
-    "turns": Script(turns.replies),
-    "forever": Script(forever.replies),
-    "repeat": Script(repeat.replies),
-    "think": Script(think.replies),
-    "unknown": Script(unknown.replies),
-    "follow-up": Script(follow_up.replies),
+    "echo": Script(marked.echo),
+    "count": Script(marked.count_steps),
+    "tools": Script(marked.call_tools),
+    "steps": Script(marked.take_steps),
+    "chain": Script(marked.chain_steps),
+    "say": Script(marked.say),
+    "slow": Script(marked.work_slowly, offered_only=True),
+    "answers": Script(marked.give_answers),
+    "stamp": Script(marked.stamp),
+    "turns": Script(marked.take_turns),
+    "forever": Script(marked.call_forever),
+    "repeat": Script(marked.repeat),
+    "think": Script(marked.think),
+    "unknown": Script(marked.explain),
+    "follow-up": Script(marked.follow_up),
     "assistant": _demo(assistant.replies),
     "researcher": _demo(researcher.replies),
     "code-reviewer": _demo(code_reviewer.replies),
-    "asset_subagent": _demo(asset_subagent.replies),
+    "asset_subagent": _demo(teams.make_asset),
     "orchestrator": _demo(orchestrator.replies),
-    "support-desk": _demo(support_desk.replies),
-    "billing": _demo(support_desk.replies),
-    "technician": _demo(support_desk.replies),
+    "support-desk": _demo(teams.help_customer),
+    "billing": _demo(teams.help_customer),
+    "technician": _demo(teams.help_customer),
     "mender": _demo(mender.replies),
-    "concierge": _demo(concierge.replies),
-    "scout": _demo(concierge.scout),
-    "optimist": _demo(panel.replies),
-    "sceptic": _demo(panel.replies),
-    "pragmatist": _demo(panel.replies),
+    "concierge": _demo(teams.plan_trip),
+    "scout": _demo(teams.scout),
+    "optimist": _demo(teams.make_statement),
+    "sceptic": _demo(teams.make_statement),
+    "pragmatist": _demo(teams.make_statement),
 }
 
 
 def answer(transcript: Transcript) -> Reply:
     """The reply to a request; a repeated request gets the same reply."""
     if transcript.tools == {VERDICT}:
-        return judge(transcript)
+        return give_verdicts(transcript)
     if not transcript.tools and transcript.results:
-        return Reply(text=summary(transcript))
+        return Reply(text=summarize(transcript))
     marker = choose(transcript)
     reply = play(SCRIPTS[marker.name], transcript, marker)
-    return reply if transcript.tools or not reply.calls else Reply(text=summary(transcript))
+    return reply if transcript.tools or not reply.calls else Reply(text=summarize(transcript))
 
 
 def choose(transcript: Transcript) -> Marker:

@@ -21,7 +21,7 @@ from offline.scripts.demo import (
     with_notes,
     write_file,
 )
-from offline.scripts.unknown import honest_answer
+from offline.scripts.marked import honest_answer
 from offline.transcript import CallResult, Transcript
 
 _PYTHON = {

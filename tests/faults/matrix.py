@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from deploy.environment import variables
 from deploy.postgres import WORKER_ROLE
+from deploy.stack import variables
 from deploy.temporal import CONNECTION
 from store import keys
 from store.keys import Right

@@ -11,8 +11,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from deploy.app_parts import AppParts, make_app_parts
 from deploy.local import up
+from deploy.stack import AppParts, make_app_parts
 from settings import Settings
 
 

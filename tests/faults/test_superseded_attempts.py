@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deploy.environment import variables
+from deploy.stack import variables
 from deploy.temporal import CONNECTION
 from tests.support.launch import process
 from tests.support.locks import waiting_for

@@ -146,7 +146,7 @@ BUGS = [
     ),
     Bug(
         "an unknown field hides what else is wrong",
-        "agents/validation.py",
+        "agents/problems.py",
         "    if not removed:\n",
         "    if problems:\n",
         (*_SIDES, f"{_GRAPHS}/test_bad_graphs.py"),
@@ -278,7 +278,7 @@ BUGS = [
     ),
     Bug(
         "a side with an unknown handler is not checked further",
-        "agents/side_problems.py",
+        "agents/problems.py",
         'if not unclear & {f"side_{name}", f"side_{name}.prompt"}]',
         'if not any(one.startswith(f"side_{name}") for one in unclear)]',
         (f"{_GRAPHS}/test_bad_graphs.py",),

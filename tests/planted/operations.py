@@ -15,7 +15,7 @@ BUGS = [
     ),
     Bug(
         "the API gets the secrets of the worker",
-        "deploy/app_parts.py",
+        "deploy/stack.py",
         "env=_without(env, *OF_THE_WORKER, *DATABASES)",
         "env=_without(env, *DATABASES)",
         (f"{_DEPLOY}/test_app_parts.py",),

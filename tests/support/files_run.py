@@ -21,8 +21,8 @@ import activities
 import worker
 from activities.events import EventWriter
 from activities.sandbox import choose
-from agents.catalogue import Catalogue
-from agents.folder import AgentFolder
+from agents.loader import AgentFolder
+from agents.problems import Catalogue
 from api.app import create_app
 from settings import ROOT, Settings
 from store import database

@@ -21,7 +21,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from deploy import local
 from deploy.child import enter, tail
-from deploy.environment import variables
+from deploy.stack import variables
 from deploy.state import StackInfo
 from domain.ids import new_id
 from settings import ROOT, Settings

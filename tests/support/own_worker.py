@@ -11,7 +11,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from deploy.environment import variables
+from deploy.stack import variables
 from deploy.state import StackInfo
 from deploy.temporal import CONNECTION, FLAGS, SEARCH_ATTRIBUTES
 from store.migrate import migrate

@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from deploy import local
 from deploy.child import tail
 from deploy.data_dir import secret_in, ui_access_file
-from deploy.environment import variables
+from deploy.stack import variables
 from deploy.state import PartInfo, StackInfo
 from domain.ids import new_id
 from domain.sessions.session import TERMINAL

@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 
 from domain.conversations.mailbox import MailboxMessage
 from domain.ids import new_id
-from offline.scripts.chain import BETWEEN
+from offline.scripts.marked import BETWEEN
 from store import mailbox, sessions
 from store.sessions import SessionRow
 from tests.support.launch import TESTER

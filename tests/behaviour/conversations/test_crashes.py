@@ -14,8 +14,8 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from deploy.environment import variables
 from deploy.postgres import API_ROLE
+from deploy.stack import variables
 from deploy.temporal import CONNECTION
 from domain.ids import new_id
 from domain.sessions.session import Status

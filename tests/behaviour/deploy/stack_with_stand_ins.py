@@ -4,9 +4,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from deploy.app_parts import AppParts, make_app_parts
 from deploy.child import Part
 from deploy.local import up
+from deploy.stack import AppParts, make_app_parts
 from settings import Settings
 
 API = """

@@ -6,7 +6,7 @@ import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from deploy.app_parts import make_app_parts
+from deploy.stack import make_app_parts
 from settings import Settings
 
 

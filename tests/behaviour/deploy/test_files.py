@@ -11,8 +11,8 @@ import yaml
 from cryptography import x509
 
 from deploy import certificates
-from deploy.app_parts import OF_THE_WORKER
 from deploy.postgres import API_ROLE, WORKER_ROLE
+from deploy.stack import OF_THE_WORKER
 from deploy.temporal import FLAGS
 from settings import ROOT, VARIABLES, Settings, field_of
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from deploy import certificates
-from deploy.environment import variables
 from deploy.postgres import API_ROLE, WORKER_ROLE
+from deploy.stack import variables
 from deploy.state import StackInfo
 from settings import ROOT
 from store.migrate import migrate

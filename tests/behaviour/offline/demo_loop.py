@@ -14,8 +14,8 @@ from activities.handlers.registry import HANDLERS
 from activities.sandbox import NetworkPolicy, Pipes, SandboxLimits, SandboxResult
 from activities.tools.registry import TOOLS
 from activities.tools.tool import BEGIN_DELEGATIONS, ToolContext
-from agents.catalogue import Catalogue
 from agents.loader import load_agents
+from agents.problems import Catalogue
 from domain.conversations.mailbox import Outcome
 from domain.conversations.subagent_texts import dispatched, gathered, launched, result, unknown_subagent
 from domain.plan import Plan, replanned

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from agents.catalogue import Catalogue
-from agents.folder import AgentFolder
+from agents.loader import AgentFolder
+from agents.problems import Catalogue
 
 GOOD = "---\nname: {0}\ndescription: x\n---\nx\n"
 

@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
-from agents.catalogue import Catalogue
 from agents.loader import AgentFileError, AgentFilesError, complete, load_agents, load_prices, parse_agent, to_markdown
+from agents.problems import Catalogue
 from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
 from domain.conversations.mailbox import DeliveryMode
 from domain.policy.rules import Action, Rule

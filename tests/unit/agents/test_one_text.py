@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.catalogue import Catalogue
-from agents.loader import AgentFileError, check_agents, parse_agent
-from agents.one_text import one_text
+from agents.loader import AgentFileError, check_agents, one_text, parse_agent
+from agents.problems import Catalogue
 
 KNOWN = Catalogue(tools=["read_file"], handlers=[], hooks=[])
 PAIR = "---\nname: pair\nsideA: {prompt: writes}\nside_b: {prompt: reads}\nmaxSessionTurns: 4\n---\n"

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from agents.catalogue import Catalogue
 from agents.loader import check_agents, complete, parse_agent, to_markdown
-from agents.problems import AgentFileError
+from agents.problems import AgentFileError, Catalogue
 from domain.agents.definition import AgentDefinition
 from domain.agents.prompt import PromptDefinition
 from domain.agents.side import Binding, SideKind

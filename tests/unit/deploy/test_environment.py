@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.environment import variables
+from deploy.stack import variables
 from domain.sessions.new_session import RETENTION_MS
 from domain.sessions.session import Limits
 from domain.sessions.session_writes import LOW_PERCENT

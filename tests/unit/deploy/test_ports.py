@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.plan import make_plan
-from deploy.ports import Ports
+from deploy.stack import Ports, make_plan
 from deploy.state import StackError
 from settings import Settings
 

@@ -4,9 +4,9 @@ import re
 
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
-from agents.catalogue import Catalogue
 from agents.diagram import mermaid
 from agents.loader import load_agents
+from agents.problems import Catalogue
 from settings import ROOT
 
 

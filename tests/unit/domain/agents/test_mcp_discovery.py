@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.mcp_problems import mcp_problems
+from agents.problems import mcp_problems
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools, lists_problem, with_lists
 from domain.agents.mcp_server import McpTool

@@ -1,10 +1,29 @@
-"""The judge of acceptance criteria and constraints: a criterion is met if the answer or a result contains all its
-double-quoted texts, a constraint if no effect, result or answer contains any of them."""
+"""Replies to requests that are no turn of an agent: a summary where no tools are offered, and verdicts on criteria."""
 
 import re
 
+from offline.markers import without_markers
 from offline.reply import Reply, ToolUse
-from offline.transcript import Transcript
+from offline.transcript import CallResult, Transcript
+
+_SHOWN = 12
+
+
+def summarize(transcript: Transcript) -> str:
+    results = transcript.results
+    done = transcript.done_before + len(results)
+    # the whole request, with its script marker: after a compaction this text may be all that is left
+    request = without_markers(transcript.first, ("fault",))[:4_000]
+    lines = [f"Summary: {done} tool call{'' if done == 1 else 's'} so far.", "", f"The request was: {request}"]
+    if results:
+        lines += ["", "What the latest calls returned:", *map(_line, results[-_SHOWN:])]
+    return "\n".join(lines)
+
+
+def _line(result: CallResult) -> str:
+    text = " ".join(result.text.split())
+    return f"- {result.name} ({'failed' if result.is_error else 'ok'}): {text[:120] or '(no output)'}"
+
 
 VERDICT = "give_verdict"
 _CRITERIA = re.compile(r"<criteria>\n(.*)\n</criteria>", re.DOTALL)
@@ -15,7 +34,10 @@ _QUOTED = re.compile(r'"([^"]+)"')
 _NUMBERED = re.compile(r"^\d+\. (.*)$", re.MULTILINE)
 
 
-def judge(transcript: Transcript) -> Reply:
+def give_verdicts(transcript: Transcript) -> Reply:
+    """The judge of acceptance criteria and constraints: a criterion is met if the answer or a result contains all its
+    double-quoted texts, a constraint if no effect, result or answer contains any of them.
+    """
     criteria, evidence = _CRITERIA.search(transcript.request), _EVIDENCE.search(transcript.request)
     shown = evidence[0] if evidence else ""
     verdicts = [_verdict(line, shown) for line in _NUMBERED.findall(criteria[1] if criteria else "")]
