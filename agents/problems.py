@@ -314,11 +314,11 @@ def _rule_problems(definition: AgentDefinition, name: SideName, known: Catalogue
         for part in ("message_property", "attachments_property")
     }
     properties["stop_tool_response_property"] = (side.stop_tool or "", side.stop_tool_response_property)
-    for field, (tool, value) in properties.items():
+    for where, (tool, value) in properties.items():
         arguments = schemas.get(tool, {}).get("properties")
         if value is not None and isinstance(arguments, dict) and value not in arguments:
             reason = f"{tool!r} has no argument {value!r}"
-            yield FieldProblem(f"side_{name}.{field}", reason, tuple(arguments))
+            yield FieldProblem(f"side_{name}.{where}", reason, tuple(arguments))
 
 
 def _declared_tool_problems(definition: AgentDefinition, known: Catalogue) -> Iterator[FieldProblem]:

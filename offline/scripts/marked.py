@@ -38,7 +38,7 @@ def give_answers(transcript: Transcript, marker: Marker) -> Replies:
 
 
 def take_steps(transcript: Transcript, marker: Marker) -> Replies:
-    """Makes several replies of tool calls, then gives the results: [[script:steps json=[[{"name", "input"}], [...]]]]."""
+    """Makes several replies of tool calls, then all results: [[script:steps json=[[{"name", "input"}], [...]]]]."""
     results: list[CallResult] = []
     for calls in _listed(marker, marker.options.get("json")):
         results += yield Reply(calls=calls_of(marker, calls))
@@ -76,8 +76,8 @@ _ID = re.compile(r"(?:task_id|session|reference): ([0-9A-Za-z_-]+)")
 def chain_steps(transcript: Transcript, marker: Marker) -> Replies:
     """Steps whose calls can use ids from earlier results, then all results: [[script:chain json=[[{...}]] text="..."]].
 
-    In the input of a call `$0`, `$1`, … are replaced by the session ids in the first result, the second, and so on. `text`
-    is the text of the first reply; `last` is the answer, and without it the answer is all results, one after the other.
+    In the input of a call `$0`, `$1`, … are replaced by the session ids in the first result, the second, and so on.
+    `text` is the text of the first reply; `last` is the answer, and without it the answer is all results in order.
     """
     results: list[CallResult] = []
     text = marker.text("text")
@@ -156,8 +156,7 @@ def repeat(transcript: Transcript, marker: Marker) -> Replies:
 
 
 def stamp(transcript: Transcript, marker: Marker) -> Replies:
-    """Writes the time at which each reply is sent: [[script:stamp n=20 delay=SECONDS]], n replies that call a tool, then
-    the last.
+    """Writes the time at which each reply is sent: [[script:stamp n=20 delay=SECONDS]], n replies that call a tool.
 
     The only script whose replies differ at each repetition; `delay` is the pause before the stream sends a delta.
     """
@@ -169,10 +168,10 @@ def stamp(transcript: Transcript, marker: Marker) -> Replies:
 
 
 def take_turns(transcript: Transcript, marker: Marker) -> Replies:
-    """Replies by number, for one side of an agent: [[script:turns json=[{"text": "...", "calls": [...]}]]] in its prompt.
+    """Replies by number for a side of an agent: [[script:turns json=[{"text": "...", "calls": [...]}]]] in its prompt.
 
-    The first response of the side is the first of the list, and so on; the last is repeated. The script ignores messages
-    of others, so each side can have its own script.
+    The first response of the side is the first of the list, and so on; the last is repeated. The script ignores
+    messages of others, so each side can have its own script.
     """
     listed = marker.options.get("json")
     if not isinstance(listed, list) or not listed or not all(isinstance(one, dict) for one in listed):

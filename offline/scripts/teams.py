@@ -95,7 +95,7 @@ _NO_WORD = re.compile(r"[^a-z0-9]+")
 
 
 def make_asset(transcript: Transcript, marker: Marker) -> Replies:
-    """The demo script of the agent asset_subagent: its worker draws an asset, its reviewer checks it and hands it over."""
+    """The script of the agent asset_subagent: its worker draws an asset, its reviewer checks it and hands it over."""
     return _review(transcript) if "approve_asset" in transcript.tools else _draw(transcript)
 
 
