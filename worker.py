@@ -44,7 +44,7 @@ from activities.user_code import RedactingFormatter
 from activities.workspaces import WorkspaceCaps, Workspaces
 from agents.loader import AgentFolder, LoadedAgents, load_prices
 from agents.problems import AgentFileError, Catalogue
-from domain.limits.anomalies import Thresholds
+from domain.limits import Thresholds
 from domain.sealing import KeyRing, KeyRingError
 from settings import MISCONFIGURED, Settings, SettingsError
 from store import agents, workers

@@ -49,8 +49,8 @@ from activities.workspaces import Workspaces
 from connectors import CONNECTORS
 from connectors.connector import SenderPorts
 from domain.agents.handler import Handler
-from domain.limits.anomalies import Thresholds
-from domain.notification import ChannelName
+from domain.limits import Thresholds
+from domain.notifications import ChannelName
 from domain.sealing import KeyRing
 from store.database import Pool
 from store.shared_variables import SharedVariables

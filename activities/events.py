@@ -6,8 +6,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from domain.events import CallAttempt, Event, EventRow
-from domain.events.model import TextDelta
+from domain.events import CallAttempt, Event, EventRow, TextDelta
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from store import events

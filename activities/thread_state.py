@@ -20,7 +20,7 @@ from domain.agents.secret_variables import open_secrets, sealed_for_thread
 from domain.agents.variable_scope import graph_variables, hidden_from_model, of_agent, resolved, unnamed
 from domain.content import QueuedTool
 from domain.events import EventRow, Progress
-from domain.redactor import Redactor
+from domain.redaction import Redactor
 from domain.sealing import KeyRing
 from domain.sessions.session import AgentRef, SessionRef
 from store import agent_graph, sessions, thread_variables, threads

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, ParamSpec, TypeVar, cast
 
-from domain.redactor import Redactor
+from domain.redaction import Redactor
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -16,8 +16,8 @@ from domain.agents.side import SIDES, Side, SideKind, SideName
 from domain.agents.spelling import snake_case
 from domain.external_tool import tool_problems
 from domain.json_object import JsonObject
-from domain.sealed_text import PREFIX as SEALED_PREFIX
-from domain.sealed_text import is_sealed
+from domain.redaction import PREFIX as SEALED_PREFIX
+from domain.redaction import is_sealed
 
 
 @dataclass(frozen=True)

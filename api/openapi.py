@@ -16,7 +16,7 @@ from api.schemas.triggers import NewTrigger
 from domain.agents.definition import AgentDefinition
 from domain.channels import ChannelMessage
 from domain.json_object import JsonObject
-from domain.notification import NewSubscription
+from domain.notifications import NewSubscription
 from domain.task import TaskSpec
 
 _DESCRIPTION = """Submit a task, disconnect, fetch the result later.

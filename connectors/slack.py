@@ -10,7 +10,7 @@ from connectors.webhook import unreadable
 from domain.channels import REPLY, ChannelReply, ConnectorSecrets, IncomingAnswer, IncomingMessage
 from domain.errors import Invalid
 from domain.json_object import JsonObject
-from domain.notification import SendError
+from domain.notifications import SendError
 from domain.signatures import check_slack
 
 MAX_TEXT = 39_000  # Slack cuts a message at 40,000 characters

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from connectors.connector import Outgoing, Received, SenderPorts, SignedRequest
 from domain.channels import ConnectorSecrets, IncomingAnswer, IncomingMessage
 from domain.errors import Invalid
-from domain.notification import signature
+from domain.notifications import signature
 from domain.signatures import check_standard_webhook
 
 

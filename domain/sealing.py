@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from domain.errors import Conflict
-from domain.sealed_text import PREFIX, is_sealed
+from domain.redaction import PREFIX, is_sealed
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12

@@ -5,7 +5,7 @@ import hmac
 from collections.abc import Mapping
 
 from domain.errors import NotAllowed
-from domain.notification import signature
+from domain.notifications import signature
 
 REPLAY_WINDOW_S = 300  # a request signed longer ago, or so far in the future, is refused
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from domain.conversations.inbox import InboxKind
 from domain.ids import derive_id
-from domain.missions.mission import HoldKind
+from domain.missions import HoldKind
 from domain.sessions.session_writes import ThreadMessage
-from domain.triggers.names import covers
-from domain.triggers.trigger import EMITTED, EventOutcome
+from domain.triggers import EMITTED, EventOutcome, covers
 from store import conversations, mission_admission
 from store.database import Connection, Pool
 from store.event_waits import Answered, answer_wait

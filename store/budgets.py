@@ -5,7 +5,7 @@ from datetime import timedelta
 from pydantic import BaseModel
 
 from domain.events import BudgetRaised, EventRow
-from domain.limits.budget import CallEstimate, Grant, Raise, Reserved, TreeBudget, grant
+from domain.limits import CallEstimate, Grant, Raise, Reserved, TreeBudget, grant
 from domain.sessions.session import Limits, Scope, SessionRef
 from store import audit
 from store.database import Pool, to_json

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from domain.content import parts_of, text_of_parts
 from domain.conversations.mailbox import ConversationStatus, DeliveryMode
 from domain.json_object import JsonObject
-from domain.notices import ConversationUpdated, NewNotice
+from domain.notifications import ConversationUpdated, NewNotice
 from domain.sessions.session_writes import ThreadMessage
 from store import audit, notices, workspaces
 from store.database import Connection, Pool, to_json

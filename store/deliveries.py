@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from domain.channels import ConnectorKind, ConnectorSecrets
 from domain.ids import new_id
-from domain.notification import AttemptRecord, ChannelName, Delivery, DeliveryStatus, Notice, SubscriptionStatus
+from domain.notifications import AttemptRecord, ChannelName, Delivery, DeliveryStatus, Notice, SubscriptionStatus
 from domain.sealing import KeyRing
 from store import connectors
 from store.database import Pool, call

@@ -11,7 +11,7 @@ from domain.events import EventRow, InputReceived
 from domain.sessions.input_request import RequestKind, RequestStatus
 from domain.sessions.request_writes import RequestAnswer, RequestOpening
 from domain.sessions.session import SessionRef
-from domain.triggers.trigger import EventOutcome
+from domain.triggers import EventOutcome
 from store import input_requests
 from store.database import Connection, Pool
 from store.external_events import NewEvent, decided, lock

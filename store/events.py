@@ -8,7 +8,7 @@ from operator import itemgetter
 import asyncpg
 
 from domain.events import EventRow, Recorded, ToolCalled
-from domain.redaction import redacted_json
+from domain.redaction import redact_json
 from store.database import Pool, to_json
 from store.folded_events import SPAN, Row, unfold
 
@@ -79,7 +79,7 @@ async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int, a
 def _read(row: Row) -> Recorded:
     data = json.loads(row["data"]) if isinstance(row["data"], str) else row["data"]
     if row["type"] == ToolCalled.type and "arguments" in data:  # as the model gave them, see with_arguments.sql
-        data["arguments"] = redacted_json(data["arguments"])
+        data["arguments"] = redact_json(data["arguments"])
     return Recorded(**{**row, "data": data})
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from domain.triggers.trigger import EventAccepted, EventOutcome, EventRecord
+from domain.triggers import EventAccepted, EventOutcome, EventRecord
 from store.database import Connection, Pool
 
 _COLUMNS = ", ".join(EventRecord.model_fields)

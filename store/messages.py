@@ -12,7 +12,7 @@ from domain.conversations.mailbox import Outcome
 from domain.conversations.subagent import RegistryEntry, SubagentTerms
 from domain.external_tool import ExternalTool
 from domain.json_object import JsonObject
-from domain.limits.budget import TreeBudget
+from domain.limits import TreeBudget
 from domain.messages import Node, calls_of, without_gaps
 from domain.sessions.session import Status, Usage
 from domain.sessions.step import ModelReply, ToolCallResult

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from domain.missions.mission import Hold, HoldKind, Mission, Spent, mission_mark, mission_of
+from domain.missions import Hold, HoldKind, Mission, Spent, mission_mark, mission_of
 from domain.sessions.new_session import NewSession
 from domain.sessions.session_writes import Acceptance, NewBudget
 from store import missions, new_sessions, queued_files

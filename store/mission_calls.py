@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from domain.messages import ReplyBody
-from domain.missions.mission import Mission
+from domain.missions import Mission
 from store.database import Pool
 from store.missions import SESSIONS
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import asyncpg
 
 from domain.audit import TENANT
-from domain.missions.mission import Mission, MissionRules, MissionStatus, Spent
-from domain.notices import MissionEnded, NewNotice
-from domain.schedules.schedule import Schedule
+from domain.missions import Mission, MissionRules, MissionStatus, Spent
+from domain.notifications import MissionEnded, NewNotice
+from domain.schedules import Schedule
 from store import audit, notices, schedules
 from store.database import Connection, Pool
 from store.sessions import SessionRow, from_columns

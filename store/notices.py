@@ -7,7 +7,7 @@ import asyncpg
 from pydantic import BaseModel
 
 from domain.json_object import JsonObject
-from domain.notices import NewNotice
+from domain.notifications import NewNotice
 from store.database import Connection, Pool, to_json
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from domain.sealed_text import PREFIX, is_sealed
+from domain.redaction import PREFIX, is_sealed
 from domain.sealing import KeyRing, SealingError
 from store import connectors, subscriptions, triggers
 from store.database import Pool

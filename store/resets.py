@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from domain.content import text_of_parts
 from domain.events import ContextLost, EventRow
-from domain.notices import ConversationUpdated, NewNotice
+from domain.notifications import ConversationUpdated, NewNotice
 from domain.sessions.session import SessionRef
 from domain.sessions.step import RecordedStop
 from store import audit, channels, notices, sessions

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from domain import wire
 from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import new_id
-from domain.missions.mission import Hold, Mission
-from domain.schedules.schedule import ContextMode, Overlap, RunStatus, Schedule, ScheduleRun, TickCall, tick_key
+from domain.missions import Hold, Mission
+from domain.schedules import ContextMode, Overlap, RunStatus, Schedule, ScheduleRun, TickCall, tick_key
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import NewBudget, ThreadMessage

@@ -9,8 +9,8 @@ from domain.amounts import counted
 from domain.audit import TENANT
 from domain.conversations.address import Address
 from domain.ids import new_id
-from domain.notices import NewNotice, SchedulePaused
-from domain.schedules.schedule import Schedule, ScheduleRules
+from domain.notifications import NewNotice, SchedulePaused
+from domain.schedules import Schedule, ScheduleRules
 from domain.sessions.new_session import NewSession
 from store import addresses, audit, notices, workspaces
 from store.database import Connection, Pool

@@ -8,7 +8,7 @@ from typing import TypeVar
 from domain.agents.secret_variables import seal_secrets
 from domain.agents.variable_scope import Graph, graph_variables, missing_of, shared, without_shared
 from domain.errors import Invalid
-from domain.sealed_text import is_sealed
+from domain.redaction import is_sealed
 from domain.sealing import KeyRing
 from domain.sessions.new_session import NewSession
 from store import agent_graph, agents, tenant_variables

@@ -7,7 +7,7 @@ import asyncpg
 
 from domain.audit import TENANT
 from domain.ids import new_id
-from domain.notification import ROTATION_HOURS, NewSubscription, Subscription, shown_target
+from domain.notifications import ROTATION_HOURS, NewSubscription, Subscription, shown_target
 from domain.sealing import KeyRing
 from store import audit
 from store.database import Pool

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from domain.conversations.address import Address, ArrivingMessage
-from domain.missions.mission import Hold
+from domain.missions import Hold
 from domain.sessions.new_session import Trigger
-from domain.triggers.trigger import EventAccepted, EventOutcome, EventTrigger, TriggerContext
+from domain.triggers import EventAccepted, EventOutcome, EventTrigger, TriggerContext
 from store import addresses, mission_admission, missions
 from store.database import Connection, Pool
 from store.event_waits import Answered, answer_wait

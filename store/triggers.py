@@ -8,7 +8,7 @@ from domain.audit import TENANT
 from domain.ids import new_id
 from domain.sealing import KeyRing
 from domain.sessions.new_session import NewSession
-from domain.triggers.trigger import EventTrigger, TriggerRules
+from domain.triggers import EventTrigger, TriggerRules
 from store import audit
 from store.database import Pool
 

@@ -11,8 +11,8 @@ from domain.conversations.delegation import BegunBatch, DelegationCall, Settle
 from domain.conversations.handoff import HandOver, HandOverOutcome
 from domain.conversations.requests import ConversationRef, Delivered, Nothing, OpenBatch, OpenedBatch
 from domain.conversations.state import ConversationState
-from domain.notification import DeliveryAttempt, DeliveryOutcome
-from domain.schedules.schedule import TickCall, TickOutcome
+from domain.notifications import DeliveryAttempt, DeliveryOutcome
+from domain.schedules import TickCall, TickOutcome
 from domain.sessions.acceptance import AcceptanceVerdict, CheckAcceptance
 from domain.sessions.hook_call import HookCall, HookList, HookOutcome, HookPoints
 from domain.sessions.input_request import OpenedRequest, OpenRequest, RemindRequest, SettledRequest, SettleRequest

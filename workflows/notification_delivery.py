@@ -8,7 +8,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from domain import wire
-from domain.notification import DeliveryAttempt, DeliveryInput, DeliveryOutcome
+from domain.notifications import DeliveryAttempt, DeliveryInput, DeliveryOutcome
 from workflows import activity_calls
 from workflows.ui import TENANT
 

@@ -24,8 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from domain import wire
 from domain.errors import Unavailable
-from domain.schedules.cron import expressions
-from domain.schedules.schedule import Schedule, TickInput, Timing, tick_key
+from domain.schedules import Schedule, TickInput, Timing, expressions, tick_key
 from domain.wire import schedule_workflow_id
 from workflows.client_errors import is_away
 

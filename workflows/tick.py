@@ -4,7 +4,7 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
 from domain import wire
-from domain.schedules.schedule import TickCall, TickInput, TickOutcome
+from domain.schedules import TickCall, TickInput, TickOutcome
 from workflows import activity_calls
 from workflows.ui import TENANT
 

@@ -17,7 +17,7 @@ from domain.conversations.subagent import TERMINATED, RegistryEntry
 from domain.messages import USER, Node, text_of
 from domain.model_exchange import ModelResponse
 from domain.policy.rules import Rule
-from domain.sealed_text import is_sealed
+from domain.redaction import is_sealed
 from domain.sessions.step import ModelCall, ModelReply, StopReason
 from store.messages import StepFacts
 

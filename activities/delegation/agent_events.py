@@ -8,8 +8,7 @@ from domain.conversations.requests import Steer
 from domain.errors import Unavailable
 from domain.ids import derive_id
 from domain.sessions.session import SessionRef
-from domain.triggers.event import ExternalEvent, untrusted
-from domain.triggers.trigger import EMITTED
+from domain.triggers import EMITTED, ExternalEvent, untrusted
 from store import agent_events, conversations, sessions
 from store.agent_events import MAX_PATTERNS, SentMessage
 from store.database import Pool

@@ -25,8 +25,7 @@ from domain.agents.mcp_server import LONGEST_DESCRIPTION, McpTool
 from domain.agents.prompt import VariableKind
 from domain.agents.secret_variables import open_secrets
 from domain.agents.variable_scope import Values, resolved, shared
-from domain.redactor import Redactor
-from domain.sealed_text import is_sealed
+from domain.redaction import Redactor, is_sealed
 from domain.sealing import KeyRing, SealingError
 from store import agents, tenant_variables
 from store.agents import SHIPPED

@@ -23,9 +23,9 @@ from domain import wire
 from domain.agents.prices import PriceTable
 from domain.content import AnyBlock, ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from domain.json_object import JsonObject
-from domain.limits.budget import CallEstimate
+from domain.limits import CallEstimate
 from domain.model_exchange import ModelRequest, ModelResponse, ModelSettings
-from domain.redaction import shortened
+from domain.redaction import shorten_and_redact
 from domain.sessions.session import Usage
 from domain.sessions.step import StopReason
 
@@ -445,7 +445,8 @@ def _message(
     kind: str, said: str, status: str, error: anthropic.APIError | httpx2.TransportError | StreamFailed, model: str
 ) -> str:
     """The endpoint's message, then status, model and endpoint, then advice."""
-    text = f"{shortened(said, MOST_SAID).rstrip('.')} ({status}model {model} at {endpoint(str(error.request.url))})"
+    shown = shorten_and_redact(said, MOST_SAID).rstrip(".")
+    text = f"{shown} ({status}model {model} at {endpoint(str(error.request.url))})"
     return f"{text}. {_ADVICE[kind]}" if kind in _ADVICE else text
 
 

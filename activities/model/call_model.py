@@ -25,8 +25,7 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import system_prompt
 from domain.conversations.subagent import registry_message
 from domain.events import BudgetLow, CallAttempt, EventRow
-from domain.limits.anomalies import Thresholds, anomalies
-from domain.limits.budget import TTL, CallEstimate, Grant, Share, budget_note, shares, time_of
+from domain.limits import TTL, CallEstimate, Grant, Share, Thresholds, budget_note, find_anomalies, shares, time_of
 from domain.messages import Node, render, shorten_results
 from domain.model_exchange import ModelRequest, ModelResponse, ModelSettings
 from domain.policy.rules import Rule
@@ -340,7 +339,7 @@ class Bounds:
             for scope in (Scope.TREE if one.kind == TTL and one.limit < limits.ttl_ms else Scope.SESSION,)
         ]
         seconds = (datetime.now(UTC) - facts.started_at).total_seconds() if facts.started_at else 0.0
-        odd = anomalies(total, call.failed_calls, call.denied_calls, seconds, self._thresholds)
+        odd = find_anomalies(total, call.failed_calls, call.denied_calls, seconds, self._thresholds)
         named = [*low, *((f"anomaly/{one.kind}", one) for one in odd)]
         return [OnceEvent(name=name, event=EventRow.of(call.ref, event)) for name, event in named]
 

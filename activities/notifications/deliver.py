@@ -8,7 +8,7 @@ from activities.notifications.channels.channel import Channel, Envelope
 from activities.notifications.response_events import NotDueError, response_event
 from connectors.connector import Connector, Outgoing, SenderPorts
 from domain.channels import ConnectorKind
-from domain.notification import (
+from domain.notifications import (
     MOST_PATIENCE,
     AttemptRecord,
     ChannelName,

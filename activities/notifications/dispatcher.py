@@ -9,7 +9,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from domain import wire
-from domain.notification import DeliveryInput
+from domain.notifications import DeliveryInput
 from store import deliveries
 from store.database import TRANSIENT_ERRORS, Pool
 from store.deliveries import WaitingDelivery

@@ -8,7 +8,7 @@ import json
 from api.faces.responses.ids import ResponseId
 from api.faces.responses.project import Fold, SessionFacts
 from domain.json_object import JsonObject
-from domain.notification import TEST, Notice, NotificationSubject
+from domain.notifications import TEST, Notice, NotificationSubject
 from store import events, face_requests, input_requests, sessions
 from store.database import Pool
 from store.deliveries import Job

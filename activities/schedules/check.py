@@ -19,8 +19,8 @@ from activities.user_code import within
 from activities.workspaces import Workspaces
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, verdict
-from domain.redactor import Redactor
-from domain.schedules.schedule import Check, RunStatus, Schedule
+from domain.redaction import Redactor
+from domain.schedules import Check, RunStatus, Schedule
 from domain.sessions.session import SessionRef
 from domain.sessions.step import Effect
 from store import workspaces

@@ -3,7 +3,7 @@
 from activities.definitions import Definitions
 from domain.amounts import counted
 from domain.errors import Unavailable
-from domain.schedules.schedule import Schedule, ScheduleRules, time_problem
+from domain.schedules import Schedule, ScheduleRules, time_problem
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import SessionRef
 from store import schedules, sessions

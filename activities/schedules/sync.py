@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from domain.errors import Unavailable
-from domain.schedules.schedule import Schedule
+from domain.schedules import Schedule
 from domain.sessions.session import Reason, Scope
 from domain.sessions.step import RecordedStop
 from store import endings, missions, schedule_runs, schedules, sessions

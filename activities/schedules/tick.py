@@ -12,8 +12,8 @@ from domain import wire
 from domain.conversations.requests import Steer
 from domain.errors import Invalid, NotFound, Unavailable
 from domain.ids import derive_id
-from domain.missions.mission import Hold, Mission
-from domain.schedules.schedule import (
+from domain.missions import Hold, Mission
+from domain.schedules import (
     ContextMode,
     MissedTicks,
     Overlap,

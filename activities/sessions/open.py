@@ -17,7 +17,7 @@ from domain.errors import Invalid
 from domain.events import EventRow
 from domain.ids import derive_id
 from domain.messages import Node, calls_of
-from domain.missions.mission import Hold
+from domain.missions import Hold
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewMessage, QueuedBegin

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from domain.errors import Unavailable
-from domain.missions.mission import RISK, Mission, RiskTrigger, mission_of
+from domain.missions import RISK, Mission, RiskTrigger, mission_of
 from domain.policy.rules import Rule
 from domain.sessions.session import SessionRef
 from domain.sessions.step import ToolCall

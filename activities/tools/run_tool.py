@@ -48,7 +48,7 @@ from domain.amounts import counted
 from domain.events import EventRow
 from domain.ids import derive_id
 from domain.json_object import JsonObject
-from domain.limits.loops import call_digest
+from domain.limits import call_digest
 from domain.messages import ReplyBody
 from domain.plan import Plan
 from domain.policy.rules import Action, Rule, verdict

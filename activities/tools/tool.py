@@ -17,7 +17,7 @@ from domain.model_exchange import ToolDefinition
 from domain.plan import Plan
 from domain.policy.subjects import subjects_of
 from domain.policy.traits import ToolTraits
-from domain.redactor import Redactor
+from domain.redaction import Redactor
 from domain.sessions.effects import EffectKind, Source
 from domain.sessions.remote_call import RemoteCall
 from domain.sessions.session import SessionRef

@@ -10,7 +10,7 @@ from api.schemas.problems import Finding
 from api.services import Services
 from api.submission.budgets import ceilings
 from domain.errors import Conflict, Invalid
-from domain.limits.budget import KINDS, Raise, TreeBudget
+from domain.limits import KINDS, Raise, TreeBudget
 from domain.sessions.session import Limits
 from settings import Settings
 from store import budgets, sessions

@@ -3,7 +3,7 @@ risks."""
 
 from api.http.auth import Call
 from domain.errors import Conflict
-from domain.missions.mission import Hold, Mission
+from domain.missions import Hold, Mission
 from domain.sessions.new_session import NewSession
 from domain.sessions.session_writes import Acceptance
 from store import mission_admission, missions

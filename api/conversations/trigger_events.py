@@ -15,8 +15,7 @@ from api.http.problems import Unauthenticated
 from api.services import Services
 from domain.errors import Conflict, Invalid, NotAllowed
 from domain.signatures import check_github, check_slack, check_standard_webhook
-from domain.triggers.event import ExternalEvent, render_key, untrusted
-from domain.triggers.trigger import EventAccepted, SignatureKind
+from domain.triggers import EventAccepted, ExternalEvent, SignatureKind, render_key, untrusted
 from store import missions, trigger_events
 from store.external_events import NewEvent
 from store.triggers import SignedTrigger

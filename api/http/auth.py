@@ -31,7 +31,7 @@ from api.services import Services
 from domain.errors import NotAllowed, TooMany
 from domain.ids import new_id
 from domain.policy.addresses import is_loopback
-from domain.sealed_text import is_sealed
+from domain.redaction import is_sealed
 from domain.sealing import KeyRing, SealingError
 from settings import Settings
 from store import keys

@@ -4,8 +4,8 @@ from api.http.auth import ANONYMOUS, Call, Caller
 from domain.conversations.mailbox import ConversationStatus
 from domain.errors import Conflict, Gone, NotAllowed, NotFound
 from domain.ids import is_id
-from domain.missions.mission import Mission
-from domain.schedules.schedule import Schedule
+from domain.missions import Mission
+from domain.schedules import Schedule
 from store import conversations, sessions
 from store.conversations import ConversationRow
 from store.files import File

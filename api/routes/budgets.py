@@ -12,7 +12,7 @@ from api.http.body import accepts_json, json_body
 from api.http.lookup import own_session, session_of
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.budgets import RaiseBudget
-from domain.limits.budget import Reserved, Share, shares, time_of
+from domain.limits import Reserved, Share, shares, time_of
 from domain.sessions.session import Status
 from store import budgets, children, tool_calls
 from store.sessions import SessionRow, get

@@ -15,7 +15,7 @@ from api.submission import rules
 from connectors import CONNECTORS
 from domain.channels import CONNECTOR_NAME, ConnectorConfig, ConnectorKind, ConnectorRules, ConnectorSecrets
 from domain.errors import Conflict, Invalid, NotFound
-from domain.notification import ChannelName, new_secret, shown_target
+from domain.notifications import ChannelName, new_secret, shown_target
 from store import connectors
 from store.connectors import Hook
 from store.keys import Right

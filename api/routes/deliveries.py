@@ -12,7 +12,7 @@ from api.http.paging import cursor, position
 from api.openapi import problems
 from domain.errors import Conflict, NotFound
 from domain.ids import is_id
-from domain.notification import Delivery, DeliveryStatus
+from domain.notifications import Delivery, DeliveryStatus
 from domain.task import Id
 from store import deliveries
 from store.keys import Right

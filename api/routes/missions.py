@@ -21,7 +21,7 @@ from api.schemas.schedules import PauseBody, Triggered
 from api.submission import budgets, rules
 from domain.errors import Conflict, NotFound, Unavailable
 from domain.ids import is_id, new_id
-from domain.missions.mission import Mission, MissionStatus, mission_mark
+from domain.missions import Mission, MissionStatus, mission_mark
 from domain.sessions.session import Reason
 from domain.task import TaskContext, TaskSpec, opening
 from store import missions, schedule_runs, schedules, workspaces

@@ -26,8 +26,7 @@ from api.submission import accept as submit
 from api.submission.accept import Checked, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound, Unavailable
 from domain.ids import is_id
-from domain.schedules.cron import per_day
-from domain.schedules.schedule import DAY_MS, Schedule, time_problem
+from domain.schedules import DAY_MS, Schedule, per_day, time_problem
 from domain.sessions.new_session import NewSession, Trigger
 from domain.task import opening
 from store import schedule_runs, schedules

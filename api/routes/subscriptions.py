@@ -14,7 +14,7 @@ from api.routes.deliveries import DeliveryRecord, delivery_record
 from api.schemas.subscriptions import check_target
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
-from domain.notification import (
+from domain.notifications import (
     SIGNED,
     TEST,
     ChannelName,

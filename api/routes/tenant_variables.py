@@ -14,7 +14,7 @@ from domain.agents.names import VARIABLE_NAME_PATTERN, GivenVariables
 from domain.agents.prompt import VariableKind
 from domain.agents.secret_variables import UNKNOWN, seal_secrets
 from domain.errors import NotFound
-from domain.sealed_text import is_sealed
+from domain.redaction import is_sealed
 from domain.task import Strict
 from store import tenant_variables
 from store.keys import Right

@@ -24,11 +24,11 @@ from api.schemas.triggers import (
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
-from domain.missions.mission import HoldKind, MissionStatus
-from domain.notification import is_secret, new_secret
+from domain.missions import HoldKind, MissionStatus
+from domain.notifications import is_secret, new_secret
 from domain.sessions.new_session import NewSession, Trigger
 from domain.task import opening
-from domain.triggers.trigger import EMITTED, TRIGGER_NAME, EventAccepted, SignatureKind
+from domain.triggers import EMITTED, TRIGGER_NAME, EventAccepted, SignatureKind
 from store import external_events, missions, triggers
 from store.database import current_tenant
 from store.triggers import SignedTrigger

@@ -17,7 +17,7 @@ from domain.agents.variable_scope import Level, NeededVariable, graph_variables,
 from domain.conversations.variable_request import VariableRequest, VariableRequestStatus
 from domain.errors import Conflict, NotFound
 from domain.ids import is_id
-from domain.sealed_text import is_sealed
+from domain.redaction import is_sealed
 from domain.task import Id, Strict
 from store import agent_graph, agents, thread_variables, threads, variable_requests
 from store.keys import Right

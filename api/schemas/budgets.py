@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from domain.limits.budget import Raise
+from domain.limits import Raise
 from domain.task import Strict
 
 FIELDS = {

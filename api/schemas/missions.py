@@ -7,8 +7,8 @@ from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.schedules import NewSchedule
-from domain.missions.mission import Mission, MissionRules, MissionStatus, Spent
-from domain.schedules.schedule import ContextMode, Overlap
+from domain.missions import Mission, MissionRules, MissionStatus, Spent
+from domain.schedules import ContextMode, Overlap
 from domain.task import Id, Strict
 from store.schedule_runs import RunRecord
 

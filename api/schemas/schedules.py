@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
 
-from domain.schedules.schedule import Schedule, ScheduleRules
+from domain.schedules import Schedule, ScheduleRules
 from domain.task import Strict, TaskSpec
 from store.schedule_runs import RunRecord
 

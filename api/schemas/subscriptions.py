@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from api.http.problems import finding
 from domain.errors import Invalid
-from domain.notification import ChannelName
+from domain.notifications import ChannelName
 from domain.policy.addresses import public
 from settings import Settings
 

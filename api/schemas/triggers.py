@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from domain.task import TaskSpec
-from domain.triggers.trigger import EventRecord, EventTrigger, TriggerRules
+from domain.triggers import EventRecord, EventTrigger, TriggerRules
 
 # long enough that nobody can guess it, because the sender of an event has no other proof
 TriggerSecret = Annotated[str, StringConstraints(min_length=16, max_length=500, pattern=r"^[!-~]+$")]

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from api.http.auth import Call
 from api.http.problems import finding
 from domain.errors import Conflict, Invalid
-from domain.limits.budget import KINDS
+from domain.limits import KINDS
 from domain.sessions.session_writes import NewBudget
 from domain.task import TaskConfig, TreeConfig
 from settings import Settings

@@ -18,7 +18,7 @@ from domain.agents.prices import PriceTable
 from domain.errors import Invalid
 from domain.json_object import JsonObject
 from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors, run_check
-from domain.notification import ChannelName, SubscriptionStatus
+from domain.notifications import ChannelName, SubscriptionStatus
 from domain.policy.rules import Action, names_a_tool
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.new_session import Supervision

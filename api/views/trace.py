@@ -8,7 +8,7 @@ from typing import Any
 from domain.content import ToolCallBlock
 from domain.events import Recorded
 from domain.ids import derive_id
-from domain.redaction import shortened
+from domain.redaction import shorten_and_redact
 from domain.sessions.session import Usage
 from domain.sessions.trace import Mark, ModelSpan, StepTrace, ToolSpan, Trace
 from store import events, sessions, tool_calls, traces
@@ -173,7 +173,7 @@ class Tracer:
         return Mark(at=event.at, type=event.type, text=text, until=until)
 
     def _short(self, text: str) -> str:
-        return shortened(text, self._chars)
+        return shorten_and_redact(text, self._chars)
 
 
 def _begin_after_tools(step: StepTrace) -> None:

@@ -8,7 +8,7 @@ from cli.client.response import parse
 from cli.commands.subscriptions import all_subscriptions, find_subscription
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, note, table
-from domain.notification import DeliveryStatus
+from domain.notifications import DeliveryStatus
 
 _COLOURS = {"delivered": "green", "failed": "red"}
 

@@ -17,7 +17,7 @@ from cli.options import Duration, remote
 from cli.render.output import emit, facts, note, one_line, table
 from cli.render.runs import show_runs
 from domain.json_object import JsonObject
-from domain.schedules.schedule import ContextMode, MissedTicks, Overlap
+from domain.schedules import ContextMode, MissedTicks, Overlap
 
 
 @click.group()

@@ -11,7 +11,7 @@ from cli.client.response import decoded, parse
 from cli.errors import NotFoundError
 from cli.options import remote
 from cli.render.output import age, emit, note, one_line, table
-from domain.notification import ROTATION_HOURS, ChannelName, NotificationSubject
+from domain.notifications import ROTATION_HOURS, ChannelName, NotificationSubject
 
 
 @click.group()

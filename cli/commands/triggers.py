@@ -11,7 +11,7 @@ from cli.client.response import parse
 from cli.client.trigger_models import EventInfo, TriggerInfo
 from cli.options import remote
 from cli.render.output import emit, facts, note, one_line, table
-from domain.triggers.trigger import SignatureKind, TriggerContext
+from domain.triggers import SignatureKind, TriggerContext
 
 
 @click.group()

@@ -11,7 +11,7 @@ from cli.render.input_requests import answer_command
 from cli.render.output import PROGRAM, clean, dim, duration, fetch_command, one_line, size, styled_status
 from cli.render.task_lines import plan_lines, usage_line
 from domain.amounts import counted
-from domain.limits.budget import figure
+from domain.limits import figure
 
 
 class EventPrinter:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from domain.agents.prompt import Variable, VariableKind
 from domain.agents.variable_scope import NeededVariable, stored_names
 from domain.errors import Invalid
-from domain.sealed_text import PREFIX, is_sealed
+from domain.redaction import PREFIX, is_sealed
 from domain.sealing import KeyRing
 
 UNKNOWN = Variable(description="no agent names it", required=False, kind=VariableKind.SECRET)

@@ -16,7 +16,7 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.prompt import Variable, VariableKind
 from domain.agents.subagent_tool import SubagentTool
 from domain.conversations.subagent import is_enabled
-from domain.sealed_text import is_sealed
+from domain.redaction import is_sealed
 
 Values = Mapping[str, str]
 Graph = Mapping[str, AgentDefinition]  # an agent and all that it can reach, by name

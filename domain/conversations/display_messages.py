@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from domain.content import ReplyBlock, TextBlock, ToolCallBlock
 from domain.messages import Node, NoteBody, ReplyBody, ResultsBody, SummaryBody, UserBody
-from domain.redaction import shortened
+from domain.redaction import shorten_and_redact
 
 PREVIEW = 2_000  # characters of a tool's arguments or result
 
@@ -52,7 +52,7 @@ def _messages(node: Node, names: dict[str, str]) -> list[DisplayMessage]:
                     type="tool_result",
                     tool=names.get(one.call_id, ""),
                     failed=one.failed,
-                    text=shortened(one.text, PREVIEW),
+                    text=shorten_and_redact(one.text, PREVIEW),
                 )
                 for one in results
             ]
@@ -67,7 +67,7 @@ def _messages(node: Node, names: dict[str, str]) -> list[DisplayMessage]:
 def _said(author: str, block: ReplyBlock) -> DisplayMessage | None:
     if isinstance(block, ToolCallBlock):
         arguments = json.dumps(block.arguments, ensure_ascii=False)
-        return DisplayMessage(type="tool_call", tool=block.name, input=shortened(arguments, PREVIEW))
+        return DisplayMessage(type="tool_call", tool=block.name, input=shorten_and_redact(arguments, PREVIEW))
     if isinstance(block, TextBlock) and block.text.strip():
         return DisplayMessage(type="assistant", author=author, text=block.text)
     return None

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from domain.json_object import JsonObject
-from domain.sealed_text import masked
+from domain.redaction import mask_sealed
 from domain.sessions.session import AgentRef, SessionRef
 
 
@@ -81,7 +81,7 @@ class InputRequest(BaseModel):
     details: JsonObject = Field(default_factory=dict)
     answer_schema: JsonObject | None = None
     status: RequestStatus = RequestStatus.OPEN
-    answer: Annotated[Any, PlainSerializer(masked)] = None
+    answer: Annotated[Any, PlainSerializer(mask_sealed)] = None
     answered_by: str | None = None
     answered_at: datetime | None = None
     deadline: datetime

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from domain.events.base import EventRow
+from domain.events import EventRow
 from domain.json_object import JsonObject
 from domain.policy.approval_rules import ApprovalRules
 from domain.sessions.acceptance import AcceptanceRound

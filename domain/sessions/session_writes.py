@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode
-from domain.events.base import EventRow
+from domain.events import EventRow
 from domain.faces import FaceRequest
 from domain.ids import derive_id
 from domain.json_object import JsonObject

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from domain.policy.rules import Rule
-from domain.redaction import redacted
+from domain.redaction import redact
 from domain.sessions.remote_call import PendingCall
 from domain.sessions.session import AgentRef, Limits, Reason, SandboxMode, Scope, SessionRef, Status, Usage
 
@@ -17,7 +17,7 @@ LOOKED_AT = 20  # times the limit: no need to search a long text to its end for 
 
 def preview(text: str, limit: int = PREVIEW) -> str:
     """One line of limited length for the Temporal Web UI, without anything that looks like a key."""
-    line = redacted(" ".join(text[: limit * LOOKED_AT].split()))
+    line = redact(" ".join(text[: limit * LOOKED_AT].split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 

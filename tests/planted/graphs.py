@@ -15,7 +15,7 @@ _SIDES = ("tests/unit/agents/test_sides.py",)
 BUGS = [
     Bug(
         "a success beats a failure",
-        "domain/limits/side_rules.py",
+        "domain/limits.py",
         """        (SideVerdict.FAIL_SESSION, side.session_fail, "fail"),
         (SideVerdict.STOP_SESSION, side.session_stop, "stop"),
 """,
@@ -26,7 +26,7 @@ BUGS = [
     ),
     Bug(
         "the limit of steps is looked at before a response without calls",
-        "domain/limits/side_rules.py",
+        "domain/limits.py",
         "    ends_turn = False\n",
         "    ends_turn = False\n    if side.max_steps is not None and steps >= side.max_steps:\n"
         "        return SideDecision(SideVerdict.STEP_LIMIT)\n",

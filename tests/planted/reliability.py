@@ -245,11 +245,4 @@ BUGS = [
             "::test_messages_that_are_repeated_while_no_worker_answers_are_read_once",
         ),
     ),
-    Bug(
-        "running tasks of an earlier version are taken over",
-        "store/migrate.py",
-        "    if tasks or conversations:\n",
-        "    if tasks is None:\n",
-        (f"{_STORE}/test_migrate.py",),
-    ),
 ]

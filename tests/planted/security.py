@@ -290,7 +290,7 @@ BUGS = [
     Bug(
         "keys in the arguments of a call are shown",
         "store/events.py",
-        'data["arguments"] = redacted_json(data["arguments"])',
+        'data["arguments"] = redact_json(data["arguments"])',
         "pass",
         ("tests/behaviour/supervision/test_own_tools.py",),
     ),

@@ -34,7 +34,7 @@ def write(root: Path, path: str, text: str) -> Path:
         ("domain/messages.py", 'calls = [block for block in content if block["type"] == "tool_use"]'),
         ("store/messages.py", 'body["tool_use_id"]'),
         ("activities/model/call_model.py", 'request["cache_control"] = {}'),
-        ("domain/limits/stop_rules.py", 'reply.stop_reason == "pause_turn"'),
+        ("domain/limits.py", 'reply.stop_reason == "pause_turn"'),
     ],
 )
 def test_terms_of_the_vendor_elsewhere_are_found(tmp_path: Path, path: str, line: str) -> None:

@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
+from domain import limits as loop_detection
 from domain.amounts import counted
-from domain.limits import loops as loop_detection
-from domain.limits.limits import reached
+from domain.limits import find_reached_limit
 from domain.sessions.session import Reason
 from domain.sessions.session_state import Line
 from domain.sessions.step import CallState, Effect, ToolCall, ToolOutcome
@@ -20,7 +20,7 @@ def limit_reached(session: SessionContext) -> Ending | None:
     state = session.state
     if session.spent:
         return session.spent
-    limit = reached(session.limits, state.step, state.usage.plus(state.recorded))
+    limit = find_reached_limit(session.limits, state.step, state.usage.plus(state.recorded))
     return Ending(limit) if limit else None
 
 
@@ -66,8 +66,8 @@ def count(session: SessionContext, outcomes: list[ToolOutcome], calls: list[Tool
 
 def repeats_itself(session: SessionContext, line: Line, outcomes: list[ToolOutcome], took: timedelta) -> bool:
     limits = session.limits
-    line.trail = loop_detection.extended(line.trail, outcomes, took.total_seconds(), limits.repeats)
-    verdict = loop_detection.judge(line.trail, limits.repeats_warning, limits.repeats)
+    line.trail = loop_detection.extend_trail(line.trail, outcomes, took.total_seconds(), limits.repeats)
+    verdict = loop_detection.judge_trail(line.trail, limits.repeats_warning, limits.repeats)
     if verdict is loop_detection.LoopVerdict.WARN:
         line.note = "\n\n".join(filter(None, [line.note, loop_detection.WARNING]))
     return verdict is loop_detection.LoopVerdict.BREAK

@@ -8,7 +8,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
 from domain.agents.typed_output import MAX_MISFITS, retry_request
-from domain.limits.stop_rules import CUT_OFF, Next, decide
+from domain.limits import CUT_OFF, Next, decide_next
 from domain.sessions.input_request import RequestKind
 from domain.sessions.session import Reason
 from domain.sessions.session_state import Line
@@ -47,7 +47,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
             line.step = state.step
             note, line.note = line.note, None
             reply = await think(session, line, Purpose.TURN, session.take(line), note)
-        decision = decide(reply)
+        decision = decide_next(reply)
         line.note = CUT_OFF if decision.next is Next.ASK_AGAIN else None
         if decision.next is Next.STOP:
             assert decision.reason is not None

@@ -4,8 +4,7 @@ from temporalio import workflow
 
 from domain.agents.side import Side
 from domain.agents.sides import Sides
-from domain.limits.side_rules import SideVerdict, after_response
-from domain.limits.stop_rules import CUT_OFF, Decision, Next, decide
+from domain.limits import CUT_OFF, Decision, Next, SideVerdict, decide_next, judge_response
 from domain.sessions.session import Reason
 from domain.sessions.session_state import Line
 from domain.sessions.step import BindingCall, ModelReply, Purpose, ToolOutcome
@@ -39,7 +38,7 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
             line.steps += 1
             note, line.note = line.note, None
             reply = await think(session, line, Purpose.TURN, session.take(line), note)
-        decision = decide(reply)
+        decision = decide_next(reply)
         if decision.reason is Reason.ERROR:
             return Ending(decision.reason, decision.error_type, decision.error)
         began = workflow.now()
@@ -72,7 +71,7 @@ async def _judge(
     # A call that failed or was refused ends nothing: its side sees why, and may call again.
     names = [call.name if call.index in succeeded else "" for call in reply.calls]
     turns = sides.max_session_turns if sides.dual else None
-    found = after_response(side, names, ends=reply.ends, steps=line.steps, turns=state.turns, max_session_turns=turns)
+    found = judge_response(side, names, ends=reply.ends, steps=line.steps, turns=state.turns, max_session_turns=turns)
     binding = BindingCall(node=reply.head) if reply.ends else None
     if found.call is not None:
         binding = BindingCall(node=reply.head, index=reply.calls[found.call].index)

@@ -9,7 +9,7 @@ from temporalio.exceptions import ActivityError, FailureError
 
 from domain import wire
 from domain.conversations.requests import ChildrenEnded, InboxMessage, Promote
-from domain.limits.limits import summary_request
+from domain.limits import summary_request
 from domain.sessions.input_request import RequestAnswered
 from domain.sessions.session import LIMIT_REASONS, Limits, Reason, SessionResult
 from domain.sessions.session_state import SessionInput

@@ -9,7 +9,7 @@ from activities.notifications.channels.push import Push
 from activities.notifications.channels.slack import Slack
 from activities.notifications.channels.webhook import Webhook
 from connectors.connector import SenderPorts
-from domain.notification import ChannelName
+from domain.notifications import ChannelName
 
 
 def channels(fetcher: Fetcher, mail: MailServer | None) -> dict[ChannelName, Channel]:

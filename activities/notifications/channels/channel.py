@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from activities.egress import Fetched, Fetcher, FetchError
-from domain.notification import Notice, SendError
+from domain.notifications import Notice, SendError
 
 
 @dataclass(frozen=True)

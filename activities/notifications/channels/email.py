@@ -9,7 +9,7 @@ from email.message import EmailMessage
 from email.utils import formatdate
 
 from activities.notifications.channels.channel import Envelope
-from domain.notification import SendError
+from domain.notifications import SendError
 
 TIMEOUT_S = 20.0  # of each exchange
 TOTAL_S = 60.0

@@ -4,7 +4,7 @@ import time
 
 from activities.egress import Fetcher
 from activities.notifications.channels.channel import Envelope, post
-from domain.notification import signature
+from domain.notifications import signature
 
 
 class Webhook:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import Effect
-from domain.triggers.names import EVENT_NAME, MAX_CHARS
+from domain.triggers import EVENT_NAME, MAX_CHARS
 
 
 class Input(BaseModel):

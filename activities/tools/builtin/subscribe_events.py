@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.sessions.step import Effect
-from domain.triggers.names import EVENT_PATTERN, MAX_CHARS
+from domain.triggers import EVENT_PATTERN, MAX_CHARS
 
 
 class Input(BaseModel):

@@ -4,8 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.tool import ASK_PEOPLE, Tool
 from domain.sessions.step import Effect
-from domain.triggers.event import MAX_KEY_CHARS
-from domain.triggers.trigger import TriggerName
+from domain.triggers import MAX_KEY_CHARS, TriggerName
 
 LONGEST_S = 30 * 86_400
 

@@ -22,7 +22,7 @@ from domain.conversations.delegation import DelegationCall, DelegationTool, Sett
 from domain.conversations.requests import Nothing, OpenBatch, OpenSession
 from domain.events import EventRow, Progress, ToolReturned
 from domain.ids import new_id
-from domain.notification import DeliveryAttempt, DeliveryOutcome
+from domain.notifications import DeliveryAttempt, DeliveryOutcome
 from domain.sessions.input_request import OpenRequest, RemindRequest, RequestKind
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from domain.sessions.session_writes import Acceptance, NewMessage

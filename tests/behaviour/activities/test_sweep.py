@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from domain.ids import new_id
-from domain.limits.budget import Raise
+from domain.limits import Raise
 from domain.sessions.request_writes import RequestAnswer
 from domain.sessions.session import Reason, SessionRef
 from domain.sessions.session_writes import ThreadMessage

@@ -16,8 +16,8 @@ import uvicorn
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
 from agents.loader import load_agents
-from api.__main__ import HeadTimeoutProtocol
 from agents.problems import Catalogue
+from api.__main__ import HeadTimeoutProtocol
 from api.app import create_app
 from deploy.postgres import API_ROLE
 from domain.agents.definition import AgentDefinition, Mode

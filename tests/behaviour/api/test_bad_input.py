@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from domain.ids import new_id
-from domain.notification import signature
+from domain.notifications import signature
 from store.database import Pool
 from tests.behaviour.api.conftest import end, key_for, problem, submitted
 

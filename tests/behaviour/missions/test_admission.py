@@ -9,7 +9,7 @@ import pytest_asyncio
 from domain.conversations.inbox import InboxKind
 from domain.conversations.requests import Steer
 from domain.ids import new_id
-from domain.missions.mission import Hold
+from domain.missions import Hold
 from domain.sessions.session_writes import ThreadMessage
 from store import conversations, mission_admission
 from tests.behaviour.conversations.talk import ALLOWED, Gate, agent, async_task, chain, say

@@ -9,7 +9,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from activities.schedules.sync import ScheduleSync
 from domain.ids import new_id
-from domain.missions.mission import MissionStatus
+from domain.missions import MissionStatus
 from domain.wire import conversation_workflow_id
 from store import missions
 from tests.behaviour.conversations.talk import Gate, chain

@@ -10,7 +10,7 @@ from activities.egress import Fetcher
 from activities.notifications.channels import channels
 from activities.notifications.channels.channel import Envelope
 from activities.notifications.channels.email import Email, MailServer
-from domain.notification import ChannelName, Notice, SendError
+from domain.notifications import ChannelName, Notice, SendError
 from tests.behaviour.notifications.receivers import Mail, Receiver, smtp_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.notifications.test_feed import at_rest, by_socket, by_sse, page

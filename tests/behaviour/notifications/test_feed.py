@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from domain.notification import FEED
+from domain.notifications import FEED
 from store.keys import Right
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import bearer

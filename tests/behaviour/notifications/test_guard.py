@@ -8,7 +8,7 @@ from activities.egress import Fetcher
 from activities.notifications.channels import channels
 from activities.notifications.channels.channel import Envelope
 from domain.ids import new_id
-from domain.notification import ChannelName, Notice, SendError, new_secret
+from domain.notifications import ChannelName, Notice, SendError, new_secret
 from domain.sessions.input_request import RequestKind
 from store import keys
 from store.keys import Right

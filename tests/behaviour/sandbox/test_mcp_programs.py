@@ -21,7 +21,7 @@ from activities.sandbox.landlock import Landlock
 from activities.tools.tool import ToolContext, ToolResult
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_discovery import DiscoveredTools, with_lists
-from domain.redactor import Redactor
+from domain.redaction import Redactor
 from domain.sessions.session import SessionRef
 from tests.behaviour.sandbox.conftest import BACK_ENDS
 from tests.support import mcp_program

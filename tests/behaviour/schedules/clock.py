@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from domain.ids import new_id
-from domain.schedules.schedule import TickCall
+from domain.schedules import TickCall
 from tests.support.stack import Stack, eventually
 
 FAR = {"cron": "0 0 1 1 *"}  # once a year

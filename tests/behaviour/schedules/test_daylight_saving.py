@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleState
 
 from domain.ids import new_id
-from domain.schedules.schedule import Timing
+from domain.schedules import Timing
 from tests.behaviour.schedules.clock import create, until
 from tests.support.stack import Stack
 from workflows.schedule_client import spec_of

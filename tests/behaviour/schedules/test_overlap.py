@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from activities.tools.builtin.manage_schedule import Input
-from domain.schedules.schedule import tick_key
+from domain.schedules import tick_key
 from store import schedule_runs
 from tests.behaviour.conversations.talk import Gate, asked, chain
 from tests.behaviour.schedules.clock import create, fired, runs, tick, trigger

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from domain.limits.budget import CallEstimate, TreeBudget
+from domain.limits import CallEstimate, TreeBudget
 from domain.sessions.new_session import Trigger
 from domain.sessions.session import Reason, SessionRef, Usage
 from domain.sessions.session_writes import Acceptance, NewBudget

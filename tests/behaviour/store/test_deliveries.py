@@ -7,13 +7,7 @@ import pytest
 
 from domain.events import EventRow, MailboxUpdated, TaskCompleted
 from domain.ids import is_id, new_id
-from domain.notification import (
-    AttemptRecord,
-    ChannelName,
-    Delivery,
-    DeliveryStatus,
-    NewSubscription,
-)
+from domain.notifications import AttemptRecord, ChannelName, Delivery, DeliveryStatus, NewSubscription
 from domain.sealing import KeyRing
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from store import deliveries, events, notices, subscriptions

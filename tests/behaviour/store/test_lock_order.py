@@ -11,7 +11,7 @@ import pytest
 
 from domain.events import EventRow, InputExpired, InputReceived, MessageReceived, ModelRetry, ToolCalled, ToolReturned
 from domain.ids import new_id
-from domain.notification import AttemptRecord, DeliveryStatus
+from domain.notifications import AttemptRecord, DeliveryStatus
 from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
 from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement

@@ -8,7 +8,7 @@ import pytest
 
 from domain.faces import FaceRequest
 from domain.ids import new_id
-from domain.notices import NewNotice
+from domain.notifications import NewNotice
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.session_writes import Acceptance
 from store import face_requests, new_sessions, resets

@@ -4,7 +4,7 @@ import pytest
 
 from domain.audit import TENANT
 from domain.ids import new_id
-from domain.notification import ChannelName, NewSubscription
+from domain.notifications import ChannelName, NewSubscription
 from domain.sealing import KeyRing
 from store import audit, subscriptions
 from tests.support.launch import SECRET_KEYS

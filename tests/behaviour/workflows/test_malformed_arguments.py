@@ -20,7 +20,7 @@ from domain.agents.mcp_discovery import DiscoverTools
 from domain.conversations.requests import EndedSession
 from domain.conversations.state import PendingOutcome
 from domain.ids import new_id
-from domain.schedules.schedule import TickInput
+from domain.schedules import TickInput
 from domain.sessions.session import Reason, Status
 from domain.sessions.step import StopRequest
 from tests.behaviour.conversations.talk import HANG

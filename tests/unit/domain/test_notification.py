@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.notification import Notice, NotificationSubject, new_secret, pause_after, signature
+from domain.notifications import Notice, NotificationSubject, new_secret, pause_after, signature
 
 # the example in the tests of the convention's own libraries
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

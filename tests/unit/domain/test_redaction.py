@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from domain.redaction import REDACTED, redacted, redacted_json, shortened
+from domain.redaction import REDACTED, redact, redact_json, shorten_and_redact
 from domain.sessions.step import preview
 
 KEYS = [
@@ -41,7 +41,7 @@ def test_keys_are_not_in_previews(key: str) -> None:
     ],
 )
 def test_named_secrets_are_redacted_and_the_rest_stays(text: str, shown: str | None) -> None:
-    assert redacted(text) == (text if shown is None else shown)
+    assert redact(text) == (text if shown is None else shown)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_named_secrets_are_redacted_and_the_rest_stays(text: str, shown: str | N
 )
 def test_text_of_repeated_secret_prefixes_is_redacted_quickly(beginning: str) -> None:
     began = time.process_time()
-    redacted(beginning * (200_000 // len(beginning)))
+    redact(beginning * (200_000 // len(beginning)))
     assert time.process_time() - began < 2  # a pattern that starts again at every character would take minutes
 
 
@@ -59,7 +59,7 @@ def test_keys_in_arguments_are_redacted_and_the_structure_is_kept() -> None:
         "env": [{"API_KEY": "fish", "token": 12345678, "password": "", "max_tokens": "12"}, None, True],
         KEYS[1]: 1,
     }
-    assert redacted_json(given) == {
+    assert redact_json(given) == {
         "command": f"curl -H 'Authorization: Bearer {REDACTED}' -u ann:{REDACTED}",
         "env": [{"API_KEY": REDACTED, "token": 12345678, "password": "", "max_tokens": "12"}, None, True],
         REDACTED: 1,
@@ -68,6 +68,7 @@ def test_keys_in_arguments_are_redacted_and_the_structure_is_kept() -> None:
 
 def test_a_key_that_a_cut_would_divide_is_not_shown() -> None:
     assert (
-        shortened("x" * 90 + " " + KEYS[0], 100) == "x" * 90 + f" {REDACTED[:9]}… [{len(KEYS[0]) - 9} more characters]"
+        shorten_and_redact("x" * 90 + " " + KEYS[0], 100)
+        == "x" * 90 + f" {REDACTED[:9]}… [{len(KEYS[0]) - 9} more characters]"
     )
-    assert shortened("as it is", 100) == "as it is"
+    assert shorten_and_redact("as it is", 100) == "as it is"

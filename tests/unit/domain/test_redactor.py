@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from domain.events import Progress
-from domain.redactor import Redactor
+from domain.redaction import Redactor
 
 SECRET = 'pa"ss/wörd+1'
 

@@ -7,7 +7,7 @@ from domain.agents.prompt import Variable, VariableKind
 from domain.agents.secret_variables import open_secrets, seal_secrets
 from domain.agents.system_prompt import system_prompt
 from domain.errors import Conflict, Invalid
-from domain.sealed_text import is_sealed, masked
+from domain.redaction import is_sealed, mask_sealed
 from domain.sealing import KeyRing, KeyRingError, SealingError
 
 OLD, NEW = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
@@ -66,7 +66,7 @@ def test_secret_variables_are_sealed_and_hidden_from_the_model() -> None:
             seal_secrets(RING, "mine", {name: "sealed:k:x"}, own)
     assert stored["city"] == "Oslo" and "swordfish" not in str(stored)
     assert open_secrets(RING, "mine", stored) == {"token": "swordfish"}
-    assert masked({"a": [stored]}) == {"a": [{"city": "Oslo", "token": "(secret)"}]}
+    assert mask_sealed({"a": [stored]}) == {"a": [{"city": "Oslo", "token": "(secret)"}]}
     agent = AgentDefinition(name="guide", description="x", prompt="x", variables=own)
     prompt = system_prompt(agent, stored)
     assert "Oslo" in prompt and "token" not in prompt

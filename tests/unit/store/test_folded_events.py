@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.events import EVENTS, MessageDelta, ThinkingDelta
-from domain.events.model import TextDelta
+from domain.events import EVENTS, MessageDelta, TextDelta, ThinkingDelta
 from settings import ROOT
 from store.folded_events import SPAN, Delta, fold, unfold
 

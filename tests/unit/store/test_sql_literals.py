@@ -13,15 +13,15 @@ from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import ConversationStatus, DeliveryMode, SourceType
 from domain.conversations.variable_request import VariableRequestStatus
 from domain.messages import NodeKind
-from domain.missions.mission import MissionStatus
-from domain.notification import ChannelName, DeliveryStatus, SubscriptionStatus
-from domain.schedules.schedule import RunStatus
+from domain.missions import MissionStatus
+from domain.notifications import ChannelName, DeliveryStatus, SubscriptionStatus
+from domain.schedules import RunStatus
 from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
 from domain.sessions.new_session import SessionType, Trigger
 from domain.sessions.session import Reason, Scope, Status
 from domain.sessions.step import CallState, Effect, Purpose
-from domain.triggers.trigger import EventOutcome
+from domain.triggers import EventOutcome
 from settings import ROOT
 
 COLUMNS: dict[str, dict[str, type[StrEnum]]] = {

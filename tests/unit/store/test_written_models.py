@@ -14,8 +14,7 @@ from domain.conversations.subagent import SubagentTerms
 from domain.events import EventRow
 from domain.faces import FaceRequest
 from domain.messages import Node, ReplyBody, ResultsBody
-from domain.notices import NewNotice
-from domain.notification import AttemptRecord
+from domain.notifications import AttemptRecord, NewNotice
 from domain.sessions.acceptance import AcceptanceRound
 from domain.sessions.request_writes import (
     AcceptanceRecord,
@@ -44,7 +43,7 @@ from domain.sessions.submitted_task import (
     SubmittedTask,
 )
 from domain.sessions.tool_writes import CheckBegin, CheckEnd, NewFile, ToolClaim, ToolCommit, ToolHold
-from domain.triggers.trigger import TriggerRules
+from domain.triggers import TriggerRules
 from settings import ROOT
 from store.new_sessions import Accepted
 

@@ -6,8 +6,8 @@ from temporalio import workflow
 
 from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools
 from domain.conversations.requests import ConversationInput
-from domain.notification import DeliveryInput, DeliveryOutcome
-from domain.schedules.schedule import TickInput, TickOutcome
+from domain.notifications import DeliveryInput, DeliveryOutcome
+from domain.schedules import TickInput, TickOutcome
 from domain.sessions.session import SessionResult
 from domain.sessions.session_state import SessionInput
 from workflows.conversation.workflow import Conversation

@@ -26,7 +26,7 @@ from domain.agents.mcp_discovery import DiscoveredTools, with_lists
 from domain.agents.mcp_server import McpTool, tool_name
 from domain.agents.variable_scope import shared
 from domain.events import McpToolChanged
-from domain.redactor import Redactor
+from domain.redaction import Redactor
 from domain.sealing import KeyRing
 from domain.sessions.step import Effect
 from store.agents import SHIPPED

@@ -16,7 +16,7 @@ from activities.tools.run_tool import call_turn, guarded, stopped
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, verdict
-from domain.redactor import Redactor
+from domain.redaction import Redactor
 from domain.sessions.step import Effect
 from domain.task import Boundary
 

@@ -1,7 +1,7 @@
 """Redaction of a result, including its addresses and the questions of a call that continues at a server."""
 
 from activities.tools.tool import ArtifactFile, ToolResult
-from domain.redactor import Redactor
+from domain.redaction import Redactor
 from domain.sessions.remote_call import RemoteCall, RemoteForm
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from domain import events
-from domain.events import ENDED, EVENTS, Ended, Event
-from domain.events.model import TextDelta
+from domain.events import ENDED, EVENTS, Ended, Event, TextDelta
 from domain.sessions.session import TERMINAL, Reason, Usage
 
 

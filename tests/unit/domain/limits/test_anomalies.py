@@ -1,13 +1,13 @@
 """Anomalies: each figure has its threshold, and too few calls are not judged."""
 
-from domain.limits.anomalies import Thresholds, anomalies
+from domain.limits import Thresholds, find_anomalies
 from domain.sessions.session import Usage
 
 MOST = Thresholds(error_rate=0.5, spend_per_minute=1.0, denied=3)
 
 
 def kinds(failed: int = 0, denied: int = 0, seconds: float = 0, **usage: float) -> list[str]:
-    return [one.kind for one in anomalies(Usage.model_validate(usage), failed, denied, seconds, MOST)]
+    return [one.kind for one in find_anomalies(Usage.model_validate(usage), failed, denied, seconds, MOST)]
 
 
 def test_each_figure_has_its_threshold() -> None:

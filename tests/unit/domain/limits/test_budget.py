@@ -6,17 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.limits.budget import (
-    LEAST_REPLY,
-    CallEstimate,
-    Reserved,
-    Share,
-    TreeBudget,
-    budget_note,
-    grant,
-    shares,
-    time_of,
-)
+from domain.limits import LEAST_REPLY, CallEstimate, Reserved, Share, TreeBudget, budget_note, grant, shares, time_of
 from domain.sessions.session import Limits, Usage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

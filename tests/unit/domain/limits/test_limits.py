@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.limits.limits import reached, summary_request
+from domain.limits import find_reached_limit, summary_request
 from domain.sessions.session import LIMIT_REASONS, Limits, Reason, Usage
 
 COUNTS = st.integers(0, 200)
@@ -30,15 +30,15 @@ def test_a_step_is_allowed_exactly_while_nothing_is_used_up(limits: Limits, step
         Reason.COST_BUDGET: limits.cost_usd is not None
         and (usage.cost_usd is None or usage.cost_usd >= limits.cost_usd),
     }
-    found = reached(limits, steps, usage)
+    found = find_reached_limit(limits, steps, usage)
     assert (found is None) == (not any(spent.values()))
     assert found is None or spent[found]
 
 
 def test_an_unknown_cost_counts_as_spent_only_under_a_cost_budget() -> None:
     unknown = Usage(cost_usd=None)
-    assert reached(Limits(cost_usd=5), 0, unknown) is Reason.COST_BUDGET
-    assert reached(Limits(), 0, unknown) is None
+    assert find_reached_limit(Limits(cost_usd=5), 0, unknown) is Reason.COST_BUDGET
+    assert find_reached_limit(Limits(), 0, unknown) is None
 
 
 @pytest.mark.parametrize("reason", sorted(LIMIT_REASONS))

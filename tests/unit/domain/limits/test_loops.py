@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.limits.loops import WAITED_SECONDS, LoopVerdict, call_digest, extended, judge, repetitions
+from domain.limits import WAITED_SECONDS, LoopVerdict, call_digest, count_repetitions, extend_trail, judge_trail
 from domain.sessions.step import ToolOutcome
 
 WARNING, LIMIT = 4, 8
@@ -22,8 +22,8 @@ def walk(*steps: list[ToolOutcome], seconds: float = 0.1) -> list[LoopVerdict]:
     trail: list[str] = []
     found = []
     for outcomes in steps:
-        trail = extended(trail, outcomes, seconds, LIMIT)
-        found.append(judge(trail, WARNING, LIMIT))
+        trail = extend_trail(trail, outcomes, seconds, LIMIT)
+        found.append(judge_trail(trail, WARNING, LIMIT))
     return found
 
 
@@ -62,9 +62,9 @@ def test_polling_is_no_loop() -> None:
 def test_a_read_between_two_waits_is_no_loop() -> None:
     trail: list[str] = []
     for _ in range(30):
-        trail = extended(trail, [outcome("bash", "sleep 30")], 30, LIMIT)
-        trail = extended(trail, [outcome("read_file", "log", "pending")], 0.1, LIMIT)
-        assert judge(trail, WARNING, LIMIT) is LoopVerdict.FINE
+        trail = extend_trail(trail, [outcome("bash", "sleep 30")], 30, LIMIT)
+        trail = extend_trail(trail, [outcome("read_file", "log", "pending")], 0.1, LIMIT)
+        assert judge_trail(trail, WARNING, LIMIT) is LoopVerdict.FINE
 
 
 def test_calls_side_by_side_are_one_step_in_any_order() -> None:
@@ -77,7 +77,7 @@ def test_the_count_never_jumps_and_the_trail_stays_short(tokens: list[str]) -> N
     trail: list[str] = []
     before = 0
     for token in tokens:
-        trail = extended(trail, [outcome("x", token)], 0, LIMIT)
-        assert repetitions(trail) <= before + 1
-        before = repetitions(trail)
+        trail = extend_trail(trail, [outcome("x", token)], 0, LIMIT)
+        assert count_repetitions(trail) <= before + 1
+        before = count_repetitions(trail)
         assert len(trail) <= 6 * LIMIT

@@ -3,7 +3,7 @@
 import pytest
 
 from domain.agents.side import Binding, Side
-from domain.limits.side_rules import SideDecision, SideVerdict, after_response
+from domain.limits import SideDecision, SideVerdict, judge_response
 
 FAIL, STOP, STATUS = Binding(name="fail"), Binding(name="approve"), Binding(name="status")
 SIDE = Side(prompt="p", session_fail=FAIL, session_stop=STOP, session_status=STATUS, stop_tool="done", max_steps=3)
@@ -47,10 +47,10 @@ BARE = Side(prompt="p")
 def test_stop_rules_are_judged_in_the_order_of_the_standard(
     side: Side, calls: list[str], steps: int, turns: int, expected: tuple[SideVerdict, int | None]
 ) -> None:
-    decision = after_response(side, calls, steps=steps, turns=turns, max_session_turns=10)
+    decision = judge_response(side, calls, steps=steps, turns=turns, max_session_turns=10)
     assert decision == SideDecision(*expected)
 
 
 def test_without_a_cap_turns_never_end_the_session() -> None:
-    decision = after_response(BARE, [], steps=1, turns=10_000, max_session_turns=None)
+    decision = judge_response(BARE, [], steps=1, turns=10_000, max_session_turns=None)
     assert decision.verdict is SideVerdict.END_TURN

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.limits.stop_rules import Next, decide
+from domain.limits import Next, decide_next
 from domain.sessions.session import Reason, Usage
 from domain.sessions.step import Effect, ModelReply, StopReason, ToolCall
 
@@ -26,16 +26,18 @@ def reply(stop_reason: StopReason, calls: int = 0) -> ModelReply:
     ],
 )
 def test_reply_without_calls_ends_or_continues_by_its_stop_reason(stop_reason: StopReason, expected: Next) -> None:
-    assert decide(reply(stop_reason)).next is expected
+    assert decide_next(reply(stop_reason)).next is expected
 
 
 @given(st.sampled_from(StopReason), st.integers(1, 5))
 def test_calls_are_run_before_anything_but_a_refusal(stop_reason: StopReason, calls: int) -> None:
-    assert decide(reply(stop_reason, calls)).next is (Next.STOP if stop_reason is StopReason.DECLINED else Next.ACT)
+    assert decide_next(reply(stop_reason, calls)).next is (
+        Next.STOP if stop_reason is StopReason.DECLINED else Next.ACT
+    )
 
 
 @given(st.sampled_from(StopReason), st.integers(0, 2))
 def test_stop_has_a_reason_and_an_error_has_a_message(stop_reason: StopReason, calls: int) -> None:
-    decision = decide(reply(stop_reason, calls))
+    decision = decide_next(reply(stop_reason, calls))
     assert (decision.reason is not None) == (decision.next is Next.STOP)
     assert (decision.reason is Reason.ERROR) == (decision.error is not None) == (stop_reason is StopReason.DECLINED)

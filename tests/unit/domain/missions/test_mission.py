@@ -6,15 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from domain.missions.mission import (
-    Mission,
-    MissionRules,
-    MissionStatus,
-    RiskTrigger,
-    Spent,
-    mission_mark,
-    mission_of,
-)
+from domain.missions import Mission, MissionRules, MissionStatus, RiskTrigger, Spent, mission_mark, mission_of
 
 NOW = datetime(2026, 3, 29, 22, 30, tzinfo=UTC)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.schedules.cron import CronError, check_cron, expressions, per_day
+from domain.schedules import CronError, check_cron, expressions, per_day
 
 
 @pytest.mark.parametrize(

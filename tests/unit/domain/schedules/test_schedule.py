@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from domain.schedules.schedule import QuietHours, ScheduleRules
+from domain.schedules import QuietHours, ScheduleRules
 
 
 def test_quiet_hours_past_midnight_follow_the_zone() -> None:

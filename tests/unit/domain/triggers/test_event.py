@@ -5,9 +5,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from domain.triggers.event import MAX_TEXT_CHARS, Condition, ExternalEvent, render, render_key, untrusted
-from domain.triggers.names import covers
-from domain.triggers.trigger import TriggerRules
+from domain.triggers import (
+    MAX_TEXT_CHARS,
+    Condition,
+    ExternalEvent,
+    TriggerRules,
+    covers,
+    render,
+    render_key,
+    untrusted,
+)
 
 EVENT = ExternalEvent(id="e1", type="push", payload={"n": 1, "yes": True, "tags": ["a", {"b": "c"}], "none": None})
 

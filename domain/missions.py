@@ -1,4 +1,4 @@
-"""A mission: one schedule and its conversation, with budgets, conditions that end it, and risks that pause it."""
+"""Missions: agents that watch over something. They run again and again and do not have a single result."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -22,6 +22,9 @@ from domain.policy.commands import matches as matches_pattern
 from domain.policy.rules import Action, Rule
 from domain.sessions.session_writes import NewBudget
 from domain.task import Strict
+
+# A mission: one schedule and its conversation, with budgets, conditions that end it, and risks that pause it.
+
 
 # A rule of this name records the mission that a session belongs to. Subagents inherit their parent's rules, so they
 # carry it too. No tool has a dot in its name, so the rule never decides about a tool.

@@ -6,15 +6,16 @@ import hashlib
 import hmac
 import itertools
 import secrets
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from domain.json_object import JsonObject
-from domain.limits.budget import figure
+from domain.limits import figure
+from domain.missions import MissionStatus
 from domain.task import Strict
 
 # the events of a session that are shown in the feed of its tenant
@@ -294,3 +295,54 @@ def pause_after(tried_s: float, span_s: float) -> float | None:
         if due == span_s:
             return None
     raise AssertionError
+
+
+# Notices: news for a tenant that are not events of a session; their texts, and a notice as it is written.
+
+
+class NoticeContent(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    type: ClassVar[str]
+
+
+class ConversationUpdated(NoticeContent):
+    type = "conversation_updated"
+
+    changed: list[str]
+
+
+class SchedulePaused(NoticeContent):
+    type = "schedule_paused"
+
+    name: str
+    schedule_id: str
+    reason: str
+
+
+class MissionEnded(NoticeContent):
+    type = "mission_ended"
+
+    name: str
+    mission_id: str
+    status: MissionStatus
+    reason: str
+    summary: str
+
+
+class NewNotice(BaseModel):
+    """A notice as the SQL function `give_notice` takes it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tenant: str
+    conversation_id: str | None
+    type: str
+    at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    data: str  # JSON
+    session_id: str | None = None  # set together with the event's number if the notice is about a session's event
+    seq: int | None = None
+
+    @classmethod
+    def of(cls, tenant: str, conversation_id: str | None, content: NoticeContent) -> "NewNotice":
+        return cls(tenant=tenant, conversation_id=conversation_id, type=content.type, data=content.model_dump_json())

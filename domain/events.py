@@ -1,0 +1,520 @@
+"""Events, which watchers read. To add one: its class under its topic, its name in EVENTS, the line that emits it."""
+
+import json
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from domain.json_object import JsonObject
+from domain.plan import PlanStep
+from domain.policy.rules import Rule
+from domain.sessions.acceptance import CriterionVerdict
+from domain.sessions.session import Reason, Scope, SessionRef, Status, Usage
+
+# The fields that all events have, and an event as it is written to the log and read from it.
+
+
+class Event(BaseModel):
+    """The base of all events; `type` is the name that watchers see."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: ClassVar[str]
+    terminal: ClassVar[bool] = False
+    decisive: ClassVar[bool] = False  # listed in a result's short audit log
+
+    def data(self) -> JsonObject:
+        return self.model_dump(mode="json")
+
+
+class CallAttempt(BaseModel):
+    """The attempt of a model or tool call that emits an event. Once a newer attempt has begun, the log refuses it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    call: str
+    attempt: int
+
+
+class EventRow(BaseModel):
+    """An event as the SQL functions take it; they give it its numbers."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tenant: str
+    session_id: str
+    conversation_id: str
+    type: str
+    terminal: bool
+    at: datetime
+    data: str  # JSON
+    call: str | None = None  # as in CallAttempt; None: it is not part of a call
+    attempt: int | None = None
+
+    @classmethod
+    def of(cls, ref: SessionRef, event: Event, at: datetime | None = None, by: CallAttempt | None = None) -> "EventRow":
+        return cls(
+            tenant=ref.tenant,
+            session_id=ref.session_id,
+            conversation_id=ref.conversation_id,
+            type=event.type,
+            terminal=event.terminal,
+            at=at or datetime.now(UTC),
+            data=event.model_dump_json(),
+            call=by.call if by else None,
+            attempt=by.attempt if by else None,
+        )
+
+
+class Recorded(BaseModel):
+    """An event as the log stores it."""
+
+    session_id: str
+    seq: int
+    conv_seq: int
+    type: str
+    at: datetime
+    data: JsonObject = Field(default_factory=dict)
+
+
+# The beginning and the end of a task. The terminal event is the last one of its session.
+
+
+class TaskSubmitted(Event):
+    type = "task_submitted"
+    decisive = True
+    agent: str
+    agent_version: int
+    title: str
+
+
+class TaskStarted(Event):
+    type = "task_started"
+    model: str
+
+
+class CancelRequested(Event):
+    type = "cancel_requested"
+    decisive = True
+    reason: Reason
+    by: str
+    note: str = ""
+    mode: str = "hard"  # hard | graceful: running tools may finish first
+
+
+class Ended(Event):
+    """The last event of a session; nothing follows it."""
+
+    terminal = True
+    decisive = True
+    status: Status
+    reason: Reason
+    partial: bool
+    usage: Usage
+    error: str | None = None
+    output: str | None = None
+
+
+class TaskCompleted(Ended):
+    type = "task_completed"
+
+
+class TaskFailed(Ended):
+    type = "task_failed"
+
+
+class TaskCancelled(Ended):
+    type = "task_cancelled"
+
+
+ENDED: dict[Status, type[Ended]] = {
+    Status.COMPLETED: TaskCompleted,
+    Status.FAILED: TaskFailed,
+    Status.CANCELLED: TaskCancelled,
+}
+
+
+# Steps and plans.
+#
+# `step_started`, `progress`, `step_completed` and `replanning` belong to the task contract: names and fields are fixed.
+
+
+class StepStarted(Event):
+    type = "step_started"
+    step: int
+    description: str
+
+
+class StepCompleted(Event):
+    type = "step_completed"
+    step: int
+    result: str
+
+
+class Progress(Event):
+    type = "progress"
+    message: str
+
+
+class HookFailed(Event):
+    """A hook of the agent raised, took too long, or is not there; the session continues."""
+
+    type = "hook_failed"
+    hook: str
+    point: str
+    step: int
+    error: str
+
+
+class PlanUpdated(Event):
+    type = "plan_updated"
+    steps: list[PlanStep]
+
+
+class Replanning(Event):
+    type = "replanning"
+    decisive = True
+    reason: str
+
+
+# The model's replies, call by call. Deltas are events too; the whole `message` or `thinking` follows them.
+
+
+class TextDelta(Event):
+    """A piece of a text while the model writes it. The function `is_delta` of the database lists the same types."""
+
+    step: int
+    text: str
+
+
+class ThinkingDelta(TextDelta):
+    type = "thinking_delta"
+
+
+class MessageDelta(TextDelta):
+    type = "message_delta"
+
+
+class AttemptReset(Event):
+    """The deltas of this step so far are void: a new attempt begins."""
+
+    type = "attempt_reset"
+    step: int
+    attempt: int
+
+
+class Thinking(Event):
+    type = "thinking"
+    step: int
+    text: str
+
+
+class Message(Event):
+    """The whole text of one model reply; it replaces the deltas of its step."""
+
+    type = "message"
+    step: int
+    text: str
+    interrupted: bool = False
+    # for an agent with two AI sides: the side that spoke, and its label
+    side: str = Field(default="a", exclude_if=lambda side: side == "a")
+    speaker: str | None = Field(default=None, exclude_if=lambda speaker: speaker is None)
+
+
+class UsageUpdated(Event):
+    type = "usage_updated"
+    model: str
+    step: int
+    call: Usage
+    total: Usage
+    calls: int = Field(default=0, exclude_if=lambda calls: calls == 0)  # how many tool calls of the reply run now
+
+
+class ModelRetry(Event):
+    type = "model_retry"
+    step: int
+    attempt: int
+    model: str
+    reason: str
+    next_at: datetime
+
+
+class ModelSwitched(Event):
+    type = "model_switched"
+    decisive = True
+    step: int
+    from_model: str
+    to_model: str
+    reason: str
+
+
+class ContextCompacted(Event):
+    type = "context_compacted"
+    step: int
+    summary: str
+
+
+class ContextLost(Event):
+    """Earlier messages can no longer be read: the context starts empty, and people are notified."""
+
+    type = "context_lost"
+    decisive = True
+    head: str  # the last message that should have been read
+    text: str = "Earlier messages could not be restored. The conversation starts again with your message."
+
+
+# Tool calls and their artifacts. `tool_called` belongs to the task contract: its name and fields never change.
+
+
+LONG_ARGUMENTS = 4_000  # characters, as in store/functions/with_arguments.sql
+
+
+def shown_arguments(given: JsonObject) -> JsonObject | None:
+    """The arguments of a call, for its event. Arguments that are too long are only in the trace."""
+    return given if len(json.dumps(given, ensure_ascii=False)) <= LONG_ARGUMENTS else None
+
+
+class ToolCalled(Event):
+    type = "tool_called"
+    decisive = True
+    tool: str
+    args: str  # the call as one line
+    arguments: JsonObject | None = Field(default=None, exclude_if=lambda value: value is None)  # None: they are long
+
+
+class ToolReturned(Event):
+    type = "tool_returned"
+    decisive = True
+    tool: str
+    state: str  # ok | failed | unknown | cancelled
+    preview: str
+    rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the rule that refused the call
+
+
+class McpToolChanged(Event):
+    """A tool of an MCP server is not what it was when the agent's version was made: it was not called."""
+
+    type = "mcp_tool_changed"
+    tool: str
+    server: str
+    gone: bool  # the server does not list it any more
+
+
+class WorkspaceNotKept(Event):
+    """Files that this worker could not save because they exceed a limit. Another worker would see their former version,
+    or none."""
+
+    type = "workspace_not_kept"
+    count: int
+    files: dict[str, str]  # the first ones: path -> reason
+
+
+class ArtifactSaved(Event):
+    type = "artifact_saved"
+    decisive = True
+    name: str
+    artifact_type: str
+    file_id: str
+    size: int
+    url: str | None = Field(default=None, exclude_if=lambda value: value is None)  # set if the artifact is an address
+
+
+# Subagents, the mailbox, and messages that enter a running session.
+
+
+class SubagentStarted(Event):
+    type = "subagent_started"
+    decisive = True
+    child_session_id: str
+    name: str
+    agent: str
+    description: str = ""
+
+
+class SubagentEnded(Event):
+    type = "subagent_ended"
+    decisive = True
+    child_session_id: str
+    name: str
+    status: Status
+
+
+class MailboxUpdated(Event):
+    """The database fills in the count, in the transaction that changes it."""
+
+    type = "mailbox_updated"
+    pending_count: int = 0
+
+
+class MessageReceived(Event):
+    """A message entered the running session. A caller sent it, or a subagent that reported."""
+
+    type = "message_received"
+    decisive = True
+    kind: str
+    author: str
+    preview: str
+
+
+class VariablesRequired(Event):
+    """A subagent waits for values of its variables. It begins once they are set."""
+
+    type = "variables_required"
+    request_id: str
+    thread_id: str
+    agent: str
+    name: str
+    missing: list[str]
+
+
+class HandedOver(Event):
+    """Another agent has taken over the thread and continues with its history."""
+
+    type = "handed_over"
+    decisive = True
+    from_agent: str
+    to_agent: str
+    step: int
+
+
+# Input requests: opened, answered, expired, and the reminders in between.
+
+
+class InputRequired(Event):
+    """The session waits for a person."""
+
+    type = "input_required"
+    decisive = True
+    request_id: str
+    kind: str
+    question: str
+    options: list[str] = Field(default_factory=list, exclude_if=lambda options: not options)  # to choose from
+    deadline: datetime
+
+
+class InputReceived(Event):
+    type = "input_received"
+    decisive = True
+    request_id: str
+    kind: str
+    by: str
+
+
+class InputExpired(Event):
+    type = "input_expired"
+    decisive = True
+    request_id: str
+    kind: str
+
+
+class InputReminder(InputRequired):
+    """Nobody has answered yet: the same subscriptions are notified again."""
+
+    type = "input_reminder"
+    decisive = False
+
+
+class InputEscalated(InputRequired):
+    """Nobody has answered yet: the subscription named `to` is notified, whatever events it otherwise asks for."""
+
+    type = "input_escalated"
+    decisive = False
+    to: str
+
+
+# Budgets that run low or are spent, anomalies, and verdicts on acceptance criteria.
+
+
+class BudgetLow(Event):
+    """Emitted once for each budget of a session, and once for each budget of a tree."""
+
+    type = "budget_low"
+    scope: Scope
+    budget: str  # steps | tokens | cost_usd | tool_calls | ttl | sessions
+    limit: float
+    left: float
+
+
+class BudgetRaised(Event):
+    """A person raised a budget of a running session or of its tree; one event for each budget."""
+
+    type = "budget_raised"
+    scope: Scope
+    budget: str
+    before: float
+    limit: float
+    by: str
+
+
+class SubagentBudgetExceeded(Event):
+    """Emitted in the parent's stream, before the outcome is delivered."""
+
+    type = "subagent_budget_exceeded"
+    decisive = True
+    child_session_id: str
+    reason: Reason
+    error: str | None = None
+
+
+class Anomaly(Event):
+    type = "anomaly"
+    kind: str  # error_rate | spend_rate | denied_calls
+    value: float
+    threshold: float
+
+
+class AcceptanceChecked(Event):
+    type = "acceptance_checked"
+    decisive = True
+    round: int
+    passed: bool
+    verdicts: list[CriterionVerdict]
+
+
+# every event that a session can emit
+EVENTS: tuple[type[Event], ...] = (
+    TaskSubmitted,
+    TaskStarted,
+    CancelRequested,
+    TaskCompleted,
+    TaskFailed,
+    TaskCancelled,
+    StepStarted,
+    StepCompleted,
+    Progress,
+    HookFailed,
+    PlanUpdated,
+    Replanning,
+    ThinkingDelta,
+    MessageDelta,
+    AttemptReset,
+    Thinking,
+    Message,
+    UsageUpdated,
+    ModelRetry,
+    ModelSwitched,
+    ContextCompacted,
+    ContextLost,
+    ToolCalled,
+    ToolReturned,
+    ArtifactSaved,
+    McpToolChanged,
+    WorkspaceNotKept,
+    SubagentStarted,
+    SubagentEnded,
+    MailboxUpdated,
+    MessageReceived,
+    HandedOver,
+    VariablesRequired,
+    InputRequired,
+    InputReceived,
+    InputExpired,
+    InputReminder,
+    InputEscalated,
+    BudgetLow,
+    BudgetRaised,
+    SubagentBudgetExceeded,
+    Anomaly,
+    AcceptanceChecked,
+)

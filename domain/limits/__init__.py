@@ -1,1 +1,0 @@
-"""Limits: budgets, loop detection, stop rules and anomalies."""

@@ -1,1 +1,0 @@
-"""Schedules: when a message is sent to an agent, and when it is not."""

@@ -1,1 +1,0 @@
-"""Triggers: events from outside, their conditions, and the messages that they become."""
