@@ -10,7 +10,6 @@ from pydantic import Field
 from pydantic_core import to_jsonable_python
 
 from domain.conversations.handoff import Successor
-from domain.conversations.mailbox import DeliveryMode
 from domain.events import CancelRequested, EventRow, ModelRetry
 from domain.json_object import JsonObject
 from domain.plan import Plan
@@ -86,10 +85,6 @@ class SessionRow(PlacedSession):
             acceptance=bool(self.task.acceptance_criteria or self.task.constraints) and not self.dry_run,
             spawned_by=self.spawned_by,
             sides=self.sides,
-            stops_at_once=True,
-            # such an ending asks its conversation for an update, which would wait for the same workers
-            ends_at_once=self.delivery is not DeliveryMode.REPORT,
-            asks_at_once=True,
             renew_after=RENEW_AFTER,
         )
 

@@ -139,9 +139,9 @@ def run_bookkeeping_tool(request: ToolRequest, call: ToolCall) -> "workflow.Acti
     return RUN_TOOL.start_local(request, name=call.activity, summary=preview(call.preview, 200))
 
 
-def finish_session(finish: Finish, *, local: bool = False) -> "workflow.ActivityHandle[Finished]":
+def finish_session(finish: Finish) -> "workflow.ActivityHandle[Finished]":
     """Write the one ending."""
-    return FINISH_SESSION.start_short(finish, f"{finish.reason.status} · {finish.reason}", local=local)
+    return FINISH_SESSION.start_short(finish, f"{finish.reason.status} · {finish.reason}")
 
 
 def restore_session(ref: SessionRef) -> "workflow.ActivityHandle[SessionState]":
@@ -183,12 +183,12 @@ def load_conversation(ref: ConversationRef) -> "workflow.ActivityHandle[Conversa
     return LOAD_CONVERSATION.start_short(ref, "load the conversation")
 
 
-def open_request(request: OpenRequest, summary: str, *, local: bool) -> "workflow.ActivityHandle[OpenedRequest]":
-    return OPEN_REQUEST.start_short(request, preview(summary, 200), local=local)
+def open_request(request: OpenRequest, summary: str) -> "workflow.ActivityHandle[OpenedRequest]":
+    return OPEN_REQUEST.start_short(request, preview(summary, 200))
 
 
-def settle_request(settle: SettleRequest, *, local: bool) -> "workflow.ActivityHandle[SettledRequest]":
-    return SETTLE_REQUEST.start_short(settle, f"answer to {settle.kind}", local=local)
+def settle_request(settle: SettleRequest) -> "workflow.ActivityHandle[SettledRequest]":
+    return SETTLE_REQUEST.start_short(settle, f"answer to {settle.kind}")
 
 
 def remind_request(remind: RemindRequest) -> "workflow.ActivityHandle[Nothing]":

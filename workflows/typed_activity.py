@@ -65,11 +65,8 @@ class TypedActivity(Generic[In, Out]):
             **options,
         )
 
-    def start_short(self, argument: In, summary: str, *, local: bool = False) -> "workflow.ActivityHandle[Out]":
-        """A short activity on our own database, repeated until it succeeds. `local`: one attempt within this workflow
-        task, which saves another one; if it fails, a queued one must follow."""
-        if local:
-            return self.start_local(argument, summary=summary)
+    def start_short(self, argument: In, summary: str) -> "workflow.ActivityHandle[Out]":
+        """A short activity on our own database, repeated until it succeeds."""
         return self.start(
             argument, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary=summary
         )

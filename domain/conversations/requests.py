@@ -35,7 +35,7 @@ class StartSession(BaseModel):
 class ConversationInput(BaseModel):
     tenant: str
     conversation_id: str
-    renew_after: int | None = None  # events, until it continues as new; None: it began before an upgrade
+    renew_after: int | None = None  # events, until it continues as new; None: when the server suggests it
     carried: ConversationState | None = None  # from the run before a continue-as-new
 
 

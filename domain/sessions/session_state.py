@@ -129,10 +129,7 @@ class SessionInput(BaseModel):
     await_children: bool = True  # with children still to report, the session is not done
     spawned_by: str | None = None  # who spawned it
     sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)  # None: a plain agent
-    stops_at_once: bool = False  # it ends in the workflow task that stops it; False: it began before an upgrade
-    ends_at_once: bool = False  # the same for every other ending
-    asks_at_once: bool = False  # the same for opening and settling its input requests
-    renew_after: int | None = None  # events, until it continues as new; None: it began before an upgrade
+    renew_after: int | None = None  # events, until it continues as new; None: when the server suggests it
     carried: SessionState | None = None
 
     def continued(self, state: SessionState) -> dict[str, Any]:

@@ -47,7 +47,7 @@ async def worker_killed_in_a_step(caller: Caller, stack: Stack, random: Random) 
 
 
 async def worker_killed_in_an_ending(caller: Caller, stack: Stack, random: Random) -> bool:
-    """The session ends within its workflow task, or by the activity that follows, while a message to it arrives."""
+    """The worker is killed while it writes the ending, and a message to the session arrives."""
     task = await caller.submit("endings", f"{say('Done.')} [[fault:slow delay=1]]")
 
     async def steer() -> None:

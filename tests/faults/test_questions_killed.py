@@ -1,14 +1,15 @@
-"""kill -9 of the worker while it writes a question, or the end of one, within a workflow task."""
+"""kill -9 of the worker while it writes a question, or the end of one."""
 
 import pytest
 
-from tests.behaviour.supervision.people import agent, output, waiting
+from tests.behaviour.supervision.people import agent, ask, output, waiting
 from tests.support.locks import locked, waiting_for
-from tests.support.slow_requests import DEFAULT, QUESTION
-from tests.support.stack import Stack, eventually, of_type
+from tests.support.stack import Stack, calls, eventually, of_type
 
 pytestmark = pytest.mark.asyncio
 TABLE = "input_requests"
+DEFAULT = "Either of them."
+QUESTION = calls(ask("Which?", default=DEFAULT))
 
 
 @pytest.mark.exactly_once

@@ -19,13 +19,11 @@ from domain.ids import new_id
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.supervision.people import answer, waiting
-from tests.histories.ending_scenarios import ENDING_SCENARIOS
 from tests.histories.mcp_scenarios import MCP_SCENARIOS, followed
 from tests.histories.tree_scenarios import TREE_SCENARIOS, renewed
 from tests.support.launch import TESTER, embedded
-from tests.support.locks import locked
+from tests.support.locks import ending, locked
 from tests.support.own_worker import platform
-from tests.support.slow_requests import slowly_asked
 from tests.support.stack import Stack, calls, eventually, steps
 
 FOLDER = Path(__file__).parent
@@ -59,7 +57,7 @@ async def _judged(stack: Stack, criteria: list[Any]) -> str:
 
 
 async def _cancelled_waiting(stack: Stack) -> str:
-    """A session that is stopped while none of its activities runs ends in the same workflow task."""
+    """A session that is stopped while none of its activities runs."""
     task_id = await stack.submit(calls(LOOK), permissions=[{"permission": "list_files", "action": "ask"}])
     await waiting(stack, task_id)
     await stack.cancel(task_id)
@@ -67,20 +65,10 @@ async def _cancelled_waiting(stack: Stack) -> str:
     return task_id
 
 
-async def _slow_stop(stack: Stack) -> str:
-    """An ending that is too slow for a local activity."""
-    task_id = await stack.submit(calls(LOOK), permissions=[{"permission": "list_files", "action": "ask"}])
-    await waiting(stack, task_id)
-    async with locked(stack.pool, "input_requests"):
-        await stack.cancel(task_id)
-
-        async def queued() -> bool:
-            events = (await stack.session(task_id).fetch_history()).events
-            names = [event.activity_task_scheduled_event_attributes.activity_type.name for event in events]
-            return "finish_session" in names
-
-        await eventually(queued)
-    await stack.wait(task_id)
+async def _message_at_the_end(stack: Stack) -> str:
+    """A message that arrives while the ending is written."""
+    async with ending(stack, "[[script:say text=x]]") as task_id:
+        (await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "And then?"})).raise_for_status()
     return task_id
 
 
@@ -241,7 +229,7 @@ AGENTS: list[dict[str, Any]] = [
 ]
 SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "tool_loop": lambda stack: _run(stack, "[[script:count n=2]]"),
-    **ENDING_SCENARIOS,
+    "message_at_the_end": _message_at_the_end,
     "hooked": _hooked,
     "queued_tool": lambda stack: _run(stack, "[[script:count n=2 tool=bash]]"),
     "slow_bookkeeping": _slow,
@@ -252,7 +240,6 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "cancel_model": lambda stack: _cancelled(stack, HANGS, "message_delta"),
     "cancel_tools": lambda stack: _cancelled(stack, calls(("bash", {"command": "sleep 60"}), LOOK), "tool_called"),
     "cancel_waiting": _cancelled_waiting,
-    "slow_stop": _slow_stop,
     "retry": lambda stack: _run(stack, "[[script:say text=x]] [[fault:529]]"),
     "fallback": lambda stack: _run(stack, "[[script:say text=x]] [[fault:404]]", "assistant"),
     "compaction": lambda stack: _run(stack, "[[script:count n=3]] [[fault:413 at=2]]"),
@@ -263,7 +250,6 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     ),
     "error": lambda stack: _run(stack, "[[fault:auth]]"),
     "input_requests": _questions,
-    "slow_requests": slowly_asked,
     "mission_risk": _mission,
     "raised_limits": _raised,
     "external_results": _external,

@@ -37,7 +37,6 @@ from domain.conversations.state import ConversationState, PendingOutcome, Thread
 from domain.sessions.session import Reason
 from domain.sessions.step import StopRequest
 from workflows import activity_calls, history
-from workflows.conversation.apart import settle_apart, settled
 from workflows.conversation.router import (
     Action,
     DeliverOutcome,
@@ -62,7 +61,7 @@ class Conversation:
     @workflow.init
     def __init__(self, start: ConversationInput) -> None:
         self.start = start
-        self.state = settled(start.carried or ConversationState())
+        self.state = start.carried or ConversationState()
         self.starter = SessionStarter(start, self.state)
         self.router = OutcomeRouter(self.state)
         self.actions: deque[Action] = deque()  # decided but not yet carried out
@@ -226,7 +225,6 @@ class Conversation:
 
     async def _deliver(self, thread_id: str, message: WaitingMessage) -> None:
         """Deliver a message to the running session, or begin one with it. One that is read apart waits for its end."""
-        settle_apart([message])
         if not self.router.receive(thread_id, message):
             return
         if (live := self.router.live_on(thread_id)) is None:
@@ -266,7 +264,7 @@ class Conversation:
         """Read the state from the store if this run cannot know it: when it begins, and after a reset."""
         self.ready, self.starter.reload_needed = False, False
         ref = ConversationRef(tenant=self.start.tenant, conversation_id=self.start.conversation_id)
-        self.actions.extend(self.router.adopt(settled(await activity_calls.load_conversation(ref))))
+        self.actions.extend(self.router.adopt(await activity_calls.load_conversation(ref)))
         self.ready = True
         early, self.early = self.early, []
         for ended in early:

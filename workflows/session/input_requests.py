@@ -1,10 +1,10 @@
 """Input requests: a session waits for people. It uses no resources while it waits, and every wait has a deadline."""
 
 from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError
+from temporalio.exceptions import ActivityError
 
 from domain.ids import derive_id
 from domain.sessions.input_request import (
@@ -25,7 +25,6 @@ from workflows.session.context import Ending, SessionContext, Stopped, cause
 from workflows.ui import STATUS, current_details
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 async def ask(
@@ -58,7 +57,7 @@ async def ask(
         external=external,
         form=form[1] if form else 0,
     )
-    opened = await _written(session, lambda *, local: activity_calls.open_request(request, summary, local=local))
+    opened = await _done(session, activity_calls.open_request(request, summary))
     if opened.refused:
         return None
     if opened.described:
@@ -78,7 +77,7 @@ async def ask(
             index=index,
             form=form[1] if form else 0,
         )
-        settled = await _written(session, lambda *, local: activity_calls.settle_request(settle, local=local))
+        settled = await _done(session, activity_calls.settle_request(settle))
     finally:
         session.waiting -= 1
     _show_waiting(session, request_id, None)
@@ -101,23 +100,6 @@ def _show_waiting(session: SessionContext, request_id: str, about: str | None) -
     workflow.set_current_details(current_details(session.start, session.state, [], namespace, waiting=waiting))
     if before != bool(waiting):
         workflow.upsert_search_attributes([STATUS.value_set("input_required" if waiting else "working")])
-
-
-class _Start(Protocol[T_co]):
-    def __call__(self, *, local: bool) -> "workflow.ActivityHandle[T_co]": ...
-
-
-async def _written(session: SessionContext, start: _Start[T]) -> T:
-    """Write it within this workflow task, which saves another one and a queued activity. What fails there, or is slow,
-    is queued; the store finds what was already written."""
-    if session.start.asks_at_once:
-        try:
-            result = await session.wait(start(local=True))
-            session.check()
-            return result
-        except FailureError:
-            session.check()
-    return await _done(session, start(local=False))
 
 
 async def _done(session: SessionContext, handle: "workflow.ActivityHandle[T]") -> T:

@@ -15,7 +15,6 @@ from workflows.session.replies import activate, think
 from workflows.ui import current_details, step_result
 
 STEPS_USED = "{} has used all steps that it may take in one session ({})."
-STEPS_IN_ALL = "steps-of-a-side-in-all"  # sessions that began before it counted only the steps of one turn
 NOT_OVER = "Your reply did not end your turn. Continue{}."
 
 
@@ -98,8 +97,7 @@ async def _judge(
 def _steps_used(line: Line, side: Side) -> Ending | None:
     """The end before a step too many of a side that ended its last turn with the last of its steps."""
     used = side.max_steps is not None and line.steps >= side.max_steps
-    # only here, so that no other session gets a marker
-    return _out_of_steps(side) if used and workflow.patched(STEPS_IN_ALL) else None
+    return _out_of_steps(side) if used else None
 
 
 def _out_of_steps(side: Side) -> Ending:

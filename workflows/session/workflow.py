@@ -61,30 +61,13 @@ class Session:
             if ending.reason in LIMIT_REASONS and not self.context.cancelled and self.context.time_left():
                 await self._summarise(ending.reason)
             await hooks.at_end(self.context, ending, self.context.state.line)
-            # The activity also posts the end to the conversation, which saves a workflow task.
-            return self._result(await self._finish(self._ending(ending)))
+            # A message that arrives from here on opens another session: the activity gives the conversation what this
+            # one has not taken.
+            return self._result(await activity_calls.finish_session(self._ending(ending)))
         except (Stopped, FailureError) as error:
             if not self.context.is_outdated(error):
                 raise
         await self._restore(start)
-
-    async def _finish(self, finish: Finish) -> Finished:
-        """Write the ending, within this workflow task if it can be written again.
-
-        If a message arrives meanwhile, the server repeats the task with the message before it. The loop then asks the
-        model, the store refuses that because the session has ended, and this method gets the first ending once more.
-        The conversation was given the messages that this session has not taken, and opens another one for them. Hooks
-        of the end would run twice, so sessions with hooks end by a queued activity, which no message can undo.
-        """
-        start, stopped = self.context.start, self.context.stopping is not None
-        hooked = self.context.sides is not None and bool(self.context.sides.hooked)
-        if (start.stops_at_once and stopped) or (start.ends_at_once and not hooked):
-            try:
-                return await activity_calls.finish_session(finish, local=True)
-            except FailureError as error:  # too slow, or no database; the SDK does not wrap a local activity's error
-                if self.context.is_outdated(error):
-                    raise
-        return await activity_calls.finish_session(finish)
 
     async def _restore(self, start: SessionInput) -> NoReturn:
         """Continue from what was committed, in a new run: this run was reset, or started again after Temporal lost the

@@ -16,10 +16,8 @@ from tests.unit.workflows.changed import CHANGED
 from workflows.registry import WORKFLOWS
 from workflows.replay import new_replayer, replay
 
-RECORDED = sorted(FOLDER.glob("*.json"))
-# The folder `earlier` has histories of versions before a patch, which today's code cannot record again.
-FILES = [*RECORDED, *sorted(FOLDER.glob("earlier/*.json"))]
-NAMES = [str(path.relative_to(FOLDER).with_suffix("")) for path in FILES]
+FILES = sorted(FOLDER.glob("*.json"))
+NAMES = [path.stem for path in FILES]
 
 
 def history(path: Path) -> WorkflowHistory:
@@ -35,7 +33,7 @@ async def test_recorded_history_replays(path: Path, caplog: pytest.LogCaptureFix
 
 
 def test_every_scenario_is_recorded() -> None:
-    recorded = {path.stem.partition(".")[0] for path in RECORDED}
+    recorded = {path.stem.partition(".")[0] for path in FILES}
     assert recorded == {*SCENARIOS, *TREE_SCENARIOS, *MCP_SCENARIOS, *CHAINS}
     for chain in CHAINS:
         assert len(list(FOLDER.glob(f"{chain}.*.json"))) >= 2
