@@ -26,7 +26,6 @@ from workflows.ui import CONVERSATION
 # run: the sandbox has only the modules that define the workflows.
 PURE = (
     "activity_calls",
-    "conversation.apart",
     "conversation.router",
     "conversation.spawning",
     "conversation.starter",
