@@ -37,7 +37,7 @@ async def session_bytes(pool: Pool, tenant: str, session_id: str) -> dict[str, i
 
 
 async def event_bytes(pool: Pool, tenant: str, session_id: str, type: str) -> tuple[int, int]:
-    """The rows of events of this type, which may be folded, and their bytes."""
+    """The rows of events of this type, and their bytes."""
     row = await pool.fetchrow(
         """SELECT count(*) AS n, coalesce(sum(pg_column_size(e.*)), 0) AS size FROM events e
             WHERE tenant = $1 AND session_id = $2 AND type = $3""",
@@ -66,31 +66,6 @@ async def fill_events(pool: Pool, tenant: str, first: int, count: int, per_sessi
     )
 
 
-async def copy_events(pool: Pool, tenant: str, session_id: str, ids: list[str]) -> None:
-    """Give the events of an ended session to other sessions too, which have no rows; the sweeper does not fold them."""
-    columns = "tenant, session_id, seq, conversation_id, conv_seq, type, at, data, batch"
-    for table in ("events", "live_deltas"):
-        await pool.execute(
-            f"""INSERT INTO {table} ({columns})
-                SELECT tenant, id, seq, id, conv_seq, type, at, data, batch FROM unnest($3::text[]) id, ONLY {table}
-                 WHERE tenant = $1 AND session_id = $2 ORDER BY id, seq""",
-            tenant,
-            session_id,
-            ids,
-            timeout=600,
-        )
-    await pool.execute(
-        """WITH counters AS (INSERT INTO event_counters (tenant, scope, last)
-                             SELECT $1, 's/' || id, last FROM unnest($3::text[]) id, event_counters
-                              WHERE tenant = $1 AND scope = 's/' || $2)
-           INSERT INTO unfolded_sessions (tenant, session_id, ended_at)
-           SELECT $1, id, now() + interval '1 day' FROM unnest($3::text[]) id""",
-        tenant,
-        session_id,
-        ids,
-    )
-
-
 async def begin_events(pool: Pool, tenant: str, session_id: str) -> None:
     """Let events of a session be appended that has no row."""
     await pool.execute(
@@ -105,15 +80,13 @@ async def delete_events(pool: Pool, tenant: str, before: str) -> None:
 
 
 async def vacuum_events(pool: Pool) -> None:
-    await pool.execute("VACUUM ANALYZE events, live_deltas", timeout=600)
+    await pool.execute("VACUUM ANALYZE events", timeout=600)
 
 
 async def sizes_of_events(pool: Pool) -> tuple[int, dict[str, int]]:
-    """Bytes of the tables of events, with what they store apart, and of each of their indexes."""
+    """Bytes of the table of events, with what it stores apart, and of each of its indexes."""
     rows = await pool.fetch(
         """SELECT indexrelid::regclass::text AS name, pg_relation_size(indexrelid) AS size FROM pg_index
-            WHERE indrelid IN ('events'::regclass, 'live_deltas'::regclass)"""
+            WHERE indrelid = 'events'::regclass"""
     )
-    return await pool.fetchval("SELECT pg_table_size('events') + pg_table_size('live_deltas')"), {
-        row["name"]: row["size"] for row in rows
-    }
+    return await pool.fetchval("SELECT pg_table_size('events')"), {row["name"]: row["size"] for row in rows}

@@ -1,4 +1,4 @@
-"""What a session stores by table; the pieces of a text before and after they are folded; and what a large file costs in
+"""What a session stores by table, with the pieces of its text until they are deleted; and what a large file costs in
 PostgreSQL, beside the same bytes in a file: `python -m bench.storage`."""
 
 import asyncio
@@ -10,21 +10,21 @@ from pathlib import Path
 
 import click
 
-from bench import cpu, folding, scratch
+from bench import cpu, scratch
 from bench.lab import Lab, open_lab
 from store import files
 
 TENANT = "default"
 LENGTH = 600  # of the streamed answer, three to a delta
-COPIES = 100  # of its session, to see what the table of events and its indexes grow by
 LARGE = 20_000_000  # bytes, the largest file of a workspace that is stored unless a setting says otherwise
 
 
 @dataclass(frozen=True)
 class StorageFigures:
     tables: dict[str, int]  # bytes of the rows of one streamed session, without indexes
-    whole_bytes: int  # the messages whose text the deltas repeat
-    fold: folding.FoldFigures
+    pieces: int  # rows of pieces of the text, which are deleted after the end
+    piece_bytes: int
+    whole_bytes: int  # the message with the whole text
     write_ms: float
     read_ms: float
     write_cpu_ms: float  # of PostgreSQL
@@ -32,12 +32,12 @@ class StorageFigures:
     file_write_ms: float  # the same bytes written to a file and flushed to the disk
 
 
-async def measure(lab: Lab, length: int = LENGTH, large: int = LARGE, copies: int = COPIES) -> StorageFigures:
+async def measure(lab: Lab, length: int = LENGTH, large: int = LARGE) -> StorageFigures:
     task_id = await lab.ours.submit(f"[[script:say words={length} delay=0.05]]", 2)
     await lab.ours.closed(task_id)
     tables = await scratch.session_bytes(lab.pool, TENANT, task_id)
     _, whole = await scratch.event_bytes(lab.pool, TENANT, task_id, "message")
-    fold = await folding.measure(lab, task_id, copies)
+    pieces = await scratch.event_bytes(lab.pool, TENANT, task_id, "message_delta")
     content = os.urandom(large)
 
     def busy() -> float:
@@ -53,7 +53,7 @@ async def measure(lab: Lab, length: int = LENGTH, large: int = LARGE, copies: in
     await asyncio.to_thread(_write, lab.settings.workspaces_dir.parent / "large", content)
     beside = time.perf_counter() - began
     millis = [taken * 1_000 for taken in (written, read, write_cpu, read_cpu, beside)]
-    return StorageFigures(tables, whole, fold, *millis)
+    return StorageFigures(tables, *pieces, whole, *millis)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -67,7 +67,7 @@ def as_text(found: StorageFigures) -> str:
     tables = ", ".join(f"{name} {size:,}" for name, size in found.tables.items() if size)
     return (
         f"rows of a session with one streamed answer, bytes: {tables}\n"
-        f"deltas beside messages with {found.whole_bytes:,} bytes:\n{folding.as_text(found.fold)}\n"
+        f"pieces of the text: {found.pieces} rows with {found.piece_bytes:,} bytes, the text {found.whole_bytes:,}\n"
         f"a file of {LARGE // 10**6} MB in PostgreSQL: written in {found.write_ms:.0f} ms "
         f"({found.write_cpu_ms:.0f} ms of its CPU), read in {found.read_ms:.0f} ms ({found.read_cpu_ms:.0f}); "
         f"as a file written in {found.file_write_ms:.0f} ms"

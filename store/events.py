@@ -1,16 +1,15 @@
-"""The event log: numbered per session and per conversation without gaps, read forward from any number."""
+"""The event log: numbered per session and per conversation, read forward from any number."""
 
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from datetime import timedelta
 
 import asyncpg
 
 from domain.events import EventRow, Recorded, ToolCalled
 from domain.redaction import redact_json
 from store.database import Pool, to_json
-from store.folded_events import SPAN, Row, unfold
 
 CHANNEL = "events"  # NOTIFY payload: tenant/conversation/session
 
@@ -20,34 +19,21 @@ async def append(pool: Pool, batch: str, rows: Sequence[EventRow], *, again: boo
     await pool.execute("SELECT append_events($1, $2, $3::jsonb)", batch, again, to_json(rows))
 
 
-# Rows in the order of their last events, with at least the events of a page. The events of a row are less than SPAN
-# numbers apart: so less than SPAN of the events counted here are not after $3. In a conversation rows overlap. A row
-# that is left out ends after all of the others, so that less than SPAN of their events are after its first event.
-_PAGE = """
-SELECT session_id, seq, conv_seq, type, at, data, folded FROM (
-    SELECT *, count(*) OVER so_far AS rows, sum(coalesce(folded, 1)) OVER so_far - coalesce(folded, 1) AS events
-      FROM events WHERE tenant = $1 AND {scope} = $2 AND {number} > $3
-    WINDOW so_far AS (ORDER BY {number} ROWS UNBOUNDED PRECEDING) ORDER BY {number} LIMIT $4::bigint + {overlap}) e
- WHERE events < $4 + {span} + {overlap} AND (folded IS NOT NULL OR rows <= $4)
-"""
-_OF_SESSION = _PAGE.format(scope="session_id", number="seq", span=SPAN, overlap=0)
-_OF_CONVERSATION = _PAGE.format(scope="conversation_id", number="conv_seq", span=SPAN, overlap=SPAN)
+_PAGE = """SELECT session_id, seq, conv_seq, type, at, data FROM events
+            WHERE tenant = $1 AND {scope} = $2 AND {number} > $3 ORDER BY {number} LIMIT $4"""
+_OF_SESSION = _PAGE.format(scope="session_id", number="seq")
+_OF_CONVERSATION = _PAGE.format(scope="conversation_id", number="conv_seq")
 
 
 async def of_session(pool: Pool, tenant: str, session_id: str, after: int, limit: int = 500) -> list[Recorded]:
-    return _page(await pool.fetch(_OF_SESSION, tenant, session_id, after, limit), "seq", after, limit)
+    return [_read(row) for row in await pool.fetch(_OF_SESSION, tenant, session_id, after, limit)]
 
 
 async def of_conversation(
     pool: Pool, tenant: str, conversation_id: str, after: int, limit: int = 500
 ) -> list[Recorded]:
     """The events of all its sessions, in the order of their common numbering."""
-    return _page(await pool.fetch(_OF_CONVERSATION, tenant, conversation_id, after, limit), "conv_seq", after, limit)
-
-
-def _page(rows: Sequence[Row], number: str, after: int, limit: int) -> list[Recorded]:
-    found = [one for row in rows for one in unfold(row) if one[number] > after]
-    return [_read(one) for one in sorted(found, key=itemgetter(number))[:limit]]
+    return [_read(row) for row in await pool.fetch(_OF_CONVERSATION, tenant, conversation_id, after, limit)]
 
 
 async def newest_of_types(pool: Pool, tenant: str, session_id: str, types: Sequence[str], limit: int) -> list[Recorded]:
@@ -66,7 +52,7 @@ async def newest_of_types(pool: Pool, tenant: str, session_id: str, types: Seque
 async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int, after: int = 0) -> list[Recorded]:
     """The log without the deltas, whose text a later event repeats in full."""
     rows = await pool.fetch(
-        """SELECT session_id, seq, conv_seq, type, at, data FROM ONLY events
+        """SELECT session_id, seq, conv_seq, type, at, data FROM events
             WHERE tenant = $1 AND session_id = $2 AND seq > $4 AND NOT is_delta(type) ORDER BY seq LIMIT $3""",
         tenant,
         session_id,
@@ -76,8 +62,27 @@ async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int, a
     return [_read(row) for row in rows]
 
 
-def _read(row: Row) -> Recorded:
-    data = json.loads(row["data"]) if isinstance(row["data"], str) else row["data"]
+async def delete_pieces(pool: Pool, ended_before: timedelta, limit: int) -> int:
+    """Delete the pieces of texts of so many sessions that ended before, and return how many there were. Their numbers
+    stay unused; `message` and `thinking` have the text."""
+    found: int = await pool.fetchval(
+        """WITH due AS (
+               DELETE FROM ended_streams WHERE (tenant, session_id) IN (
+                   SELECT tenant, session_id FROM ended_streams WHERE ended_at < now() - $1::interval
+                    ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+               RETURNING tenant, session_id
+           ), pieces AS (
+               DELETE FROM events e USING due d
+                WHERE e.tenant = d.tenant AND e.session_id = d.session_id AND is_delta(e.type))
+           SELECT count(*) FROM due""",
+        ended_before,
+        limit,
+    )
+    return found
+
+
+def _read(row: asyncpg.Record) -> Recorded:
+    data = json.loads(row["data"])
     if row["type"] == ToolCalled.type and "arguments" in data:  # as the model gave them, see with_arguments.sql
         data["arguments"] = redact_json(data["arguments"])
     return Recorded(**{**row, "data": data})

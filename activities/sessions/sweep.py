@@ -1,5 +1,5 @@
 """sweep: starts sessions that were accepted while Temporal was unreachable, closes rows whose workflow ended without
-writing an ending, removes content whose retention is over, and folds the deltas of ended sessions."""
+writing an ending, removes content whose retention is over, and deletes the pieces of texts of ended sessions."""
 
 import asyncio
 import logging
@@ -28,8 +28,8 @@ from store import (
     conversation_state,
     conversations,
     deliveries,
+    events,
     external_events,
-    folded_events,
     idempotency,
     input_requests,
     notices,
@@ -47,9 +47,9 @@ log = logging.getLogger("errand.worker")
 
 AT_ONCE = 10  # sessions checked at the same time, so that one that does not answer cannot delay the others
 FORGOTTEN_AT_ONCE = 100  # sessions whose content is removed in one sweep
-FOLD_AFTER = timedelta(minutes=1)  # by then most readers have seen the end of a session
-FOLDED_AT_ONCE = 100
-FOLD_SECONDS = 10.0  # of one sweep; the next continues
+PIECES_AFTER = timedelta(minutes=1)  # by then most readers have seen the end of a session
+PIECES_AT_ONCE = 20  # sessions
+PIECES_SECONDS = 10.0  # of one sweep; the next continues
 DESCRIBE_WITHIN = timedelta(seconds=5)
 TIDY_SECONDS = 600.0
 SILENT_SECONDS = 20.0  # a session that wrote something more recently is not checked
@@ -65,7 +65,7 @@ class Swept(BaseModel):
     stopped: int = 0
     lost: int = 0
     removed: int = 0  # conversations whose retention is over
-    folded: int = 0  # sessions whose deltas share rows now
+    trimmed: int = 0  # sessions without pieces of texts now
 
 
 class Sweep:
@@ -162,7 +162,7 @@ class Sweep:
             "old events": lambda: external_events.forget_old(self._pool, NOTICE_DAYS),
             "notices": self._dispatcher.repair,
             "schedules": self._schedules.repair,
-            "deltas": lambda: self._fold(swept),  # the last, because it may take some time
+            "pieces": lambda: self._delete_pieces(swept),  # the last, because it may take some time
         }
         if failed := await one_by_one("sweep", jobs, lambda job: jobs[job]()):
             raise failed[0]
@@ -205,19 +205,11 @@ class Sweep:
             await self._workspaces.forget()
             self._tidied = time.monotonic()
 
-    async def _fold(self, swept: Swept) -> None:
-        until = time.monotonic() + FOLD_SECONDS
-
-        async def fold(session: tuple[str, str]) -> None:
-            if time.monotonic() < until:
-                swept.folded += await folded_events.fold_session(self._pool, *session)
-
-        while time.monotonic() < until:
-            found = await folded_events.due(self._pool, FOLD_AFTER, FOLDED_AT_ONCE)
-            if failed := await one_by_one("deltas", found, fold):
-                raise failed[0]
-            if len(found) < FOLDED_AT_ONCE:
-                return
+    async def _delete_pieces(self, swept: Swept) -> None:
+        until, found = time.monotonic() + PIECES_SECONDS, PIECES_AT_ONCE
+        while found == PIECES_AT_ONCE and time.monotonic() < until:
+            found = await events.delete_pieces(self._pool, PIECES_AFTER, PIECES_AT_ONCE)
+            swept.trimmed += found
 
     async def _start(self, session: sessions.SessionRow) -> bool:
         """Ask its conversation to start the session, even a root session: the conversation may already be open because

@@ -1,5 +1,5 @@
 -- Appends events that all belong to one session, and returns those that others are notified of, with their numbers.
--- After a session's last event nothing more is appended, so that its deltas can be folded. The conversation's counter
+-- After a session's last event nothing more is appended, so that its deltas can be deleted. The conversation's counter
 -- is locked before the session's, which is their sorted order.
 CREATE OR REPLACE FUNCTION append_session_events(p_batch text, p_again boolean, p_rows event_row[]) RETURNS jsonb
 LANGUAGE plpgsql AS $$
@@ -21,15 +21,12 @@ BEGIN
     ends := EXISTS (SELECT 1 FROM unnest(p_rows) e WHERE e.terminal);
     INSERT INTO events (tenant, session_id, seq, conversation_id, conv_seq, type, at, data, batch)
     SELECT r.tenant, r.session_id, mine + n, r.conversation_id, whole + n, p_rows[n].type, p_rows[n].at, p_rows[n].data, p_batch
-      FROM generate_subscripts(p_rows, 1) n WHERE NOT is_delta(p_rows[n].type);
-    INSERT INTO live_deltas (tenant, session_id, seq, conversation_id, conv_seq, type, at, data, batch)
-    SELECT r.tenant, r.session_id, mine + n, r.conversation_id, whole + n, p_rows[n].type, p_rows[n].at, p_rows[n].data, p_batch
-      FROM generate_subscripts(p_rows, 1) n WHERE is_delta(p_rows[n].type);
+      FROM generate_subscripts(p_rows, 1) n;
     UPDATE event_counters SET last = last + cardinality(p_rows), closed = closed OR (ends AND scope = 's/' || r.session_id)
      WHERE tenant = r.tenant AND scope IN ('c/' || r.conversation_id, 's/' || r.session_id);
     IF ends THEN
         DELETE FROM call_attempts WHERE tenant = r.tenant AND session_id = r.session_id;
-        INSERT INTO unfolded_sessions (tenant, session_id, ended_at) VALUES (r.tenant, r.session_id, now())
+        INSERT INTO ended_streams (tenant, session_id, ended_at) VALUES (r.tenant, r.session_id, now())
         ON CONFLICT DO NOTHING;
     END IF;
     PERFORM pg_notify('events', r.tenant || '/' || r.conversation_id || '/' || r.session_id);

@@ -12,7 +12,6 @@ BEGIN
      WHERE tenant = p_tenant AND conversation_id = p_conversation AND content_removed_at IS NULL;
     IF ids IS NULL OR NOT removable(p_tenant, p_conversation) THEN RETURN false; END IF;
 
-    DELETE FROM unfolded_sessions WHERE tenant = p_tenant AND session_id = ANY(ids);   -- waits for a fold that runs
     DELETE FROM messages WHERE tenant = p_tenant AND session_id = ANY(ids);
     DELETE FROM events WHERE tenant = p_tenant AND session_id = ANY(ids) AND type <> 'usage_updated';
     DELETE FROM inbox WHERE tenant = p_tenant AND conversation_id = p_conversation;

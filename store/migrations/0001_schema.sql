@@ -178,29 +178,20 @@ CREATE TABLE events (
     at              timestamptz NOT NULL,
     data            text        NOT NULL,          -- JSON
     batch           text        NOT NULL,
-    folded          smallint,                      -- how many pieces of a text the row holds; null: it is one event
     PRIMARY KEY (tenant, session_id, seq)
 );
 CREATE UNIQUE INDEX events_by_conversation ON events (tenant, conversation_id, conv_seq);
 -- What a conversation used, by model, is summed up from these events alone.
 CREATE INDEX events_usage ON events (tenant, conversation_id) WHERE type = 'usage_updated';
 
--- The deltas of sessions that run or have just ended. A query of `events` reads them too. They are apart because an index
--- does not shrink when most of its entries between others are deleted: here all entries of a session are deleted.
-CREATE TABLE live_deltas (
-    PRIMARY KEY (tenant, session_id, seq),
-    CHECK (type IN ('message_delta', 'thinking_delta'))
-) INHERITS (events);
-CREATE UNIQUE INDEX live_deltas_by_conversation ON live_deltas (tenant, conversation_id, conv_seq);
-
--- Sessions that have ended and whose deltas are not folded yet.
-CREATE TABLE unfolded_sessions (
+-- Sessions that have ended and may still have pieces of texts, which the sweeper deletes.
+CREATE TABLE ended_streams (
     tenant     text        NOT NULL,
     session_id text        NOT NULL,
     ended_at   timestamptz NOT NULL,
     PRIMARY KEY (tenant, session_id)
 );
-CREATE INDEX unfolded_sessions_by_end ON unfolded_sessions (ended_at);
+CREATE INDEX ended_streams_by_end ON ended_streams (ended_at);
 
 
 -- ---------------------------------------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ class Accepted:
     # targets of its calls to an MCP server, by index; none may be called twice
     targets: list[str] = field(default_factory=list)
     steps: int = 0  # steps that must have begun once, in this order, each before all that it says
-    streams: bool = False  # the pieces of its answer must make up the whole, folded or not
     reports: int = 0  # results of subagents that must reach its thread as messages, each once
 
 

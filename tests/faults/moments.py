@@ -9,7 +9,6 @@ from domain.ids import new_id
 from tests.behaviour.conversations.talk import say
 from tests.faults.caller import Caller
 from tests.support.stack import Stack, eventually
-from workflows.client import WorkflowClient
 
 Moment = Callable[[Caller, Stack, Random], Awaitable[object]]  # returns False if it was missed
 STEPS = 3
@@ -69,29 +68,6 @@ async def worker_killed_in_an_ending(caller: Caller, stack: Stack, random: Rando
     return True
 
 
-async def worker_killed_while_it_folds(caller: Caller, stack: Stack, random: Random) -> bool:
-    """The worker has deleted some of the rows that it folds."""
-    task = await caller.submit("folds", f"[[script:say words={random.randint(20, 60)} delay=0.02]]")
-    task.streams = True
-    if await caller.ended(task.id) is None:
-        return False
-    sweep = WorkflowClient(stack.client, stack.settings.task_queue).sweep()
-    some = "SELECT 1 FROM live_deltas WHERE session_id = $1 ORDER BY seq DESC LIMIT 1 FOR UPDATE"
-    async with _locked(stack, some, task.id) as waiting:
-        due = "UPDATE unfolded_sessions SET ended_at = now() - interval '1 hour' WHERE session_id = $1"
-        await stack.pool.execute(due, task.id)
-        sweeping = asyncio.create_task(sweep)
-        try:
-            if (writer := await waiting("DELETE FROM events")) is None:
-                return False
-            killed = await _kill(stack, random, writer)
-        finally:
-            sweeping.cancel()
-            await asyncio.gather(sweeping, return_exceptions=True)
-    await stack.back("worker", killed)
-    return True
-
-
 @asynccontextmanager
 async def _locked(stack: Stack, query: str, task_id: str) -> AsyncIterator[Callable[[str], Awaitable[int | None]]]:
     """Lock rows of a task. The given function returns the connection whose query waits for them; None if there is none
@@ -130,5 +106,4 @@ MOMENTS: dict[str, Moment] = {
     "API killed before its starts": api_killed_before_its_starts,
     "worker killed in a step": worker_killed_in_a_step,
     "worker killed in an ending": worker_killed_in_an_ending,
-    "worker killed while it folds": worker_killed_while_it_folds,
 }

@@ -19,6 +19,7 @@ from store import events
 from store.database import Pool
 
 PAGE = 500
+FRAMES = 1_000  # more than one event of the log leads to
 
 
 class ResponseFeed:
@@ -65,6 +66,8 @@ class ResponseFeed:
         frames = b""
         for event in found:  # no await from here on, so that a failed read leaves the fold unchanged
             self._fold.feed(event, requests)
+            # From the log's number, so that a cursor stays valid when the pieces of texts are deleted.
+            self._number = max(self._number, (event.seq - 1) * FRAMES - 1)
             frames += self._frames()
             self.last = event.seq
         return Page(frames, self.last, full=len(found) == PAGE, ended=self.ended)

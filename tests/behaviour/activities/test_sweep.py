@@ -225,15 +225,19 @@ async def test_time_that_was_given_reaches_a_session_whose_signal_was_lost(stack
     assert (await stack.wait(task_id))["status"] == "completed"
 
 
-async def test_deltas_of_ended_sessions_share_rows_after_a_sweep(stack: Stack) -> None:
-    task_id = await stack.submit("[[script:say words=60 delay=0.05]]")
-    await stack.wait(task_id)
-    count = "SELECT count(*) FROM events WHERE session_id = $1 AND type = 'message_delta'"
-    before, rows = await stack.events(task_id), await stack.pool.fetchval(count, task_id)
-    assert len(of_type(before, "message_delta")) == rows > 3
-    await stack.pool.execute(
-        "UPDATE unfolded_sessions SET ended_at = ended_at - interval '2 minutes' WHERE session_id = $1", task_id
-    )
+@pytest.mark.proves("S0-B20")
+async def test_pieces_of_texts_are_deleted_after_the_end(stack: Stack) -> None:
+    ended = await stack.submit("[[script:say words=60 delay=0.05]]")
+    runs = await stack.submit("[[script:say words=30]] [[fault:hang after=6]]")
+    await stack.seen(runs, "message_delta")
+    await stack.wait(ended)
+    before = await stack.events(ended)
+    assert len(of_type(before, "message_delta")) > 3
+    await stack.pool.execute("UPDATE ended_streams SET ended_at = ended_at - interval '2 minutes'")
     await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
-    assert await stack.pool.fetchval(count, task_id) == 1
-    assert await stack.events(task_id) == before
+    assert await stack.events(ended) == [event for event in before if event["type"] != "message_delta"]
+    assert await stack.pool.fetchval(
+        "SELECT count(*) FROM events WHERE session_id = $1 AND type = 'message_delta'", runs
+    )
+    await stack.cancel(runs)
+    await stack.wait(runs)

@@ -4,13 +4,14 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import httpx2
 import pytest
 
 from api.streams import feeds as stream
-from domain.events import Message, Progress, Recorded
+from domain.events import Message, MessageDelta, Progress, Recorded
 from store import events, keys
 from store.database import Pool
 from store.keys import Right
@@ -102,6 +103,25 @@ async def test_stream_resumes_from_every_event(api: httpx2.AsyncClient, pool: Po
     assert answer.text.count("\nid: ") == 5  # the initial position, and four events
     done = await api.get(f"/tasks/{task_id}/events", headers={"Last-Event-ID": "7"})
     assert done.status_code == 204
+
+
+@pytest.mark.proves("S0-B10", "S0-B20")
+async def test_a_reader_who_resumes_inside_an_ended_text_gets_it_whole(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    pieces = [MessageDelta(step=1, text=f"piece {number} ") for number in range(300)]
+    text = "".join(piece.text for piece in pieces)
+    await record(pool, task_id, *pieces, Message(step=1, text=text))
+    await end(pool, task_id)
+    assert await watch(api, task_id) == list(range(1, 304))
+    while await events.delete_pieces(pool, timedelta(0), 20):
+        pass
+    for url in (f"/tasks/{task_id}/events", f"/conversations/{task_id}/events"):
+        for after in (0, 1, 2, 150, 301, 302):
+            got = await api.get(url, params={"after": after}, headers={"Accept": "application/json"})
+            shown = got.json()["items"]
+            assert [one["seq"] for one in shown] == [seq for seq in (1, 302, 303) if seq > after]
+            assert [one["text"] for one in shown if one["type"] == "message"] == [text] * (after < 302)
+    assert await watch(api, task_id, **{"Last-Event-ID": "150"}) == [302, 303]
 
 
 async def test_long_log_comes_page_by_page(api: httpx2.AsyncClient, pool: Pool) -> None:
