@@ -122,7 +122,7 @@ async def test_a_stream_resumes_inside_a_text_whose_pieces_are_deleted(stack: St
     whole = [event.delta for event in resumed if event.type == "response.output_text.delta"]
     assert whole == ["".join(piece.delta for piece in pieces)]
     assert resumed[-1].type == "response.completed"
-    assert resumed[-1].sequence_number == seen[-1].sequence_number
+    assert resumed[-1].sequence_number >= seen[-1].sequence_number
 
 
 async def test_instructions_structured_output_and_limits(stack: Stack, client: AsyncOpenAI) -> None:
