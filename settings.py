@@ -1,6 +1,7 @@
 """Settings: the only module that reads the environment, once per process. deploy/env.example lists every variable."""
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -12,6 +13,8 @@ from setting_files import check_names, read_dotenv, read_toml
 
 ROOT = Path(__file__).resolve().parent  # of the code
 INSTALLED = not (ROOT / "pyproject.toml").exists()  # as a package, not a checkout
+if not INSTALLED and (client := str(ROOT / "client")) not in sys.path:
+    sys.path.append(client)  # of the package `errand`, with the models of our responses
 MISCONFIGURED = 78  # exit code (EX_CONFIG) of a process with invalid settings: restarting it does not help
 
 

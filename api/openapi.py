@@ -1,5 +1,6 @@
 """Additions to the generated OpenAPI document: problems, and bodies that the API parses itself."""
 
+from errand import models
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
@@ -7,7 +8,7 @@ from pydantic.json_schema import models_json_schema
 from api.schemas.budgets import RaiseBudget
 from api.schemas.channels import ConnectorBody
 from api.schemas.conversations import ConversationChange, FireBody, ForkBody, MessageBody, RunBody
-from api.schemas.events import EventPage, NoticePage
+from api.schemas.events import NoticePage
 from api.schemas.missions import NewMission
 from api.schemas.problems import Problem
 from api.schemas.reruns import RerunBody
@@ -24,7 +25,7 @@ _DESCRIPTION = """Submit a task, disconnect, fetch the result later.
 Every refusal is an RFC 9457 problem (`application/problem+json`); a refused request changes nothing.
 Lists have cursors. A POST that starts a session takes an `Idempotency-Key`: the same key with the same body returns
 the same session."""
-_MODELS = (TaskSpec, AgentDefinition, Problem, EventPage, NoticePage, RunBody, MessageBody, FireBody, ForkBody,
+_MODELS = (TaskSpec, AgentDefinition, Problem, models.EventPage, NoticePage, RunBody, MessageBody, FireBody, ForkBody,
            ConversationChange, NewSubscription, RerunBody, NewSchedule, NewMission, NewTrigger,
            ConnectorBody, ChannelMessage, RaiseBudget)  # fmt: skip
 _DESCRIPTIONS = {

@@ -2,8 +2,6 @@
 
 import re
 
-from domain.sessions.session import Usage
-
 # Control codes, and marks that reorder text: a text of a model or a tool must not control the terminal that shows it.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
@@ -34,7 +32,3 @@ def counted(number: int, noun: str) -> str:
 
 def dollars(cost: float | None) -> str:
     return "cost unknown" if cost is None else f"${cost:.4f}"
-
-
-def spent(usage: Usage) -> str:
-    return f"{usage.tokens:,} tokens, {dollars(usage.cost_usd)}"

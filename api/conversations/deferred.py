@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+from errand import models
+
 from api.control import answer as answering
 from api.conversations import steer
 from api.conversations.run import NewTurn
 from api.http import lookup
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
-from api.schemas.conversations import Handle, MessageBody, handle
+from api.schemas.conversations import MessageBody, handle
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.errors import Conflict, Refusal
@@ -69,7 +71,7 @@ async def answer(
 
 async def _before(call: Call, key: IdempotencyKey) -> NewTurn | None:
     known = await key.answered(call.pool, call.tenant)
-    return NewTurn(Handle.model_validate_json(known), replayed=True) if known is not None else None
+    return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True) if known is not None else None
 
 
 async def _answer(

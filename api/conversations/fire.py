@@ -2,12 +2,14 @@
 
 import asyncio
 
+from errand import models
+
 from api.conversations import mission_turns, run
 from api.conversations.run import NewTurn
 from api.http import lookup
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey, one_at_a_time, reused
-from api.schemas.conversations import FireBody, Handle, handle
+from api.schemas.conversations import FireBody, handle
 from api.submission import accept as submit
 from domain.conversations.requests import Fire
 from domain.errors import Invalid, Refusal, Unavailable
@@ -39,7 +41,7 @@ async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:
     known = await key.answered(call.pool, call.tenant)
     if known is None:
         return None
-    answer = Handle.model_validate_json(known)
+    answer = models.SessionHandle.model_validate_json(known)
     made = await sessions.get(call.pool, call.tenant, answer.session_id)
     # the key may be reserved by a request that died before its session was created; then this one creates it
     return NewTurn(answer, replayed=True) if made is not None else None
@@ -57,7 +59,7 @@ async def _fire(call: Call, conversation_id: str, body: FireBody, key: Idempoten
         reserved = await idempotency.reserve(call.pool, call.tenant, key.value, record)
         if reserved.digest != key.digest:
             raise reused()
-        answer = Handle.model_validate_json(reserved.response)
+        answer = models.SessionHandle.model_validate_json(reserved.response)
     try:
         await _twice(call, body, session, answer)
     except Refusal:
@@ -78,7 +80,7 @@ def _empty() -> Invalid:
     return Invalid("The mailbox is empty: there is nothing to fire.", type="mailbox-empty")
 
 
-async def _twice(call: Call, body: FireBody, session: NewSession, answer: Handle) -> None:
+async def _twice(call: Call, body: FireBody, session: NewSession, answer: models.SessionHandle) -> None:
     pool, tenant, session_id = call.pool, call.tenant, answer.session_id
     message_id = derive_id(session_id, "words") if body.input is not None else None
     if message_id is not None:
@@ -114,7 +116,7 @@ async def _ask(
     call: Call,
     body: FireBody,
     session: NewSession,
-    answer: Handle,
+    answer: models.SessionHandle,
     message_id: str | None,
     attempt: int,
 ) -> None:

@@ -1,12 +1,12 @@
 """The response to a turn: a handle, or the event stream of its session."""
 
+from errand import models
 from fastapi import Request, Response
 
 from api.conversations.run import NewTurn
 from api.http.auth import Call
 from api.http.body import choose_media_type
 from api.openapi import Responses, problems
-from api.schemas.conversations import Handle
 from api.streams.feeds import Feed
 from api.streams.sse import streaming
 
@@ -19,7 +19,10 @@ def answers(*statuses: int) -> Responses:
     return {
         **problems(*statuses),
         200: {"description": "transport=sse: the session's events, until it has ended", "content": stream},
-        202: {"description": "transport=stream, or the message waits or went to the running session", "model": Handle},
+        202: {
+            "description": "transport=stream, or the message waits or went to the running session",
+            "model": models.SessionHandle,
+        },
     }
 
 

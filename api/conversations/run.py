@@ -5,12 +5,14 @@ import contextlib
 from dataclasses import dataclass, replace
 from functools import partial
 
+from errand import models
+
 from api.conversations import mission_turns, steer
 from api.http import lookup
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey, one_at_a_time
 from api.http.problems import finding
-from api.schemas.conversations import Handle, MessageBody, RunBody, handle, stream_key
+from api.schemas.conversations import MessageBody, RunBody, handle, stream_key
 from api.submission import accept as submit
 from api.submission import rules
 from api.submission.accept import Prepared, SessionPlace
@@ -32,7 +34,7 @@ PAUSE_SECONDS = 0.2
 class NewTurn:
     """The result of a run."""
 
-    handle: Handle
+    handle: models.SessionHandle
     replayed: bool = False
 
 
@@ -46,7 +48,7 @@ async def run(
     """`manifest`: the files that a new conversation begins with."""
     # before all checks: a repetition gets the first response even if the same request would be refused now
     if (known := await key.answered(call.pool, call.tenant)) is not None:
-        return NewTurn(Handle.model_validate_json(known), replayed=True)
+        return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
     if body.context.history_session and (body.conversation_id or body.fork_from):
         problem = finding("/context/history_session", "excluded", "the conversation already has its history")
         raise Invalid("A further turn cannot bring its own history.", errors=[problem])
@@ -69,7 +71,7 @@ async def further(
 ) -> NewTurn:
     """Run a turn of an existing conversation."""
     if (known := await key.answered(call.pool, call.tenant)) is not None:
-        return NewTurn(Handle.model_validate_json(known), replayed=True)
+        return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
     await lookup.open_conversation(call, conversation_id)
     latest = await latest_of(call, conversation_id)
     task = await submit.check(call, body.task(body.agent or latest.current_agent), variables=latest.variables)
@@ -146,7 +148,7 @@ async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     answer = handle(prepared.ref.session_id, prepared.ref.conversation_id)
     accepted = await submit.accept(call, prepared, key, answer.model_dump_json())
     if accepted.replay:
-        return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
+        return NewTurn(models.SessionHandle.model_validate_json(accepted.replay.response), replayed=True)
     assert accepted.session is not None
     await call.services.starts.start(accepted.session)
     return NewTurn(answer)
@@ -161,7 +163,7 @@ async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: Idem
     async with one_at_a_time(call, message_id) if key.value is not None else contextlib.nullcontext():
         # the request that we waited for has answered it
         if (known := await key.answered(call.pool, call.tenant)) is not None:
-            return NewTurn(Handle.model_validate_json(known), replayed=True)
+            return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
         try:
             return await _try_to_continue(call, body, prepared, key)
         except Refusal:
@@ -190,7 +192,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
         accepted = await submit.accept(call, prepared.queued(queue), key, answer.model_dump_json(), write)
         _refuse(accepted)
         if accepted.replay:
-            return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
+            return NewTurn(models.SessionHandle.model_validate_json(accepted.replay.response), replayed=True)
         if accepted.session is not None:
             await call.services.starts.start(accepted.session)
             return NewTurn(answer)
@@ -218,7 +220,9 @@ def _refuse(accepted: Accepted) -> None:
         raise NotFound("There is no such conversation.", type="unknown-conversation")
 
 
-async def _steer(call: Call, prepared: Prepared, key: IdempotencyKey, attempt: int, live: str) -> Handle | None:
+async def _steer(
+    call: Call, prepared: Prepared, key: IdempotencyKey, attempt: int, live: str
+) -> models.SessionHandle | None:
     """Pass the message to the running session; None if it has ended by now."""
     ref = prepared.ref
     thread, message_id = ref.conversation_id, steer.message_id_of(ref, key)
@@ -228,14 +232,16 @@ async def _steer(call: Call, prepared: Prepared, key: IdempotencyKey, attempt: i
     return None if session_id is None else await _steered(call, prepared, key, session_id)
 
 
-async def _steered(call: Call, prepared: Prepared, key: IdempotencyKey, session_id: str) -> Handle:
+async def _steered(call: Call, prepared: Prepared, key: IdempotencyKey, session_id: str) -> models.SessionHandle:
     """The response for a message that this session reads."""
     answer = handle(session_id, prepared.ref.conversation_id, steered=True)
     await remember(call, key, answer)
     return answer
 
 
-async def _steered_before(call: Call, prepared: Prepared, key: IdempotencyKey, written: Written) -> Handle | None:
+async def _steered_before(
+    call: Call, prepared: Prepared, key: IdempotencyKey, written: Written
+) -> models.SessionHandle | None:
     """A repetition whose first response was lost: its message is stored, and may have been delivered."""
     ref = prepared.ref
     live = written.by or (await latest_of(call, ref.conversation_id)).id
@@ -247,7 +253,7 @@ async def _steered_before(call: Call, prepared: Prepared, key: IdempotencyKey, w
     return None if session_id is None else await _steered(call, prepared, key, session_id)
 
 
-async def remember(call: Call, key: IdempotencyKey, answer: Handle) -> None:
+async def remember(call: Call, key: IdempotencyKey, answer: models.SessionHandle) -> None:
     if key.value is not None:
         record = StoredResponse(digest=key.digest, status=202, response=answer.model_dump_json())
         await idempotency.reserve(call.pool, call.tenant, key.value, record)

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
+from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,15 +21,10 @@ from api.openapi import BODY, problems, ref, request_body
 from api.schemas.agent_state import ResetDone
 from api.schemas.conversations import (
     ConversationChange,
-    ConversationPage,
-    ConversationRecord,
-    ConversationSummary,
     Interrupted,
     MessageBody,
     RunBody,
     Terminated,
-    TurnPage,
-    TurnRecord,
     check_message,
     check_value,
 )
@@ -137,7 +133,7 @@ class ConversationQuery(BaseModel):
 @router.get(
     "/conversations", responses=problems(422), dependencies=_json, summary="List conversations, the newest first"
 )
-async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Query()]) -> ConversationPage:
+async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Query()]) -> models.ConversationPage:
     """A search covers titles, inputs and final messages; `match_source` says where it matched."""
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     by_activity = query.order == "updated"
@@ -153,7 +149,7 @@ async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Q
         limit=query.limit + 1,
     )
     shown, more = page[: query.limit], len(page) > query.limit
-    return ConversationPage(
+    return models.ConversationPage(
         items=[
             _summary(one, pending_count=one.pending_count, match_source=one.match_source if query.q else None)
             for one in shown
@@ -162,9 +158,9 @@ async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Q
     )
 
 
-def _summary(found: ConversationRow, **more: Any) -> ConversationSummary:
+def _summary(found: ConversationRow, **more: Any) -> models.ConversationSummary:
     same = ("title", "status", "delivery", "metadata", "created_at", "updated_at")
-    return ConversationSummary(conversation_id=found.id, **{name: getattr(found, name) for name in same}, **more)
+    return models.ConversationSummary(conversation_id=found.id, **{name: getattr(found, name) for name in same}, **more)
 
 
 def _text(given: str | None) -> str | None:
@@ -190,7 +186,7 @@ def _metadata(given: str | None) -> JsonObject | None:
 @router.get(
     "/conversations/{conversation_id}", responses=problems(404), dependencies=_json, summary="Show a conversation"
 )
-async def show_conversation(call: Reader, conversation_id: str) -> ConversationRecord:
+async def show_conversation(call: Reader, conversation_id: str) -> models.Conversation:
     """Its threads, its sessions as a tree, running sessions, pending outcomes, and usage by model."""
     return await whole(call, await conversation_of(call, conversation_id))
 
@@ -210,19 +206,20 @@ class TurnQuery(BaseModel):
     dependencies=_json,
     summary="Read the turns: input and final message of each",
 )
-async def show_turns(call: Reader, conversation_id: str, query: Annotated[TurnQuery, Query()]) -> TurnPage:
+async def show_turns(call: Reader, conversation_id: str, query: Annotated[TurnQuery, Query()]) -> models.TurnPage:
     await conversation_of(call, conversation_id)
     filters = {"turns": conversation_id, "newest": query.newest}
     after_id = position(filters, query.cursor)
     page = await conversation_reads.turns(
         call.pool, call.tenant, conversation_id, after_id, query.limit + 1, newest=query.newest
     )
-    shown = [TurnRecord(**turn.model_dump()) for turn in page[: query.limit]]
+    shown = [models.Turn.model_validate(turn) for turn in page[: query.limit]]
     if query.full:
-        for turn in shown:
-            turn.display_messages = await display_messages(call.pool, await session_of(call, turn.session_id))
+        for place, turn in enumerate(shown):
+            said = await display_messages(call.pool, await session_of(call, turn.session_id))
+            shown[place] = turn.model_copy(update={"display_messages": said})
     more = len(page) > query.limit
-    return TurnPage(items=shown, next_cursor=cursor(filters, shown[-1].session_id) if more else None)
+    return models.TurnPage(items=shown, next_cursor=cursor(filters, shown[-1].session_id) if more else None)
 
 
 @router.patch(
@@ -243,7 +240,7 @@ async def change_conversation(
     call: Submitter,
     conversation_id: str,
     body: Annotated[ConversationChange, json_body(ConversationChange, check_value=check_input_length)],
-) -> ConversationRecord:
+) -> models.Conversation:
     await own_conversation(call, conversation_id)
     given = body.model_dump(include=body.model_fields_set - ({"title"} if body.title is None else set()))
     update = conversations.ConversationUpdate(**given)

@@ -1,8 +1,8 @@
 """/deliveries: notices sent to subscriptions, their attempts, and sending one again."""
 
-from datetime import datetime
 from typing import Annotated
 
+from errand import models
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,24 +20,6 @@ from store.keys import Right
 router = APIRouter(tags=["notifications"], dependencies=[Depends(accepts_json)])
 
 
-class DeliveryRecord(BaseModel):
-    id: str = Field(description="the webhook-id of every attempt")
-    subscription_id: str
-    event: str
-    task_id: str | None
-    status: DeliveryStatus
-    attempts: int
-    last_error: str | None
-    next_at: datetime | None = Field(description="time of the next attempt")
-    created_at: datetime
-    delivered_at: datetime | None
-
-
-class DeliveryPage(BaseModel):
-    items: list[DeliveryRecord]
-    next_cursor: str | None
-
-
 class DeliveryQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -48,12 +30,12 @@ class DeliveryQuery(BaseModel):
     limit: int = Field(default=50, ge=1, le=200)
 
 
-def delivery_record(one: Delivery) -> DeliveryRecord:
-    return DeliveryRecord(**one.model_dump(exclude={"session_id"}), task_id=one.session_id)
+def delivery_record(one: Delivery) -> models.Delivery:
+    return models.Delivery(**one.model_dump(exclude={"session_id"}), task_id=one.session_id)
 
 
 @router.get("/deliveries", responses=problems(422), summary="List deliveries, the newest first")
-async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]) -> DeliveryPage:
+async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]) -> models.DeliveryPage:
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     found = await deliveries.find(
         call.pool,
@@ -66,13 +48,13 @@ async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]
     )
     shown = found[: query.limit]
     more = len(found) > query.limit
-    return DeliveryPage(
+    return models.DeliveryPage(
         items=[delivery_record(one) for one in shown], next_cursor=cursor(filters, shown[-1].id) if more else None
     )
 
 
 @router.get("/deliveries/{delivery_id}", responses=problems(404), summary="Show a delivery")
-async def show_delivery(call: Reader, delivery_id: str) -> DeliveryRecord:
+async def show_delivery(call: Reader, delivery_id: str) -> models.Delivery:
     found = await deliveries.get(call.pool, call.tenant, delivery_id) if is_id(delivery_id) else None
     if found is None:
         raise NotFound()
@@ -85,7 +67,7 @@ async def show_delivery(call: Reader, delivery_id: str) -> DeliveryRecord:
     responses=problems(403, 404, 409),
     summary="Send a delivery again, with the same id",
 )
-async def resend_delivery(call: Annotated[Call, needs(Right.SUPERVISE)], delivery_id: str) -> DeliveryRecord:
+async def resend_delivery(call: Annotated[Call, needs(Right.SUPERVISE)], delivery_id: str) -> models.Delivery:
     """A delivery that waits for its next attempt is sent immediately."""
     if not is_id(delivery_id) or await deliveries.get(call.pool, call.tenant, delivery_id) is None:
         raise NotFound()

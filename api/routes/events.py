@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from errand import models
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,7 +12,6 @@ from api.http.body import choose_media_type
 from api.http.lookup import check_kept, conversation_of, session_of
 from api.http.problems import Unreadable
 from api.openapi import problems, ref
-from api.schemas.events import EventPage
 from api.services import Services
 from api.streams.feeds import Feed
 from api.streams.sse import streaming
@@ -26,7 +26,7 @@ _ANSWERS = {
         "schema": {"type": "string"},
         "example": 'event: progress\ndata: {"type": "progress", "seq": 7, "message": "tests pass"}\nid: 7\n\n',
     },
-    "application/json": {"schema": ref(EventPage)},
+    "application/json": {"schema": ref(models.EventPage)},
 }
 _ANSWER = {"description": "Server-sent events, or a page of them as JSON", "content": _ANSWERS}
 LastEventId = Annotated[str | None, Header(description="id of the last event that was received")]
@@ -125,5 +125,5 @@ def _position(given: str | None, last: int) -> int:
 async def _page(services: Services, feed: Feed, after: int, limit: int, closed: bool) -> Response:
     found = await feed.read(services.pool, after, limit)
     next_after = feed.number(found[-1]) if found else after
-    page = EventPage(items=[feed.show(event) for event in found], next_after=next_after, closed=closed)
+    page = models.EventPage(items=[feed.show(event) for event in found], next_after=next_after, closed=closed)
     return JSONResponse(page.model_dump(mode="json"))

@@ -4,6 +4,7 @@ import re
 from typing import Annotated
 from urllib.parse import quote
 
+from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,11 +15,12 @@ from api.http.lookup import check_owner
 from api.http.paging import cursor, position
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, request_body
-from api.schemas.files import FilePage, FileRecord, check_file_name
+from api.schemas.files import check_file_name
 from api.submission import budgets
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
 from store import files
+from store.files import File
 
 router = APIRouter(tags=["files"])
 
@@ -42,7 +44,7 @@ class FileQuery(BaseModel):
     openapi_extra=request_body({"application/octet-stream": _BINARY, "text/plain": _BINARY}),
     summary="Upload a file",
 )
-async def upload_file(request: Request, call: Submitter, query: Annotated[FileQuery, Query()]) -> FileRecord:
+async def upload_file(request: Request, call: Submitter, query: Annotated[FileQuery, Query()]) -> models.File:
     """The body is the file. Its id goes into a task's `context.files`."""
     name = check_file_name(query.name)
     kind = request.headers.get("content-type", "application/octet-stream").strip()
@@ -60,7 +62,7 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
     if kept is None:
         used = await files.uploaded_bytes(call.pool, call.tenant)
         raise budgets.exceeded("uploaded files", "ERRAND_TENANT_UPLOAD_BYTES", quota, used, len(content))
-    return FileRecord.of(kept)
+    return _record(kept)
 
 
 class FileListQuery(BaseModel):
@@ -77,7 +79,7 @@ class FileListQuery(BaseModel):
     dependencies=[Depends(accepts_json)],
     summary="List uploaded files, the newest first",
 )
-async def list_files(call: Reader, query: Annotated[FileListQuery, Query()]) -> FilePage:
+async def list_files(call: Reader, query: Annotated[FileListQuery, Query()]) -> models.FilePage:
     """Artifacts are not among them: they are part of their task's result."""
     filters = {"own": query.own}
     page = await files.uploads(
@@ -88,8 +90,8 @@ async def list_files(call: Reader, query: Annotated[FileListQuery, Query()]) -> 
         limit=query.limit + 1,
     )
     shown = page[: query.limit]
-    return FilePage(
-        items=[FileRecord.of(one) for one in shown],
+    return models.FilePage(
+        items=[_record(one) for one in shown],
         next_cursor=cursor(filters, shown[-1].id) if len(page) > query.limit else None,
     )
 
@@ -121,11 +123,11 @@ async def download_file(call: Reader, file_id: str) -> Response:
     dependencies=[Depends(accepts_json)],
     summary="Name, size and digest of a file",
 )
-async def describe_file(call: Reader, file_id: str) -> FileRecord:
+async def describe_file(call: Reader, file_id: str) -> models.File:
     found = await files.get(call.pool, call.tenant, file_id) if is_id(file_id) else None
     if found is None:
         raise NotFound()
-    return FileRecord.of(found)
+    return _record(found)
 
 
 @router.delete(
@@ -145,3 +147,15 @@ async def delete_file(call: Stopper, file_id: str) -> Response:
         detail = "A task that has not ended was given this file; delete it afterwards, or cancel the task."
         raise Conflict(detail, type="file-in-use", task_id=user)
     return Response(status_code=204)
+
+
+def _record(file: File) -> models.File:
+    return models.File(
+        file_id=file.id,
+        name=file.name,
+        size=file.size,
+        sha256=file.sha256,
+        media_type=file.media_type,
+        url=f"/files/{file.id}",
+        created_at=file.created_at,
+    )

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from errand import models
 from fastapi import APIRouter, Request, Response
 
 from api.conversations import run
@@ -13,7 +14,7 @@ from api.http.idempotency import IdempotencyKey, Key, reused
 from api.http.lookup import own_conversation, session_of
 from api.http.problems import finding
 from api.openapi import BODY, ref, request_body
-from api.schemas.conversations import ForkBody, Handle, MessageBody, check_value, handle
+from api.schemas.conversations import ForkBody, MessageBody, check_value, handle
 from api.submission import accept as submit
 from domain.errors import Conflict, Invalid
 from domain.events import EventRow, TaskCompleted, TaskSubmitted
@@ -49,7 +50,7 @@ async def fork_conversation(
     check_accept(request, body.transport)
     key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/fork", body, idempotency_key)
     if (known := await key.answered(call.pool, call.tenant)) is not None:
-        turn = NewTurn(Handle.model_validate_json(known), replayed=True)
+        turn = NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
         return answer(call, turn, body.transport)
     source = await _source(call, conversation_id, body)
     if body.execute:
@@ -99,7 +100,7 @@ async def _prepare(call: Call, body: ForkBody, source: SessionRow, key: Idempote
     if accepted.reused:
         raise reused()
     if accepted.replay:
-        return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
+        return NewTurn(models.SessionHandle.model_validate_json(accepted.replay.response), replayed=True)
     return NewTurn(made)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+from errand import models
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +14,7 @@ from api.http.lookup import own_session, session_of
 from api.http.paging import cursor, moment_and_id
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
+from api.views.conversation import request_record
 from domain.errors import Conflict, Invalid, Refusal
 from domain.sessions.input_request import InputRequest, RequestOrder, RequestStatus
 from domain.task import Id, Strict
@@ -21,11 +23,6 @@ from store import input_requests
 router = APIRouter(tags=["input requests"], dependencies=[Depends(accepts_json)])
 
 _EXAMPLE = {"response_to": "01jd2s0p8m3kq5w7x9z1b2c4d6", "input": {"approved": True, "notes": "Proceed with option B"}}
-
-
-class InputRequestPage(BaseModel):
-    items: list[InputRequest]
-    next_cursor: str | None
 
 
 class RequestQuery(BaseModel):
@@ -56,7 +53,7 @@ class AnswerAccepted(BaseModel):
 
 
 @router.get("/input-requests", responses=problems(422), summary="List input requests of all tasks")
-async def list_input_requests(call: Reader, query: Annotated[RequestQuery, Query()]) -> InputRequestPage:
+async def list_input_requests(call: Reader, query: Annotated[RequestQuery, Query()]) -> models.InputRequestPage:
     if query.order in _ORDER_OF and query.status is not _ORDER_OF[query.order]:
         problem = finding("/order", "wrong_status", f"only with status={_ORDER_OF[query.order]}", place="query")
         raise Invalid("These requests have no such order.", errors=[problem])
@@ -72,17 +69,21 @@ async def list_input_requests(call: Reader, query: Annotated[RequestQuery, Query
     )
     shown = items[: query.limit]
     if len(items) == len(shown):
-        return InputRequestPage(items=shown, next_cursor=None)
+        return _page(shown)
     last = shown[-1]
     moments = {RequestOrder.DEADLINE: last.deadline, RequestOrder.ANSWERED: last.answered_at}
-    return InputRequestPage(items=shown, next_cursor=cursor(filters, last.id, moments.get(query.order)))
+    return _page(shown, cursor(filters, last.id, moments.get(query.order)))
 
 
 @router.get("/tasks/{task_id}/input-requests", responses=problems(404), summary="List all input requests of a task")
-async def list_task_requests(call: Reader, task_id: str) -> InputRequestPage:
+async def list_task_requests(call: Reader, task_id: str) -> models.InputRequestPage:
     session = await session_of(call, task_id)
     items = await input_requests.find(call.pool, call.tenant, status=None, session_id=session.id, limit=200)
-    return InputRequestPage(items=items, next_cursor=None)
+    return _page(items)
+
+
+def _page(found: list[InputRequest], next_cursor: str | None = None) -> models.InputRequestPage:
+    return models.InputRequestPage(items=[request_record(one) for one in found], next_cursor=next_cursor)
 
 
 @router.post(

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,7 +14,7 @@ from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import conversation_of
 from api.http.paging import cursor, position
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.conversations import FireBody, MailboxPage, check_value
+from api.schemas.conversations import FireBody, check_value
 from store import mailbox
 
 router = APIRouter(tags=["conversations"])
@@ -35,14 +36,17 @@ class MailboxQuery(BaseModel):
     dependencies=[Depends(accepts_json)],
     summary="Show the mailbox",
 )
-async def show_mailbox(call: Reader, conversation_id: str, query: Annotated[MailboxQuery, Query()]) -> MailboxPage:
+async def show_mailbox(
+    call: Reader, conversation_id: str, query: Annotated[MailboxQuery, Query()]
+) -> models.MailboxPage:
     """The pending outcomes in the order of their arrival. Reading consumes nothing."""
     await conversation_of(call, conversation_id)
     pool, tenant = call.pool, call.tenant
     if query.live:
         pending = await call.services.workflows.mailbox(conversation_id) or []
-        shown = await mailbox.by_ids(pool, tenant, [outcome.id for outcome in pending])
-        return MailboxPage(items=shown, pending_count=len(pending), next_cursor=None)
+        found = await mailbox.by_ids(pool, tenant, [outcome.id for outcome in pending])
+        items = [models.MailboxMessage.model_validate(one) for one in found]
+        return models.MailboxPage(items=items, pending_count=len(pending), next_cursor=None)
     filters = {"mailbox": conversation_id, "all": query.all}
     page = await mailbox.of_conversation(
         pool,
@@ -53,8 +57,8 @@ async def show_mailbox(call: Reader, conversation_id: str, query: Annotated[Mail
         limit=query.limit + 1,
     )
     shown = page[: query.limit]
-    return MailboxPage(
-        items=shown,
+    return models.MailboxPage(
+        items=[models.MailboxMessage.model_validate(one) for one in shown],
         pending_count=await mailbox.pending_count(pool, tenant, conversation_id),
         next_cursor=cursor(filters, shown[-1].message_id) if len(page) > query.limit else None,
     )

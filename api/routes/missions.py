@@ -4,6 +4,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated
 
+from errand import models
 from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime
 
@@ -16,7 +17,7 @@ from api.http.paging import cursor, position
 from api.http.problems import pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.routes import schedules as schedule_routes
-from api.schemas.missions import MissionFiles, MissionPage, MissionRecord, MissionRunPage, NewMission, mission_record
+from api.schemas.missions import MissionFiles, NewMission, mission_record
 from api.schemas.schedules import PauseBody, Triggered
 from api.submission import budgets, rules
 from domain.errors import Conflict, NotFound, Unavailable
@@ -45,7 +46,7 @@ _EXAMPLE = {
     openapi_extra=request_body({"application/json": {"schema": ref(NewMission), "example": _EXAMPLE}}),
     summary="Create a mission",
 )
-async def create_mission(call: Submitter, body: Annotated[NewMission, json_body(NewMission)]) -> MissionRecord:
+async def create_mission(call: Submitter, body: Annotated[NewMission, json_body(NewMission)]) -> models.Mission:
     """A mission is a schedule with budgets. It needs a total budget or a time at which it expires."""
     await schedule_routes.check_room(call)
     mission_id = new_id()
@@ -76,16 +77,16 @@ async def list_missions(
     name: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
     after: Annotated[str | None, Query(alias="cursor")] = None,
-) -> MissionPage:
+) -> models.MissionPage:
     """Newest first."""
     query = {"missions": name}
     found = await missions.listing(call.pool, call.tenant, name=name, before_id=position(query, after), limit=limit + 1)
     items = [await _shown(call, one) for one in found[:limit]]
-    return MissionPage(items=items, next_cursor=cursor(query, items[-1].id) if len(found) > limit else None)
+    return models.MissionPage(items=items, next_cursor=cursor(query, items[-1].id) if len(found) > limit else None)
 
 
 @router.get("/missions/{mission_id}", responses=problems(404), summary="Show a mission and what it has spent")
-async def show_mission(call: Reader, mission_id: str) -> MissionRecord:
+async def show_mission(call: Reader, mission_id: str) -> models.Mission:
     return await _shown(call, await _found(call, mission_id))
 
 
@@ -95,11 +96,11 @@ async def list_mission_runs(
     mission_id: str,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     before: AwareDatetime | None = None,
-) -> MissionRunPage:
+) -> models.RunPage:
     """The latest scheduled times first; `before` continues after the last of a page."""
     mission = await _found(call, mission_id)
     found = await schedule_runs.listing(call.pool, call.tenant, mission.schedule_id, before=before, limit=limit)
-    return MissionRunPage(items=found)
+    return models.RunPage(items=[models.ScheduleRun.model_validate(one) for one in found])
 
 
 @router.post(
@@ -124,7 +125,7 @@ async def run_mission(call: Submitter, mission_id: str) -> Triggered:
 )
 async def put_mission_files(
     call: Submitter, mission_id: str, body: Annotated[MissionFiles, json_body(MissionFiles)]
-) -> MissionRecord:
+) -> models.Mission:
     """The workspace then holds exactly these files, and the next check sees them."""
     mission = await _own(call, mission_id)
     _check_working(mission)
@@ -144,7 +145,7 @@ async def put_mission_files(
 )
 async def pause_mission(
     call: Stopper, mission_id: str, body: Annotated[PauseBody, json_body(PauseBody, optional=True)]
-) -> MissionRecord:
+) -> models.Mission:
     """A run that has begun continues."""
     mission = await _own(call, mission_id)
     _check_working(mission)
@@ -153,7 +154,7 @@ async def pause_mission(
 
 
 @router.post("/missions/{mission_id}/resume", responses=problems(403, 404, 409), summary="Resume a mission")
-async def resume_mission(call: Stopper, mission_id: str) -> MissionRecord:
+async def resume_mission(call: Stopper, mission_id: str) -> models.Mission:
     """What waited for this begins now: messages to its subagents, and runs that were queued when a risk paused it."""
     mission = await _own(call, mission_id)
     _check_working(mission)
@@ -165,7 +166,7 @@ async def resume_mission(call: Stopper, mission_id: str) -> MissionRecord:
 
 
 @router.post("/missions/{mission_id}/cancel", responses=problems(403, 404), summary="Cancel a mission")
-async def cancel_mission(call: Stopper, mission_id: str) -> MissionRecord:
+async def cancel_mission(call: Stopper, mission_id: str) -> models.Mission:
     """Its runs are stopped, and the response has its summary. Cancelling again only stops what is left."""
     mission = await _own(call, mission_id)
     reason, by = f"cancelled by {call.caller.name}", call.caller.created_by
@@ -199,7 +200,7 @@ def _check_working(mission: Mission) -> None:
         raise Conflict("The mission has ended.", type="mission-ended", mission_status=mission.status)
 
 
-async def _shown(call: Call, mission: Mission) -> MissionRecord:
+async def _shown(call: Call, mission: Mission) -> models.Mission:
     today = await missions.spent(call.pool, mission, mission.day_start(datetime.now(UTC)))
     total = await missions.spent(call.pool, mission)
     return mission_record(mission, today, total, await missions.open_requests(call.pool, mission))

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from errand import models
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,7 +14,6 @@ from domain.audit import Break
 from domain.task import Id
 from store import audit, effects
 from store.audit import Listed
-from store.effects import Ledger
 
 router = APIRouter(tags=["record"], dependencies=[Depends(accepts_json)])
 
@@ -53,10 +53,10 @@ class Verification(BaseModel):
 
 
 @router.get("/tasks/{task_id}/effects", responses=problems(404), summary="List the effects of a task so far")
-async def list_effects(call: Reader, task_id: str) -> Ledger:
+async def list_effects(call: Reader, task_id: str) -> models.EffectPage:
     """This includes the effects of its subagents. For a dry run: what would have been done."""
     session = await session_of(call, task_id)
-    return await effects.ledger(call.pool, call.tenant, session.id)
+    return models.EffectPage.model_validate(await effects.ledger(call.pool, call.tenant, session.id))
 
 
 @router.get(

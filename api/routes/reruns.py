@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from errand import models
 from fastapi import APIRouter, Depends, Response
 
 from api.http.auth import Submitter
@@ -11,7 +12,6 @@ from api.http.lookup import check_kept, own_session
 from api.openapi import BODY, problems, ref, request_body
 from api.reruns import accept as rerun
 from api.schemas.reruns import RerunBody
-from api.schemas.tasks import TaskAccepted
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
@@ -34,7 +34,7 @@ _EXAMPLES = {
 @router.post(
     "/tasks/{task_id}/rerun",
     status_code=202,
-    response_model=TaskAccepted,
+    response_model=models.TaskHandle,
     responses=problems(404, 409, 410, *BODY),
     openapi_extra=request_body({"application/json": {"schema": ref(RerunBody), "examples": _EXAMPLES}}, required=False),
     summary="Run a task again from one of its steps",

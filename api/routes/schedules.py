@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
+from errand import models
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime
 
@@ -12,16 +13,7 @@ from api.http.body import accepts_json, json_body
 from api.http.paging import cursor, position
 from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.schedules import (
-    BackfillBody,
-    NewSchedule,
-    PauseBody,
-    RunPage,
-    SchedulePage,
-    ScheduleRecord,
-    Triggered,
-    schedule_record,
-)
+from api.schemas.schedules import BackfillBody, NewSchedule, PauseBody, Triggered, schedule_record
 from api.submission import accept as submit
 from api.submission.accept import Checked, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound, Unavailable
@@ -50,7 +42,7 @@ _EXAMPLE = {
     openapi_extra=request_body({"application/json": {"schema": ref(NewSchedule), "example": _EXAMPLE}}),
     summary="Create a schedule",
 )
-async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_body(NewSchedule)]) -> ScheduleRecord:
+async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_body(NewSchedule)]) -> models.Schedule:
     """Each run is a session of the task, in the schedule's own conversation unless it names one. Invalid input is
     refused now, not when a run is due."""
     task = await checked(call, body)
@@ -75,7 +67,7 @@ async def list_schedules(
     name: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
     after: Annotated[str | None, Query(alias="cursor")] = None,
-) -> SchedulePage:
+) -> models.SchedulePage:
     """Newest first. The next times of a schedule are shown with the schedule itself."""
     query = {"schedules": name}
     found = await schedules.listing(
@@ -84,11 +76,11 @@ async def list_schedules(
     items = [
         schedule_record(one, await schedule_runs.counts(call.pool, call.tenant, one.id), None) for one in found[:limit]
     ]
-    return SchedulePage(items=items, next_cursor=cursor(query, items[-1].id) if len(found) > limit else None)
+    return models.SchedulePage(items=items, next_cursor=cursor(query, items[-1].id) if len(found) > limit else None)
 
 
 @router.get("/schedules/{schedule_id}", responses=problems(404), summary="Show a schedule and its next five times")
-async def show_schedule(call: Reader, schedule_id: str) -> ScheduleRecord:
+async def show_schedule(call: Reader, schedule_id: str) -> models.Schedule:
     return await _shown(call, await _found(call, schedule_id))
 
 
@@ -100,7 +92,7 @@ async def show_schedule(call: Reader, schedule_id: str) -> ScheduleRecord:
 )
 async def replace_schedule(
     call: Submitter, schedule_id: str, body: Annotated[NewSchedule, json_body(NewSchedule)]
-) -> ScheduleRecord:
+) -> models.Schedule:
     """Its runs, its conversation and its workspace stay."""
     known = await _own(call, schedule_id)
     if body.conversation_id not in (None, known.conversation_id) or body.task.context.files:
@@ -142,12 +134,12 @@ async def delete_schedule(call: Stopper, schedule_id: str) -> Response:
 )
 async def pause_schedule(
     call: Stopper, schedule_id: str, body: Annotated[PauseBody, json_body(PauseBody, optional=True)]
-) -> ScheduleRecord:
+) -> models.Schedule:
     return await _set_paused(call, schedule_id, True, body.reason or f"paused by {call.caller.name}")
 
 
 @router.post("/schedules/{schedule_id}/resume", responses=problems(403, 404), summary="Resume a schedule")
-async def resume_schedule(call: Stopper, schedule_id: str) -> ScheduleRecord:
+async def resume_schedule(call: Stopper, schedule_id: str) -> models.Schedule:
     """Ticks that were due while it was paused are not made up for; use backfill for that."""
     return await _set_paused(call, schedule_id, False)
 
@@ -175,7 +167,7 @@ async def trigger_schedule(call: Submitter, schedule_id: str) -> Triggered:
 )
 async def backfill_schedule(
     call: Submitter, schedule_id: str, body: Annotated[BackfillBody, json_body(BackfillBody)]
-) -> ScheduleRecord:
+) -> models.Schedule:
     """A time that already has a run is left alone."""
     schedule = await _own(call, schedule_id)
     _check_range(schedule, body)
@@ -191,10 +183,11 @@ async def list_schedule_runs(
     schedule_id: str,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     before: AwareDatetime | None = None,
-) -> RunPage:
+) -> models.RunPage:
     """The latest scheduled times first; `before` continues after the last of a page."""
     found = await _found(call, schedule_id)
-    return RunPage(items=await schedule_runs.listing(call.pool, call.tenant, found.id, before=before, limit=limit))
+    runs = await schedule_runs.listing(call.pool, call.tenant, found.id, before=before, limit=limit)
+    return models.RunPage(items=[models.ScheduleRun.model_validate(one) for one in runs])
 
 
 async def check_room(call: Call) -> None:
@@ -241,7 +234,7 @@ def _check_range(schedule: Schedule, body: BackfillBody) -> None:
         raise Invalid("This range has too many ticks.", errors=[problem])
 
 
-async def _set_paused(call: Call, schedule_id: str, paused: bool, reason: str | None = None) -> ScheduleRecord:
+async def _set_paused(call: Call, schedule_id: str, paused: bool, reason: str | None = None) -> models.Schedule:
     await _own(call, schedule_id)
     made = await schedules.set_paused(call.pool, call.tenant, schedule_id, paused, call.caller.created_by, reason)
     if made is None:
@@ -278,6 +271,6 @@ async def synced(call: Call, schedule: Schedule) -> Schedule:
     return schedule
 
 
-async def _shown(call: Call, schedule: Schedule) -> ScheduleRecord:
+async def _shown(call: Call, schedule: Schedule) -> models.Schedule:
     counts: dict[str, Any] = await schedule_runs.counts(call.pool, call.tenant, schedule.id)
     return schedule_record(schedule, counts, await call.services.schedules.next_times(schedule.id))

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Literal
 
+from errand import models
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
@@ -15,7 +16,7 @@ from api.http.lookup import check_open, conversation_of, own_session, session_of
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
 from api.schemas.conversations import stream_key
-from api.schemas.tasks import TaskRecord, task_record
+from api.schemas.tasks import task_record
 from domain.conversations.requests import Promote
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import derive_id, new_id
@@ -27,7 +28,7 @@ from store.sessions import SessionRow
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
-_ENDED = {"description": "The task had already ended; nothing changed", "model": TaskRecord}
+_ENDED = {"description": "The task had already ended; nothing changed", "model": models.Task}
 
 
 class SteerBody(Strict):
@@ -154,7 +155,7 @@ def _ended(session: SessionRow) -> Conflict:
     "/tasks/{task_id}/cancel",
     tags=["core"],
     status_code=202,
-    response_model=TaskRecord,
+    response_model=models.Task,
     responses={**problems(403, 404, *BODY), 200: _ENDED},
     openapi_extra=request_body(
         {
@@ -173,7 +174,7 @@ async def cancel_task(
     body: Annotated[CancelBody, json_body(CancelBody, optional=True, check_model=_check_cancel)],
     response: Response,
     idempotency_key: Key = None,
-) -> TaskRecord:
+) -> models.Task:
     """The request is accepted immediately; the task then ends as `cancelled` and keeps its results so far. A repetition
     changes nothing."""
     session = await own_session(call, task_id)
@@ -189,7 +190,7 @@ async def cancel_task(
 @router.post(
     "/tasks/{task_id}/interrupt",
     status_code=202,
-    response_model=TaskRecord,
+    response_model=models.Task,
     responses={**problems(403, 404, 409, *BODY), 200: _ENDED},
     openapi_extra=request_body(
         {"application/json": {"schema": StopBody.model_json_schema(), "example": {"reason": "enough"}}}, required=False
@@ -202,7 +203,7 @@ async def interrupt_task(
     body: Annotated[StopBody, json_body(StopBody, optional=True)],
     response: Response,
     idempotency_key: Key = None,
-) -> TaskRecord:
+) -> models.Task:
     """The task stops now and keeps its results so far; its conversation continues. Background subagents keep running.
     404 if the task has ended, except for a repetition of the request that ended it."""
     session = await own_session(call, task_id)
@@ -212,7 +213,7 @@ async def interrupt_task(
     return await _stop(call, session, Stop(Reason.INTERRUPTED, body.reason), idempotency_key, response)
 
 
-async def _stop(call: Call, session: SessionRow, stop: Stop, key: str | None, response: Response) -> TaskRecord:
+async def _stop(call: Call, session: SessionRow, stop: Stop, key: str | None, response: Response) -> models.Task:
     """Return 202 if the request was recorded, 200 if the task had already ended."""
     response.status_code = 200
     check_key(key)
@@ -227,14 +228,14 @@ async def _stop(call: Call, session: SessionRow, stop: Stop, key: str | None, re
 @router.post(
     "/tasks/{task_id}/promote",
     status_code=202,
-    response_model=TaskRecord,
+    response_model=models.Task,
     responses={
         **problems(403, 404, 409),
-        200: {"description": "It was already in the background", "model": TaskRecord},
+        200: {"description": "It was already in the background", "model": models.Task},
     },
     summary="Let a subagent that its parent waits for continue in the background",
 )
-async def promote_task(call: Stopper, task_id: str, response: Response) -> TaskRecord:
+async def promote_task(call: Stopper, task_id: str, response: Response) -> models.Task:
     """The parent continues immediately; the outcome goes to the mailbox."""
     session = await own_session(call, task_id)
     if session.status.terminal:
@@ -254,6 +255,6 @@ async def promote_task(call: Stopper, task_id: str, response: Response) -> TaskR
     return await _record(call, await session_of(call, task_id))
 
 
-async def _record(call: Call, session: SessionRow) -> TaskRecord:
+async def _record(call: Call, session: SessionRow) -> models.Task:
     [session] = await tool_calls.up_to_date(call.pool, call.tenant, [session])
     return task_record(session, call.settings.poll_interval_ms)

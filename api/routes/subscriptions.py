@@ -3,14 +3,14 @@
 from datetime import UTC, datetime
 from typing import Annotated
 
+from errand import models
 from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel, Field
 
 from api.http.auth import Call, Reader, needs
 from api.http.body import accepts_json, json_body
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.routes.deliveries import DeliveryRecord, delivery_record
+from api.routes.deliveries import delivery_record
 from api.schemas.subscriptions import check_target
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
@@ -21,7 +21,6 @@ from domain.notifications import (
     NewSubscription,
     Notice,
     Subscription,
-    SubscriptionStatus,
     new_secret,
 )
 from store import deliveries, subscriptions
@@ -34,32 +33,6 @@ MOST = 100  # per tenant: each subscription may cause a delivery for every event
 _EXAMPLE = {"name": "ops", "channel": "webhook", "target": "https://hooks.example.org/errand"}
 
 
-class SubscriptionRecord(BaseModel):
-    id: str
-    name: str
-    channel: ChannelName
-    target: str = Field(description="of a URL the host, of an e-mail address the first letter and the domain")
-    events: list[str]
-    every_task: bool
-    subagents: bool
-    status: SubscriptionStatus
-    failing_since: datetime | None = Field(description="since when every delivery has failed")
-    last_error: str | None
-    old_secret_until: datetime | None = Field(
-        description="until then deliveries are also signed with the previous secret"
-    )
-    created_by: str
-    created_at: datetime
-
-
-class CreatedSubscription(SubscriptionRecord):
-    secret: str | None = Field(description="of a webhook: verifies its signatures. It is shown only once")
-
-
-class SubscriptionPage(BaseModel):
-    items: list[SubscriptionRecord]
-
-
 @router.post(
     "/subscriptions",
     status_code=201,
@@ -69,7 +42,7 @@ class SubscriptionPage(BaseModel):
 )
 async def create_subscription(
     call: Supervisor, body: Annotated[NewSubscription, json_body(NewSubscription)]
-) -> CreatedSubscription:
+) -> models.CreatedSubscription:
     check_target(body.channel, body.target, call.settings)
     known = await subscriptions.listing(call.pool, call.tenant)
     if body.name in list(ChannelName):
@@ -85,12 +58,12 @@ async def create_subscription(
 
 
 @router.get("/subscriptions", responses=problems(), summary="List the subscriptions")
-async def list_subscriptions(call: Reader) -> SubscriptionPage:
-    return SubscriptionPage(items=[_record(one) for one in await subscriptions.listing(call.pool, call.tenant)])
+async def list_subscriptions(call: Reader) -> models.SubscriptionPage:
+    return models.SubscriptionPage(items=[_record(one) for one in await subscriptions.listing(call.pool, call.tenant)])
 
 
 @router.get("/subscriptions/{subscription_id}", responses=problems(404), summary="Show a subscription")
-async def show_subscription(call: Reader, subscription_id: str) -> SubscriptionRecord:
+async def show_subscription(call: Reader, subscription_id: str) -> models.Subscription:
     return _record(await _found(call, subscription_id))
 
 
@@ -109,7 +82,7 @@ async def delete_subscription(call: Supervisor, subscription_id: str) -> Respons
     responses=problems(403, 404, 409),
     summary="Give a webhook a new secret",
 )
-async def rotate_secret(call: Supervisor, subscription_id: str) -> CreatedSubscription:
+async def rotate_secret(call: Supervisor, subscription_id: str) -> models.CreatedSubscription:
     """Both secrets sign for a day, so that the receiver can switch without missing anything."""
     await _found(call, subscription_id)
     secret = new_secret()
@@ -126,7 +99,7 @@ async def rotate_secret(call: Supervisor, subscription_id: str) -> CreatedSubscr
     responses=problems(403, 404),
     summary="Enable a subscription again",
 )
-async def enable_subscription(call: Supervisor, subscription_id: str) -> SubscriptionRecord:
+async def enable_subscription(call: Supervisor, subscription_id: str) -> models.Subscription:
     """A subscription is disabled after its deliveries have failed for a long time. Failed deliveries can be resent."""
     await _found(call, subscription_id)
     made = await subscriptions.enable(call.pool, call.tenant, subscription_id, call.caller.created_by)
@@ -141,7 +114,7 @@ async def enable_subscription(call: Supervisor, subscription_id: str) -> Subscri
     responses=problems(403, 404),
     summary="Send a test notice",
 )
-async def send_test_notice(call: Supervisor, subscription_id: str) -> DeliveryRecord:
+async def send_test_notice(call: Supervisor, subscription_id: str) -> models.Delivery:
     found = await _found(call, subscription_id)
     notice = Notice(type=TEST, timestamp=datetime.now(UTC).isoformat(), data={"name": found.name})
     return delivery_record(await deliveries.put(call.pool, call.tenant, found.id, notice))
@@ -154,9 +127,9 @@ async def _found(call: Call, subscription_id: str) -> Subscription:
     return found
 
 
-def _record(one: Subscription) -> SubscriptionRecord:
-    return SubscriptionRecord(**one.model_dump(), target=one.target_shown, old_secret_until=one.old_until)
+def _record(one: Subscription) -> models.Subscription:
+    return models.Subscription(**one.model_dump(), target=one.target_shown, old_secret_until=one.old_until)
 
 
-def _with_secret(one: Subscription, secret: str | None) -> CreatedSubscription:
-    return CreatedSubscription(**dict(_record(one)), secret=secret)
+def _with_secret(one: Subscription, secret: str | None) -> models.CreatedSubscription:
+    return models.CreatedSubscription(**dict(_record(one)), secret=secret)

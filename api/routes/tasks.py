@@ -4,6 +4,7 @@ import logging
 from datetime import datetime
 from typing import Annotated, Literal
 
+from errand import models
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -15,12 +16,11 @@ from api.http.lookup import check_kept, session_of
 from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.events import ShownEvent
-from api.schemas.tasks import TaskAccepted, TaskPage, TaskRecord, task_record
+from api.schemas.tasks import task_record
 from api.streams.ending import await_ending
 from api.streams.feeds import shown
 from api.submission import accept as submit
-from api.views.results import BasedOn, TaskResult, is_inline, task_result
+from api.views.results import is_inline, task_result
 from domain.agents.definition import AgentName
 from domain.errors import Conflict, Invalid
 from domain.events import EVENTS
@@ -59,7 +59,7 @@ _EXAMPLES = {
     "/tasks",
     tags=["core"],
     status_code=202,
-    response_model=TaskAccepted,
+    response_model=models.TaskHandle,
     responses=problems(*BODY),
     openapi_extra=request_body({"application/json": {"schema": ref(TaskSpec), "examples": _EXAMPLES}}),
     summary="Submit a task",
@@ -93,7 +93,7 @@ class TaskQuery(BaseModel):
 
 
 @router.get("/tasks", responses=problems(422), summary="List tasks, the newest first")
-async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> TaskPage:
+async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> models.TaskPage:
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     before_id = position(filters, query.cursor)
     try:
@@ -121,7 +121,7 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> Task
     shown = await tool_calls.up_to_date(call.pool, call.tenant, page[: query.limit])
     short = await short_ids(call.pool, call.tenant, [session.id for session in shown])
     waiting = await deferred.shown(call, shown)
-    return TaskPage(
+    return models.TaskPage(
         items=[
             task_record(session, call.settings.poll_interval_ms, waiting.get(session.id), short_id=short[session.id])
             for session in shown
@@ -139,7 +139,7 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
 
 
 @router.get("/tasks/{task_id}", tags=["core"], responses=problems(404), summary="Show a task")
-async def show_task(call: Reader, task_id: str) -> TaskRecord:
+async def show_task(call: Reader, task_id: str) -> models.Task:
     """This only reads the database; no worker is needed."""
     [session] = await tool_calls.up_to_date(call.pool, call.tenant, [await session_of(call, task_id)])
     waiting = await deferred.shown(call, [session])
@@ -161,7 +161,7 @@ class ResultQuery(BaseModel):
     responses=problems(404, 409, 410, 422),
     summary="Fetch the result of a task",
 )
-async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, Query()]) -> TaskResult:
+async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, Query()]) -> models.Result:
     """With `wait` the response comes as soon as the task ends; no worker is needed for it."""
     session = await session_of(call, task_id)
     if query.wait:
@@ -176,19 +176,19 @@ async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, 
     small = [file.sha256 for file in artifacts if is_inline(file)][:MOST_CONTENTS]
     contents = await files.get_blobs(call.pool, call.tenant, small) if small else {}
     done = await effects.ledger(call.pool, call.tenant, task_id)
-    based_on = BasedOn(
+    based_on = models.BasedOn(
         agent=session.agent,
         agent_version=session.agent_version,
         models=await effects.models_used(call.pool, session),
-        sources=await effects.sources(call.pool, session),
+        sources=[models.Source.model_validate(one) for one in await effects.sources(call.pool, session)],
     )
     log_lines, complete = await (_full_log if query.audit_log == "full" else _short_log)(call, task_id)
-    result = task_result(session, artifacts, contents, done, based_on, log_lines, complete)
     checked = await acceptance.get(call.pool, call.tenant, task_id)
-    return result.model_copy(update={"acceptance": checked.verdicts if checked else None})
+    verdicts = checked.verdicts if checked else None
+    return task_result(session, artifacts, contents, done, based_on, log_lines, complete, verdicts)
 
 
-async def _short_log(call: Call, task_id: str) -> tuple[list[ShownEvent], bool]:
+async def _short_log(call: Call, task_id: str) -> tuple[list[models.Event], bool]:
     """The newest entries, and whether they are all. The output is part of the result itself."""
     found = await events.newest_of_types(call.pool, call.tenant, task_id, _DECISIVE, SHORT_LOG + 1)
     for event in found:
@@ -196,7 +196,7 @@ async def _short_log(call: Call, task_id: str) -> tuple[list[ShownEvent], bool]:
     return [shown(event) for event in found[-SHORT_LOG:]], len(found) <= SHORT_LOG
 
 
-async def _full_log(call: Call, task_id: str) -> tuple[list[ShownEvent], bool]:
+async def _full_log(call: Call, task_id: str) -> tuple[list[models.Event], bool]:
     """The first entries, and whether they are all."""
     found = await events.without_deltas(call.pool, call.tenant, task_id, FULL_LOG + 1)
     return [shown(event) for event in found[:FULL_LOG]], len(found) <= FULL_LOG

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from errand import models
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,7 +12,6 @@ from api.http.lookup import check_kept, session_of
 from api.openapi import problems
 from api.schemas.agents import AgentRecord
 from api.views.trace import Tracer
-from domain.sessions.trace import Trace
 from store import agents
 
 router = APIRouter(tags=["tasks"])
@@ -29,7 +29,7 @@ class TraceQuery(BaseModel):
     responses=problems(404, 410, 422),
     summary="Trace a task step by step",
 )
-async def show_trace(call: Reader, task_id: str, query: Annotated[TraceQuery, Query()]) -> Trace:
+async def show_trace(call: Reader, task_id: str, query: Annotated[TraceQuery, Query()]) -> models.Trace:
     """Each step with its model and tool calls, their times, tokens and cost; also while the task is running."""
     session = await session_of(call, task_id)
     check_kept(session)

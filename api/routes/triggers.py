@@ -3,6 +3,7 @@
 import re
 from typing import Annotated, Any
 
+from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from api.conversations import trigger_events
@@ -14,11 +15,7 @@ from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.connectors import Supervisor
 from api.schemas.triggers import (
-    CreatedTrigger,
-    ExternalEventPage,
     NewTrigger,
-    TriggerPage,
-    TriggerRecord,
     trigger_fields,
 )
 from api.submission import accept as submit
@@ -62,7 +59,7 @@ _CHALLENGE: dict[str, Any] = {
 )
 async def put_trigger(
     call: Supervisor, trigger: str, body: Annotated[NewTrigger, json_body(NewTrigger)]
-) -> CreatedTrigger:
+) -> models.CreatedTrigger:
     """An omitted secret stays as it is. An invalid task is refused now, not when an event arrives."""
     if not _NAME.fullmatch(trigger):
         raise _invalid("/trigger", "string_pattern_mismatch", f"a name is {TRIGGER_NAME}", path=True)
@@ -79,18 +76,18 @@ async def put_trigger(
     session, prompt = await _session(call, trigger, body)
     by = call.caller.created_by
     made = await triggers.put(call.pool, call.tenant, trigger, body.rules(), session, prompt, secret, by, keys)
-    return CreatedTrigger(**trigger_fields(made), secret=shown)
+    return models.CreatedTrigger(**trigger_fields(made), secret=shown)
 
 
 @router.get("/triggers", dependencies=_json, responses=problems(), summary="List the triggers")
-async def list_triggers(call: Reader) -> TriggerPage:
+async def list_triggers(call: Reader) -> models.TriggerPage:
     found = await triggers.listing(call.pool, call.tenant)
-    return TriggerPage(items=[TriggerRecord(**trigger_fields(one)) for one in found])
+    return models.TriggerPage(items=[models.Trigger(**trigger_fields(one)) for one in found])
 
 
 @router.get("/triggers/{trigger}", dependencies=_json, responses=problems(404), summary="Show a trigger")
-async def show_trigger(call: Reader, trigger: str) -> TriggerRecord:
-    return TriggerRecord(**trigger_fields((await _found(call, trigger)).trigger))
+async def show_trigger(call: Reader, trigger: str) -> models.Trigger:
+    return models.Trigger(**trigger_fields((await _found(call, trigger)).trigger))
 
 
 @router.get(
@@ -101,10 +98,11 @@ async def show_trigger(call: Reader, trigger: str) -> TriggerRecord:
 )
 async def list_trigger_events(
     call: Reader, trigger: str, limit: Annotated[int, Query(ge=1, le=200)] = 50
-) -> ExternalEventPage:
+) -> models.ExternalEventPage:
     """Newest first."""
     found = await _found(call, trigger)
-    return ExternalEventPage(items=await external_events.listing(call.pool, call.tenant, found.trigger.id, limit))
+    events = await external_events.listing(call.pool, call.tenant, found.trigger.id, limit)
+    return models.ExternalEventPage(items=[models.ExternalEvent.model_validate(one) for one in events])
 
 
 @router.delete(

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Literal
 
+from errand import models
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,21 +23,6 @@ _BINARY = {"schema": {"type": "string", "format": "binary"}}
 Kind = Literal["file", "folder", "link"]
 
 
-class WorkspaceFile(BaseModel):
-    path: str
-    kind: Kind
-    kind_before: Kind | None = Field(description="when the task began; null: it did not exist")
-    size: int = Field(description="in bytes")
-    mode: int | None
-    mode_before: int | None = Field(description="when the task began")
-    target: str | None = Field(description="of a link")
-    change: Literal["added", "modified", "removed"] | None = Field(description="since the task began; null: none")
-
-
-class WorkspaceListing(BaseModel):
-    items: list[WorkspaceFile]
-
-
 class WorkspaceFileQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -45,13 +31,13 @@ class WorkspaceFileQuery(BaseModel):
 
 
 @router.get("/tasks/{task_id}/workspace", responses=problems(404, 410), summary="List the files of a task's workspace")
-async def list_workspace(call: Reader, task_id: str) -> WorkspaceListing:
+async def list_workspace(call: Reader, task_id: str) -> models.WorkspaceListing:
     """The saved state after the latest tool call, also while the task is running."""
     session = await session_of(call, task_id)
     check_kept(session)
     now, before = await _manifests(call, session)
     paths = sorted({*now, *before})
-    return WorkspaceListing(items=[_listed(path, now.get(path), before.get(path)) for path in paths])
+    return models.WorkspaceListing(items=[_listed(path, now.get(path), before.get(path)) for path in paths])
 
 
 @router.get(
@@ -84,10 +70,10 @@ async def _manifests(call: Call, session: SessionRow) -> tuple[Manifest, Manifes
     return now, await workspaces.as_of(call.pool, call.tenant, session.workspace_id, session.created_at)
 
 
-def _listed(path: str, now: ManifestEntry | None, before: ManifestEntry | None) -> WorkspaceFile:
+def _listed(path: str, now: ManifestEntry | None, before: ManifestEntry | None) -> models.WorkspaceFile:
     entry = now or before or {}
     change = "removed" if now is None else "added" if before is None else "modified" if now != before else None
-    return WorkspaceFile.model_validate(
+    return models.WorkspaceFile.model_validate(
         {
             "path": path,
             "kind": entry.get("kind", "file"),

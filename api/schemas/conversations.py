@@ -3,24 +3,19 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+from errand import models
 from pydantic import BaseModel, Field, StringConstraints
 
 from api.http.body import check_input_length
 from api.http.problems import finding
-from api.schemas.agent_state import AgentState, Descriptor
-from api.schemas.tasks import TaskRecord
-from domain.conversations.display_messages import DisplayMessage
-from domain.conversations.mailbox import DeliveryMode, MailboxMessage
-from domain.conversations.subagent import RegistryEntry
+from domain.conversations.mailbox import DeliveryMode
 from domain.errors import Invalid
 from domain.json_object import JsonObject
 from domain.policy.rules import Rule
 from domain.sessions.acceptance import Criterion
-from domain.sessions.input_request import InputRequest
-from domain.sessions.session import Reason, Status
+from domain.sessions.session import Status
 from domain.task import Boundary, Id, Line, Strict, Tags, TaskConfig, TaskContext, TaskSpec, Text, UserId
 from settings import Settings
-from store.conversation_reads import ThreadRow
 
 TRANSPORTS = ("sse", "stream")
 Transport = Literal["sse", "stream"]
@@ -132,123 +127,10 @@ def stream_key(session_id: str) -> str:
     return f"/tasks/{session_id}/events"
 
 
-class Handle(BaseModel):
-    session_id: str
-    conversation_id: str
-    stream_key: str = Field(description="path of its events, from the start or from any cursor")
-    queued: bool = Field(default=False, description="it waits until the running session ends")
-    steered: bool = Field(default=False, description="the message went to this session, which was already running")
-
-
-def handle(session_id: str, conversation_id: str, **more: bool) -> Handle:
-    return Handle(session_id=session_id, conversation_id=conversation_id, stream_key=stream_key(session_id), **more)
-
-
-class ActiveSession(BaseModel):
-    session_id: str
-    stream_key: str
-    transport: str
-
-
-class ConversationSummary(BaseModel):
-    conversation_id: str
-    title: str
-    status: str = Field(description="open or terminated")
-    delivery: DeliveryMode | None
-    metadata: JsonObject
-    created_at: datetime
-    updated_at: datetime
-    pending_count: int = Field(description="outcomes that wait for a fire")
-    match_source: list[str] | None = Field(default=None, description="where a search matched: title, input, output")
-
-
-class ConversationPage(BaseModel):
-    items: list[ConversationSummary]
-    next_cursor: str | None
-
-
-class SessionBranch(BaseModel):
-    session_id: str
-    thread_id: str
-    parent_session_id: str | None = Field(description="the session before it, whose history it continues")
-    spawned_by: str | None = Field(description="the session that started it as a subagent")
-    session_type: str
-    kind: str
-    name: str | None
-    agent: str
-    handed_to: str | None = Field(description="the agent that has taken it over")
-    title: str
-    status: Status
-    reason: Reason | None
-    partial: bool
-    live: bool
-    transport: str
-    created_at: datetime
-    ended_at: datetime | None
-    children: list["SessionBranch"] = Field(default_factory=list)
-
-
-class ModelUsage(BaseModel):
-    requests: int
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    cost_usd: float | None
-
-
-class MailboxState(BaseModel):
-    pending_count: int
-
-
-class ConversationRecord(BaseModel):
-    conversation_id: str
-    descriptor: Descriptor
-    state: AgentState
-    title: str
-    status: str
-    delivery: DeliveryMode | None
-    metadata: JsonObject
-    created_at: datetime
-    updated_at: datetime
-    latest_session: str | None = Field(description="newest session of the root thread")
-    active_session: ActiveSession | None = Field(description="the running session of the root thread")
-    live_sessions: list[str] = Field(description="all running sessions, subagents included")
-    input_requests: list[InputRequest] = Field(description="open requests to people, subagents included")
-    mailbox: MailboxState
-    usage: dict[str, ModelUsage] = Field(description="by model")
-    threads: list[ThreadRow]
-    children: list[RegistryEntry] = Field(description="the registry: subagents that tools of its prompts have started")
-    sessions: list[SessionBranch] = Field(description="as a tree: subagents below the session that started them")
-    complete: bool = Field(description="false: there are more sessions or threads than shown")
-
-
-class TurnRecord(BaseModel):
-    session_id: str
-    parent_session_id: str | None = Field(description="the session before it, whose history it continues")
-    generation: int = Field(description="turns of one generation share a context; a reset begins the next")
-    trigger: str
-    agent: str
-    status: Status
-    reason: Reason | None
-    partial: bool
-    input: Any = Field(description="the input of the turn")
-    output: str | None = Field(description="its final message")
-    error: str | None
-    created_at: datetime
-    ended_at: datetime | None
-    display_messages: list[DisplayMessage] | None = Field(default=None, description="with `full=true`")
-
-
-class TurnPage(BaseModel):
-    items: list[TurnRecord]
-    next_cursor: str | None
-
-
-class MailboxPage(BaseModel):
-    items: list[MailboxMessage]
-    pending_count: int
-    next_cursor: str | None
+def handle(session_id: str, conversation_id: str, **more: bool) -> models.SessionHandle:
+    return models.SessionHandle(
+        session_id=session_id, conversation_id=conversation_id, stream_key=stream_key(session_id), **more
+    )
 
 
 class Interrupted(BaseModel):
@@ -273,7 +155,7 @@ class ChildRecord(BaseModel):
     created_at: datetime
 
 
-class SessionRecord(TaskRecord):
+class SessionRecord(models.Task):
     """A task with its place in the conversation."""
 
     session_id: str
@@ -288,7 +170,7 @@ class SessionRecord(TaskRecord):
     outcome_message_id: str | None = Field(description="the mailbox message with its outcome")
     delivered_to: str | None = Field(description="the session that consumed its outcome; null: pending, or no outcome")
     children: list[ChildRecord]
-    display_messages: list[DisplayMessage]
+    display_messages: list[models.DisplayMessage]
 
 
 def kind_of(spawned_by: str | None, blocking: bool, transport: str) -> str:

@@ -3,20 +3,6 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class ShownEvent(BaseModel):
-    """An event as callers see it, with the fields of its own type."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str
-    seq: int = Field(description="its number in its session")
-    session_id: str
-    at: str
-    conv_seq: int | None = Field(
-        default=None, exclude_if=lambda value: value is None, description="its number in the conversation"
-    )
-
-
 class ShownNotice(BaseModel):
     """A notice of the tenant's feed as callers see it, with the fields of its own type."""
 
@@ -33,9 +19,3 @@ class NoticePage(BaseModel):
     items: list[ShownNotice]
     next_after: int = Field(description="pass it as `after` to get the next page")
     closed: bool = Field(default=False, description="false: the feed of a tenant has no end")
-
-
-class EventPage(BaseModel):
-    items: list[ShownEvent]
-    next_after: int = Field(description="pass it as `after` to get the next page")
-    closed: bool = Field(description="true: the terminal event was written, nothing follows")

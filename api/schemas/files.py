@@ -1,46 +1,15 @@
 """The response for a file, and the check of its name."""
 
 import re
-from datetime import datetime
-
-from pydantic import BaseModel, Field
 
 from api.http.problems import finding
 from domain.errors import Invalid
 from domain.policy.subjects import MAX_DEPTH
-from store.files import File
 
 MAX_BYTES = 255  # of one name
 MAX_PATH_BYTES = 1_000
 # control characters, path separators, lone surrogates, undecodable bytes, marks that change the reading direction
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f/\\\\\ud800-\udfff\ufffd\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-class FileRecord(BaseModel):
-    file_id: str
-    name: str
-    size: int
-    sha256: str
-    media_type: str
-    url: str
-    created_at: datetime
-
-    @classmethod
-    def of(cls, file: File) -> "FileRecord":
-        return cls(
-            file_id=file.id,
-            name=file.name,
-            size=file.size,
-            sha256=file.sha256,
-            media_type=file.media_type,
-            url=f"/files/{file.id}",
-            created_at=file.created_at,
-        )
-
-
-class FilePage(BaseModel):
-    items: list[FileRecord]
-    next_cursor: str | None = Field(description="pass it to get the next page; null on the last one")
 
 
 def check_file_name(name: str, pointer: str = "/name") -> str:

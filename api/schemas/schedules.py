@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Annotated, Any
 
+from errand import models
 from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
 
 from domain.schedules import Schedule, ScheduleRules
 from domain.task import Strict, TaskSpec
-from store.schedule_runs import RunRecord
 
 
 class NewSchedule(ScheduleRules):
@@ -26,36 +26,13 @@ class BackfillBody(Strict):
     end: AwareDatetime = Field(strict=False)
 
 
-class ScheduleRecord(ScheduleRules):
-    id: str
-    agent: str
-    agent_version: int = Field(description="fixed when the schedule was made or replaced")
-    prompt: str
-    paused: bool
-    pause_reason: str | None
-    failures: int = Field(description="runs in a row that failed")
-    runs: dict[str, int] = Field(description="how many ticks were fired, steered, skipped or failed")
-    next_times: list[datetime] | None = Field(description="the next five; null if Temporal does not answer")
-    created_by: str
-    created_at: datetime
-
-
-class SchedulePage(BaseModel):
-    items: list[ScheduleRecord]
-    next_cursor: str | None
-
-
-class RunPage(BaseModel):
-    items: list[RunRecord]
-
-
 class Triggered(BaseModel):
     scheduled_at: datetime = Field(description="names the run in the list of runs")
 
 
-def schedule_record(schedule: Schedule, runs: dict[str, int], next_times: list[datetime] | None) -> ScheduleRecord:
+def schedule_record(schedule: Schedule, runs: dict[str, int], next_times: list[datetime] | None) -> models.Schedule:
     rules: dict[str, Any] = {name: getattr(schedule.rules, name) for name in ScheduleRules.model_fields}
-    return ScheduleRecord(
+    return models.Schedule(
         **{**rules, "conversation_id": schedule.conversation_id},
         id=schedule.id,
         agent=schedule.session.agent,

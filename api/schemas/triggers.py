@@ -1,13 +1,12 @@
 """Bodies and records of /triggers."""
 
-from datetime import datetime
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from domain.task import TaskSpec
-from domain.triggers import EventRecord, EventTrigger, TriggerRules
+from domain.triggers import EventTrigger, TriggerRules
 
 # long enough that nobody can guess it, because the sender of an event has no other proof
 TriggerSecret = Annotated[str, StringConstraints(min_length=16, max_length=500, pattern=r"^[!-~]+$")]
@@ -36,29 +35,6 @@ class NewTrigger(TriggerRules):
         return TriggerRules(
             **{name: getattr(self, name) for name in TriggerRules.model_fields if name in self.model_fields_set}
         )
-
-
-class TriggerRecord(TriggerRules):
-    id: str
-    name: str
-    url: str = Field(description="path for the signed events")
-    agent: str | None
-    agent_version: int | None = Field(description="fixed when the trigger was made or changed")
-    prompt: str
-    created_by: str
-    created_at: datetime
-
-
-class CreatedTrigger(TriggerRecord):
-    secret: str | None = Field(description="that was made for the trigger. Shown once")
-
-
-class TriggerPage(BaseModel):
-    items: list[TriggerRecord]
-
-
-class ExternalEventPage(BaseModel):
-    items: list[EventRecord]
 
 
 def trigger_fields(trigger: EventTrigger) -> dict[str, Any]:

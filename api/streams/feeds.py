@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from errand import models
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from api.http.problems import Unreadable
-from api.schemas.events import ShownEvent, ShownNotice
+from api.schemas.events import ShownNotice
 from api.streams.listener import EventListener
 from domain.errors import Conflict
 from domain.events import ENDED, Recorded
@@ -32,10 +33,10 @@ _NOTICE_TYPES = {
 }
 
 
-def shown(event: Recorded, *, in_conversation: bool = False) -> ShownEvent:
-    known = {"type": event.type, "seq": event.seq, "session_id": event.session_id, "at": event.at.isoformat()}
+def shown(event: Recorded, *, in_conversation: bool = False) -> models.Event:
+    known = {"type": event.type, "seq": event.seq, "session_id": event.session_id, "at": event.at}
     numbered = {"conv_seq": event.conv_seq} if in_conversation else {}
-    return ShownEvent.model_validate({**known, **event.data, **numbered})
+    return models.Event.model_validate({**known, **event.data, **numbered})
 
 
 def opening(after: int) -> bytes:
@@ -58,7 +59,7 @@ class Feed:
     def number(self, event: Recorded) -> int:
         return event.conv_seq if self.conversation else event.seq
 
-    def show(self, event: Recorded) -> ShownEvent:
+    def show(self, event: Recorded) -> models.Event:
         return shown(event, in_conversation=self.conversation)
 
     def frame(self, event: Recorded) -> bytes:

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from functools import partial
 from math import ceil
 
+from errand import models
+
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
-from api.schemas.tasks import TaskAccepted
 from api.submission import budgets, rules, task_servers, tools_and_variables
 from domain.agents.definition import AgentDefinition
 from domain.agents.sides import Sides, all_models, session_sides
@@ -22,7 +23,7 @@ from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
 from domain.json_object import JsonObject
 from domain.sessions.new_session import NewSession, Supervision, Trigger
-from domain.sessions.session import AgentRef, Limits, SessionRef, Status
+from domain.sessions.session import AgentRef, Limits, SessionRef
 from domain.sessions.session_writes import Acceptance, NewMessage
 from domain.sessions.submitted_task import TRANSPORT
 from domain.task import TaskSpec, opening, title_of
@@ -37,12 +38,12 @@ TRY_AGAIN_SECONDS = 10  # by then a live task may have ended
 
 @dataclass(frozen=True)
 class AcceptedResponse:
-    body: str  # a TaskAccepted
+    body: str  # a models.TaskHandle
     replayed: bool = False
 
     @property
     def headers(self) -> dict[str, str]:
-        handle = TaskAccepted.model_validate_json(self.body)
+        handle = models.TaskHandle.model_validate_json(self.body)
         found = {"Location": f"/tasks/{handle.task_id}", "Retry-After": str(ceil(handle.poll_interval / 1_000))}
         return found | ({"Idempotent-Replayed": "true"} if self.replayed else {})
 
@@ -265,9 +266,9 @@ async def run_task(
 def _handle(call: Call, prepared: Prepared) -> str:
     created_at = prepared.acceptance.session.created_at
     assert created_at is not None
-    return TaskAccepted(
+    return models.TaskHandle(
         task_id=prepared.ref.session_id,
-        status=Status.SUBMITTED,
+        status="submitted",
         created_at=created_at,
         poll_interval=call.settings.poll_interval_ms,
         conversation_id=prepared.ref.conversation_id,

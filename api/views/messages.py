@@ -1,6 +1,7 @@
 """The messages of a session, read from the tree for the pages that show them."""
 
-from domain.conversations.display_messages import DisplayMessage
+from errand import models
+
 from domain.conversations.display_messages import display_messages as displayed
 from domain.messages import Node
 from store import conversations, messages
@@ -8,12 +9,12 @@ from store.database import Pool
 from store.sessions import SessionRow
 
 
-async def display_messages(pool: Pool, session: SessionRow) -> list[DisplayMessage]:
+async def display_messages(pool: Pool, session: SessionRow) -> list[models.DisplayMessage]:
     """The session's own part of the history, oldest first; before its first reply, the messages that opened it."""
     if own := await own_nodes(pool, session):
-        return displayed(own)
+        return [models.DisplayMessage.model_validate(one) for one in displayed(own)]
     opening = [await conversations.message_text(pool, session.tenant, message_id) for message_id in session.inbox]
-    return [DisplayMessage(type="user", text=text) for text in opening if text]
+    return [models.DisplayMessage(type="user", text=text) for text in opening if text]
 
 
 async def own_nodes(pool: Pool, session: SessionRow) -> list[Node]:

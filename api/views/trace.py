@@ -5,12 +5,13 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
+from errand import models
+
 from domain.content import ToolCallBlock
 from domain.events import Recorded
 from domain.ids import derive_id
 from domain.redaction import shorten_and_redact
 from domain.sessions.session import Usage
-from domain.sessions.trace import Mark, ModelSpan, StepTrace, ToolSpan, Trace
 from store import events, sessions, tool_calls, traces
 from store.database import Pool
 from store.sessions import SessionRow
@@ -54,7 +55,7 @@ class Tracer:
         self._chars = chars
         self._room = MOST_SESSIONS
 
-    async def trace(self, session: SessionRow) -> Trace:
+    async def trace(self, session: SessionRow) -> models.Trace:
         [session] = await tool_calls.up_to_date(self._pool, self._tenant, [session])
         log = await events.without_deltas(self._pool, self._tenant, session.id, MOST_EVENTS + 1)
         replies = await traces.replies(self._pool, self._tenant, session.id, MOST_EVENTS)
@@ -63,20 +64,20 @@ class Tracer:
         steps = self._steps(log, session.created_at)
         running = None if session.status.terminal else max(steps, default=None)
         self._add_tools(steps, replies, calls, children, session.sides is not None and session.sides.dual, running)
-        shared = {name: getattr(session, name) for name in Trace.model_fields if name in SessionRow.model_fields}
-        return Trace(
+        shared = {name: getattr(session, name) for name in models.Trace.model_fields if name in SessionRow.model_fields}
+        return models.Trace(
             **shared,
             session_id=session.id,
             name=session.subagent_name,
-            rerun_of=session.rerun,
+            rerun_of=models.Rerun.model_validate(session.rerun) if session.rerun else None,
             steps=_nested(steps, {reply.step: reply.line for reply in replies}),
             marks=self._marks(log),
             sessions=list(children.values()),
             complete=whole and len(log) <= MOST_EVENTS and all(child.complete for child in children.values()),
         )
 
-    async def _children(self, session: SessionRow) -> tuple[dict[str, Trace], bool]:
-        found: dict[str, Trace] = {}
+    async def _children(self, session: SessionRow) -> tuple[dict[str, models.Trace], bool]:
+        found: dict[str, models.Trace] = {}
         ids = await traces.spawned(self._pool, self._tenant, session.id, MOST_SESSIONS + 1)
         for child_id in ids:
             if self._room <= 0:
@@ -88,16 +89,16 @@ class Tracer:
             found[child_id] = await self.trace(child)
         return found, True
 
-    def _steps(self, log: list[Recorded], began: datetime) -> dict[int, StepTrace]:
+    def _steps(self, log: list[Recorded], began: datetime) -> dict[int, models.StepTrace]:
         """The steps with their model calls: each call ends with its usage event."""
-        steps: dict[int, StepTrace] = {}
+        steps: dict[int, models.StepTrace] = {}
         said: dict[int, dict[str, Any]] = defaultdict(dict)
         for event in log:
             data = event.data
             if "step" not in data:
                 continue
             number = data["step"]
-            step = steps.setdefault(number, StepTrace(step=number, started_at=event.at))
+            step = steps.setdefault(number, models.StepTrace(step=number, started_at=event.at))
             if event.type in ("thinking", "message", "context_compacted"):
                 kind = "thinking" if event.type == "thinking" else "text"
                 said[number][kind] = self._short(data.get("text") or data.get("summary") or "")
@@ -107,11 +108,11 @@ class Tracer:
                 # no event marks the beginning of a further call of the same step
                 begun = step.models[-1].ended_at if step.models else step.started_at
                 step.models.append(
-                    ModelSpan(
+                    models.ModelSpan(
                         model=data["model"],
                         started_at=begun,
                         ended_at=event.at,
-                        usage=Usage(**data["call"]),
+                        usage=models.Usage.model_validate(Usage(**data["call"])),
                         **said.pop(number, {}),
                     )
                 )
@@ -119,10 +120,10 @@ class Tracer:
 
     def _add_tools(
         self,
-        steps: dict[int, StepTrace],
+        steps: dict[int, models.StepTrace],
         replies: list[ReplyRow],
         calls: list[CallRow],
-        children: dict[str, Trace],
+        children: dict[str, models.Trace],
         two_sides: bool,
         running: int | None,
     ) -> None:
@@ -139,11 +140,13 @@ class Tracer:
                 step.tools.append(span)
             _begin_after_tools(step)
 
-    def _tool(self, step: StepTrace, index: int, block: ToolCallBlock, call: CallRow | None, running: bool) -> ToolSpan:
+    def _tool(
+        self, step: models.StepTrace, index: int, block: ToolCallBlock, call: CallRow | None, running: bool
+    ) -> models.ToolSpan:
         """The span of a call. A call without a row was never made, or is a read in progress, which is recorded at its
         end."""
         asked_at = step.models[-1].ended_at if step.models else step.started_at
-        return ToolSpan(
+        return models.ToolSpan(
             index=index,
             tool=block.name,
             arguments=self._short(json.dumps(block.arguments, ensure_ascii=False)),
@@ -154,38 +157,38 @@ class Tracer:
             ended_at=call.ended_at if call else None if running else asked_at,
         )
 
-    def _marks(self, log: list[Recorded]) -> list[Mark]:
+    def _marks(self, log: list[Recorded]) -> list[models.Mark]:
         over = {
             event.data["request_id"]: event.at for event in log if event.type in ("input_received", "input_expired")
         }
         return [mark for event in log if (mark := self._mark(event, over))]
 
-    def _mark(self, event: Recorded, over: dict[str, datetime]) -> Mark | None:
+    def _mark(self, event: Recorded, over: dict[str, datetime]) -> models.Mark | None:
         if event.type == "plan_updated":
             plan = "; ".join(f"{step['title']} ({step['status']})" for step in event.data["steps"])
-            return Mark(at=event.at, type=event.type, text=self._short(plan))
+            return models.Mark(at=event.at, type=event.type, text=self._short(plan))
         if event.type not in MARKS:
             return None
         until = event.data.get("next_at") if event.type == "model_retry" else None
         if event.type == "input_required":
             until = over.get(event.data["request_id"])
         text = self._short(str(event.data.get(MARKS[event.type], "")))
-        return Mark(at=event.at, type=event.type, text=text, until=until)
+        return models.Mark(at=event.at, type=event.type, text=text, until=until)
 
     def _short(self, text: str) -> str:
         return shorten_and_redact(text, self._chars)
 
 
-def _begin_after_tools(step: StepTrace) -> None:
+def _begin_after_tools(step: models.StepTrace) -> None:
     """The start of a further model call of a step, such as the final summary: when the tools before it have ended."""
     for span in step.models[1:]:
         ends = [tool.ended_at for tool in step.tools if tool.ended_at and tool.ended_at <= span.ended_at]
         span.started_at = max([span.started_at, *ends])
 
 
-def _nested(steps: dict[int, StepTrace], lines: dict[int, str]) -> list[StepTrace]:
+def _nested(steps: dict[int, models.StepTrace], lines: dict[int, str]) -> list[models.StepTrace]:
     """The steps of an inline subagent, `main/3.0`, are shown inside the call that started it: call 0 of step 3."""
-    top: list[StepTrace] = []
+    top: list[models.StepTrace] = []
     for number, step in steps.items():
         above, _, place = lines.get(number, "main").rpartition("/")
         if not above:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import click
 import httpx2
+from errand.models import Trace
 
 from cli.client.models import ConversationInfo, TaskInfo
 from cli.client.response import decoded, parse
@@ -17,7 +18,6 @@ from cli.errors import NotConnected, Refused, Unreachable, refusal
 from cli.render.output import PROGRAM, json_wanted, note
 from domain.json_object import JsonObject
 from domain.policy.addresses import is_loopback
-from domain.sessions.trace import Trace
 from settings import Settings
 
 # A stream sends something every 15 seconds and other responses take less, so after this silence a connection is dead.

@@ -3,16 +3,16 @@
 from dataclasses import asdict
 
 import click
+from errand.models import Trace
 
 from cli.client.api import Api
 from cli.commands.trace import FULL_TEXT
 from cli.errors import Exit
 from cli.ids import TaskId
 from cli.options import remote
-from cli.render.output import dim, duration, emit, one_line, styled_status
+from cli.render.output import dim, duration, emit, one_line, spent, styled_status
 from cli.render.trace_diff import TraceDifference, TraceFigures, figures, first_difference
-from domain.amounts import counted, spent
-from domain.sessions.trace import Trace
+from domain.amounts import counted
 
 DESCRIPTIONS = {
     "text": "different text",

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from errand.models import Usage
 
 from domain.amounts import clean as clean
 from domain.amounts import dollars as dollars
@@ -87,6 +88,10 @@ def moment(at: str) -> str:
     left = (when - datetime.now(UTC)).total_seconds()
     distance = f"in {duration(left)}" if left >= 0 else f"{duration(-left)} ago"
     return f"{when.astimezone():%Y-%m-%d %H:%M} ({distance})"
+
+
+def spent(usage: Usage) -> str:
+    return f"{usage.tokens:,} tokens, {dollars(usage.cost_usd)}"
 
 
 def size(count: int) -> str:

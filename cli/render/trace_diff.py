@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from errand.models import Status, StepTrace, ToolSpan, Trace, Usage
 from pydantic import computed_field
-
-from domain.sessions.session import Reason, Status, Usage
-from domain.sessions.trace import StepTrace, ToolSpan, Trace
 
 
 class TraceFigures(Usage):
@@ -15,7 +13,7 @@ class TraceFigures(Usage):
 
     task_id: str
     status: Status
-    reason: Reason | None
+    reason: str | None
     steps: int
     duration_ms: int | None
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from datetime import datetime
 
 import click
+from errand.models import Mark, ModelSpan, StepTrace, ToolSpan, Trace
 
-from cli.render.output import dim, duration, one_line, styled_status
-from domain.amounts import counted, spent
-from domain.sessions.trace import Mark, ModelSpan, StepTrace, ToolSpan, Trace
+from cli.render.output import dim, duration, one_line, spent, styled_status
+from domain.amounts import counted
 
 
 def trace_lines(trace: Trace) -> Iterator[str]:

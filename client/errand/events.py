@@ -3,22 +3,8 @@
 from datetime import datetime
 from typing import Any, ClassVar
 
-from errand.models import Model, Status, Usage
-
-
-class Event(Model):
-    """The fields of the event's type are attributes; `data` has them all."""
-
-    ended: ClassVar[bool] = False
-
-    type: str
-    seq: int
-    session_id: str
-    at: datetime
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return self.model_dump(exclude={"type", "seq", "session_id", "at"})
+from errand.models import Event as Event
+from errand.models import Status, Usage
 
 
 class StepStarted(Event):

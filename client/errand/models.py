@@ -1,25 +1,43 @@
-"""The API's responses, with the fields that programs use. Fields that a newer server adds are kept as attributes."""
+"""The API's responses: the server answers with these classes, and the client and the command line read them.
 
+Task, result and what belongs to them; input requests; files; conversations; traces; budgets; notifications; schedules,
+missions and triggers. Fields that a newer server adds are ignored.
+"""
+
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, ClassVar, Generic, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypeVar
 
 Status = Literal["submitted", "working", "input_required", "completed", "failed", "cancelled"]
+JsonObject = dict[str, Any]
 
 
 class Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="allow")
+    # from_attributes: the server builds them from its own rows and values
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+
+def _absent(value: object) -> bool:
+    return value is None
+
+
+# tasks
 
 
 class TaskHandle(Model):
     """An accepted task."""
 
     task_id: str
-    conversation_id: str
     status: Status
     created_at: datetime
-    notices: list[str] = Field(default_factory=list)  # what will not happen as asked, and why
+    poll_interval: int = Field(description="milliseconds to wait between two requests for the status")
+    conversation_id: str
+    notices: list[str] = Field(
+        default=[], description="what will not happen as asked, and why; left out if there is nothing to say"
+    )
 
 
 class SessionHandle(Model):
@@ -27,8 +45,9 @@ class SessionHandle(Model):
 
     session_id: str
     conversation_id: str
-    queued: bool = False
-    steered: bool = False
+    stream_key: str = Field(description="path of its events, from the start or from any cursor")
+    queued: bool = Field(default=False, description="it waits until the running session ends")
+    steered: bool = Field(default=False, description="the message went to this session, which was already running")
 
     @property
     def task_id(self) -> str:
@@ -36,8 +55,8 @@ class SessionHandle(Model):
 
 
 class Progress(Model):
-    step: int
-    total_steps: int | None
+    step: int = Field(description="the current step of the plan; without a plan, the number of steps taken so far")
+    total_steps: int | None = Field(description="steps of the current plan; null without a plan")
     message: str
 
 
@@ -53,7 +72,152 @@ class Usage(Model):
     output_tokens: int
     cache_read_tokens: int
     cache_write_tokens: int
-    cost_usd: float | None  # None: a model has no price
+    cost_usd: float | None = Field(description="null: unknown, because a model has no price")
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+class Limits(Model):
+    """The most that a session may use; null means no such limit."""
+
+    ttl_ms: int
+    steps: int
+    tokens: int | None
+    cost_usd: float | None
+    tool_calls: int | None
+    repeats_warning: int = Field(description="repetitions before the agent is warned")
+    repeats: int = Field(description="repetitions before it is stopped")
+    denied: int | None = Field(description="calls that rules denied before it is stopped")
+    raised: bool = Field(default=False, exclude_if=lambda value: not value, description="while the session ran")
+
+
+class PlanStep(Model):
+    title: str
+    status: Literal["pending", "in_progress", "done", "skipped"]
+
+
+class Plan(Model):
+    steps: list[PlanStep]
+
+
+class Retry(Model):
+    step: int
+    model: str
+    attempt: int
+    reason: str
+    next_at: datetime
+
+
+class CancelRequest(Model):
+    by: str
+    note: str
+    grace_ms: int = Field(default=0, description="milliseconds that running tools have to finish; 0: none")
+    at: datetime | None = None
+    request_id: str | None = Field(default=None, description="the Idempotency-Key of the request")
+
+
+class DeferredCall(Model):
+    request_id: str = Field(description="what to name as `response_to`")
+    tool: str
+    arguments: JsonObject
+    deadline: datetime
+
+
+class DeferredTools(Model):
+    calls: list[DeferredCall] = Field(description="of external tools, which the caller answers")
+    approvals: list[DeferredCall] = Field(description="of tools that a rule gates")
+
+
+class Rerun(Model):
+    """The session that a rerun repeats, the step from which, and the changes."""
+
+    session_id: str
+    from_step: int = Field(description="the step of the original at which it begins")
+    recorded: bool = Field(default=False, description="with the answers and results of the original: no model, no tool")
+    changed: list[str] = Field(default=[], description="what was changed")
+    layers: int = Field(default=0, description="how many of its layers of rules the original had too")
+
+
+class Task(Model):
+    """The record of a task."""
+
+    task_id: str
+    status: Status
+    progress: Progress
+    started_at: datetime | None
+    updated_at: datetime
+    reason: str | None = Field(description="why the task ended; null until then")
+    partial: bool
+    error: TaskError | None
+    title: str
+    agent: str
+    agent_version: int
+    models: list[str] = Field(description="the model and its fallbacks, in order")
+    conversation_id: str
+    parent_session_id: str | None = Field(description="the session before it, whose history it continues")
+    spawned_by: str | None = Field(description="the session that started it as a subagent")
+    short_id: str | None = Field(default=None, description="in lists: the shortest unambiguous beginning of the id")
+    created_at: datetime
+    ended_at: datetime | None
+    deadline: datetime
+    limits: Limits
+    usage: Usage
+    plan: Plan | None
+    retry: Retry | None = Field(description="set while a model call waits for its next attempt")
+    cancel_requested: CancelRequest | None
+    deferred_tools: DeferredTools | None = Field(
+        default=None, description="tool calls and approvals that the task waits for; null if there are none"
+    )
+    dry_run: bool
+    keep_until: datetime | None = Field(description="when its content will be removed; null until it ends")
+    content_removed_at: datetime | None
+    rerun_of: Rerun | None = Field(description="the task that this one repeats, if it is a rerun")
+    poll_interval: int
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("completed", "failed", "cancelled")
+
+
+class TaskPage(Model):
+    items: list[Task]
+    next_cursor: str | None = Field(description="pass it to get the next page; null on the last one")
+
+
+class Event(Model):
+    """An event of a session. The fields of its own type are attributes; `data` has them all."""
+
+    model_config = ConfigDict(extra="allow")
+
+    ended: ClassVar[bool] = False  # whether it is the last event of a task
+
+    type: str
+    seq: int = Field(description="its number in its session")
+    session_id: str
+    at: datetime
+    conv_seq: int | None = Field(default=None, exclude_if=_absent, description="its number in the conversation")
+
+    @property
+    def data(self) -> JsonObject:
+        return self.model_dump(exclude=set(Event.model_fields))
+
+
+class EventPage(Model):
+    items: list[Event]
+    next_after: int = Field(description="pass it as `after` to get the next page")
+    closed: bool = Field(description="true: the terminal event was written, nothing follows")
+
+
+class Artifact(Model):
+    type: str
+    name: str
+    url: str = Field(description="where it is: a path of this API, or an address elsewhere")
+    size: int
+    media_type: str
+    file_id: str
+    content: str | None = Field(default=None, description="its text, if it is a text of at most 8 KiB; else null")
 
 
 class ResultUsage(Usage):
@@ -61,89 +225,107 @@ class ResultUsage(Usage):
     tokens_consumed: int
 
 
-class Task(Model):
-    """The record of a task."""
-
-    task_id: str
-    conversation_id: str
-    agent: str
-    title: str
-    status: Status
-    reason: str | None
-    partial: bool
-    error: TaskError | None
-    progress: Progress
-    usage: Usage
-    parent_session_id: str | None  # the session before it, whose history it continues
-    spawned_by: str | None  # the session that started it as a subagent
-    created_at: datetime
-    started_at: datetime | None
-    updated_at: datetime
-    ended_at: datetime | None
-    deadline: datetime
-
-    @property
-    def ended(self) -> bool:
-        return self.status in ("completed", "failed", "cancelled")
-
-
-class Artifact(Model):
-    type: str
-    name: str
-    url: str
-    size: int
-    media_type: str
-    file_id: str
-    content: str | None = None  # its text, if it is small
-
-
 class Verdict(Model):
+    """The verdict on a criterion or a constraint."""
+
+    kind: str
     criterion: str
     passed: bool
     why: str
 
 
-class Effect(Model):
+class EffectRecord(Model):
+    """One change that a tool call made in the world."""
+
     kind: str
     tool: str
-    state: str
     description: str
+    state: str
+    idempotency_key: str
+    session_id: str
+    started_at: datetime
+    ended_at: datetime | None
 
 
-class Result(Model):
+class EffectPage(Model):
+    items: list[EffectRecord]
+    complete: bool = Field(description="false: there are more effects")
+
+
+class Source(Model):
+    """Something that the model read, with what is needed to find out later whether it has changed."""
+
+    kind: str
+    name: str
+    at: datetime = Field(description="when it was read")
+    sha256: str | None = None
+
+
+class BasedOn(Model):
+    """The sources of a result, and when each was read, so that a reader can judge whether the result is outdated."""
+
+    agent: str
+    agent_version: int
+    models: list[str] = Field(description="the models that responded")
+    sources: list[Source]
+
+
+Output = TypeVar("Output", default=Any)
+
+
+class Result(Model, Generic[Output]):
     """The end of a task and its results."""
 
     task_id: str
     status: Status
     reason: str | None
     partial: bool
-    output: Any
+    output: Output = Field(description="text; JSON if the agent has an output schema and the task completed")
     error: TaskError | None
-    acceptance: list[Verdict] | None
+    acceptance: list[Verdict] | None = Field(
+        default=None, description="the newest verdict on each criterion; null: no check was made"
+    )
     artifacts: list[Artifact]
-    effects: list[Effect]
+    effects: list[EffectRecord] = Field(description="what the task did; in a dry run, what it would have done")
+    effects_complete: bool = Field(description="false: there are more effects")
+    based_on: BasedOn
+    audit_log: list[Event] = Field(description="what was decided and done; all events with `?audit_log=full`")
+    audit_log_complete: bool = Field(description="false: the log is longer; GET …/events has all events")
     usage: ResultUsage
-    audit_log: list[dict[str, Any]]
 
     @property
     def completed(self) -> bool:
         return self.status == "completed"
 
 
+# input requests and files
+
+
 class InputRequest(Model):
     """An input request: a question, an approval, the result of a tool of yours, variables."""
 
     id: str
-    session_id: str
     conversation_id: str
-    kind: str
+    session_id: str
+    kind: str = Field(
+        description="clarification, tool_approval, plan_approval, external_result, missing_variables, external_event"
+    )
     question: str
-    details: dict[str, Any]
-    answer_schema: dict[str, Any] | None
-    status: str
+    details: JsonObject
+    answer_schema: JsonObject | None
+    status: Literal["open", "answered", "expired", "withdrawn"]
     answer: Any
+    answered_by: str | None
+    answered_at: datetime | None
     deadline: datetime
+    on_expiry: Literal["cancel", "deny", "default"]
+    default_answer: Any
     created_at: datetime
+
+
+class InputRequestPage(Model):
+    items: list[InputRequest]
+    next_cursor: str | None = None
 
 
 class File(Model):
@@ -152,4 +334,572 @@ class File(Model):
     size: int
     sha256: str
     media_type: str
+    url: str
     created_at: datetime
+
+
+class FilePage(Model):
+    items: list[File]
+    next_cursor: str | None = Field(description="pass it to get the next page; null on the last one")
+
+
+FileKind = Literal["file", "folder", "link"]
+
+
+class WorkspaceFile(Model):
+    path: str
+    kind: FileKind
+    kind_before: FileKind | None = Field(description="when the task began; null: it did not exist")
+    size: int = Field(description="in bytes")
+    mode: int | None
+    mode_before: int | None = Field(description="when the task began")
+    target: str | None = Field(description="of a link")
+    change: Literal["added", "modified", "removed"] | None = Field(description="since the task began; null: none")
+
+
+class WorkspaceListing(Model):
+    items: list[WorkspaceFile]
+
+
+# conversations
+
+
+DeliveryMode = Literal["hold", "wake", "explicit", "report"]
+
+
+class ConversationSummary(Model):
+    conversation_id: str
+    title: str
+    status: str = Field(description="open or terminated")
+    delivery: DeliveryMode | None
+    metadata: JsonObject
+    created_at: datetime
+    updated_at: datetime
+    pending_count: int = Field(description="outcomes that wait for a fire")
+    match_source: list[str] | None = Field(default=None, description="where a search matched: title, input, output")
+
+
+class ConversationPage(Model):
+    items: list[ConversationSummary]
+    next_cursor: str | None
+
+
+class Descriptor(Model):
+    """The kind and the address of a conversation, which never change."""
+
+    type: str = Field(description="channel, schedule, trigger, mission; task: it was started by the API")
+    identity: dict[str, str] = Field(description="connector, channel_id and user_id, or the id of what it belongs to")
+
+
+class HistoryMarker(Model):
+    kind: Literal["start", "reset"]
+    at: datetime
+    by: str = ""
+
+
+class AgentRule(Model):
+    """`permission` names a tool or `delegation`; `pattern` must match the whole subject. Both may contain * and ?."""
+
+    permission: str
+    pattern: str
+    action: Literal["allow", "deny", "ask"]
+
+
+class AgentState(Model):
+    """Settings that may change: the models, the agent's rules, and where its answers go."""
+
+    agent: str
+    agent_version: int
+    models: list[str] = Field(description="the model, then its fallbacks")
+    permissions: list[list[AgentRule]] = Field(description="layers: of the latest task, and of those above it")
+    routing: dict[str, str | None] = Field(description="where answers are sent; empty: they are read here")
+    generation: int
+    markers: list[HistoryMarker] = Field(description="the context is what follows the last one")
+    created_at: datetime
+    updated_at: datetime
+
+
+class ActiveSession(Model):
+    session_id: str
+    stream_key: str
+    transport: str
+
+
+class MailboxState(Model):
+    pending_count: int
+
+
+class ModelUsage(Model):
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_usd: float | None
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+class Thread(Model):
+    thread_id: str
+    parent_thread_id: str | None
+    name: str
+    agent: str
+    depth: int
+    tags: list[str]
+    user_id: str | None
+    arguments: JsonObject | None = Field(description="with which a subagent was created")
+    state: Literal["running", "queued", "idle"]
+    pending: int = Field(description="sessions and messages that wait")
+    created_at: datetime
+    updated_at: datetime
+
+
+class RegistryEntry(Model):
+    """A child as its parent's registry lists it."""
+
+    reference: str
+    name: str
+    agent: str
+    title: str
+    description: str
+    resumable: bool
+    blocking: bool
+    thread_name: str
+    spawn_group_id: str
+    created_at: datetime
+    status: str
+    parent_communication: str
+
+
+class SessionBranch(Model):
+    """A session in the tree of a conversation."""
+
+    session_id: str
+    thread_id: str
+    parent_session_id: str | None = Field(description="the session before it, whose history it continues")
+    spawned_by: str | None = Field(description="the session that started it as a subagent")
+    session_type: str
+    kind: str
+    name: str | None
+    agent: str
+    handed_to: str | None = Field(description="the agent that has taken it over")
+    title: str
+    status: Status
+    reason: str | None
+    partial: bool
+    live: bool
+    transport: str
+    created_at: datetime
+    ended_at: datetime | None
+    children: list["SessionBranch"] = Field(default_factory=list)
+
+
+class Conversation(Model):
+    conversation_id: str
+    descriptor: Descriptor
+    state: AgentState
+    title: str
+    status: str
+    delivery: DeliveryMode | None
+    metadata: JsonObject
+    created_at: datetime
+    updated_at: datetime
+    latest_session: str | None = Field(description="newest session of the root thread")
+    active_session: ActiveSession | None = Field(description="the running session of the root thread")
+    live_sessions: list[str] = Field(description="all running sessions, subagents included")
+    input_requests: list[InputRequest] = Field(description="open requests to people, subagents included")
+    mailbox: MailboxState
+    usage: dict[str, ModelUsage] = Field(description="by model")
+    threads: list[Thread]
+    children: list[RegistryEntry] = Field(description="the registry: subagents that tools of its prompts have started")
+    sessions: list[SessionBranch] = Field(description="as a tree: subagents below the session that started them")
+    complete: bool = Field(description="false: there are more sessions or threads than shown")
+
+
+class DisplayMessage(Model):
+    """One message; fields that do not belong to its type are left out."""
+
+    type: Literal["user", "note", "checkpoint", "assistant", "tool_call", "tool_result"]
+    author: str | None = Field(default=None, exclude_if=_absent, description="of `assistant`: the agent")
+    tool: str | None = Field(default=None, exclude_if=_absent, description="of `tool_call` and `tool_result`")
+    failed: bool | None = Field(default=None, exclude_if=_absent, description="of `tool_result`")
+    input: str | None = Field(default=None, exclude_if=_absent, description="of `tool_call`: its arguments, shortened")
+    text: str | None = Field(default=None, exclude_if=_absent, description="not of `tool_call`; a result is shortened")
+    silent: bool | None = Field(default=None, exclude_if=_absent, description="true: the platform put it there")
+    step: int | None = Field(default=None, exclude_if=_absent, description="missing before the first model call")
+    side: str | None = Field(default=None, exclude_if=_absent, description="of the second side, `b`")
+
+
+class Turn(Model):
+    """One exchange of a conversation."""
+
+    session_id: str
+    parent_session_id: str | None = Field(description="the session before it, whose history it continues")
+    generation: int = Field(description="turns of one generation share a context; a reset begins the next")
+    trigger: str
+    agent: str
+    status: Status
+    reason: str | None
+    partial: bool
+    input: Any = Field(description="the input of the turn")
+    output: str | None = Field(description="its final message")
+    error: str | None
+    created_at: datetime
+    ended_at: datetime | None
+    display_messages: list[DisplayMessage] | None = Field(default=None, description="with `full=true`")
+
+
+class TurnPage(Model):
+    items: list[Turn]
+    next_cursor: str | None
+
+
+class MailboxMessage(Model):
+    """A reference to a session that ended; its content is read when it is rendered."""
+
+    message_id: str
+    conversation_id: str
+    source_session_id: str
+    source_type: Literal["subagent_result", "subagent_failed"]
+    subagent_name: str
+    created_at: datetime
+    delivered_to: str | None
+
+
+class MailboxPage(Model):
+    items: list[MailboxMessage]
+    pending_count: int
+    next_cursor: str | None
+
+
+# traces: a session's model and tool calls step by step, with the traces of its subagents
+
+
+class ModelSpan(Model):
+    """One call of the model."""
+
+    model_config = ConfigDict(frozen=False)  # the server completes it when it has read the tools
+
+    model: str
+    started_at: datetime
+    ended_at: datetime
+    attempts: int = 1
+    thinking: str = Field(default="", description="its thinking, as the model summarised it")
+    text: str = Field(default="", description="what it said; before tool calls, why it makes them")
+    usage: Usage
+
+
+class ToolSpan(Model):
+    """One tool call; `steps` or `sessions` hold what a subagent did inside it."""
+
+    index: int
+    tool: str
+    arguments: str = Field(description="JSON")
+    effect: str
+    state: str = Field(description="started, ok, failed, unknown or cancelled")
+    result: str
+    started_at: datetime
+    ended_at: datetime | None
+    steps: list["StepTrace"] = Field(default_factory=list, description="of a subagent that ran inside this session")
+    sessions: list["Trace"] = Field(default_factory=list, description="of subagents with separate sessions")
+
+
+class StepTrace(Model):
+    """Plan, act, observe: the model's text, the calls it made and their results."""
+
+    model_config = ConfigDict(frozen=False)
+
+    step: int
+    started_at: datetime
+    side: str = Field(default="a", exclude_if=lambda side: side == "a", description="of an agent with two AI sides")
+    speaker: str | None = Field(default=None, exclude_if=_absent, description="its label")
+    models: list[ModelSpan] = Field(default_factory=list)
+    tools: list[ToolSpan] = Field(default_factory=list)
+
+
+class Mark(Model):
+    """An event between the calls: a new plan, a wait for a person, a retry, a message."""
+
+    at: datetime
+    type: str
+    text: str
+    until: datetime | None = Field(
+        default=None,
+        exclude_if=_absent,
+        description="of a retry or a wait for a person: when the next attempt began, or the answer arrived",
+    )
+
+
+class Trace(Model):
+    session_id: str
+    conversation_id: str
+    agent: str
+    agent_version: int
+    name: str | None = Field(description="of a subagent: how its parent calls it")
+    title: str
+    status: Status
+    reason: str | None
+    partial: bool
+    error: str | None
+    output: str | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    usage: Usage
+    rerun_of: Rerun | None = None
+    steps: list[StepTrace] = Field(default_factory=list)
+    marks: list[Mark] = Field(default_factory=list)
+    sessions: list["Trace"] = Field(default_factory=list, description="of subagents that no call of a step started")
+    complete: bool = Field(default=True, description="false: there is more than a trace shows")
+
+    @property
+    def child_sessions(self) -> list["Trace"]:
+        """The traces of subagents with separate sessions that this session started."""
+        inside = [child for step in every_step(self.steps) for call in step.tools for child in call.sessions]
+        return [*inside, *self.sessions]
+
+    @property
+    def session_ids_below(self) -> list[str]:
+        """The ids of all subagents with separate sessions, at any depth."""
+        return [found for child in self.child_sessions for found in (child.session_id, *child.session_ids_below)]
+
+
+def every_step(steps: list[StepTrace]) -> Iterator[StepTrace]:
+    """All steps, with those that subagents took inside a call after the step of that call."""
+    for step in steps:
+        yield step
+        for call in step.tools:
+            yield from every_step(call.steps)
+
+
+# budgets
+
+
+class BudgetLine(Model):
+    """One limit and its use. An unlimited amount has no line."""
+
+    budget: str = Field(description="steps, tokens, cost_usd, tool_calls, ttl (milliseconds) or sessions")
+    limit: float
+    used: float
+    left: float
+
+
+class SessionBudget(Model):
+    task_id: str
+    name: str
+    status: Status
+    budgets: list[BudgetLine]
+
+
+class ReservedAmounts(Model):
+    """Amounts that running model calls may still use. The unused part is released."""
+
+    calls: int
+    tokens: int
+    cost_usd: float
+
+
+class TreeBudget(Model):
+    conversation_id: str
+    deadline: datetime | None
+    budgets: list[BudgetLine]
+    reserved: ReservedAmounts
+
+
+class TaskBudget(SessionBudget):
+    children: list[SessionBudget] = Field(description="its subagents, oldest first")
+    tree: TreeBudget | None = Field(
+        description="shared by the whole conversation; null: the conversation has no budget"
+    )
+
+
+# notifications
+
+
+class Subscription(Model):
+    id: str
+    name: str
+    channel: str = Field(description="webhook, slack or email")
+    target: str = Field(description="of a URL the host, of an e-mail address the first letter and the domain")
+    events: list[str]
+    every_task: bool
+    subagents: bool
+    status: str
+    failing_since: datetime | None = Field(description="since when every delivery has failed")
+    last_error: str | None
+    old_secret_until: datetime | None = Field(
+        description="until then deliveries are also signed with the previous secret"
+    )
+    created_by: str
+    created_at: datetime
+
+
+class CreatedSubscription(Subscription):
+    secret: str | None = Field(description="of a webhook: verifies its signatures. It is shown only once")
+
+
+class SubscriptionPage(Model):
+    items: list[Subscription]
+
+
+class Delivery(Model):
+    id: str = Field(description="the webhook-id of every attempt")
+    subscription_id: str
+    event: str
+    task_id: str | None
+    status: str
+    attempts: int
+    last_error: str | None
+    next_at: datetime | None = Field(description="time of the next attempt")
+    created_at: datetime
+    delivered_at: datetime | None
+
+
+class DeliveryPage(Model):
+    items: list[Delivery]
+    next_cursor: str | None
+
+
+# schedules, missions and triggers
+
+
+class ScheduleCheck(Model):
+    """A command or a read-only tool of the agent that decides whether a run is needed."""
+
+    run: str | None
+    tool: str | None
+    input: JsonObject
+    timeout_s: int
+
+
+class QuietTime(Model):
+    start: str
+    end: str
+
+
+class Schedule(Model):
+    id: str
+    name: str
+    cron: str | None = Field(description="five fields: minute hour day-of-month month day-of-week")
+    timezone: str = Field(description="IANA name; for cron and quiet hours")
+    every: int | None = Field(description="milliseconds")
+    at: datetime | None = Field(description="once, at this time")
+    jitter: int = Field(description="milliseconds; each tick is late by a part of it")
+    catch_up: int = Field(description="milliseconds; a tick that was missed for longer is dropped")
+    context: Literal["continue", "fork", "isolated"]
+    overlap: str
+    missed: Literal["each", "once", "skip"] = Field(description="ticks that are late by over five seconds")
+    check: ScheduleCheck | None
+    quiet_hours: QuietTime | None
+    silent_reply: str | None = Field(description="a run that answers exactly this notifies nobody")
+    pause_after_failures: int | None = Field(description="in a row; null: never")
+    conversation_id: str
+    agent: str
+    agent_version: int = Field(description="fixed when the schedule was made or replaced")
+    prompt: str
+    paused: bool
+    pause_reason: str | None
+    failures: int = Field(description="runs in a row that failed")
+    runs: dict[str, int] = Field(description="how many ticks were fired, steered, skipped or failed")
+    next_times: list[datetime] | None = Field(description="the next five; null if Temporal does not answer")
+    created_by: str
+    created_at: datetime
+
+
+class SchedulePage(Model):
+    items: list[Schedule]
+    next_cursor: str | None
+
+
+class ScheduleRun(Model):
+    """The record of one tick, with the state of its session."""
+
+    scheduled_at: datetime
+    status: str
+    reason: str
+    session_id: str | None
+    manual: bool
+    task_status: str | None
+
+
+class RunPage(Model):
+    items: list[ScheduleRun]
+
+
+class Spent(Model):
+    """The amounts that its runs and their subagents have used."""
+
+    cost_usd: float
+    tokens: int
+    runs: int
+    failures: int
+
+
+class Mission(Model):
+    """A mission has no result: it keeps working until it is cancelled, expired, stopped or out of budget."""
+
+    id: str
+    name: str
+    status: Literal["working", "cancelled", "expired", "out_of_budget", "stopped"]
+    paused: bool
+    pause_reason: str | None
+    requests: list[str] = Field(description="input requests that its runs wait for")
+    reason: str | None = Field(description="why it ended")
+    summary: str | None = Field(description="of a mission that has ended")
+    conversation_id: str
+    schedule_id: str
+    rules: JsonObject = Field(description="its budgets, its end and its risks, as they were given")
+    today: Spent
+    total: Spent
+    created_by: str
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class MissionPage(Model):
+    items: list[Mission]
+    next_cursor: str | None
+
+
+class Trigger(Model):
+    id: str
+    name: str
+    url: str = Field(description="path for the signed events")
+    signature: str
+    filter: list[JsonObject] = Field(description="conditions; all of them must hold")
+    template: str | None = Field(description="what the agent reads of the event; null: its payload as JSON")
+    correlation: str | None = Field(description="the event's key; wait_for_event waits for it")
+    context: Literal["shared", "per_key", "isolated"]
+    conversation_id: str | None = Field(description="whose messages the events are; null: their own")
+    agent: str | None
+    agent_version: int | None = Field(description="fixed when the trigger was made or changed")
+    prompt: str
+    created_by: str
+    created_at: datetime
+
+
+class CreatedTrigger(Trigger):
+    secret: str | None = Field(description="that was made for the trigger. Shown once")
+
+
+class TriggerPage(Model):
+    items: list[Trigger]
+
+
+class ExternalEvent(Model):
+    """An event that a trigger accepted, and its result."""
+
+    event_id: str
+    outcome: Literal["accepted", "delivered", "filtered", "kept"]
+    session_id: str | None = Field(default=None, description="the session that it became, or that waited for it")
+    conversation_id: str | None = None
+    type: str
+    key: str | None = Field(description="by which a wait finds it")
+    created_at: datetime
+
+
+class ExternalEventPage(Model):
+    items: list[ExternalEvent]

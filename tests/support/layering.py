@@ -32,7 +32,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("domain", "store", "api.faces.responses.ids", "api.faces.responses.project"),
     ),
     "api": (
-        *("domain", "agents", "connectors", "store", "settings"),
+        # the responses, which the client and the command line read with the same classes
+        *("domain", "agents", "connectors", "store", "settings", "errand.models"),
         *("workflows.client", "workflows.codec", "workflows.queue_client", "workflows.schedule_client"),
         *("workflows.discovery_client", "workflows.telemetry"),
     ),
@@ -40,12 +41,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # `errand agents check` must know the tools and handlers that a worker would have
     "cli": (
         *("domain", "agents", "store", "workflows.client", "workflows.codec", "workflows.replay", "settings", "deploy"),
+        "errand",  # the command line is a program on the client
         *("activities.tools.registry", "activities.handlers.registry", "activities.hooks.registry"),
     ),
     "deploy": ("settings",),
     # a program that uses the client has no application code on its path; the command adds it
-    "client": (),
-    "client.errand.__main__": ("cli",),
+    "client": ("errand",),
+    "client.errand.__main__": ("errand", "cli"),
     "worker": ("domain", "agents", "connectors", "store", "workflows", "activities", "settings"),
     "bench": (*PACKAGES, *SCRIPTS),
 }
@@ -111,7 +113,7 @@ def wrong_imports(root: Path) -> list[str]:
         part = max((part for part in MAY_IMPORT if _within(module.name, part)), key=len)
         allowed = (part.split(".")[0], *MAY_IMPORT[part])
         for line, name in imported(module):
-            ours = name.split(".")[0] in (*PACKAGES, *SCRIPTS)
+            ours = name.split(".")[0] in (*PACKAGES, *SCRIPTS, "errand")
             if name.startswith("."):
                 wrong.append(f"{module.path}:{line}: imports are written in full, not {name}")
             elif ours and not any(_within(name, other) for other in allowed):

@@ -2,6 +2,7 @@
 
 import json
 
+from errand import models
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, TextContent
 from starlette.responses import Response
@@ -27,7 +28,6 @@ from api.http.lookup import own_session, session_of
 from api.http.problems import finding
 from api.routes import input_requests, steering
 from api.schemas.conversations import FireBody, MessageBody
-from api.schemas.tasks import TaskAccepted
 from api.submission import accept as submit
 from domain.errors import Conflict, Invalid
 from domain.json_object import JsonObject
@@ -46,7 +46,7 @@ async def start(call: Call, name: str, arguments: JsonObject, key: str | None) -
     check_input_length(body, call.settings)
     spec = validate_body(TaskSpec, body, json.dumps(body).encode())
     accepted = await submit.submit(call, spec, IdempotencyKey.of(call, f"tools/call {name}", spec, key))
-    return await read_id(call, TaskAccepted.model_validate_json(accepted.body).task_id)
+    return await read_id(call, models.TaskHandle.model_validate_json(accepted.body).task_id)
 
 
 async def run_task_tool(

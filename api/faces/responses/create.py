@@ -3,6 +3,8 @@
 import json
 from typing import TypeVar
 
+from errand import models
+
 from api.control import stop as stopping
 from api.control.stop import Stop
 from api.conversations import deferred, run
@@ -16,7 +18,7 @@ from api.http import lookup
 from api.http.auth import Call
 from api.http.body import parse_json, validate_body
 from api.http.idempotency import IdempotencyKey
-from api.schemas.conversations import Handle, MessageBody, RunBody
+from api.schemas.conversations import MessageBody, RunBody
 from api.submission import rules
 from domain.conversations.display_messages import display_messages
 from domain.errors import Conflict, NotFound, Refusal
@@ -36,7 +38,7 @@ async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: 
     """The id of the response. `repeats`: the client reports that it has sent this request before."""
     idempotency = IdempotencyKey.of(call, ROUTE, body, key)
     if (known := await idempotency.answered(call.pool, call.tenant)) is not None:
-        return await _replayed(call, idempotency, Handle.model_validate_json(known))
+        return await _replayed(call, idempotency, models.SessionHandle.model_validate_json(known))
     # The client's library repeats a request without a key after a lost response: the digest recognises it.
     if repeats and key is None:
         before = await face_requests.repeated(call.pool, call.tenant, FACE, idempotency.digest)
@@ -56,7 +58,7 @@ async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: 
     return await _turn(call, body, given, previous, conversation_id, idempotency)
 
 
-async def _replayed(call: Call, key: IdempotencyKey, handle: Handle) -> ResponseId:
+async def _replayed(call: Call, key: IdempotencyKey, handle: models.SessionHandle) -> ResponseId:
     """The part of the session that this request began."""
     rows = await face_requests.of_session(call.pool, call.tenant, FACE, handle.session_id)
     # a session may have several parts of equal requests; the latest is the one that was just answered

@@ -44,7 +44,7 @@ async def test_program_submits_reconnects_and_fetches_the_artifacts(
         with Errand() as errand:
             result = errand.wait(handle.task_id, timeout=60)
             assert result.completed and result.usage.tool_invocations == 2 and "given" in str(result.output)
-            assert [line["type"] for line in result.audit_log][-1] == "task_completed"
+            assert [line.type for line in result.audit_log][-1] == "task_completed"
             [artifact] = result.artifacts
             assert errand.download(artifact, to=tmp_path / "out.txt") == b"given"
             assert (tmp_path / "out.txt").read_text() == "given"

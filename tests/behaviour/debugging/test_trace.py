@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from errand.models import Trace
 
-from domain.sessions.trace import Trace
 from tests.behaviour.conversations.talk import chain, say, task
 from tests.behaviour.debugging.errand import cli
 from tests.support.stack import Stack, calls, of_type, steps

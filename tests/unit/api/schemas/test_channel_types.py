@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from errand.models import AgentState
 from pydantic import BaseModel, ValidationError
 
-from api.schemas.agent_state import AgentState
 from domain.channels import ChannelMessage, IncomingMessage
 from domain.ids import new_id
 

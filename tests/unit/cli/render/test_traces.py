@@ -4,13 +4,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from errand import models
+from errand.models import ModelSpan, StepTrace, ToolSpan, Trace
 
 from cli.render.trace_diff import figures, first_difference, stopped_calls
 from cli.render.trace_text import trace_lines
 from domain.sessions.rerun import Rerun
 from domain.sessions.session import Status, Usage
-from domain.sessions.trace import ModelSpan, StepTrace, ToolSpan, Trace
 
+TEN_TOKENS = models.Usage.model_validate(Usage(input_tokens=10))
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 
@@ -20,7 +22,7 @@ def step(number: int, text: str, *tools: tuple[str, str, str]) -> StepTrace:
     return StepTrace(
         step=number,
         started_at=later,
-        models=[ModelSpan(model="m", started_at=later, ended_at=later, text=text, usage=Usage(input_tokens=10))],
+        models=[ModelSpan(model="m", started_at=later, ended_at=later, text=text, usage=TEN_TOKENS)],
         tools=[
             ToolSpan(
                 index=place,
@@ -99,6 +101,6 @@ def test_trace_of_a_task_that_has_not_started_can_be_shown() -> None:
     nothing = trace(started_at=None, ended_at=None, status=Status.SUBMITTED, reason=None, output=None, usage=Usage())
     assert "tester" in next(trace_lines(nothing))
     unfinished = step(1, "x", LOOK)
-    unfinished.tools[0].ended_at, unfinished.tools[0].state = None, "started"
+    unfinished.tools[0] = unfinished.tools[0].model_copy(update={"ended_at": None, "state": "started"})
     running = trace(unfinished, ended_at=None, status=Status.WORKING, reason=None, output=None, complete=False)
     assert any("started" in line for line in trace_lines(running))
