@@ -40,7 +40,7 @@ class NewTrigger(TriggerRules):
 def trigger_fields(trigger: EventTrigger) -> dict[str, Any]:
     session = trigger.session
     return {
-        **{name: getattr(trigger.rules, name) for name in trigger.rules.model_fields_set},
+        **trigger.rules.model_dump(),
         "id": trigger.id,
         "name": trigger.name,
         "url": f"/triggers/{trigger.id}",
