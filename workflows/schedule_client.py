@@ -27,6 +27,7 @@ from domain.errors import Unavailable
 from domain.schedules import Schedule, TickInput, Timing, expressions, tick_key
 from domain.wire import schedule_workflow_id
 from workflows.client_errors import is_away
+from workflows.ui import fair_priority
 
 WITHIN = timedelta(seconds=5)
 _PREFIX = schedule_workflow_id("")
@@ -78,6 +79,7 @@ class ScheduleClient:
                 task_queue=self._queue,
                 task_timeout=wire.TASK_TIMEOUT,
                 static_summary=f"{schedule.rules.name} · triggered",
+                priority=fair_priority(schedule.tenant),
                 rpc_timeout=WITHIN,
             )
         except WorkflowAlreadyStartedError:
@@ -126,6 +128,7 @@ class ScheduleClient:
                 task_queue=self._queue,
                 task_timeout=wire.TASK_TIMEOUT,
                 static_summary=schedule.rules.name,
+                priority=fair_priority(schedule.tenant),
             ),
             spec=spec_of(schedule.rules),
             # Start every tick. Its transaction decides what it does while an earlier run is not over.

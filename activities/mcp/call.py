@@ -41,6 +41,10 @@ MOST_ANSWERED = 500  # forms that are remembered
 
 NOT_CALLED = "The tool was not called."
 UNKNOWN = "The call was sent, so that it may have happened in full, in part or not at all. Check before you repeat it."
+AGAIN = (
+    "(The call that asked this has failed, and may have had effects before it asked. If you answer, it is made again "
+    "with your answer; if you do not want that, cancel.)"
+)
 CHANGED = (
     "{} is no longer the tool that this agent was made with: the server {}. It was not called. A person has to look at "
     "it and refresh the agent."
@@ -205,8 +209,12 @@ class RunningMcpCall:
         # A result that is no error is final: the server needed no answer, and must not be called twice.
         if read.failed and self._elicitations.asked:
             with suppress(McpFailure):  # a form that cannot be used: the error is final too
-                self._remote = await run_check(asking, self._remote, self._elicitations.asked)
-                return _waiting(self._remote.model_copy(update={"cancelled": read.text}), None)
+                remote = await run_check(asking, self._remote, self._elicitations.asked)
+                if self._once:  # nothing is repeated without consent: the call had begun when it asked
+                    forms = [form.model_copy(update={"message": f"{form.message}\n{AGAIN}"}) for form in remote.forms]
+                    remote = remote.model_copy(update={"forms": forms})
+                self._remote = remote.model_copy(update={"cancelled": read.text})
+                return _waiting(self._remote, None)
         return read
 
     async def _unfinished(self, state: TaskState) -> ToolResult:

@@ -13,6 +13,7 @@ from domain.notifications import DeliveryInput
 from store import deliveries
 from store.database import TRANSIENT_ERRORS, Pool
 from store.deliveries import WaitingDelivery
+from workflows.ui import fair_priority
 
 log = logging.getLogger("errand.worker")
 
@@ -89,6 +90,7 @@ class Dispatcher:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 start_signal=wire.RESEND if now else None,
                 static_summary=f"{one.event} → {one.name}",
+                priority=fair_priority(one.tenant),
                 rpc_timeout=START_WITHIN,
             )
         except (RPCError, RuntimeError) as error:

@@ -141,11 +141,10 @@ class AcceptanceChecks:
         return verdicts, turn.usage
 
     async def _effects(self, check: CheckAcceptance) -> str:
-        """The record of effects of the session and its subagents; if it is too long, its beginning and its end."""
+        """The record of effects of the session and its subagents."""
         ledger = await effects.ledger(self._pool, check.ref.tenant, check.ref.session_id)
-        lines = [f"- {one.kind} by {one.tool}, {one.state}: {one.description}" for one in ledger.items]
-        text = "\n".join(lines if ledger.complete else [*lines, "- and more"])
-        return text if len(text) <= EVIDENCE else f"{text[: EVIDENCE // 2]}\n[…]\n{text[-EVIDENCE // 2 :]}"
+        text = rules.list_effects(ledger.items)
+        return text if ledger.complete else f"{text}\n- and more"
 
     async def _record(
         self, check: CheckAcceptance, verdicts: list[CriterionVerdict], usage: Usage
@@ -221,4 +220,6 @@ def _case(check: CheckAcceptance, nodes: list[Node], criteria: list[str], constr
     task = next((text_of(node) for node in own if node.kind == USER), "")
     answer = next((text for node in reversed(own) if node.kind == ASSISTANT and (text := text_of(node))), "")
     evidence = "\n".join(text_of(node) for node in own if node.kind == TOOL_RESULTS)
-    return rules.case(task, evidence[-EVIDENCE:], answer, criteria, constraints, effects)
+    if (cut := len(evidence) - EVIDENCE) > 0:
+        evidence = f"[{cut} earlier characters are not shown]\n{evidence[cut:]}"
+    return rules.case(task, evidence, answer, criteria, constraints, effects)

@@ -39,7 +39,7 @@ def quoted(text: str) -> str:
     """The same text, with every line quoted that could pass for one of the platform's."""
     if text.isascii() and not _SUSPECT.search(text):
         return text
-    lines = _disarmed(text).splitlines(keepends=True)  # at every character that is shown as a line break
+    lines = disarm_tags(text).splitlines(keepends=True)  # at every character that is shown as a line break
     seen = [_as_seen(line) for line in lines]
     return "".join(f"> {line}" if _is_marker(seen, place) else line for place, line in enumerate(lines))
 
@@ -49,12 +49,12 @@ def quoted_line(text: str) -> str:
     return quoted(" ".join(text.splitlines()))
 
 
-def _disarmed(text: str) -> str:
+def disarm_tags(text: str, tags: re.Pattern[str] = _TAG) -> str:
     """The text with every tag disarmed, including tags that appear only once invisible characters are removed."""
-    found = {tag.start() for tag in _TAG.finditer(text)}
+    found = {tag.start() for tag in tags.finditer(text)}
     if not text.isascii():
         seen = [(place, shown) for place, sign in enumerate(text) for shown in _as_seen(sign)]
-        found |= {seen[tag.start()][0] for tag in _TAG.finditer("".join(shown for _, shown in seen))}
+        found |= {seen[tag.start()][0] for tag in tags.finditer("".join(shown for _, shown in seen))}
     return "".join("&lt;" if place in found else sign for place, sign in enumerate(text)) if found else text
 
 

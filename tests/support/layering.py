@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "workflows": ("domain",),
     # schedule_client is the part of the client for Temporal's schedules
     "activities": ("domain", "connectors", "store", "workflows.client", "workflows.schedule_client"),
+    "activities.notifications.dispatcher": ("domain", "store", "workflows.ui"),  # it starts workflows itself
     # a webhook in OpenAI's form needs the pure fold of that face
     "activities.notifications.response_events": (
         *("domain", "store", "api.faces.responses.ids", "api.faces.responses.project"),

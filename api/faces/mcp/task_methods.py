@@ -21,6 +21,7 @@ from api.streams.ending import await_ending
 from domain.errors import Conflict, Invalid, Unavailable
 from domain.json_object import JsonObject
 from domain.sessions.input_request import InputRequest
+from domain.sessions.session import Status
 from store import sessions
 from store.keys import Right
 
@@ -87,10 +88,12 @@ async def read_task(call: Call, params: TaskParams) -> McpTask:
 async def cancel_running(call: Call, params: TaskParams) -> McpTask:
     """Cancel a task that has not ended, and return it once it has."""
     session = await session_of(call, params.task_id)
-    if session.status.terminal:
-        raise Invalid(f"The task has ended already: {session.status}.")
-    await cancel(call, params)
-    return await read(call, await await_ending(call, session, CANCEL_SECONDS))
+    if not session.status.terminal:
+        await cancel(call, params)
+        session = await await_ending(call, session, CANCEL_SECONDS)
+        if session.status is Status.CANCELLED or not session.status.terminal:  # else its end came first
+            return await read(call, session)
+    raise Invalid(f"The task has ended already: {session.status}.")
 
 
 async def await_result(call: Call, params: TaskParams, report: Report | None) -> McpTask:

@@ -163,6 +163,20 @@ async def test_files_sent_to_a_running_subagent_arrive_before_the_message(stack:
     [_, sent] = await talk.prompts(child.id)
     assert re.fullmatch(rf"({PATH}oak\.txt)\n\nAttachments:\n- \1", sent), sent
     assert (await outputs(stack, child.id))[0].startswith("acorn")
+    # and back: the result names a file of the parent's own workspace, which was there before the message
+
+    async def returned() -> list[str]:
+        said = [one for row in await talk.sessions() for one in await talk.prompts(row.id)]
+        return [one for one in said if "has returned the following result" in one]
+
+    [result] = await eventually(returned, what="the result of the child")
+    assert re.search(rf"\n\nSee ({PATH}out\.txt)\.\n\nAttachments:\n- \1$", result), result
+    assert await files(stack, await talk.session(talk.id)) == ["attachments/*/out.txt", "drafts/oak.txt"]
+    assert await stack.pool.fetchval(
+        """SELECT bool_and(w.updated_at <= m.created_at) FROM mailbox m
+             JOIN workspaces w ON w.tenant = m.tenant AND w.id = m.conversation_id WHERE m.conversation_id = $1""",
+        talk.id,
+    )
 
 
 async def test_files_of_later_messages_overwrite_no_earlier_ones(stack: Stack) -> None:

@@ -7,9 +7,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from domain import wire
 from domain.ids import new_id
 from domain.wire import schedule_workflow_id
 from store import schedule_runs, schedules
+from tests.behaviour.notifications.receivers import http_receiver
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, fired, runs, show, tick, trigger, until
 from tests.support.stack import Stack, eventually
 
@@ -106,6 +109,27 @@ def _next(moment: datetime, every: int = 6) -> datetime:
 
 def _gaps(times: list[datetime]) -> set[timedelta]:
     return {later - earlier for earlier, later in zip(times, times[1:], strict=False)}
+
+
+async def test_ticks_sessions_and_deliveries_take_turns_between_tenants(stack: Stack) -> None:
+    """Temporal deals out the work of one queue by this key, where its server has fairness switched on."""
+    subscribers = Subscribers(stack)
+    async with http_receiver() as receiver:
+        made = await subscribers.subscribe(f"{receiver.url}/", events=["task_completed"])
+        schedule = await create(stack, every=1_000)
+        await until(stack, schedule["id"], lambda listed: len(listed) >= 1)
+        triggered = await trigger(stack, schedule["id"])
+        await stack.http.post(f"/schedules/{schedule['id']}/pause")
+        await receiver.got("/", 1)
+        (await stack.http.delete(f"/subscriptions/{made['id']}")).raise_for_status()
+    assert triggered["manual"]
+    keys: dict[str, set[str]] = {}
+    async for one in stack.client.list_workflows('TenantId = "default"'):
+        described = await stack.client.get_workflow_handle(one.id).describe()
+        key = described.raw_description.workflow_execution_info.priority.fairness_key
+        keys.setdefault(one.workflow_type, set()).add(key)
+    assert keys.keys() >= {wire.SESSION, wire.TICK, wire.NOTIFICATION_DELIVERY}
+    assert set().union(*keys.values()) == {"default"}, keys
 
 
 @pytest.mark.exactly_once

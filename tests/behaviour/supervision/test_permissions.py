@@ -229,7 +229,7 @@ async def test_rules_apply_to_agents_that_work_is_delegated_to(people: Stack) ->
     assert said.count("forbid this call of bash") == 2 and said.count("too dangerous") == 2
 
 
-@pytest.mark.proves("S1-62", "S1-52")
+@pytest.mark.proves("S1-62")
 async def test_boundary_binds_tools_and_paths(people: Stack) -> None:
     tried = [
         ("write_file", {"path": "src/a", "content": "x"}),

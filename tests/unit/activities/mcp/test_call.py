@@ -11,10 +11,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, InputRequiredResult, TextContent
 
 from activities.egress import Fetcher
+from activities.mcp.call import AGAIN
 from activities.mcp.mcp_tool import mcp_tools
 from activities.tools.tool import ToolResult
 from domain import json_schema
 from domain.sessions.remote_call import RemoteCall
+from domain.sessions.step import Effect
 from tests.support.launch import free_port
 from tests.support.mcp_server import FORM, Context, EarlierServer, TaskParams, TaskServer, TestServer, serving
 from tests.unit.activities.mcp.test_mcp_tool import call, pinned
@@ -229,14 +231,20 @@ async def test_questions_during_a_request_wait_for_people_and_are_never_declined
             )
 
         first = await run(None)
-        assert first.remote and [form.message for form in first.remote.forms] == ["Which target?"]
+        # whoever answers agrees that a call which may have had effects is made again
+        assert first.remote and [form.message for form in first.remote.forms] == [f"Which target?\n{AGAIN}"]
         assert server.actions == ["cancel"]
         nobody = await run(first.remote)  # nobody may be asked, or nobody answered
         assert nobody.failed and nobody.text.endswith("no target") and len(server.calls) == 1
         second = await run(first.remote, target="web")
-        assert second.remote and [form.message for form in second.remote.forms] == ["Which branch?"]
+        assert second.remote and [form.message for form in second.remote.forms] == [f"Which branch?\n{AGAIN}"]
         third = await run(second.remote, branch="main")
         assert third.text.endswith("built web main") and not third.failed
         assert server.actions == ["cancel", "accept", "cancel", "accept", "accept"] and len(server.calls) == 3
         server.needs = False  # it can do without an answer, and what it did is not repeated
         assert (await run(None)).text.endswith("built None None") and len(server.calls) == 4
+        server.needs = True
+        pages = definition.mcp_servers["pages"].model_copy(update={"effects": {"*": Effect.IDEMPOTENT}})
+        definition = definition.model_copy(update={"mcp_servers": {"pages": pages}})
+        harmless = (await run(None)).remote
+        assert harmless and [form.message for form in harmless.forms] == ["Which target?"]
