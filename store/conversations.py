@@ -192,7 +192,8 @@ async def add_message_in(connection: Connection, tenant: str, message: ThreadMes
 
 
 async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str | None = None) -> None:
-    """Delete a message that was not signalled; a message that has entered a context stays."""
+    """Delete a message that was not signalled. A message that a session has read stays, unless `taken_by` names that
+    session: one that never began."""
     await pool.execute(
         "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NOT DISTINCT FROM $3",
         tenant,

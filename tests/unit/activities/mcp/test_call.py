@@ -231,7 +231,7 @@ async def test_questions_during_a_request_wait_for_people_and_are_never_declined
             )
 
         first = await run(None)
-        # whoever answers agrees that a call which may have had effects is made again
+        # an answer agrees that a call which may have had effects is made again
         assert first.remote and [form.message for form in first.remote.forms] == [f"Which target?\n{AGAIN}"]
         assert server.actions == ["cancel"]
         nobody = await run(first.remote)  # nobody may be asked, or nobody answered

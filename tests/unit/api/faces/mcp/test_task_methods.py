@@ -15,7 +15,7 @@ from domain.sessions.session import Status
     [
         (Status.WORKING, Status.CANCELLED, True),
         (Status.INPUT_REQUIRED, Status.CANCELLED, True),
-        (Status.WORKING, Status.WORKING, True),  # it was told to stop and will
+        (Status.WORKING, Status.WORKING, True),  # it has the cancel and will stop
         (Status.WORKING, Status.COMPLETED, False),  # its end came first
         (Status.WORKING, Status.FAILED, False),
         *((ended, ended, False) for ended in Status if ended.terminal),
