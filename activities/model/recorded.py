@@ -15,7 +15,7 @@ from domain.model_exchange import ModelResponse
 from domain.policy.rules import Action, Rule
 from domain.sessions.rerun import Rerun
 from domain.sessions.session import Usage
-from domain.sessions.step import CallState, Effect, ModelCall, ModelReply, Purpose, StopReason, ToolCall, ToolRequest
+from domain.sessions.step import CallState, Effect, ModelCall, ModelReply, Purpose, StopReason, ToolCall
 from store import reruns
 from store import tool_calls as calls_made
 from store.database import Pool
@@ -113,13 +113,6 @@ def _call(
     activity = "tool.refuse" if refusal else f"tool.{RECORDED}"
     denied = {"refusal": refusal, "denied": forbidden, "rule": now.rule if forbidden else None}
     return call.model_copy(update=denied | {"activity": activity, "effect": Effect.READ, "timeout_s": 10, "ask": False})
-
-
-async def result_without_tool(pool: Pool, request: ToolRequest, reply: ReplyBody) -> ToolResult:
-    """The result of a call that is not run: the refusal, or the result of the original's call."""
-    if request.refusal is not None:
-        return ToolResult(request.refusal, failed=True)
-    return await original_result(pool, request.ref.tenant, reply, request.index)
 
 
 async def original_result(pool: Pool, tenant: str, reply: ReplyBody, index: int) -> ToolResult:

@@ -1,4 +1,8 @@
-"""run_tool: one tool call, claimed before its effect and fenced by attempt. The next model call reads its result."""
+"""A tool call, from claim to commit: claimed before its effect, fenced by attempt and run.
+
+`RunTool.run_call` is the story; the sections below it are in its order. The next model call reads the result from the
+store. Tools do not import this module; what they may use is in tool.py.
+"""
 
 import asyncio
 import contextlib
@@ -31,7 +35,7 @@ from activities.delegation.subagents import Subagents
 from activities.egress import Fetcher
 from activities.hooks.inner_hooks import InnerHooks
 from activities.mcp.mcp_tool import MCP, find_mcp
-from activities.model.recorded import RECORDED, result_without_tool
+from activities.model.recorded import RECORDED, original_result
 from activities.requests.approved_files import changed_since, runs_commands
 from activities.sandbox import Commands, NetworkPolicy
 from activities.thread_state import ThreadStates
@@ -65,9 +69,258 @@ from store.tool_calls import ToolClaimResult
 
 INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
 UNKNOWN = "It may have happened in full, in part or not at all. Check before you repeat it."
+SUPERSEDED = "A newer attempt holds this call."
+BUSY = "Another call is using this workspace and did not end in time. {} was not run; try again."
+CHANGED = (
+    "The command was approved with other content of files that it names: {}. It was not run. Make the call again, so "
+    "that people see what it would run now."
+)
 UNREADABLE_MS = 60_000  # until a call that continues elsewhere is asked for again, if its secrets cannot be read
+PLACE_PATIENCE_S, LOOK_S = 0.5, 0.05  # how long a call without a place holds its slot of the worker, and looks for one
+TURN_PATIENCE_S = 120.0  # how long a call waits for its turn in the workspace
+GRACE_SECONDS = 8.0  # for a tool that was cancelled; the sandbox takes up to five to end all processes
+STOP_SECONDS = 40.0  # for a tool's `stop`, at most: with the grace, less than its activity has
 
-PATIENCE_S, LOOK_S = 0.5, 0.05  # how long a call without a place holds its slot of the worker, and looks for one
+
+class RunTool:
+    """The activities, one per tool, so that the timeline and the metrics name it."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        tools: dict[str, Tool],
+        definitions: Definitions,
+        workspaces: Workspaces,
+        commands: Commands,
+        fetcher: Fetcher,
+        subagents: Subagents,
+        rulebook: Rulebook,
+        states: ThreadStates,
+        hooks: InnerHooks,
+        places: int,
+    ) -> None:
+        self._pool = pool
+        self._tools = tools
+        self._definitions = definitions
+        self._workspaces = workspaces
+        self._commands = commands
+        self._fetcher = fetcher
+        self._subagents = subagents
+        self._rulebook = rulebook
+        self._states = states
+        self._hooks = hooks
+        self._places = Places(places)
+
+    def activities(self) -> list[Callable[..., Any]]:
+        own = [tool.name for tool in self._tools.values() if tool.activity is None]
+        return [self._activity(name) for name in (*own, "refuse", RECORDED, DECLARED, MCP)]
+
+    def _activity(self, name: str) -> Callable[[ToolRequest], Coroutine[Any, Any, ToolOutcome]]:
+        @activity.defn(name=f"tool.{name}")
+        async def run_tool(request: ToolRequest) -> ToolOutcome:
+            # the place comes before the claim: a call that goes back to the queue has not begun
+            async with heartbeating(), self._places.take_place(request):
+                with retried_if_away():
+                    outcome = await self.run_call(request, await self._find_tool(name, request))
+                    describe_span(request, outcome)
+                    return outcome
+
+        return run_tool
+
+    async def _find_tool(self, name: str, request: ToolRequest) -> Tool | None:
+        """The tool of this activity; None if nothing runs: the call was refused, or repeats a recorded result."""
+        if name == DECLARED:
+            return find_declared(await self._definitions.load(request.agent), request)
+        if name == MCP:
+            return find_mcp(await self._definitions.load(request.agent), request.name)
+        return self._tools.get(name)
+
+    async def run_call(self, request: ToolRequest, tool: Tool | None) -> ToolOutcome:
+        """The story of a call: claim, validate, guard, run, record, commit."""
+        by = call_attempt()
+        attempt = ToolAttempt.of(request, run=run_of(request.ref), holder=by.call, attempt=by.attempt)
+        claim = await self._claim(request, attempt, tool)
+        if not claim.go:
+            return earlier_outcome(request, tool, claim)
+        assert claim.body is not None  # the node with the call was committed before the call began
+        given = claim.body.calls[request.index].arguments
+        summary = await self._changed_summary(request, tool, given)
+        try:
+            result = await self._result(request, attempt, tool, claim, claim.body)
+            if result.remote is not None:
+                if result.remote != claim.remote:
+                    await self._hold(attempt, result.remote)
+                return pending_outcome(request, result)
+            state = state_of(request, result)
+        except asyncio.CancelledError:
+            if not cancel_requested() or await workflow_is_gone():  # then the end of the session says so
+                raise
+            remote = await tool_calls.remote(self._pool, request.ref.tenant, request.node, request.index)
+            if remote is not None:  # the workflow stops it where it continues
+                return pending_outcome(request, ToolResult("", remote=remote))
+            state, result = CallState.CANCELLED, ToolResult(INTERRUPTED, failed=True)
+            if tool is not None and tool.stop is not None and request.effect is Effect.ONCE:  # it was sent elsewhere
+                state, result = CallState.UNKNOWN, ToolResult(f"{INTERRUPTED} {UNKNOWN}", failed=True)
+        outcome = await completed(self._commit(request, attempt, state, result, summary))
+        return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
+
+    # claim: the store decides who makes the call. A `once` call that an earlier attempt began is never claimed again:
+    # nobody knows how far it came, so the answer is the outcome "unknown" instead of a second effect.
+
+    async def _claim(self, request: ToolRequest, attempt: ToolAttempt, tool: Tool | None) -> ToolClaimResult:
+        named = tool or self._tools.get(request.name)  # a refused call may have no tool
+        kind, asks = tool.kind if tool else None, named is not None and named.asks
+        return await tool_calls.claim(self._pool, ToolClaim.by(attempt, request.ref, request.preview, kind, asks=asks))
+
+    async def _changed_summary(self, request: ToolRequest, tool: Tool | None, given: JsonObject) -> str:
+        """One line about what is really done, if that may differ from the model's call; else empty."""
+        if tool is None or request.approval is None:
+            return ""
+        return tool.call_summary(await self._arguments(request, given))
+
+    # validate
+
+    async def _result(
+        self, request: ToolRequest, attempt: ToolAttempt, tool: Tool | None, claim: ToolClaimResult, reply: ReplyBody
+    ) -> ToolResult:
+        """The result for the model. An error in the tool is one too, never a failed activity."""
+        if tool is None:
+            if request.refusal is not None:
+                return ToolResult(request.refusal, failed=True)
+            return await original_result(self._pool, request.ref.tenant, reply, request.index)
+        given = reply.calls[request.index].arguments
+        try:
+            arguments = tool.input.model_validate(await self._arguments(request, given))
+        except ValidationError as error:
+            return ToolResult(tool.explain(error), failed=True)
+        if claim.dry:
+            return ToolResult(would_have(tool.summary(arguments) or tool.name))
+        agent = await self._definitions.load(request.agent)
+        try:
+            context = await self._context(request, attempt, tool, agent, claim)
+        except SealingError as error:
+            if claim.remote is not None and not request.cancel:  # it continues on its server: keep its handle
+                return ToolResult("", remote=claim.remote, wait_ms=UNREADABLE_MS)
+            text = f"The secrets of this session cannot be read: {error}."
+            return ToolResult(text, failed=True, unknown=claim.remote is not None)
+        if request.cancel and tool.stop is not None:
+            return await stop_call(tool, context)
+        result = await run_guarded(tool, arguments, context, call_turn(self._pool, request, tool, context.workspace))
+        if result.remote is not None:
+            return result
+        # It has happened: a stop that arrives from here on does not call it interrupted.
+        result = await completed(self._record(request, tool, agent, given, context, result))
+        return result.replaced(changed=context.state.changed)
+
+    async def _arguments(self, request: ToolRequest, given: JsonObject) -> Any:
+        """The model's arguments, or those to which an approver changed them."""
+        approval = await load_approval(self._pool, request)
+        if approval is not None and "arguments" in approval.answer:
+            return approval.answer["arguments"]
+        return given
+
+    async def _context(
+        self, request: ToolRequest, attempt: ToolAttempt, tool: Tool, agent: AgentDefinition, claim: ToolClaimResult
+    ) -> ToolContext:
+        """What the tool may use, with its workspace restored."""
+        folder = self._workspaces.folder(request.ref.tenant, request.workspace_id)
+        if not tool.bookkeeping:  # restoring a workspace would delay the workflow task in which bookkeeping runs
+            await self._workspaces.ready(request.ref.tenant, request.workspace_id, claim.workspace_version or 0)
+        key, agents = f"{request.node}:{request.index}", [*request.above, request.agent]
+        state = await self._states.load(request.ref, agents, claim.variables, request.workspace_id, folder, key)
+        return ToolContext(
+            ref=request.ref,
+            agent=agent.name,
+            workspace=folder,
+            key=key,
+            again=claim.again,
+            plan=Plan.model_validate_json(claim.plan) if claim.plan else None,
+            sandbox=self._commands.sandbox,
+            limits=self._commands.limits,
+            fetcher=self._fetcher,
+            subagents=self._subagents,
+            state=state,
+            permits=partial(self._permits, request, tool),
+            network=await self._network(request, agent),
+            remote=claim.remote,
+            hold=partial(self._hold, attempt),
+            answers=await form_answers(self._pool, request, claim.remote) if claim.remote else {},
+        )
+
+    async def _permits(self, request: ToolRequest, tool: Tool, subject: str) -> bool:
+        return verdict(await self._layers(request), tool, [subject]).action is Action.ALLOW
+
+    async def _network(self, request: ToolRequest, agent: AgentDefinition) -> NetworkPolicy | None:
+        if not agent.network or not self._commands.networked(agent, request.sandbox):
+            return None  # the usual case, so that the rules are not loaded for every call
+        return self._commands.network(agent, request.sandbox, await self._layers(request))
+
+    async def _layers(self, request: ToolRequest) -> list[list[Rule]]:
+        return await self._rulebook.layers(request.ref, [*request.above, request.agent])
+
+    # record
+
+    async def _record(
+        self,
+        request: ToolRequest,
+        tool: Tool,
+        agent: AgentDefinition,
+        given: JsonObject,
+        context: ToolContext,
+        result: ToolResult,
+    ) -> ToolResult:
+        """The result to commit: as hooks and the binding of the side leave it, cut to its length."""
+        if agent.hooks and not tool.bookkeeping:
+            result = await self._hooks.stored(request, agent, given, result, context.state)
+        if not request.above and (agent.side_a or agent.side_b):
+            result = await with_binding(agent.side(request.agent.side), request.name, given, context, result)
+        if tool.bookkeeping:
+            return result.replaced(text=bounded(clean(result.text))[0])
+        result = result.replaced(text=await shorten_output(request, context.workspace, result.text))
+        if tool.effect is not Effect.READ:
+            report = await self._workspaces.keep(request.ref.tenant, request.workspace_id)
+            result = report.added_to(result)
+        return result
+
+    # commit: the result with its effects, files and events in one transaction, or the handle of a call that continues
+    # elsewhere. Both are fenced by attempt and run: a worker that was believed dead writes nothing any more.
+
+    async def _hold(self, attempt: ToolAttempt, remote: RemoteCall) -> None:
+        hold = ToolHold.by(attempt, remote)
+        if not await patiently(lambda: tool_calls.hold(self._pool, hold), seconds=COMMIT_PATIENCE):
+            raise ApplicationError(SUPERSEDED, type=wire.SUPERSEDED, non_retryable=True)
+
+    async def _commit(
+        self, request: ToolRequest, attempt: ToolAttempt, state: CallState, result: ToolResult, summary: str
+    ) -> ToolOutcome:
+        saved = await save_artifacts(self._pool, request, result.artifacts)
+        returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
+        events: list[ev.Event] = [*result.events, *map(saved_event, saved), returned]
+        commit = ToolCommit(
+            **attempt.model_dump(exclude={"tool", "effect"}),
+            state=state,
+            result=result.text,
+            denied=request.refusal is not None,
+            rule=str(request.rule) if request.rule else None,
+            events=[EventRow.of(request.ref, event, by=attempt.call_attempt) for event in events],
+            progress=clean(result.progress) if result.progress else None,
+            status_text=result.status_text,
+            plan=result.plan,
+            files=saved,
+            sources=result.sources,
+            description=summary,
+        )
+        if not await patiently(lambda: tool_calls.commit(self._pool, commit), seconds=COMMIT_PATIENCE):
+            raise ApplicationError(SUPERSEDED, type=wire.SUPERSEDED, non_retryable=True)
+        outcome = outcome_of(request, state, result.text)
+        if result.plan is None:
+            return outcome
+        replanned = any(isinstance(event, ev.Replanning) for event in result.events)
+        doing = preview(result.plan.steps[result.plan.current - 1].title, 80)
+        return outcome.model_copy(update={"doing": doing, "planned": True, "replanned": replanned})
+
+
+# a place on the worker, before the claim
 
 
 class Places:
@@ -85,7 +338,7 @@ class Places:
         if info.is_local or request.cancel:
             yield
             return
-        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        deadline = asyncio.get_running_loop().time() + PLACE_PATIENCE_S
         while self._used[tenant] >= self._share(tenant):
             if asyncio.get_running_loop().time() > deadline:
                 raise ApplicationError(
@@ -107,209 +360,11 @@ class Places:
         return max(1, self._places // (len(self._used.keys() | {tenant}) + 1))
 
 
-class RunTool:
-    def __init__(
-        self,
-        pool: Pool,
-        tools: dict[str, Tool],
-        definitions: Definitions,
-        workspaces: Workspaces,
-        commands: Commands,
-        fetcher: Fetcher,
-        subagents: Subagents,
-        rulebook: Rulebook,
-        states: ThreadStates,
-        hooks: InnerHooks,
-        places: int,
-    ) -> None:
-        self._places = Places(places)
-        self._pool = pool
-        self._tools = tools
-        self._definitions = definitions
-        self._workspaces = workspaces
-        self._commands = commands
-        self._fetcher = fetcher
-        self._subagents = subagents
-        self._rulebook = rulebook
-        self._states = states
-        self._hooks = hooks
-        self._commits = ToolCommits(pool)
-
-    def activities(self) -> list[Callable[..., Any]]:
-        """One registered activity per tool, so that the timeline and the metrics name it."""
-        own = [tool.name for tool in self._tools.values() if tool.activity is None]
-        return [self._named(name) for name in (*own, "refuse", RECORDED, DECLARED, MCP)]
-
-    def _named(self, name: str) -> Callable[[ToolRequest], Coroutine[Any, Any, ToolOutcome]]:
-        @activity.defn(name=f"tool.{name}")
-        async def run_tool(request: ToolRequest) -> ToolOutcome:
-            async with heartbeating(), self._places.take_place(request):  # before the claim, which only one attempt has
-                with retried_if_away():
-                    tool = self._tools.get(name)
-                    if name == DECLARED:
-                        tool = find_declared(await self._definitions.load(request.agent), request)
-                    elif name == MCP:
-                        tool = find_mcp(await self._definitions.load(request.agent), request.name)
-                    return tool_called(request, await self._run(request, tool))
-
-        return run_tool
-
-    async def _run(self, request: ToolRequest, tool: Tool | None) -> ToolOutcome:
-        by = call_attempt()
-        attempt = ToolAttempt.of(request, run=run_of(request.ref), holder=by.call, attempt=by.attempt)
-        named = tool or self._tools.get(request.name)  # a refused call may have no tool
-        kind, asks = tool.kind if tool else None, named is not None and named.asks
-        wanted = ToolClaim.by(attempt, request.ref, request.preview, kind, asks=asks)
-        claim = await tool_calls.claim(self._pool, wanted)
-        if not claim.go:
-            # an attempt whose result was lost may have changed the plan's steps: to ask once more is harmless
-            planned = tool is not None and tool.plans
-            return outcome_of(
-                request,
-                claim.state or CallState.UNKNOWN,
-                claim.text or "",
-                spent=claim.spent,
-                planned=planned,
-                replanned=planned,
-            )
-        assert claim.body is not None  # the node with the call was committed before the call began
-        given = claim.body.calls[request.index].arguments
-        done = await self._done(request, tool, given)
-        try:
-            result = await self._do(request, attempt, tool, claim, claim.body)
-            if result.remote is not None:
-                if result.remote != claim.remote:
-                    await self._commits.hold(attempt, result.remote)
-                return pending_outcome(request, result)
-            state = CallState.FAILED if result.failed else CallState.OK
-            state = CallState.CANCELLED if request.cancel and result.failed else state
-            state = CallState.UNKNOWN if result.unknown else state
-        except asyncio.CancelledError:
-            if not cancel_requested() or await workflow_is_gone():  # then the end of the session says so
-                raise
-            remote = await tool_calls.remote(self._pool, request.ref.tenant, request.node, request.index)
-            if remote is not None:  # the workflow stops it where it continues
-                return pending_outcome(request, ToolResult("", remote=remote))
-            state, result = CallState.CANCELLED, ToolResult(INTERRUPTED, failed=True)
-            if tool is not None and tool.stop is not None and request.effect is Effect.ONCE:  # it was sent elsewhere
-                state, result = CallState.UNKNOWN, ToolResult(f"{INTERRUPTED} {UNKNOWN}", failed=True)
-        outcome = await completed(self._commits.commit(request, attempt, state, result, done))
-        return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
-
-    async def _do(
-        self, request: ToolRequest, attempt: ToolAttempt, tool: Tool | None, claim: ToolClaimResult, reply: ReplyBody
-    ) -> ToolResult:
-        """Run the tool. An error in the tool is a result for the model, never a failed activity."""
-        agent = await self._definitions.load(request.agent)
-        if tool is None:
-            return await result_without_tool(self._pool, request, reply)
-        given = reply.calls[request.index].arguments
-        try:
-            arguments = tool.input.model_validate(await self._arguments(request, given))
-        except ValidationError as error:
-            return ToolResult(tool.explain(error), failed=True)
-        if claim.dry:
-            return ToolResult(would_have(tool.summary(arguments) or tool.name))
-        folder = self._workspaces.folder(request.ref.tenant, request.workspace_id)
-        if not tool.bookkeeping:  # restoring a workspace would delay the workflow task in which bookkeeping runs
-            await self._workspaces.ready(request.ref.tenant, request.workspace_id, claim.workspace_version or 0)
-        key, agents = f"{request.node}:{request.index}", [*request.above, request.agent]
-        try:
-            state = await self._states.load(request.ref, agents, claim.variables, request.workspace_id, folder, key)
-        except SealingError as error:
-            if claim.remote is not None and not request.cancel:  # it continues on its server: keep its handle
-                return ToolResult("", remote=claim.remote, wait_ms=UNREADABLE_MS)
-            text = f"The secrets of this session cannot be read: {error}."
-            return ToolResult(text, failed=True, unknown=claim.remote is not None)
-        context = ToolContext(
-            ref=request.ref,
-            agent=agent.name,
-            workspace=folder,
-            key=key,
-            again=claim.again,
-            plan=Plan.model_validate_json(claim.plan) if claim.plan else None,
-            sandbox=self._commands.sandbox,
-            limits=self._commands.limits,
-            fetcher=self._fetcher,
-            subagents=self._subagents,
-            state=state,
-            permits=partial(self._permits, request, tool),
-            network=await self._network(request, agent),
-            remote=claim.remote,
-            hold=partial(self._commits.hold, attempt),
-            answers=await form_answers(self._pool, request, claim.remote) if claim.remote else {},
-        )
-        if request.cancel and tool.stop is not None:
-            return await stopped(tool, context)
-        result = await guarded(tool, arguments, context, call_turn(self._pool, request, tool, folder))
-        if result.remote is not None:
-            return result
-        # It has happened: a stop that arrives from here on does not call it interrupted.
-        finished = await completed(self._finished(request, tool, agent, given, context, result))
-        return finished.replaced(changed=context.state.changed)
-
-    async def _finished(
-        self,
-        request: ToolRequest,
-        tool: Tool,
-        agent: AgentDefinition,
-        given: JsonObject,
-        context: ToolContext,
-        result: ToolResult,
-    ) -> ToolResult:
-        """The result to record: as hooks and the binding of the side leave it, cut to its length."""
-        folder = context.workspace
-        if not tool.bookkeeping:
-            result = await self._hooks.stored(request, agent, given, result, context.state)
-        if not request.above:
-            result = await with_binding(agent.side(request.agent.side), request.name, given, context, result)
-        if tool.bookkeeping:
-            return result.replaced(text=bounded(clean(result.text))[0])
-        result = result.replaced(text=await spilled(request, folder, result.text))
-        if tool.effect is not Effect.READ:
-            report = await self._workspaces.keep(request.ref.tenant, request.workspace_id)
-            result = report.added_to(result)
-        return result
-
-    async def _arguments(self, request: ToolRequest, given: JsonObject) -> Any:
-        """The model's arguments, or those to which an approver changed them."""
-        approval = await approval_of(self._pool, request)
-        if approval is not None and "arguments" in approval.answer:
-            return approval.answer["arguments"]
-        return given
-
-    async def _done(self, request: ToolRequest, tool: Tool | None, given: JsonObject) -> str:
-        """One line about what is really done, if that may differ from the model's call; else empty."""
-        if tool is None or request.approval is None:
-            return ""
-        return tool.call_summary(await self._arguments(request, given))
-
-    async def _permits(self, request: ToolRequest, tool: Tool, subject: str) -> bool:
-        return verdict(await self._layers(request), tool, [subject]).action is Action.ALLOW
-
-    async def _network(self, request: ToolRequest, agent: AgentDefinition) -> NetworkPolicy | None:
-        if not self._commands.networked(agent, request.sandbox):
-            return None  # the usual case, so that the rules are not loaded for every call
-        return self._commands.network(agent, request.sandbox, await self._layers(request))
-
-    async def _layers(self, request: ToolRequest) -> list[list[Rule]]:
-        return await self._rulebook.layers(request.ref, [*request.above, request.agent])
+# guard: the approval, then the turn in the workspace, then the time limit. The turn comes after the approval is read
+# and before its files are compared; the limit counts from the turn, so that waiting does not use up the tool's time.
 
 
-# Run a tool within its bounds: with its approval, its turn in the workspace and a time limit; errors become results,
-# and secrets are removed from the output.
-
-
-GRACE_SECONDS = 8.0  # for a tool that was cancelled; the sandbox takes up to five to end all processes
-STOP_SECONDS = 40.0  # for a tool's `stop`, at most: with the grace, less than its activity has
-_BUSY = "Another call is using this workspace and did not end in time. {} was not run; try again."
-_CHANGED = (
-    "The command was approved with other content of files that it names: {}. It was not run. Make the call again, so "
-    "that people see what it would run now."
-)
-
-
-async def approval_of(pool: Pool, request: ToolRequest) -> InputRequest | None:
+async def load_approval(pool: Pool, request: ToolRequest) -> InputRequest | None:
     """The approval of exactly this call, with which a gated call runs. None if the call is not gated."""
     if request.approval is None:
         return None
@@ -331,22 +386,47 @@ async def call_turn(pool: Pool, request: ToolRequest, tool: Tool, folder: Path) 
     if reads or tool.kind is None or tool.touches == (SubjectKind.HOST,):
         yield None
         return
-    approval = await approval_of(pool, request) if runs_commands(tool) else None
+    approval = await load_approval(pool, request) if runs_commands(tool) else None
     async with contextlib.AsyncExitStack() as turn:
         try:
             await turn.enter_async_context(workspace_turn(folder, alone=approval is not None))
-        except WorkspaceBusyError:
-            yield ToolResult(_BUSY.format(tool.name), failed=True)
+        except TimeoutError:
+            yield ToolResult(BUSY.format(tool.name), failed=True)
             return
         place = (pool, request.ref.tenant, request.workspace_id, folder)
         changed = await changed_since(*place, tool, approval) if approval is not None else []
-        yield ToolResult(_CHANGED.format(", ".join(changed)), failed=True) if changed else None
+        yield ToolResult(CHANGED.format(", ".join(changed)), failed=True) if changed else None
 
 
-async def guarded(
+@contextlib.asynccontextmanager
+async def workspace_turn(folder: Path, *, alone: bool) -> AsyncIterator[None]:
+    """A turn, shared or alone; TimeoutError if other calls do not end in time. The lock is on the directory, so that it
+    also holds between workers of one host, and the system drops that of a worker that dies."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        async with asyncio.timeout(TURN_PATIENCE_S):
+            # no event shows when another process releases it
+            while not _try_lock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_S)
+        yield
+    finally:
+        os.close(fd)  # this releases the lock
+
+
+def _try_lock(fd: int, kind: int) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+# run: a user's code has its own thread (`Tool.apart`). Errors become results, and secrets are removed from the output.
+
+
+async def run_guarded(
     tool: Tool, arguments: Any, context: ToolContext, turn: AbstractAsyncContextManager[ToolResult | None]
 ) -> ToolResult:
-    """Run a tool when its turn comes. An error in the tool is a result for the model, never a failed activity."""
+    """Run a tool when its turn comes."""
 
     async def run() -> ToolResult:
         async with turn as refusal:
@@ -354,15 +434,15 @@ async def guarded(
                 return refusal
             return await _within(tool.timeout_s, partial(tool.run, arguments, context), context)
 
-    return await _result(tool.name, tool.timeout_s, run, context)
+    return await _caught(tool.name, tool.timeout_s, run, context)
 
 
-async def stopped(tool: Tool, context: ToolContext) -> ToolResult:
+async def stop_call(tool: Tool, context: ToolContext) -> ToolResult:
     """Let a tool stop a call that continues elsewhere. If that fails, the outcome of the call is unknown."""
     assert tool.stop is not None
     seconds = min(tool.timeout_s, STOP_SECONDS)
     run = partial(_within, seconds, partial(tool.stop, context), context)
-    return await _result(f"The stop of {tool.name}", seconds, run, context, unknown=tool.effect is not Effect.READ)
+    return await _caught(f"The stop of {tool.name}", seconds, run, context, unknown=tool.effect is not Effect.READ)
 
 
 async def _within(seconds: float, run: Callable[[], Awaitable[ToolResult]], context: ToolContext) -> ToolResult:
@@ -373,7 +453,7 @@ async def _within(seconds: float, run: Callable[[], Awaitable[ToolResult]], cont
     return await within(seconds, hidden(), grace=GRACE_SECONDS)
 
 
-async def _result(
+async def _caught(
     what: str, seconds: float, run: Callable[[], Awaitable[ToolResult]], context: ToolContext, *, unknown: bool = False
 ) -> ToolResult:
     redactor = context.state.redactor
@@ -391,47 +471,21 @@ async def _result(
     return result.redacted(redactor)
 
 
-# Turns in a workspace: calls that change it share it, and an approved command has it exclusively.
-#
-# A command is approved together with the files that it runs. Another call beside it could replace a file after the
-# comparison. The lock is on the directory, so that it also holds between workers of one host.
+async def form_answers(pool: Pool, request: ToolRequest, remote: RemoteCall) -> dict[str, JsonObject | None]:
+    """People's answers to the forms of a call that continues elsewhere, by key; None if they gave none."""
+    found: dict[str, JsonObject | None] = {}
+    for number, form in enumerate(remote.forms, start=1):
+        request_id = form_id(request.node, request.index, remote.round, number)
+        asked = await input_requests.get(pool, request.ref.tenant, request_id)
+        found[form.key] = asked.answer if asked and asked.status is RequestStatus.ANSWERED else None
+    return found
 
 
-_PATIENCE_S = 120.0
-_PAUSE_S = 0.05
+# what is recorded of a result, and what the workflow learns
 
 
-class WorkspaceBusyError(Exception):
-    """Other calls did not end in time."""
-
-
-@contextlib.asynccontextmanager
-async def workspace_turn(folder: Path, *, alone: bool) -> AsyncIterator[None]:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        await _lock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(fd)  # this releases the lock
-
-
-async def _lock(fd: int, kind: int) -> None:
-    try:
-        async with asyncio.timeout(_PATIENCE_S):
-            while True:
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(fd, kind | fcntl.LOCK_NB)
-                    return
-                await asyncio.sleep(_PAUSE_S)
-    except TimeoutError:
-        raise WorkspaceBusyError from None
-
-
-# A long output of a tool: the model is shown both ends, and a file of the workspace has all of it.
-
-
-async def spilled(request: ToolRequest, folder: Path, text: str) -> str:
-    """The text for the model. A text that is too long is first written to the workspace."""
+async def shorten_output(request: ToolRequest, folder: Path, text: str) -> str:
+    """The text for the model. Of one that is too long it is shown both ends, and a file of the workspace has it all."""
     text = clean(text)
     short, cut = bounded(text)
     if cut:
@@ -441,12 +495,10 @@ async def spilled(request: ToolRequest, folder: Path, text: str) -> str:
     return short
 
 
-# The results of a tool call: its artifacts in the store, its outcome for the workflow, its digest for loop
-# detection.
-
-
 async def save_artifacts(pool: Pool, request: ToolRequest, artifacts: list[ArtifactFile]) -> list[NewFile]:
     """Store the bytes before the transaction, by content, so that a repetition stores nothing twice."""
+    if not artifacts:
+        return []
     digests = await files.put_blobs(pool, request.ref.tenant, [artifact.content for artifact in artifacts])
     return [
         NewFile(
@@ -468,22 +520,25 @@ def saved_event(file: NewFile) -> ev.ArtifactSaved:
     return ev.ArtifactSaved(name=file.name, artifact_type=file.type, file_id=file.id, size=file.size, url=file.url)
 
 
-def repetition_digest(request: ToolRequest, tool: Tool | None, given: JsonObject, state: str, text: str) -> str | None:
-    """The digest for loop detection. A recorded result has none, because it arrives sooner than the original."""
-    if (tool is None and request.refusal is None) or (tool is not None and tool.polls):
-        return None
-    # leave out the name of the file for a long text, which differs from call to call
-    text = text.replace(request.node[-8:], "")
-    return call_digest(request.name, given, state, text)
-
-
-def current_step(plan: Plan) -> str:
-    return preview(plan.steps[plan.current - 1].title, 80)
+def state_of(request: ToolRequest, result: ToolResult) -> CallState:
+    if result.unknown:
+        return CallState.UNKNOWN
+    if not result.failed:
+        return CallState.OK
+    return CallState.CANCELLED if request.cancel else CallState.FAILED
 
 
 def outcome_of(request: ToolRequest, state: CallState, text: str, **more: bool) -> ToolOutcome:
     outcome = ToolOutcome(index=request.index, name=request.name, state=state.for_model, preview=preview(text, 160))
     return outcome.model_copy(update=more)
+
+
+def earlier_outcome(request: ToolRequest, tool: Tool | None, claim: ToolClaimResult) -> ToolOutcome:
+    """The outcome of a call that this attempt may not make: it has a result, is unknown, or nothing pays for it."""
+    # an attempt whose result was lost may have changed the plan's steps: to ask once more is harmless
+    planned = tool is not None and tool.plans
+    state, text = claim.state or CallState.UNKNOWN, claim.text or ""
+    return outcome_of(request, state, text, spent=claim.spent, planned=planned, replanned=planned)
 
 
 def pending_outcome(request: ToolRequest, result: ToolResult) -> ToolOutcome:
@@ -494,63 +549,17 @@ def pending_outcome(request: ToolRequest, result: ToolResult) -> ToolOutcome:
     return ToolOutcome(index=request.index, name=request.name, pending=pending)
 
 
-async def form_answers(pool: Pool, request: ToolRequest, remote: RemoteCall) -> dict[str, JsonObject | None]:
-    """People's answers to the forms of a call that continues elsewhere, by key; None if they gave none."""
-    found: dict[str, JsonObject | None] = {}
-    for number, form in enumerate(remote.forms, start=1):
-        request_id = form_id(request.node, request.index, remote.round, number)
-        asked = await input_requests.get(pool, request.ref.tenant, request_id)
-        found[form.key] = asked.answer if asked and asked.status is RequestStatus.ANSWERED else None
-    return found
+def repetition_digest(request: ToolRequest, tool: Tool | None, given: JsonObject, state: str, text: str) -> str | None:
+    """The digest for loop detection. A recorded result has none, because it arrives sooner than the original."""
+    if (tool is None and request.refusal is None) or (tool is not None and tool.polls):
+        return None
+    # leave out the name of the file for a long text, which differs from call to call
+    text = text.replace(request.node[-8:], "")
+    return call_digest(request.name, given, state, text)
 
 
-# Records the result of a tool call, fenced by attempt; or the handle of a call that continues elsewhere.
-
-
-class ToolCommits:
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    async def hold(self, attempt: ToolAttempt, remote: RemoteCall) -> None:
-        hold = ToolHold.by(attempt, remote)
-        if not await patiently(lambda: tool_calls.hold(self._pool, hold), seconds=COMMIT_PATIENCE):
-            raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
-
-    async def commit(
-        self,
-        request: ToolRequest,
-        attempt: ToolAttempt,
-        state: CallState,
-        result: ToolResult,
-        done: str,
-    ) -> ToolOutcome:
-        saved = await save_artifacts(self._pool, request, result.artifacts)
-        returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
-        events: list[ev.Event] = [*result.events, *map(saved_event, saved), returned]
-        commit = ToolCommit(
-            **attempt.model_dump(exclude={"tool", "effect"}),
-            state=state,
-            result=result.text,
-            denied=request.refusal is not None,
-            rule=str(request.rule) if request.rule else None,
-            events=[EventRow.of(request.ref, event, by=attempt.call_attempt) for event in events],
-            progress=clean(result.progress) if result.progress else None,
-            status_text=result.status_text,
-            plan=result.plan,
-            files=saved,
-            sources=result.sources,
-            description=done,
-        )
-        outcome = outcome_of(request, state, result.text)
-        if not await patiently(lambda: tool_calls.commit(self._pool, commit), seconds=COMMIT_PATIENCE):
-            raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
-        if result.plan is None:
-            return outcome
-        replanned = any(isinstance(event, ev.Replanning) for event in result.events)
-        return outcome.model_copy(update={"doing": current_step(result.plan), "planned": True, "replanned": replanned})
-
-
-def tool_called(request: ToolRequest, outcome: ToolOutcome) -> ToolOutcome:
+def describe_span(request: ToolRequest, outcome: ToolOutcome) -> None:
+    """Set attributes on the activity's span. Without telemetry this does nothing."""
     trace.get_current_span().set_attributes(
         {
             "gen_ai.operation.name": "execute_tool",
@@ -562,4 +571,3 @@ def tool_called(request: ToolRequest, outcome: ToolOutcome) -> ToolOutcome:
             "errand.tool.state": outcome.state,
         }
     )
-    return outcome

@@ -72,7 +72,7 @@ SHARED_THREADS = {
         "activities/tools/builtin/save_artifact.py::_file",
         "activities/tools/builtin/search_files.py::_feed",
         "activities/tools/builtin/write_file.py::run",
-        "activities/tools/run_tool.py::spilled",
+        "activities/tools/run_tool.py::shorten_output",
     ],
     "computes over data of limited size": [
         "activities/delegation/subagent_plan.py::SubagentPlanner._plan",

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from activities.mcp.mcp_tool import mcp_tools
 from activities.tools import run_tool
-from activities.tools.run_tool import call_turn, guarded, stopped
+from activities.tools.run_tool import call_turn, run_guarded, stop_call
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, verdict
@@ -50,10 +50,10 @@ class Stubborn:
 async def test_tool_that_ignores_its_cancellation_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_tool, "GRACE_SECONDS", 0.05)
     stubborn = Stubborn()
-    late = await guarded(stubborn.tool(0.05), Input(), CONTEXT, contextlib.nullcontext())
+    late = await run_guarded(stubborn.tool(0.05), Input(), CONTEXT, contextlib.nullcontext())
     assert late.failed and late.text == "stubborn did not finish within 0.05 seconds."
     stubborn.began.clear()
-    stopped = asyncio.create_task(guarded(stubborn.tool(60), Input(), CONTEXT, contextlib.nullcontext()))
+    stopped = asyncio.create_task(run_guarded(stubborn.tool(60), Input(), CONTEXT, contextlib.nullcontext()))
     await stubborn.began.wait()
     stopped.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -79,7 +79,7 @@ async def test_stop_that_hangs_or_fails_is_bounded_and_leaves_the_call_unknown(
 
     def stops(stop: Any) -> Any:
         tool = Tool(name="far", description="x", input=Input, stop=stop, effect=Effect.ONCE, timeout_s=0.05)
-        return stopped(tool, CONTEXT)
+        return stop_call(tool, CONTEXT)
 
     late, failed, fine = await stops(hangs), await stops(fails), await stops(works)
     assert not stubborn.end.is_set()
@@ -100,7 +100,7 @@ def server_tool(**server: Any) -> Tool:
 async def test_program_is_bound_by_paths_and_takes_its_turn_in_the_workspace_even_to_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_tool, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(run_tool, "TURN_PATIENCE_S", 0.1)
     program, remote = server_tool(command=["files"]), server_tool(url="https://files.example.org/")
     paths = Boundary(paths=["docs/*"]).layers()
     assert verdict(paths, program, ["stdio"]).action is Action.DENY
