@@ -1,5 +1,9 @@
-"""The model client, and the only module that knows Anthropic's form of a request and a reply. It makes one streamed
-request through the SDK and passes the pieces on as they arrive."""
+"""The model client, and the only module that knows Anthropic's form of a request, a reply and an error. It makes one
+streamed request through the SDK and passes the pieces on as they arrive.
+
+Read it in this order: `Model`, how a request is written, how a reply is read, what a failure means, whether a model can
+be called at all.
+"""
 
 import contextlib
 import json
@@ -33,6 +37,12 @@ MESSAGES = "/v1/messages"
 MOST_EVENT = 32_000_000  # bytes; a single event is a piece of a reply
 MOST_ERROR_BODY = 32_000  # bytes of a failed response; of its text 500 characters are used
 CHARACTERS = 3  # of a request, per token; low on purpose, so that an estimate is too high rather than too low
+MOST_SAID = 500  # characters of the endpoint's own message, which may quote the request
+MOST_KIND = 64  # characters of its type of error, which is stored in histories
+UNKNOWN = "unknown_error"
+LONGEST_WAIT = 300.0  # seconds; with a longer retry-after we try earlier instead of sleeping for days
+FRESH_SECONDS = 60.0
+AGAIN_SECONDS = 60.0
 STOP_REASONS = {
     "tool_use": StopReason.TOOL_CALLS,
     "max_tokens": StopReason.CUT_OFF,
@@ -40,6 +50,15 @@ STOP_REASONS = {
     "model_context_window_exceeded": StopReason.CONTEXT_FULL,
     "refusal": StopReason.DECLINED,
 }  # any other reason, even an unknown one, counts as an answer
+_COUNTS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_tokens": "cache_read_input_tokens",
+    "cache_write_tokens": "cache_creation_input_tokens",
+}
+_EFFORTS = {"none": "low", "minimal": "low"}  # the API's lowest
+_CHOICES = {"auto": "auto", "required": "any", "none": "none"}
+log = logging.getLogger("errand.worker")
 
 
 def connect_client(key: str | None, url: str | None) -> anthropic.AsyncAnthropic:
@@ -162,47 +181,6 @@ class Model:
         return Usage(llm_calls=1, cost_usd=cost, **known)
 
 
-async def read_events(response: httpx2.Response) -> AsyncIterator[JsonObject]:
-    """The server-sent events of a streamed reply, each as the JSON object in its data. Raises StreamFailed for an error
-    of the API, and ValueError for data that is not a JSON object. Like the SDK it leaves out what has no name: some
-    endpoints end their stream with `[DONE]`. The SDK's own decoder takes a third of the CPU of a piece: it reads each
-    line several times and keeps it for later."""
-    rest = name = b""
-    data: list[bytes] = []
-    async for chunk in response.aiter_bytes():
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            line = line.removesuffix(b"\r")
-            if line.startswith(b"data:"):
-                data.append(line[5:])
-            elif line.startswith(b"event:"):
-                name = line[6:].strip()
-            elif not line:  # the end of the event
-                text = b"\n".join(data).strip()
-                if name == b"error":
-                    raise StreamFailed(text, response)
-                if name and name != b"ping" and text:
-                    yield _read_object(text)
-                name, data = b"", []
-        if len(rest) + sum(map(len, data)) > MOST_EVENT:
-            raise ValueError("an event of the stream is too long")
-
-
-def _read_object(data: bytes) -> JsonObject:
-    found = from_json(data, allow_inf_nan=False)
-    if not isinstance(found, dict):
-        raise ValueError("an event of the stream is not an object")
-    return found
-
-
-_COUNTS = {
-    "input_tokens": "input_tokens",
-    "output_tokens": "output_tokens",
-    "cache_read_tokens": "cache_read_input_tokens",
-    "cache_write_tokens": "cache_creation_input_tokens",
-}
-
-
 @contextlib.contextmanager
 def _span(model: str, turn: ModelResponse) -> Iterator[None]:
     """A span of a request, as the SDK's own methods make it. Texts of errors stay out: they can quote the request."""
@@ -225,34 +203,7 @@ def _span(model: str, turn: ModelResponse) -> Iterator[None]:
             span.set_attribute("gen_ai.usage.output_tokens", turn.usage.output_tokens)
 
 
-def _tokens(so_far: dict[str, int], usage: JsonObject) -> dict[str, int]:
-    """Read the token counts. They are cumulative, and a later event may omit some."""
-    for name in _COUNTS.values():
-        if (count := usage.get(name)) is not None:
-            so_far[name] = count
-    return so_far
-
-
-def _grow(
-    block: JsonObject,
-    delta: JsonObject,
-    turn: ModelResponse,
-    on_text: Callable[[str], None],
-    on_thinking: Callable[[str], None],
-) -> None:
-    match delta["type"]:
-        case "text_delta":
-            block["text"] += delta["text"]
-            turn.text += delta["text"]
-            on_text(delta["text"])
-        case "input_json_delta":
-            block["json"] += delta["partial_json"]
-        case "thinking_delta":
-            block["thinking"] += delta["thinking"]
-            turn.thinking += delta["thinking"]
-            on_thinking(delta["thinking"])
-        case "signature_delta":
-            block["signature"] = delta["signature"]
+# the request
 
 
 def spelled(request: ModelRequest, *, budgeted: bool = False) -> JsonObject:
@@ -294,10 +245,6 @@ def spelled(request: ModelRequest, *, budgeted: bool = False) -> JsonObject:
     return sent
 
 
-_EFFORTS = {"none": "low", "minimal": "low"}  # the API's lowest
-_CHOICES = {"auto": "auto", "required": "any", "none": "none"}
-
-
 def _tool_choice(settings: ModelSettings) -> JsonObject | None:
     kind = _CHOICES.get(settings.tool_choice, "tool")
     choice: JsonObject = {"type": kind} | ({"name": settings.tool_choice} if kind == "tool" else {})
@@ -319,6 +266,72 @@ def _spelled_block(block: AnyBlock) -> JsonObject:
             return {"type": "redacted_thinking", "data": block.proof}
         case ThinkingBlock():
             return {"type": "thinking", "thinking": block.text, "signature": block.proof}
+
+
+# the reply
+
+
+async def read_events(response: httpx2.Response) -> AsyncIterator[JsonObject]:
+    """The server-sent events of a streamed reply, each as the JSON object in its data. Raises StreamFailed for an error
+    of the API, and ValueError for data that is not a JSON object. Like the SDK it leaves out what has no name: some
+    endpoints end their stream with `[DONE]`. The SDK's own decoder takes a third of the CPU of a piece: it reads each
+    line several times and keeps it for later."""
+    rest = name = b""
+    data: list[bytes] = []
+    async for chunk in response.aiter_bytes():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            line = line.removesuffix(b"\r")
+            if line.startswith(b"data:"):
+                data.append(line[5:])
+            elif line.startswith(b"event:"):
+                name = line[6:].strip()
+            elif not line:  # the end of the event
+                text = b"\n".join(data).strip()
+                if name == b"error":
+                    raise StreamFailed(text, response)
+                if name and name != b"ping" and text:
+                    yield _read_object(text)
+                name, data = b"", []
+        if len(rest) + sum(map(len, data)) > MOST_EVENT:
+            raise ValueError("an event of the stream is too long")
+
+
+def _read_object(data: bytes) -> JsonObject:
+    found = from_json(data, allow_inf_nan=False)
+    if not isinstance(found, dict):
+        raise ValueError("an event of the stream is not an object")
+    return found
+
+
+def _tokens(so_far: dict[str, int], usage: JsonObject) -> dict[str, int]:
+    """Read the token counts. They are cumulative, and a later event may omit some."""
+    for name in _COUNTS.values():
+        if (count := usage.get(name)) is not None:
+            so_far[name] = count
+    return so_far
+
+
+def _grow(
+    block: JsonObject,
+    delta: JsonObject,
+    turn: ModelResponse,
+    on_text: Callable[[str], None],
+    on_thinking: Callable[[str], None],
+) -> None:
+    match delta["type"]:
+        case "text_delta":
+            block["text"] += delta["text"]
+            turn.text += delta["text"]
+            on_text(delta["text"])
+        case "input_json_delta":
+            block["json"] += delta["partial_json"]
+        case "thinking_delta":
+            block["thinking"] += delta["thinking"]
+            turn.thinking += delta["thinking"]
+            on_thinking(delta["thinking"])
+        case "signature_delta":
+            block["signature"] = delta["signature"]
 
 
 def read_block(received: JsonObject) -> ReplyBlock | None:
@@ -353,13 +366,7 @@ def _whole(text: str) -> str:
     return text
 
 
-# Classifies failed model calls: retry later, compact, try another model, or give up with a readable sentence.
-
-
-MOST_SAID = 500  # characters of the endpoint's own message, which may quote the request
-MOST_KIND = 64  # characters of its type of error, which is stored in histories
-UNKNOWN = "unknown_error"
-LONGEST_WAIT = 300.0  # seconds; with a longer retry-after we try earlier instead of sleeping for days
+# failures: retry later, compact, try another model, or give up with a readable sentence
 
 
 @dataclass(frozen=True)
@@ -398,8 +405,6 @@ _BY_STATUS = {400: "invalid_request_error", 401: "authentication_error", 402: "b
 # if this model is unknown or not permitted, another one may still answer
 UNAVAILABLE = {"not_found_error", "permission_error"}
 BAD_KEY = "authentication_error"
-
-
 # advice for people
 _ADVICE = {
     "authentication_error": "Set a valid ANTHROPIC_API_KEY and start again.",
@@ -498,10 +503,7 @@ def backoff(attempt: int, failure: ModelFailure) -> float:
     return float(min(2 ** min(attempt - 1, 6), 60))
 
 
-# Whether a model can be called at all; checked when a worker starts, and before a subagent gets an id.
-
-
-FRESH_SECONDS = 60.0
+# whether a model can be called at all: asked when a worker starts, and before a subagent gets an id
 
 
 class ModelCheck:
@@ -547,13 +549,6 @@ class ModelCheck:
         except (anthropic.APIError, httpx2.TransportError):
             return False
         return False
-
-
-# The trial call of the default model when a worker starts, so that a bad key is reported before the first task.
-
-
-AGAIN_SECONDS = 60.0
-log = logging.getLogger("errand.worker")
 
 
 class ModelTrial:

@@ -1,4 +1,9 @@
-"""call_model: one model call, from the reference to the context to the committed reply."""
+"""A model step, from the reference to the context to the committed reply.
+
+`CallModel._reply` is the story: begin_step, ask, commit_step. A handler (handlers/) and the platform's own activation
+of subagents (delegation/activate.py) take a step in the same way and replace `ask`. Then what bounds a call, and its
+span.
+"""
 
 import asyncio
 import contextlib
@@ -46,6 +51,9 @@ from store import budgets, messages
 from store.database import COMMIT_PATIENCE, TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 
+LOOK_AGAIN_SECONDS = 0.3
+PATIENCE = 60.0  # seconds of retries while the database is unreachable
+
 
 class CallModel:
     platform_alone = False  # true if replies are the platform's own, so that queued calls can be added to them
@@ -83,36 +91,66 @@ class CallModel:
         async with heartbeating():
             with retried_if_away():
                 agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
-            call = self.shown_as(call, agents[-1])
-            return await self._reply(call, by, agents)
+            return await self._reply(self.shown_as(call, agents[-1]), by, agents)
 
     async def _reply(self, call: ModelCall, by: CallAttempt, agents: list[AgentDefinition]) -> ModelReply:
+        """The story of a step: begin it, read its context, ask, commit. Three transactions at most, and the reply is
+        committed with everything that it changes."""
         # Temporal's times and the time passed here: a worker's clock may be wrong.
         left = (call.cut_at - activity.info().started_time).total_seconds() if call.cut_at else None
         cut_at = asyncio.get_running_loop().time() + left if left is not None else None
         with retried_if_away():
             facts = await messages.begin_step(self._pool, turn_record.beginning(call, by))
-            agent = on_terms(agents[-1], None if call.above else facts.task_terms)
-            if facts.reply is not None:
+            if facts.reply is not None:  # an earlier attempt committed it, and its result was lost
                 return ModelReply.model_validate_json(facts.reply)
-            call = call.model_copy(update={"take": [message.id for message in facts.inbox]})  # the rows decide
             if facts.cancel_requested and call.purpose is Purpose.TURN:
                 stop = RecordedStop.model_validate_json(facts.cancel_requested)
                 raise ApplicationError(stop.by, stop.reason, type=wire.CANCEL_REQUESTED, non_retryable=True)
+            call = call.model_copy(update={"take": [message.id for message in facts.inbox]})  # the rows decide
+            agent = on_terms(agents[-1], None if call.above else facts.task_terms)
             context = await self._contexts.load(call.ref, call.line, call.head)
             opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
             layers = [*(one.rules for one in agents), *RULES.validate_json(facts.rules)]
             tools = await self.offered(call, agents, layers, facts)
         prelude = turn_record.prelude(call, context, facts, opening)
-        turn = ModelResponse()
-        if (rerun := recording.rerun_of(facts)) is not None:
+        if facts.rerun and (rerun := recording.rerun_of(facts)) is not None:
             played = await recording.play(self._pool, call, rerun)
             nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
             calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
             recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
             return await self._commit(call, by, context, nodes, calls, [], played.turn, recorded)
-        with retried_if_away():
-            shown = await self._hooks.filtered(call, agent, context + prelude, facts)
+        turn = await self._ask_until(cut_at, call, agent, context + prelude, tools, facts)
+        if agent.hooks:
+            await self._before_reply(call, agent, turn, facts)
+
+        async def settle() -> ModelReply:
+            nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
+            judging = (self._pool, call.ref, self.toolbox.tools, tools, layers, turn.calls, facts.may_ask)
+            judged = await judged_calls(*judging) if call.purpose is Purpose.TURN else []
+            once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
+            misfit = await turn_record.misfit(agent, call, turn)
+            rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
+            return await self._commit(call, by, context, nodes, judged, once, turn, rare)
+
+        return await completed(settle())  # it was paid for: a stop that arrives from here on does not lose it
+
+    # ask
+
+    async def _ask_until(
+        self,
+        cut_at: float | None,
+        call: ModelCall,
+        agent: AgentDefinition,
+        nodes: list[Node],
+        tools: Offered,
+        facts: StepFacts,
+    ) -> ModelResponse:
+        """The reply: of the platform if tools are queued, else of the model. A stop, or the time at which the call is
+        cut, leaves the part that had arrived."""
+        turn = ModelResponse()
+        if agent.hooks:
+            with retried_if_away():
+                nodes = await self._hooks.filtered(call, agent, nodes, facts)
         limit = asyncio.timeout_at(cut_at)
         try:
             if queued := turn_record.queued_calls(call, facts):
@@ -120,7 +158,7 @@ class CallModel:
                 turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
             if not queued or self.platform_alone:
                 async with limit:
-                    await self.ask(call, agent, shown, tools, facts, turn)
+                    await self.ask(call, agent, nodes, tools, facts, turn)
         except asyncio.CancelledError:
             if not cancel_requested():
                 raise
@@ -130,33 +168,7 @@ class CallModel:
                 await self._bounds.release(call, facts)
                 raise await self.failure(call, activity.info().attempt, error) from None
             turn_record.interrupt(turn)
-        await self._before_reply(call, agent, turn, facts)
-
-        async def settled() -> ModelReply:
-            nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
-            judging = (self._pool, call.ref, self.toolbox.tools, tools, layers, turn.calls, facts.may_ask)
-            judged = await judged_calls(*judging) if call.purpose is Purpose.TURN else []
-            once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
-            misfit = await turn_record.misfit(agent, call, turn)
-            rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
-            return await self._commit(call, by, context, nodes, judged, once, turn, rare)
-
-        return await completed(settled())  # it was paid for: a stop that arrives from here on does not lose it
-
-    async def _before_reply(
-        self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts
-    ) -> None:
-        """Let hooks change a reply before it is stored. A reply that a stop cut off is not shown to them. The reply was
-        paid for: if the database is unreachable or a stop arrives, it is stored unchanged."""
-        if call.purpose is not Purpose.TURN or turn.immediate or turn.stop_reason is StopReason.INTERRUPTED:
-            return
-        try:
-            said = await patiently(lambda: self._hooks.replied(call, agent, turn, facts), seconds=COMMIT_PATIENCE)
-        except asyncio.CancelledError:
-            if not cancel_requested():
-                raise
-        else:
-            turn.replace_text(said)
+        return turn
 
     def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
         """The call as its events and messages describe it."""
@@ -180,8 +192,9 @@ class CallModel:
         shown = shorten_results(nodes, 2_000) if compacts else nodes
         given = facts.arguments if call.line == "main" else None  # an inline line has no creation arguments
         system = system_prompt(agent, facts.variables, call.agent.side, given)
-        with retried_if_away():
-            system = await self._hooks.system(call, agent, system, facts)
+        if agent.hooks:
+            with retried_if_away():
+                system = await self._hooks.system(call, agent, system, facts)
         terms = facts.task_terms if takes_turn and not call.above else None
         settings = (terms and terms.model_settings) or ModelSettings()
         request = ModelRequest(
@@ -216,6 +229,23 @@ class CallModel:
             notes.append(registry_message(facts.registry))
         return notes
 
+    # commit
+
+    async def _before_reply(
+        self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts
+    ) -> None:
+        """Let hooks change a reply before it is stored. A reply that a stop cut off is not shown to them. The reply was
+        paid for: if the database is unreachable or a stop arrives, it is stored unchanged."""
+        if call.purpose is not Purpose.TURN or turn.immediate or turn.stop_reason is StopReason.INTERRUPTED:
+            return
+        try:
+            said = await patiently(lambda: self._hooks.replied(call, agent, turn, facts), seconds=COMMIT_PATIENCE)
+        except asyncio.CancelledError:
+            if not cancel_requested():
+                raise
+        else:
+            turn.replace_text(said)
+
     async def _commit(
         self,
         call: ModelCall,
@@ -239,13 +269,15 @@ class CallModel:
             interrupted=turn.stop_reason is StopReason.INTERRUPTED,
             **dict(rare),
         )
-        model_called(call, turn.usage)
+        describe_span(call, turn.usage)
         commit = turn_record.commit(call, by, nodes, reply, turn, once)
         await self._events.flush()
         committed = await patiently(lambda: messages.commit_step(self._pool, commit), seconds=COMMIT_PATIENCE)
         if committed.head == reply.head:
             self._contexts.remember(call.ref, call.line, context + nodes)
         return committed
+
+    # fail
 
     async def failure(self, call: ModelCall, attempt: int, error: Exception) -> ApplicationError:
         """Decide what Temporal should do about a failed call. Watchers see a retry before its pause begins."""
@@ -277,11 +309,7 @@ class CallModel:
         return ApplicationError(failure.message, type=failure.type, next_retry_delay=wait)
 
 
-# Bounds of a model call: the tree's budget, the note about the remaining budget, and events that are emitted once.
-
-
-LOOK_AGAIN_SECONDS = 0.3
-PATIENCE = 60.0  # seconds of retries while the database is unreachable
+# bounds: the tree's budget, the note about what is left, and events that a session emits once
 
 
 class Bounds:
@@ -352,7 +380,7 @@ def _time(call: ModelCall, limits: Limits, facts: StepFacts) -> Share:
     return time_of(limits, facts.created_at, call.deadline, datetime.now(UTC))
 
 
-def model_called(call: ModelCall, usage: Usage) -> None:
+def describe_span(call: ModelCall, usage: Usage) -> None:
     """Set attributes on the activity's span; the model's client has its own span inside it."""
     trace.get_current_span().set_attributes(
         {

@@ -1,4 +1,4 @@
-"""The records of a model call: the nodes that it adds to the tree, and its events."""
+"""The messages of a model step: the context that it reads, and the nodes, events and writes that it adds."""
 
 import time
 from collections import OrderedDict
@@ -37,8 +37,12 @@ from store.database import Pool
 from store.messages import HistoryLost, StepFacts, TakenMessage
 
 Authored = tuple[str, Body]
+REMEMBERED = 200
 NOT_RUN = "These tools were queued and not run any more: {}."
 INTERRUPTED = "Your last reply was interrupted. Continue from there."
+
+
+# before the model is asked
 
 
 def beginning(call: ModelCall, by: CallAttempt) -> StepBegin:
@@ -72,6 +76,43 @@ def beginning(call: ModelCall, by: CallAttempt) -> StepBegin:
         events=[EventRow.of(call.ref, event, by=by) for event in begins],
         again=[EventRow.of(call.ref, again, by=by)],
     )
+
+
+class Contexts:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._known: OrderedDict[tuple[SessionRef, str], list[Node]] = OrderedDict()
+
+    async def load(self, ref: SessionRef, line: str, head: str | None) -> list[Node]:
+        """The nodes up to `head`. For a line that this worker knows, only new nodes are read. If the nodes are lost,
+        the result is empty and the conversation starts again."""
+        if head is None:
+            return []
+        known = self._known.get((ref, line), [])
+        if known and known[-1].id == head:
+            return known
+        try:
+            fresh, follows = await messages.context(self._pool, ref.tenant, head, known[-1].id if known else None)
+        except HistoryLost:
+            await resets.begin_anew(self._pool, ref, head)
+            return []
+        nodes = known + fresh if follows else fresh
+        self.remember(ref, line, nodes)
+        return nodes
+
+    async def prompt(self, ref: SessionRef, call: str) -> str:
+        """The prompt inside a tool call, given as "node/index"."""
+        return await messages.prompt(self._pool, ref.tenant, call)
+
+    def remember(self, ref: SessionRef, line: str, nodes: list[Node]) -> None:
+        self._known[ref, line] = nodes
+        self._known.move_to_end((ref, line))
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+    def forget(self, ref: SessionRef) -> None:
+        for key in [key for key in self._known if key[0] == ref]:
+            del self._known[key]
 
 
 def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str = "") -> list[Node]:
@@ -127,24 +168,7 @@ def _taken(message: TakenMessage, facts: StepFacts) -> Body:
     return UserBody(parts=parts, silent=silent, visible=message.visible)
 
 
-def chain(call: ModelCall, parent: str | None, bodies: list[Authored]) -> list[Node]:
-    nodes: list[Node] = []
-    now = time.time_ns() // 1_000_000
-    for place, (author, body) in enumerate(bodies):
-        node = Node(
-            id=new_id(now + place),  # later nodes of one write sort after earlier ones
-            parent=parent,
-            session_id=call.ref.session_id,
-            kind=body.kind,
-            author=author,
-            line=call.line,
-            side=call.agent.side,
-            step=call.step,
-            body=body,
-        )
-        nodes.append(node)
-        parent = node.id
-    return nodes
+# after it has replied
 
 
 def reply_nodes(
@@ -169,6 +193,26 @@ def reply_nodes(
             immediate=turn.immediate,
         )
     return chain(call, before[-1].id if before else None, [(author, body)])
+
+
+def chain(call: ModelCall, parent: str | None, bodies: list[Authored]) -> list[Node]:
+    nodes: list[Node] = []
+    now = time.time_ns() // 1_000_000
+    for place, (author, body) in enumerate(bodies):
+        node = Node(
+            id=new_id(now + place),  # later nodes of one write sort after earlier ones
+            parent=parent,
+            session_id=call.ref.session_id,
+            kind=body.kind,
+            author=author,
+            line=call.line,
+            side=call.agent.side,
+            step=call.step,
+            body=body,
+        )
+        nodes.append(node)
+        parent = node.id
+    return nodes
 
 
 def interrupt(turn: ModelResponse) -> None:
@@ -237,46 +281,3 @@ def _events(call: ModelCall, turn: ModelResponse, total: Usage, calls: int) -> l
             events.append(ev.Progress(message=turn.status))
     events.append(ev.UsageUpdated(model=call.model, step=call.step, call=turn.usage, total=total, calls=calls))
     return events
-
-
-# Contexts: the path of messages to a head, cached by the worker because the tree never changes.
-
-
-REMEMBERED = 200
-
-
-class Contexts:
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._known: OrderedDict[tuple[SessionRef, str], list[Node]] = OrderedDict()
-
-    async def load(self, ref: SessionRef, line: str, head: str | None) -> list[Node]:
-        """The nodes up to `head`. For a line that this worker knows, only new nodes are read. If the nodes are lost,
-        the result is empty and the conversation starts again."""
-        if head is None:
-            return []
-        known = self._known.get((ref, line), [])
-        if known and known[-1].id == head:
-            return known
-        try:
-            fresh, follows = await messages.context(self._pool, ref.tenant, head, known[-1].id if known else None)
-        except HistoryLost:
-            await resets.begin_anew(self._pool, ref, head)
-            return []
-        nodes = known + fresh if follows else fresh
-        self.remember(ref, line, nodes)
-        return nodes
-
-    async def prompt(self, ref: SessionRef, call: str) -> str:
-        """The prompt inside a tool call, given as "node/index"."""
-        return await messages.prompt(self._pool, ref.tenant, call)
-
-    def remember(self, ref: SessionRef, line: str, nodes: list[Node]) -> None:
-        self._known[ref, line] = nodes
-        self._known.move_to_end((ref, line))
-        while len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
-
-    def forget(self, ref: SessionRef) -> None:
-        for key in [key for key in self._known if key[0] == ref]:
-            del self._known[key]

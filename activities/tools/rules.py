@@ -1,4 +1,4 @@
-"""Tool calls under the rules: each call of a response may run, needs an approval, or is refused with a reason."""
+"""Tool calls under the rules: each call of a reply may run, needs an approval, or is refused with a reason."""
 
 from typing import Any
 
@@ -36,6 +36,25 @@ class Rulebook:
         return [*[(await self._definitions.load(agent)).rules for agent in agents], *session.rules]
 
 
+async def judged_calls(
+    pool: Pool,
+    ref: SessionRef,
+    tools: dict[str, Tool],
+    offered: Offered,
+    layers: list[list[Rule]],
+    made: list[ToolCallBlock],
+    may_ask: bool,
+) -> list[ToolCall]:
+    calls = tool_calls(tools, offered, made, layers, may_ask)
+    if any(one.ask for one in calls):
+        standing = await patiently(
+            lambda: input_requests.standing_rules(pool, ref.tenant, ref.conversation_id), seconds=COMMIT_PATIENCE
+        )
+        calls = without_standing(calls, offered, made, layers, standing)
+    asked, given = calls, [one.arguments for one in made]
+    return await patiently(lambda: with_risks(pool, ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE)
+
+
 def tool_calls(
     known: dict[str, Tool], offered: Offered, blocks: list[ToolCallBlock], layers: list[list[Rule]], may_ask: bool
 ) -> list[ToolCall]:
@@ -50,29 +69,6 @@ def tool_calls(
             traits = known.get(name) or ToolTraits(name=name[:64])
             calls.append(_not_offered(index, traits, block.arguments, list(offered), layers))
     return calls
-
-
-def without_standing(
-    calls: list[ToolCall],
-    offered: Offered,
-    blocks: list[ToolCallBlock],
-    layers: list[list[Rule]],
-    standing: list[StandingRule],
-) -> list[ToolCall]:
-    """The calls; those that a person has approved for the whole conversation no longer need to ask."""
-    return [
-        call.model_copy(update={"ask": False})
-        if call.ask and not _still_asks(offered, block, layers, standing)
-        else call
-        for call, block in zip(calls, blocks, strict=True)
-    ]
-
-
-def _still_asks(offered: Offered, block: ToolCallBlock, layers: list[list[Rule]], standing: list[StandingRule]) -> bool:
-    tool, _ = offered[block.name]
-    subjects = tool.call_subjects(block.arguments)
-    of_its_kind: list[Rule] = [rule for rule in standing if rule.external is tool.external]
-    return subjects is None or still_asks(layers, of_its_kind, tool, subjects)
 
 
 def _call(index: int, tool: Tool, arguments: JsonObject, layers: list[list[Rule]], may_ask: bool) -> ToolCall:
@@ -135,23 +131,24 @@ def _refused(index: int, tool: ToolTraits, refusal: str, summary: str, *, asks: 
     )
 
 
-# The calls of a reply, with what the rules say about each.
-
-
-async def judged_calls(
-    pool: Pool,
-    ref: SessionRef,
-    tools: dict[str, Tool],
+def without_standing(
+    calls: list[ToolCall],
     offered: Offered,
+    blocks: list[ToolCallBlock],
     layers: list[list[Rule]],
-    made: list[ToolCallBlock],
-    may_ask: bool,
+    standing: list[StandingRule],
 ) -> list[ToolCall]:
-    calls = tool_calls(tools, offered, made, layers, may_ask)
-    if any(one.ask for one in calls):
-        standing = await patiently(
-            lambda: input_requests.standing_rules(pool, ref.tenant, ref.conversation_id), seconds=COMMIT_PATIENCE
-        )
-        calls = without_standing(calls, offered, made, layers, standing)
-    asked, given = calls, [one.arguments for one in made]
-    return await patiently(lambda: with_risks(pool, ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE)
+    """The calls; those that a person has approved for the whole conversation no longer need to ask."""
+    return [
+        call.model_copy(update={"ask": False})
+        if call.ask and not _still_asks(offered, block, layers, standing)
+        else call
+        for call, block in zip(calls, blocks, strict=True)
+    ]
+
+
+def _still_asks(offered: Offered, block: ToolCallBlock, layers: list[list[Rule]], standing: list[StandingRule]) -> bool:
+    tool, _ = offered[block.name]
+    subjects = tool.call_subjects(block.arguments)
+    of_its_kind: list[Rule] = [rule for rule in standing if rule.external is tool.external]
+    return subjects is None or still_asks(layers, of_its_kind, tool, subjects)
