@@ -4,7 +4,7 @@ them."""
 from temporalio import activity
 
 from activities.attempt import run_of
-from activities.tools.tool import bounded, clean
+from activities.tools.tool import bound_text, clean
 from domain import events as ev
 from domain.conversations.handoff import Successor
 from domain.events import EventRow
@@ -47,7 +47,7 @@ class DelegationRecord:
         handed_to: Successor | None = None,
     ) -> ToolOutcome:
         """Record the result of the call; `rule` denied it, `handed_to` runs the session after it."""
-        text, _ = bounded(clean(text), 60_000)
+        text, _ = bound_text(clean(text), 60_000)
         returned = ev.ToolReturned(tool=tool, state=state, preview=preview(text), rule=rule)
         rows = [EventRow.of(self._ref, event) for event in (*events, returned)]
         await tool_calls.commit(

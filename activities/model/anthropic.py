@@ -126,7 +126,7 @@ class Model:
         tokens: dict[str, int] = {}
         stream = await self._client.post(
             MESSAGES,
-            content=to_json({**self._spelled(request), "stream": True}),
+            content=to_json({**self._render(request), "stream": True}),
             cast_to=object,
             stream=True,
             stream_cls=anthropic.AsyncStream[Any],
@@ -153,7 +153,7 @@ class Model:
 
     def estimate(self, request: ModelRequest) -> CallEstimate:
         """The most that a call can cost. Input counts as written to the cache, which is the highest price."""
-        sent = self._spelled(request)
+        sent = self._render(request)
         entered = len(json.dumps([sent["messages"], sent.get("tools"), sent["system"]])) // CHARACTERS
         return CallEstimate(
             input_tokens=entered,
@@ -166,8 +166,8 @@ class Model:
         window = self._prices.context_window(model)
         return window is not None and usage.tokens > 0.8 * window
 
-    def _spelled(self, request: ModelRequest) -> JsonObject:
-        return spelled(request, budgeted=self._prices.thinks_by_budget(request.model))
+    def _render(self, request: ModelRequest) -> JsonObject:
+        return render_request(request, budgeted=self._prices.thinks_by_budget(request.model))
 
     def _usage(self, model: str, tokens: dict[str, int]) -> Usage:
         known = {name: tokens.get(theirs, 0) for name, theirs in _COUNTS.items()}
@@ -206,11 +206,11 @@ def _span(model: str, turn: ModelResponse) -> Iterator[None]:
 # the request
 
 
-def spelled(request: ModelRequest, *, budgeted: bool = False) -> JsonObject:
+def render_request(request: ModelRequest, *, budgeted: bool = False) -> JsonObject:
     """The request in the form of the API. `budgeted`: the model needs a token budget for its thinking."""
     mark = {"cache_control": {"type": "ephemeral"}} if request.cached else {}
     messages: list[JsonObject] = [
-        {"role": message.role, "content": [_spelled_block(block) for block in message.content]}
+        {"role": message.role, "content": [_render_block(block) for block in message.content]}
         for message in request.messages
     ]
     # Cache points: the end of the newest user message, and of the one before it.
@@ -253,7 +253,7 @@ def _tool_choice(settings: ModelSettings) -> JsonObject | None:
     return None if choice == {"type": "auto"} else choice
 
 
-def _spelled_block(block: AnyBlock) -> JsonObject:
+def _render_block(block: AnyBlock) -> JsonObject:
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text}
@@ -415,7 +415,7 @@ _ADVICE = {
 }
 
 
-def classify(error: BaseException, model: str) -> ModelFailure:
+def classify_failure(error: BaseException, model: str) -> ModelFailure:
     """Classify the failure of a call to this model."""
     if isinstance(error, anthropic.APIStatusError):
         return _classify_status(error, model)
@@ -496,7 +496,7 @@ def _retry_after(value: str | None) -> float | None:
         return None
 
 
-def backoff(attempt: int, failure: ModelFailure) -> float:
+def retry_pause(attempt: int, failure: ModelFailure) -> float:
     """Seconds until the next attempt: the server's retry-after, else 1, 2, 4 … up to 60."""
     if failure.wait is not None:
         return failure.wait
@@ -531,12 +531,12 @@ class ModelCheck:
         try:
             await self._client.models.retrieve(model)
         except (anthropic.APIError, httpx2.TransportError) as error:
-            return classify(error, model).message
+            return classify_failure(error, model).message
         return None
 
     async def failure(self, error: BaseException, model: str) -> ModelFailure:
         """Classify a failed call. A refused key can be replaced, so the call waits for that."""
-        failure = classify(error, model)
+        failure = classify_failure(error, model)
         if failure.type != BAD_KEY or failure.retryable or not await self._refuses_key(model):
             return failure
         return replace(failure, message=f"{failure.message} The task waits for it.", retryable=True, any_model=True)

@@ -20,10 +20,10 @@ from activities.events import EventWriter
 from activities.hooks.inner_hooks import InnerHooks
 from activities.model import recorded as recording
 from activities.model import reply as turn_record
-from activities.model.anthropic import UNAVAILABLE, Model, ModelCheck, backoff
+from activities.model.anthropic import UNAVAILABLE, Model, ModelCheck, retry_pause
 from activities.model.reply import Contexts
 from activities.tools.offered import Offered, Toolbox
-from activities.tools.rules import RULES, judged_calls
+from activities.tools.rules import RULES, judge_reply
 from domain import checkpoint, wire
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
@@ -100,7 +100,7 @@ class CallModel:
         left = (call.cut_at - activity.info().started_time).total_seconds() if call.cut_at else None
         cut_at = asyncio.get_running_loop().time() + left if left is not None else None
         with retried_if_away():
-            facts = await messages.begin_step(self._pool, turn_record.beginning(call, by))
+            facts = await messages.begin_step(self._pool, turn_record.begin_write(call, by))
             if facts.reply is not None:  # an earlier attempt committed it, and its result was lost
                 return ModelReply.model_validate_json(facts.reply)
             if facts.cancel_requested and call.purpose is Purpose.TURN:
@@ -112,11 +112,11 @@ class CallModel:
             opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
             layers = [*(one.rules for one in agents), *RULES.validate_json(facts.rules)]
             tools = await self.offered(call, agents, layers, facts)
-        prelude = turn_record.prelude(call, context, facts, opening)
-        if facts.rerun and (rerun := recording.rerun_of(facts)) is not None:
-            played = await recording.play(self._pool, call, rerun)
-            nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
-            calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
+        prelude = turn_record.build_prelude(call, context, facts, opening)
+        if facts.rerun and (rerun := recording.find_rerun(facts)) is not None:
+            played = await recording.play_reply(self._pool, call, rerun)
+            nodes = prelude + recording.build_nodes(call, agent.speaker(call.agent.side), context + prelude, played)
+            calls = recording.judge_recorded(self.toolbox.tools, tools, played, layers, rerun, facts)
             recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
             return await self._commit(call, by, context, nodes, calls, [], played.turn, recorded)
         turn = await self._ask_until(cut_at, call, agent, context + prelude, tools, facts)
@@ -124,11 +124,11 @@ class CallModel:
             await self._before_reply(call, agent, turn, facts)
 
         async def settle() -> ModelReply:
-            nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
+            nodes = prelude + turn_record.build_reply(call, agent, context + prelude, turn, facts)
             judging = (self._pool, call.ref, self.toolbox.tools, tools, layers, turn.calls, facts.may_ask)
-            judged = await judged_calls(*judging) if call.purpose is Purpose.TURN else []
+            judged = await judge_reply(*judging) if call.purpose is Purpose.TURN else []
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
-            misfit = await turn_record.misfit(agent, call, turn)
+            misfit = await turn_record.find_misfit(agent, call, turn)
             rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
             return await self._commit(call, by, context, nodes, judged, once, turn, rare)
 
@@ -162,12 +162,12 @@ class CallModel:
         except asyncio.CancelledError:
             if not cancel_requested():
                 raise
-            turn_record.interrupt(turn)
+            turn_record.cut_reply(turn)
         except Exception as error:
             if not limit.expired():
                 await self._bounds.release(call, facts)
                 raise await self.failure(call, activity.info().attempt, error) from None
-            turn_record.interrupt(turn)
+            turn_record.cut_reply(turn)
         return turn
 
     def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
@@ -270,7 +270,7 @@ class CallModel:
             **dict(rare),
         )
         describe_span(call, turn.usage)
-        commit = turn_record.commit(call, by, nodes, reply, turn, once)
+        commit = turn_record.commit_write(call, by, nodes, reply, turn, once)
         await self._events.flush()
         committed = await patiently(lambda: messages.commit_step(self._pool, commit), seconds=COMMIT_PATIENCE)
         if committed.head == reply.head:
@@ -287,7 +287,7 @@ class CallModel:
             return ApplicationError(failure.message, type=wire.MODEL_UNAVAILABLE, non_retryable=True)
         if not failure.retryable:
             return ApplicationError(failure.message, type=failure.type, non_retryable=True)
-        wait = timedelta(seconds=backoff(attempt, failure))
+        wait = timedelta(seconds=retry_pause(attempt, failure))
         event = ev.ModelRetry(
             step=call.step,
             attempt=attempt,

@@ -39,13 +39,13 @@ class Played:
     inside: set[int] = field(default_factory=set)  # calls inside which a subagent of the original ran
 
 
-def rerun_of(facts: StepFacts) -> Rerun | None:
+def find_rerun(facts: StepFacts) -> Rerun | None:
     """The recorded answer, if this session repeats recorded answers."""
     rerun = Rerun.model_validate_json(facts.rerun) if facts.rerun else None
     return rerun if rerun and rerun.recorded else None
 
 
-async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
+async def play_reply(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
     if call.purpose is Purpose.COMPACT:  # no model reads the context, so it need not be compacted
         return Played(ModelResponse(stop_reason=StopReason.ANSWERED), [], ReplyBody(content=[]), Usage())
     tenant, source = call.ref.tenant, rerun.session_id
@@ -71,12 +71,12 @@ async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
     )
 
 
-def nodes(call: ModelCall, author: str, before: list[Node], played: Played) -> list[Node]:
+def build_nodes(call: ModelCall, author: str, before: list[Node], played: Played) -> list[Node]:
     answer: list[turn_record.Authored] = [(author, played.body)] if played.turn.content else []
-    return turn_record.chain(call, before[-1].id if before else None, [*played.messages, *answer])
+    return turn_record.chain_nodes(call, before[-1].id if before else None, [*played.messages, *answer])
 
 
-def tool_calls(
+def judge_recorded(
     known: dict[str, Tool], tools: Offered, played: Played, layers: list[list[Rule]], rerun: Rerun, facts: StepFacts
 ) -> list[ToolCall]:
     """Each call returns its recorded result, unless a rule that the original did not have stops it. A subagent that ran
@@ -84,7 +84,7 @@ def tool_calls(
     own = len(tool_rules.RULES.validate_json(facts.rules)) - rerun.layers
     before = layers[: len(layers) - own]
     blocks = played.turn.calls
-    made = tool_rules.tool_calls(known, tools, blocks, layers, facts.may_ask)
+    made = tool_rules.judge_calls(known, tools, blocks, layers, facts.may_ask)
     return [
         _call(call, block, tools, layers, before, call.index in played.inside)
         for call, block in zip(made, blocks, strict=True)
@@ -102,9 +102,9 @@ def _call(
     if call.refusal is not None:
         return call
     tool, _ = tools[block.name]
-    now = tool_rules.verdict_on(tool, block.arguments, layers)
+    now = tool_rules.judge_call(tool, block.arguments, layers)
     forbidden = now.action is Action.DENY
-    was = tool_rules.verdict_on(tool, block.arguments, before).action
+    was = tool_rules.judge_call(tool, block.arguments, before).action
     asked = now.action is Action.ASK and was is not Action.ASK
     refusal = tool_rules.FORBIDDEN.format(call.name, now.because) if forbidden else WOULD_ASK if asked else None
     # A handoff happens again, because the calls after it belong to the agent that took over.

@@ -45,7 +45,7 @@ INTERRUPTED = "Your last reply was interrupted. Continue from there."
 # before the model is asked
 
 
-def beginning(call: ModelCall, by: CallAttempt) -> StepBegin:
+def begin_write(call: ModelCall, by: CallAttempt) -> StepBegin:
     """The first write of a call: the events when its step begins, and those when it is tried again."""
     begins: list[ev.Event] = []
     if call.begins:
@@ -115,7 +115,7 @@ class Contexts:
             del self._known[key]
 
 
-def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str = "") -> list[Node]:
+def build_prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str = "") -> list[Node]:
     """The nodes before the reply: results of the last step, messages taken, a note of the platform."""
     bodies: list[Authored] = []
     if call.opening:
@@ -131,7 +131,7 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
         bodies.append(("errand", NoteBody(text=NOT_RUN.format(", ".join(one.name for one in waiting)))))
     if not (bodies or waiting) and call.purpose is Purpose.TURN and _ends_with_own_reply(context, call.agent.side):
         bodies.append(("errand", NoteBody(text=INTERRUPTED)))
-    nodes = chain(call, context[-1].id if context else None, bodies)
+    nodes = chain_nodes(call, context[-1].id if context else None, bodies)
     # Results belong to the side that made the calls, even if the other side's turn has begun.
     return [node.model_copy(update={"side": context[-1].side}) if node.kind == TOOL_RESULTS else node for node in nodes]
 
@@ -171,7 +171,7 @@ def _taken(message: TakenMessage, facts: StepFacts) -> Body:
 # after it has replied
 
 
-def reply_nodes(
+def build_reply(
     call: ModelCall, agent: AgentDefinition, before: list[Node], turn: ModelResponse, facts: StepFacts
 ) -> list[Node]:
     """The reply, or the checkpoint that replaces the context; nothing if the model had not replied yet."""
@@ -192,10 +192,10 @@ def reply_nodes(
             ends=turn.ends,
             immediate=turn.immediate,
         )
-    return chain(call, before[-1].id if before else None, [(author, body)])
+    return chain_nodes(call, before[-1].id if before else None, [(author, body)])
 
 
-def chain(call: ModelCall, parent: str | None, bodies: list[Authored]) -> list[Node]:
+def chain_nodes(call: ModelCall, parent: str | None, bodies: list[Authored]) -> list[Node]:
     nodes: list[Node] = []
     now = time.time_ns() // 1_000_000
     for place, (author, body) in enumerate(bodies):
@@ -215,13 +215,13 @@ def chain(call: ModelCall, parent: str | None, bodies: list[Authored]) -> list[N
     return nodes
 
 
-def interrupt(turn: ModelResponse) -> None:
+def cut_reply(turn: ModelResponse) -> None:
     """Make a reply of the part that had arrived; incomplete tool calls are dropped."""
     turn.content = [TextBlock(text=clean(turn.text))] if turn.text.strip() else []
     turn.stop_reason = StopReason.INTERRUPTED
 
 
-async def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str | None:
+async def find_misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str | None:
     """Why a final answer does not fit the agent's output schema, if the agent has one."""
     if agent.output_schema is None or agent.dual or call.purpose is not Purpose.TURN or turn.calls:
         return None
@@ -232,7 +232,7 @@ async def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -
     return None
 
 
-def commit(
+def commit_write(
     call: ModelCall, by: CallAttempt, nodes: list[Node], reply: ModelReply, turn: ModelResponse, once: list[OnceEvent]
 ) -> StepCommit:
     """The events of a call's last write, without the deltas before it."""

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from activities.requests.approved_files import command_of, files_to_approve
 from activities.requests.file_diff import diff_of
 from activities.tools.risks import risk_of
-from activities.tools.rules import Rulebook, verdict_on
+from activities.tools.rules import Rulebook, judge_call
 from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool
 from domain.json_object import JsonObject
 from domain.policy.approval_rules import ApprovalRules
@@ -30,7 +30,7 @@ class ApprovalQuestions:
         if request.agents:
             layers = about(await self._rulebook.layers(request.ref, request.agents), tool)
             gate = ApprovalRules(tool=tool, layers=layers)
-            rule = verdict_on(tool, arguments, layers).rule
+            rule = judge_call(tool, arguments, layers).rule
             details |= {"rule": rule.model_dump(mode="json")} if rule else {}
             details |= {"always": [literal(one) for one in tool.call_subjects(arguments) or [""]]}
         details |= await self._files(session, tool, arguments)

@@ -14,7 +14,7 @@ from activities.requests.questions import Questions
 from activities.tools import risks
 from activities.tools.builtin import ask_user
 from activities.tools.offered import Toolbox
-from activities.tools.rules import Rulebook, verdict_on
+from activities.tools.rules import Rulebook, judge_call
 from activities.tools.tool import Tool
 from domain import events as ev
 from domain.events import EventRow, InputExpired, InputRequired
@@ -199,7 +199,7 @@ class InputRequests:
         answered; this check is the one that decides."""
         if "arguments" not in answer:
             return None
-        found = verdict_on(tool, answer["arguments"], await self._rulebook.layers(settle.ref, settle.agents))
+        found = judge_call(tool, answer["arguments"], await self._rulebook.layers(settle.ref, settle.agents))
         return found.because if found.action is Action.DENY else None
 
     async def _plan(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:

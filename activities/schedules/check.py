@@ -12,7 +12,7 @@ from activities.delegation.subagents import Subagents
 from activities.egress import Fetcher
 from activities.sandbox import Commands, NetworkPolicy
 from activities.thread_state import ThreadState
-from activities.tools.rules import verdict_on
+from activities.tools.rules import judge_call
 from activities.tools.run_tool import GRACE_SECONDS
 from activities.tools.tool import Tool, ToolContext, clean
 from activities.user_code import within
@@ -96,7 +96,7 @@ class Checks:
         if tool is None or tool.name not in agent.tools or tool.effect is not Effect.READ or tool.activity is not None:
             return _failed(f"{check.tool} is not a read-only tool of the agent")
         layers = [agent.permissions, *schedule.session.rules]
-        if (found := verdict_on(tool, check.input, layers)).action is not Action.ALLOW:
+        if (found := judge_call(tool, check.input, layers)).action is not Action.ALLOW:
             return _failed(f"the rules do not allow it: {found.because}")
         ref = SessionRef(
             tenant=schedule.tenant, session_id=schedule.conversation_id, conversation_id=schedule.conversation_id

@@ -8,7 +8,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.attempt import heartbeating, run_of
 from activities.definitions import Definitions
-from activities.model.anthropic import Model, classify
+from activities.model.anthropic import Model, classify_failure
 from activities.model.reply import Contexts
 from activities.sandbox import Commands
 from activities.tools.tool import clean
@@ -132,7 +132,7 @@ class AcceptanceChecks:
         try:
             await self._model.ask(request, turn, on_text=lambda _: None, on_thinking=lambda _: None)
         except Exception as error:
-            failure = classify(error, check.model)
+            failure = classify_failure(error, check.model)
             raise ApplicationError(failure.message, type=failure.type, non_retryable=not failure.retryable) from error
         said = turn.calls[0].arguments.get("verdicts") if turn.calls else None
         verdicts = [_verdict("text", text, said, place) for place, text in enumerate(criteria)]

@@ -42,14 +42,19 @@ class Toolbox:
         found += [declared_tool(one, agent.side(call.agent.side)) for one in agent.declared_tools]
         if agent.mcp_servers:
             found += mcp_tools(agent, names)
-        found += await self._subagents(call, agent, facts)
+        if agent.subagent_tools:
+            found += await self._subagents(call, agent, facts)
         if call.line == "main":
+            if facts.subagent is not None and facts.subagent.explicit:  # it reports for itself
+                found += [notify_parent.TOOL, set_status.TOOL]
             if facts.may_ask and agent.may_ask:
                 found += [tool for tool in self.tools.values() if tool.asks]
             if facts.approval_required:
                 found += [tool for tool in self.tools.values() if tool.plans and tool not in found]
-            found += await self._handoffs(call.ref.tenant, agent)
-            found = self._with_brought(found, facts)
+            if agent.handoffs:
+                found += await self._handoffs(call.ref.tenant, agent)
+            if facts.external_tools:
+                found = self._with_brought(found, facts)
         offered: Offered = {}
         for tool in found:
             if all(possible(rules, tool) for rules in layers) and not _denied_for_good(tool, layers):
@@ -96,8 +101,7 @@ class Toolbox:
         return handoff_tool(child) if name in agent.handoffs else None
 
     async def _subagents(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> list[Tool]:
-        """The subagent tools of the prompt and, for a subagent that reports for itself, the tools for its reports.
-        Instances belong to the thread, so an inline line has none."""
+        """The subagent tools of the prompt. Instances belong to the thread, so an inline line has none."""
         found: list[Tool] = []
         persistent: list[AgentDefinition] = []
         for one in enabled(agent, facts.variables):
@@ -108,12 +112,8 @@ class Toolbox:
                 found.append(subagent_tool(child, one.blocking))
             else:
                 persistent.append(child)
-        if call.line != "main":
-            return found
-        if persistent:
+        if persistent and call.line == "main":
             found += instance_tools(persistent)
-        if facts.subagent is not None and facts.subagent.explicit:
-            found += [notify_parent.TOOL, set_status.TOOL]
         return found
 
     async def _handoffs(self, tenant: str, agent: AgentDefinition) -> list[Tool]:

@@ -10,6 +10,7 @@ from activities.tools.risks import with_risks
 from activities.tools.tool import Tool
 from domain.content import ToolCallBlock
 from domain.json_object import JsonObject
+from domain.missions.mission import MARK
 from domain.policy.rules import Action, Rule, RuleVerdict, StandingRule, barring, still_asks, verdict
 from domain.policy.traits import ToolTraits
 from domain.sessions.session import AgentRef, SessionRef
@@ -36,7 +37,7 @@ class Rulebook:
         return [*[(await self._definitions.load(agent)).rules for agent in agents], *session.rules]
 
 
-async def judged_calls(
+async def judge_reply(
     pool: Pool,
     ref: SessionRef,
     tools: dict[str, Tool],
@@ -45,17 +46,20 @@ async def judged_calls(
     made: list[ToolCallBlock],
     may_ask: bool,
 ) -> list[ToolCall]:
-    calls = tool_calls(tools, offered, made, layers, may_ask)
+    """The calls of a reply, with what rules, standing approvals and the risk triggers of a mission say about each."""
+    calls = judge_calls(tools, offered, made, layers, may_ask)
     if any(one.ask for one in calls):
         standing = await patiently(
             lambda: input_requests.standing_rules(pool, ref.tenant, ref.conversation_id), seconds=COMMIT_PATIENCE
         )
-        calls = without_standing(calls, offered, made, layers, standing)
-    asked, given = calls, [one.arguments for one in made]
-    return await patiently(lambda: with_risks(pool, ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE)
+        calls = drop_approved_asks(calls, offered, made, layers, standing)
+    if any(rule.permission == MARK for rules in layers for rule in rules):  # the session belongs to a mission
+        asked, given = calls, [one.arguments for one in made]
+        calls = await patiently(lambda: with_risks(pool, ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE)
+    return calls
 
 
-def tool_calls(
+def judge_calls(
     known: dict[str, Tool], offered: Offered, blocks: list[ToolCallBlock], layers: list[list[Rule]], may_ask: bool
 ) -> list[ToolCall]:
     """`known`: all tools, including those that are not offered."""
@@ -73,7 +77,7 @@ def tool_calls(
 
 def _call(index: int, tool: Tool, arguments: JsonObject, layers: list[list[Rule]], may_ask: bool) -> ToolCall:
     summary = tool.call_summary(arguments)
-    found = verdict_on(tool, arguments, layers)
+    found = judge_call(tool, arguments, layers)
     if found.action is Action.DENY and not tool.starts:  # the planning of children refuses a denied subagent
         return _denied(index, tool, found, summary)
     if found.action is Action.ASK and not may_ask:
@@ -104,7 +108,7 @@ def _not_offered(
     return _refused(index, tool, refusal, question or f"unknown tool {tool.name}", asks=tool.asks)
 
 
-def verdict_on(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> RuleVerdict:
+def judge_call(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> RuleVerdict:
     subjects = tool.call_subjects(arguments)
     if subjects is None:  # the arguments are invalid and it will not run, so no approval is needed
         found = verdict(layers, tool)
@@ -131,7 +135,7 @@ def _refused(index: int, tool: ToolTraits, refusal: str, summary: str, *, asks: 
     )
 
 
-def without_standing(
+def drop_approved_asks(
     calls: list[ToolCall],
     offered: Offered,
     blocks: list[ToolCallBlock],

@@ -42,7 +42,7 @@ from activities.thread_state import ThreadStates
 from activities.tools.declared_tools import DECLARED, find_declared, with_binding
 from activities.tools.rules import Rulebook
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult, bounded, clean
+from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult, bound_text, clean
 from activities.user_code import hidden_in_logs, within
 from activities.workspaces import Workspaces
 from domain import events as ev
@@ -275,7 +275,7 @@ class RunTool:
         if not request.above and (agent.side_a or agent.side_b):
             result = await with_binding(agent.side(request.agent.side), request.name, given, context, result)
         if tool.bookkeeping:
-            return result.replaced(text=bounded(clean(result.text))[0])
+            return result.replaced(text=bound_text(clean(result.text))[0])
         result = result.replaced(text=await shorten_output(request, context.workspace, result.text))
         if tool.effect is not Effect.READ:
             report = await self._workspaces.keep(request.ref.tenant, request.workspace_id)
@@ -487,7 +487,7 @@ async def form_answers(pool: Pool, request: ToolRequest, remote: RemoteCall) -> 
 async def shorten_output(request: ToolRequest, folder: Path, text: str) -> str:
     """The text for the model. Of one that is too long it is shown both ends, and a file of the workspace has it all."""
     text = clean(text)
-    short, cut = bounded(text)
+    short, cut = bound_text(text)
     if cut:
         path = f".outputs/{request.name}-{request.node[-8:]}-{request.index}.txt"
         await asyncio.to_thread(Workspace(folder).write, path, text.encode())

@@ -221,7 +221,7 @@ def clean(text: str) -> str:
     return _HIDDEN.sub("", text)
 
 
-def bounded(text: str, limit: int = 16_000) -> tuple[str, bool]:
+def bound_text(text: str, limit: int = 16_000) -> tuple[str, bool]:
     """At most about `limit` characters: the beginning and the end, with the number of characters left out between."""
     if len(text) <= limit:
         return text, False

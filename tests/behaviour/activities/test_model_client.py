@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from activities.model.anthropic import Model, ModelFailure, classify, connect_client
+from activities.model.anthropic import Model, ModelFailure, classify_failure, connect_client
 from domain.agents.prices import PriceTable
 from domain.content import TextBlock
 from domain.model_exchange import ModelMessage, ModelRequest, ModelResponse
@@ -54,7 +54,7 @@ async def failure_of(url: str, seconds: float = 5.0) -> ModelFailure:
     async with client:
         with pytest.raises(Exception) as raised:
             await Model(client, PriceTable(models={})).ask(request, ModelResponse(), lambda _: None, lambda _: None)
-    return classify(raised.value, "m")
+    return classify_failure(raised.value, "m")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.model.anthropic import spelled
+from activities.model.anthropic import render_request
 from domain.content import ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from domain.messages import (
     NOTHING_SAID,
@@ -80,7 +80,7 @@ def test_the_view_of_each_side_is_a_request_that_the_api_accepts(path: list[Node
     if messages[-1].role == "assistant":  # only one side has spoken: the platform adds a note before it asks again
         assert all(one.side == side for one in path)
         notes = ["note"]
-    check(spelled(ModelRequest(model="m", max_tokens=10, system="s", messages=messages, notes=notes)))
+    check(render_request(ModelRequest(model="m", max_tokens=10, system="s", messages=messages, notes=notes)))
 
 
 @given(conversations(), st.sampled_from(SIDES))

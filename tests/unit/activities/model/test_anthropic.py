@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from activities.model.anthropic import STOP_REASONS, read_block, spelled
+from activities.model.anthropic import STOP_REASONS, read_block, render_request
 from domain.content import AnyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from domain.model_exchange import ModelMessage, ModelRequest, ModelSettings, ToolDefinition
 from domain.sessions.step import StopReason
@@ -31,7 +31,7 @@ def assistant(*blocks: AnyBlock) -> ModelMessage:
 
 def test_every_block_has_the_form_of_the_api() -> None:
     thoughts = [ThinkingBlock(text="hm", proof=sign("hm")), ThinkingBlock(proof="sealed", hidden=True)]
-    sent = spelled(request(user(), assistant(*thoughts, CALL), user(RESULT), cached=False))
+    sent = render_request(request(user(), assistant(*thoughts, CALL), user(RESULT), cached=False))
     check(sent)
     assert [message["content"] for message in sent["messages"][1:]] == [
         [
@@ -44,7 +44,7 @@ def test_every_block_has_the_form_of_the_api() -> None:
 
 
 def test_cache_points_close_the_last_two_user_messages_and_the_system_prompt() -> None:
-    sent = spelled(request(user(), assistant(), user(), assistant(), user(), notes=["For now."]))
+    sent = render_request(request(user(), assistant(), user(), assistant(), user(), notes=["For now."]))
     check(sent)
     marked = [block for message in sent["messages"] for block in message["content"] if "cache_control" in block]
     assert [message["content"][0].keys() >= CACHE_POINT.keys() for message in sent["messages"]] == [
@@ -55,13 +55,13 @@ def test_cache_points_close_the_last_two_user_messages_and_the_system_prompt() -
 
 
 def test_a_request_that_nothing_follows_has_no_cache_points() -> None:
-    assert "cache_control" not in str(spelled(request(user(), cached=False)))
+    assert "cache_control" not in str(render_request(request(user(), cached=False)))
 
 
 @pytest.mark.parametrize("last", [user(), assistant()])
 def test_notes_follow_all_that_can_be_cached(last: ModelMessage) -> None:
     before = [user()] if last.role == "assistant" else []
-    sent = spelled(request(*before, last, notes=["one", "two"]))
+    sent = render_request(request(*before, last, notes=["one", "two"]))
     check(sent)
     assert sent["messages"][-1]["role"] == "user"
     assert sent["messages"][-1]["content"][-2:] == [{"type": "text", "text": text} for text in ("one", "two")]
@@ -69,21 +69,24 @@ def test_notes_follow_all_that_can_be_cached(last: ModelMessage) -> None:
 
 def test_encoding_a_request_does_not_change_it() -> None:
     wanted = request(user(), notes=["x"])
-    assert spelled(wanted) == spelled(wanted)
+    assert render_request(wanted) == render_request(wanted)
     assert wanted == request(user(), notes=["x"])
 
 
 def test_tools_and_thinking_are_requested_only_where_enabled() -> None:
-    bare = spelled(request(user()))
+    bare = render_request(request(user()))
     assert not {"tools", "tool_choice", "thinking"} & bare.keys() and bare["max_tokens"] == 100
     tool = ToolDefinition("bash", "Runs a command.", {"type": "object"})
-    sent = spelled(
+    sent = render_request(
         request(user(), tools=[tool], settings=ModelSettings(tool_choice="bash"), thinking_tokens=2_000), budgeted=True
     )
     assert sent["tools"] == [{"name": "bash", "description": "Runs a command.", "input_schema": {"type": "object"}}]
     assert sent["tool_choice"] == {"type": "tool", "name": "bash"}
     assert sent["thinking"] == {"type": "enabled", "budget_tokens": 2_000} and sent["max_tokens"] == 2_100
-    assert spelled(request(user(), thinking_tokens=9))["thinking"] == {"type": "adaptive", "display": "summarized"}
+    assert render_request(request(user(), thinking_tokens=9))["thinking"] == {
+        "type": "adaptive",
+        "display": "summarized",
+    }
 
 
 @pytest.mark.parametrize(
@@ -154,6 +157,6 @@ def test_settings_of_a_task_as_the_api_takes_them(settings: dict[str, Any], usua
         user(), tools=[tool], settings=given.for_reply(1, ["bash"]), thinking_tokens=given.thinking_tokens(usual)
     )
     names = ("temperature", "top_p", "thinking", "tool_choice", "output_config")
-    assert {name: value for name, value in spelled(asked, budgeted=True).items() if name in names} == sent
-    later = spelled(replace(asked, settings=given.for_reply(2, ["bash"])), budgeted=True).get("tool_choice", {})
+    assert {name: value for name, value in render_request(asked, budgeted=True).items() if name in names} == sent
+    later = render_request(replace(asked, settings=given.for_reply(2, ["bash"])), budgeted=True).get("tool_choice", {})
     assert later.get("type") in (None, "auto", "none")

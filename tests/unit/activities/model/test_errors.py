@@ -4,7 +4,7 @@ import anthropic
 import httpx2
 import pytest
 
-from activities.model.anthropic import StreamFailed, classify
+from activities.model.anthropic import StreamFailed, classify_failure
 from domain import wire
 
 REQUEST = httpx2.Request("POST", "http://name:secret@gateway.example:8443/v1/messages?key=secret")
@@ -40,7 +40,7 @@ def refused() -> anthropic.APIConnectionError:
     ],
 )
 def test_failure_names_model_endpoint_and_advice(error: Exception, kind: str, begins: str, advice: str) -> None:
-    failure = classify(error, "m")
+    failure = classify_failure(error, "m")
     assert failure.type == kind and failure.message.startswith(f"{begins} at http://gateway.example:8443). ")
     assert advice in failure.message and "secret" not in failure.message
 
@@ -49,7 +49,7 @@ def test_message_of_the_endpoint_is_bounded_and_shows_no_key() -> None:
     said = f"Invalid key sk-ant-api03-{'a' * 40}: " + "x" * 5_000
     body = {"type": "error", "error": {"type": "authentication_error", "message": said}}
     error = anthropic.AuthenticationError("no", response=httpx2.Response(401, request=REQUEST), body=body)
-    message = classify(error, "m").message
+    message = classify_failure(error, "m").message
     assert message.startswith("Invalid key [redacted]: xxx") and "aaaa" not in message and len(message) < 800
 
 
@@ -73,17 +73,17 @@ def test_message_of_the_endpoint_is_bounded_and_shows_no_key() -> None:
     ],
 )
 def test_error_inside_a_stream_is_classified_by_its_type(data: str, type: str, begins: str, retryable: bool) -> None:
-    failure = classify(StreamFailed(data.encode(), httpx2.Response(200, request=REQUEST)), "m")
+    failure = classify_failure(StreamFailed(data.encode(), httpx2.Response(200, request=REQUEST)), "m")
     assert (failure.type, failure.retryable) == (type, retryable)
     assert failure.message.startswith(begins) and "model m at http://gateway.example:8443)" in failure.message
 
 
 def test_endpoint_decides_whether_an_error_inside_a_stream_is_retried() -> None:
     response = httpx2.Response(200, headers={"x-should-retry": "false", "retry-after": "7"}, request=REQUEST)
-    failure = classify(StreamFailed(b'{"error":{"type":"overloaded_error","message":"busy"}}', response), "m")
+    failure = classify_failure(StreamFailed(b'{"error":{"type":"overloaded_error","message":"busy"}}', response), "m")
     assert not failure.retryable and failure.wait == 7
 
 
 def test_type_of_an_error_inside_a_stream_is_bounded() -> None:
     failed = StreamFailed(b'{"error":{"type":"' + b"x" * 5_000 + b'"}}', httpx2.Response(200, request=REQUEST))
-    assert classify(failed, "m").type == "x" * 64 and len(classify(failed, "m").message) < 300
+    assert classify_failure(failed, "m").type == "x" * 64 and len(classify_failure(failed, "m").message) < 300

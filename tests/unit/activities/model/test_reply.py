@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from activities.model.reply import INTERRUPTED, prelude
+from activities.model.reply import INTERRUPTED, build_prelude
 from domain.content import TextBlock
 from domain.messages import ASSISTANT, NOTE, USER, Node, NoteBody, ReplyBody, UserBody
 from domain.sessions.session import AgentRef, SessionRef, Usage
@@ -22,14 +22,14 @@ def call(purpose: Purpose = Purpose.TURN) -> ModelCall:
 
 def test_a_model_is_not_asked_to_continue_its_own_last_message() -> None:
     """The context ends with an interrupted reply, for instance after a reset: vendors refuse such a request."""
-    [node] = prelude(call(), [ASKED, SAID], StepFacts())
+    [node] = build_prelude(call(), [ASKED, SAID], StepFacts())
     assert (node.kind, node.body) == (NOTE, NoteBody(text=INTERRUPTED))
     assert node.parent == SAID.id
 
 
 def test_nothing_is_added_after_a_message_of_others() -> None:
-    assert prelude(call(), [ASKED], StepFacts()) == []
-    assert prelude(call(), [], StepFacts()) == []
-    assert prelude(call(Purpose.COMPACT), [ASKED, SAID], StepFacts()) == []
+    assert build_prelude(call(), [ASKED], StepFacts()) == []
+    assert build_prelude(call(), [], StepFacts()) == []
+    assert build_prelude(call(Purpose.COMPACT), [ASKED, SAID], StepFacts()) == []
     other = SAID.model_copy(update={"side": "b"})  # for this side, the other side's text is a user message
-    assert prelude(call(), [ASKED, other], StepFacts()) == []
+    assert build_prelude(call(), [ASKED, other], StepFacts()) == []

@@ -5,7 +5,7 @@ import pytest
 from activities.requests.external_tools import callers_tool
 from activities.tools import rules
 from activities.tools.registry import TOOLS
-from activities.tools.rules import without_standing
+from activities.tools.rules import drop_approved_asks
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain.agents import own_tools as own_tools_module
 from domain.agents.definition import AgentDefinition
@@ -66,8 +66,8 @@ def test_an_approval_for_a_whole_conversation_holds_for_one_kind_of_tool(externa
 
     def asks(tool: Tool) -> bool:
         offered = {tool.name: (tool, tool.definition)}
-        made = rules.tool_calls({}, offered, [block], layers, True)
-        [call] = without_standing(made, offered, [block], layers, standing)
+        made = rules.judge_calls({}, offered, [block], layers, True)
+        [call] = drop_approved_asks(made, offered, [block], layers, standing)
         assert call.external is tool.external
         return call.ask
 

@@ -3,16 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.tools.tool import bounded, clean
+from activities.tools.tool import bound_text, clean
 
 
 def test_short_text_is_untouched() -> None:
-    assert bounded("abc", 10) == ("abc", False)
+    assert bound_text("abc", 10) == ("abc", False)
 
 
 @given(st.text(min_size=101, max_size=500))
 def test_long_text_keeps_head_and_tail_and_says_what_is_missing(text: str) -> None:
-    shown, cut = bounded(text, 100)
+    shown, cut = bound_text(text, 100)
     assert cut
     assert shown.startswith(text[:75])
     assert shown.endswith(text[-25:])
