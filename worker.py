@@ -31,13 +31,13 @@ from activities.events import EventWriter
 from activities.handlers.registry import load_handlers
 from activities.hooks.registry import load_hooks
 from activities.mcp.discover import ShippedLists
-from activities.mcp.scratch_folder import remove_leftovers
+from activities.mcp.program import remove_leftovers
 from activities.model.anthropic import Model, ModelCheck, ModelTrial, connect_client
 from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
 from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existing
-from activities.sandbox.orphans import bury_orphans
+from activities.sandbox.bubblewrap import bury_orphans
 from activities.tools.registry import load_tools
 from activities.tools.tool import Tool
 from activities.user_code import RedactingFormatter

@@ -18,8 +18,7 @@ from activities.egress import Fetcher
 from activities.events import EventWriter
 from activities.handlers.call_handler import CallHandler
 from activities.hooks.hook import SessionHook
-from activities.hooks.inner_hooks import InnerHooks
-from activities.hooks.run_hooks import RunHooks
+from activities.hooks.run_hooks import InnerHooks, RunHooks
 from activities.mcp.discover import ShippedLists, ToolLists
 from activities.model.anthropic import Model, ModelCheck
 from activities.model.call_model import Bounds, CallModel
@@ -30,10 +29,9 @@ from activities.notifications.dispatcher import Dispatcher
 from activities.requests.open import InputRequests
 from activities.requests.remind import Reminders
 from activities.sandbox import Commands
-from activities.schedules.check import Checks
 from activities.schedules.own import OwnSchedules
 from activities.schedules.sync import ScheduleSync
-from activities.schedules.tick import Ticks
+from activities.schedules.tick import Checks, Ticks
 from activities.sessions.acceptance import AcceptanceChecks
 from activities.sessions.conversations import ConversationRecords
 from activities.sessions.finish import FinishSession

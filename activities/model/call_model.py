@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from activities.attempt import call_attempt, cancel_requested, completed, heartbeating, retried_if_away
 from activities.definitions import Definitions
 from activities.events import EventWriter
-from activities.hooks.inner_hooks import InnerHooks
+from activities.hooks.run_hooks import InnerHooks
 from activities.model import recorded as recording
 from activities.model import reply as turn_record
 from activities.model.anthropic import UNAVAILABLE, Model, ModelCheck, retry_pause

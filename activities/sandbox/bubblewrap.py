@@ -1,7 +1,7 @@
 """The bubblewrap back end: separate files, processes, users and network by Linux namespaces, and a system call filter.
 
 A command always has its own network namespace with only a loopback interface. If it may use the network, a proxy
-of the worker listens on that loopback, see proxy.py.
+of the worker listens on that loopback, see network.py.
 """
 
 import contextlib
@@ -9,17 +9,16 @@ import json
 import os
 import platform
 import shutil
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from activities.sandbox import launcher, seccomp
 from activities.sandbox.network import ENVIRONMENT as PROXY_ENVIRONMENT
-from activities.sandbox.network import NetworkPolicy, NetworkUnavailableError, listening_socket
-from activities.sandbox.ownership import user_for
-from activities.sandbox.proxy import Proxy
+from activities.sandbox.network import NetworkPolicy, NetworkUnavailableError, Proxy, listening_socket
 from activities.sandbox.sandbox import Pipes, SandboxLimits, SandboxResult
-from activities.sandbox.supervise import Namespace, memory_file, supervise
+from activities.sandbox.supervise import Namespace, memory_file, supervise, user_for
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 # Python takes a compiled module for current if its source has the same length and second, and an agent edits and runs
@@ -41,7 +40,7 @@ _PASSWD = b"agent:x:1000:1000::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\
 _GROUP = b"agent:x:1000:\nnogroup:x:65534:\n"
 _NSSWITCH = b"passwd: files\ngroup: files\nhosts: files\n"
 _HOSTS = b"127.0.0.1 localhost\n::1 localhost\n"
-_SPARE_PROCESSES = 64  # ceilings.py stops the command with a reason; the kernel's limit catches what it misses
+_SPARE_PROCESSES = 64  # supervise.py stops the command with a reason; the kernel's limit catches what it misses
 # The limit is set inside, where only the sandbox's processes count; outside it would count all of the user's. (dash:
 # -p.)
 _LIMIT_PROCESSES = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" || exit 125; exec "$2" -c "$1"'
@@ -185,3 +184,48 @@ def rlimits(limits: SandboxLimits) -> dict[str, int]:
         "RLIMIT_FSIZE": limits.file_bytes,
         "RLIMIT_CORE": 0,
     }
+
+
+# orphans: the init process that bubblewrap leaves if it is killed while it starts, and that would wait without end.
+
+
+_PROC = Path("/proc")
+_OURS = [b"--hostname", b"sandbox"]
+
+
+def bury_orphans() -> int:
+    """Kill stray inits. A live sandbox's init has bubblewrap as its parent; `--die-with-parent` works only once it is
+    set up."""
+    return sum(_bury(int(place.name)) for place in _PROC.glob("[0-9]*"))
+
+
+def _bury(pid: int) -> bool:
+    with contextlib.suppress(OSError, StopIteration):
+        handle = os.pidfd_open(pid)  # taken before the check, so that the pid cannot be reused by another process
+        try:
+            if not _is_orphan(pid):
+                return False
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            return True
+        finally:
+            os.close(handle)
+    return False
+
+
+def _is_orphan(pid: int) -> bool:
+    arguments = _arguments_of(pid)
+    if not _is_bwrap(arguments) or arguments[(at := arguments.index(_OURS[0])) : at + 2] != _OURS:
+        return False
+    status = dict(
+        line.split(":\t", 1) for line in (_PROC / str(pid) / "status").read_text().splitlines() if ":\t" in line
+    )
+    is_init = status["NSpid"].split()[-1] == "1" and len(status["NSpid"].split()) > 1
+    return is_init and not _is_bwrap(_arguments_of(int(status["PPid"])))
+
+
+def _arguments_of(pid: int) -> list[bytes]:
+    return (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+
+
+def _is_bwrap(arguments: list[bytes]) -> bool:
+    return arguments[0].rpartition(b"/")[2] == b"bwrap" and _OURS[0] in arguments

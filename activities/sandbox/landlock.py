@@ -14,9 +14,8 @@ from pathlib import Path
 
 from activities.sandbox.bubblewrap import PATH, shell
 from activities.sandbox.network import NetworkPolicy
-from activities.sandbox.ownership import user_for
 from activities.sandbox.sandbox import Pipes, SandboxLimits, SandboxResult
-from activities.sandbox.supervise import memory_file, supervise
+from activities.sandbox.supervise import memory_file, supervise, user_for
 
 _NO_NETWORK = (
     "Nothing was run: this worker's sandbox is sandlock, which has no network namespace and so no guarded way out. "

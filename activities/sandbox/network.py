@@ -1,16 +1,23 @@
-"""The network of one command: the hosts it may reach, and the socket in its sandbox through which it reaches them."""
+"""The network of one command: the hosts it may reach, the socket in its sandbox through which it reaches them, and the
+proxy behind it."""
 
 import asyncio
+import contextlib
 import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from activities.egress import Guard
+from activities.egress import FetchError, Guard, checked
 from activities.sandbox import listener
+from domain.policy.subjects import host_of
 
 _START_S = 10.0
-
+_HEAD_BYTES = 32 * 1024
+_CHUNK = 64 * 1024
+_NOTED = 5  # refusals that are listed in the command's output
+_NOT_FORWARDED = ("host", "connection", "keep-alive", "te", "upgrade", "http2-settings")
 PROXY_URL = f"http://{listener.ADDRESS[0]}:{listener.ADDRESS[1]}"
 # Programs disagree about the case, and Node reads neither unless it is configured to.
 ENVIRONMENT = {
@@ -59,3 +66,174 @@ async def listening_socket(pid: int, uid: int | None) -> socket.socket:
             raise NetworkUnavailableError(errors.decode(errors="replace").strip().rpartition("\n")[2])
         _, [received], _, _ = socket.recv_fds(ours, 1, 1)
         return socket.socket(fileno=received)
+
+
+# The only network access of a sandbox: an HTTP proxy in the worker, one for each command. It serves CONNECT and plain
+# `http://` requests. The guard of `fetch_url` also opens these connections, and only to hosts that the agent and the
+# task allow. The command's own namespace has no interface but its loopback.
+
+
+@dataclass(frozen=True)
+class ProxyLimits:
+    """Limits on one command's use of the network."""
+
+    connections: int = 64  # at a time
+    total_bytes: int = 4 * 1024**3  # both ways together
+    head_s: float = 10.0
+    connect_s: float = 20.0
+    idle_s: float = 120.0
+
+
+class _Stream(Protocol):
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes: ...  # noqa: ASYNC109
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None: ...  # noqa: ASYNC109
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Request:
+    url: str
+    host: str  # in the form that rules match
+    opening: bytes  # the bytes that the server gets first; empty for a tunnel
+    tunnel: bool
+
+
+class _RefusedError(Exception):
+    """A request is refused a connection; the message says why."""
+
+
+class Proxy:
+    """Serves one command from `start` to `close`."""
+
+    def __init__(self, policy: NetworkPolicy, limits: ProxyLimits | None = None) -> None:
+        self._policy = policy
+        self._limits = limits or ProxyLimits()
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+        self._bytes = 0
+        self.refusals: list[str] = []
+
+    async def start(self, listener: socket.socket) -> None:
+        self._server = await asyncio.start_server(self._accept, sock=listener, limit=_HEAD_BYTES)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        crowded = len(self._open) >= self._limits.connections
+        self._open.add(task)
+        try:
+            if crowded:
+                raise _RefusedError(f"more than {self._limits.connections} connections at a time")
+            await self._serve(reader, writer)
+        except (_RefusedError, FetchError) as error:
+            self._note(str(error))
+            writer.write(_refusal(str(error)))
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            pass  # the other side is gone
+        finally:
+            self._open.discard(task)
+            with contextlib.suppress(OSError):
+                writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await self._request(reader)
+        if not self._policy.permitted(request.host):
+            raise _RefusedError(f"{request.host} is not among the hosts that this agent and this task may reach")
+        server = await self._policy.guard.open(checked(request.url), self._limits.connect_s)
+        try:
+            if request.tunnel:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            else:
+                await server.write(request.opening)
+            await self._relay(reader, writer, server)
+        finally:
+            with contextlib.suppress(Exception):  # a broken connection may fail to close, which is harmless
+                await server.aclose()
+
+    async def _request(self, reader: asyncio.StreamReader) -> _Request:
+        try:
+            async with asyncio.timeout(self._limits.head_s):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            raise _RefusedError("the head of a request is too long") from None
+        return _parsed(head)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: _Stream) -> None:
+        """Forward until the server has sent everything. A client that has sent everything may still receive."""
+        up = asyncio.create_task(self._upwards(reader, server))
+        down = asyncio.create_task(self._downwards(server, writer))
+        try:
+            await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+            if up.done() and up.exception() is None:
+                await asyncio.wait({down})
+        finally:
+            up.cancel()
+            down.cancel()
+            ended = await asyncio.gather(up, down, return_exceptions=True)
+            for error in ended:
+                if isinstance(error, _RefusedError):
+                    self._note(str(error))  # it cannot be reported in the middle of a stream
+
+    async def _upwards(self, reader: asyncio.StreamReader, server: _Stream) -> None:
+        while chunk := await reader.read(_CHUNK):
+            self._count(chunk)
+            await server.write(chunk, timeout=self._limits.idle_s)
+
+    async def _downwards(self, server: _Stream, writer: asyncio.StreamWriter) -> None:
+        while chunk := await server.read(_CHUNK, timeout=self._limits.idle_s):
+            self._count(chunk)
+            writer.write(chunk)
+            await writer.drain()
+
+    def _count(self, chunk: bytes) -> None:
+        self._bytes += len(chunk)
+        if self._bytes > self._limits.total_bytes:
+            raise _RefusedError(f"the command moved more than {self._limits.total_bytes:,} bytes")
+
+    def _note(self, refusal: str) -> None:
+        if refusal not in self.refusals and len(self.refusals) < _NOTED:
+            self.refusals.append(refusal)
+
+
+def _parsed(head: bytes) -> _Request:
+    first, *lines = head[:-4].decode("latin-1").split("\r\n")
+    tokens = first.split(" ")
+    if len(tokens) != 3 or not tokens[2].startswith("HTTP/1."):
+        raise _RefusedError("this is not a request to an HTTP proxy")
+    method, target, _ = tokens
+    if method == "CONNECT":
+        if "/" in target or not target.rpartition(":")[2].isdigit():
+            raise _RefusedError("CONNECT needs a host and a port")
+        url = f"http://{target}/"
+        checked(url)
+        return _Request(url, host_of(url), b"", tunnel=True)
+    parsed = checked(target)
+    if parsed.scheme != "http":
+        raise _RefusedError("only http:// requests can be forwarded; https:// needs CONNECT")
+    if any(line[:1] in (" ", "\t") or "\n" in line or "\r" in line for line in (first, *lines)):
+        raise _RefusedError("a header of the request is malformed")
+    kept = [line for line in lines if not _dropped(line)]
+    opening = [f"{method} {parsed.raw_path.decode('ascii')} HTTP/1.1", f"Host: {parsed.netloc.decode('ascii')}", *kept]
+    return _Request(
+        target, host_of(target), "\r\n".join([*opening, "Connection: close", "", ""]).encode("latin-1"), tunnel=False
+    )
+
+
+def _dropped(line: str) -> bool:
+    name = line.partition(":")[0].strip().lower()
+    return name in _NOT_FORWARDED or name.startswith("proxy-")
+
+
+def _refusal(reason: str) -> bytes:
+    text = f"Refused by the network of the sandbox: {reason}\n".encode()
+    head = f"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\nConnection: close"
+    return head.encode() + b"\r\n\r\n" + text

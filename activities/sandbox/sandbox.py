@@ -1,4 +1,5 @@
-"""The protocol of a sandbox: it runs a command of the model with the workspace and nothing else of the host."""
+"""The protocol of a sandbox: it runs a command of the model with the workspace and nothing else of the host. Then how
+this worker runs commands: which sandbox, with which limits, and which sessions have a network."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,6 +7,18 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from activities.sandbox.network import NetworkPolicy
+import logging
+from collections.abc import Mapping
+from dataclasses import field
+
+from activities.egress import Guard
+from activities.sandbox.network import NetworkPolicy
+from domain.agents.definition import AgentDefinition
+from domain.policy.rules import Rule, host_permitted
+from domain.policy.traits import ToolTraits
+from domain.sessions.session import SandboxMode
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -82,3 +95,36 @@ class Refusing:
         pipes: Pipes | None = None,
     ) -> SandboxResult:
         return SandboxResult(None, "", self.name, refusal=f"Nothing was run: {self.reason}. {self.remedy}")
+
+
+@dataclass(frozen=True)
+class Commands:
+    """`guard` is None if the operator gives no command a network, whatever agents and tasks say."""
+
+    sandbox: Sandbox
+    limits: SandboxLimits = SandboxLimits()
+    guard: Guard | None = None
+    # rules about tools that reach hosts bind commands too
+    tools: Mapping[str, ToolTraits] = field(default_factory=dict)
+
+    def networked(self, agent: AgentDefinition, mode: SandboxMode | None) -> bool:
+        """Whether a session has a network: its agent's definition and the operator must both allow it; a task can only
+        deny."""
+        return self.guard is not None and agent.network and mode is not SandboxMode.ISOLATED
+
+    def network(
+        self, agent: AgentDefinition, mode: SandboxMode | None, layers: list[list[Rule]]
+    ) -> NetworkPolicy | None:
+        """The hosts that a networked command may reach: those that its agent names and the rules allow."""
+        if self.guard is None or not self.networked(agent, mode):
+            return None
+        tools = self.tools.values()
+        return NetworkPolicy(self.guard, lambda host: agent.may_reach(host) and host_permitted(layers, host, tools))
+
+
+def existing(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """The folders that commands may read, without those that do not exist: a sandbox could not start with them."""
+    missing = [folder for folder in folders if not (Path(folder).is_absolute() and Path(folder).is_dir())]
+    if missing:
+        log.error("ERRAND_SANDBOX_FOLDERS: left out, because they are no folders with an absolute path: %s", missing)
+    return tuple(folder for folder in folders if folder not in missing)

@@ -63,7 +63,7 @@ _DENIED: dict[str, tuple[int, int | None]] = {
     "modify_ldt": (154, None),
 }
 
-# Memory and disk that ceilings.py could not see. Programs work without these calls. (numbers, error)
+# Memory and disk that supervise.py could not see. Programs work without these calls. (numbers, error)
 _UNMEASURABLE: dict[str, tuple[tuple[int, int], int]] = {
     "memfd_create": ((319, 279), errno.ENOSYS),
     "memfd_secret": ((447, 447), errno.ENOSYS),
@@ -127,7 +127,7 @@ def program(machine: str) -> bytes:
         code += _when_call(numbers[which], [_fail(error)])
     code += _when_call(_SHMGET[which], _at_most(_SHARED_BYTES, _ARG1, errno.ENOMEM))
     code += _when_call(_SEMGET[which], _at_most(_SEMAPHORES, _ARG1, errno.ENOSPC))
-    # A buffer size is only advice: the call succeeds, and the buffer keeps the size that ceilings.py counts.
+    # A buffer size is only advice: the call succeeds, and the buffer keeps the size that supervise.py counts.
     keeps = _none_of(_BUFFER_SIZES, _ARG2, 0)
     code += _when_call(
         _SETSOCKOPT[which],

@@ -1,21 +1,38 @@
-"""Runs one child process to its end, with limits for its process tree and a time limit, and leaves no process alive."""
+"""Runs one child process to its end, with limits for its process tree and a time limit, and leaves no process alive.
+
+Read it in this order: `supervise`, the tree of its processes, the limits on what they use together, our end of its
+pipes, who owns its workspace.
+"""
 
 import asyncio
 import contextlib
 import json
 import os
+import pwd
 import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from activities.sandbox.ceilings import exceeded
-from activities.sandbox.pipe_end import PipeEnd
 from activities.sandbox.sandbox import Pipes, SandboxLimits
 
 _GRACE_S = 5.0  # for the kernel to end killed processes
+_INTERVAL_S = 0.1
+_IDLE_SHARE = 5  # the pause after a look is several times as long as the look
+_DISK_IDLE_SHARE = 20
+_DU_S = 60.0
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+# memory in the buffers of one socket, which is not counted for any process
+_SOCKET_BYTES, _TCP_BYTES = 212_992, 2 * 1024**2
+_SCRATCH = ("tmp", "dev/shm")
+_REWRITES = 8  # times the allowed space that may be written: deleted files that are still open use space invisibly
+# Its own threads: those of the event loop may all be busy with files while a command must be stopped.
+_threads = ThreadPoolExecutor(2, thread_name_prefix="ceilings")
 
 
 @dataclass(frozen=True)
@@ -129,6 +146,9 @@ def _closing(fd: int | None) -> Iterator[None]:
             os.close(fd)
 
 
+# the processes
+
+
 @dataclass(frozen=True)
 class _Init:
     """The init of a namespace, with a handle that stays valid even if its pid is reused."""
@@ -217,7 +237,7 @@ class _Output:
         self.dropped = 0
         self.flooded = False
 
-    async def drain(self, pipe: PipeEnd, tree: _Tree) -> None:
+    async def drain(self, pipe: "PipeEnd", tree: _Tree) -> None:
         try:
             while chunk := await pipe.read():
                 self._seen += len(chunk)
@@ -248,3 +268,232 @@ class _Output:
             tail = tail[extra:]
         mark = f"\n… {self.dropped} bytes of output left out …\n".encode() if self.dropped else b""
         return (bytes(self._head) + mark + tail).decode(errors="replace")
+
+
+# Limits on what all processes of a command may use together, enforced by looking at them several times a second. A
+# cgroup would be exact, but few workers have one to delegate; this needs no privilege at all. Between two looks a
+# process is bounded by its own resource limits (address space, size of a file, number of processes).
+
+
+@dataclass
+class TreeUsage:
+    """The usage of a process and all its descendants."""
+
+    pids: list[int]
+    tasks: int = 0  # threads, as the kernel's own limit counts them
+    resident: int = 0
+    written: int = 0  # bytes written to storage, also by ended descendants
+    passed: int = 0  # bytes passed to write calls, to any target
+
+
+async def exceeded(root: int, limits: SandboxLimits, workspace: Path | None, *, init: bool) -> str:
+    """Wait until the tree below `root` exceeds a limit, and return which one. `init`: `root` is the init of its own
+    namespaces, whose sockets and scratch files all belong to the command."""
+    loop = asyncio.get_running_loop()
+    disk = _Disk(workspace, limits) if workspace is not None else None
+    while True:
+        began = time.monotonic()
+        usage = await loop.run_in_executor(_threads, usage_below, root)
+        if usage.tasks > limits.processes:
+            return f"it ran more than {limits.processes} processes and threads at a time"
+        if usage.resident > limits.memory_bytes:
+            used = await loop.run_in_executor(_threads, _proportional, usage)
+            if used > limits.memory_bytes:
+                return f"its processes together used more than {mib(limits.memory_bytes)} of memory"
+        if init and (reason := await loop.run_in_executor(_threads, _unowned, root, limits)):
+            return reason
+        if usage.written > _REWRITES * limits.disk_bytes:
+            return f"it wrote more than {mib(_REWRITES * limits.disk_bytes)} to disk"
+        if disk is not None and (reason := await disk.exceeded(usage)):
+            return reason
+        await asyncio.sleep(max(_INTERVAL_S, _IDLE_SHARE * (time.monotonic() - began)))
+
+
+def mib(size: int) -> str:
+    return f"{size / 1024**2:,.0f} MiB"
+
+
+def usage_below(root: int) -> TreeUsage:
+    usage = TreeUsage([])
+    left = [root]
+    while left:
+        pid = left.pop()
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or is a zombie without memory
+            threads = os.listdir(f"/proc/{pid}/task")
+            usage.pids.append(pid)
+            usage.tasks += len(threads)
+            for thread in threads:
+                left += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+            usage.resident += int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE
+            counters = dict(line.split(": ") for line in _read(f"/proc/{pid}/io").splitlines())
+            usage.written += int(counters["write_bytes"])
+            usage.passed += int(counters["wchar"])
+    return usage
+
+
+def _proportional(usage: TreeUsage) -> int:
+    """The memory of a process, with shared pages counted once: a fork does not double it."""
+    total = 0
+    for pid in usage.pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            try:
+                rollup = _read(f"/proc/{pid}/smaps_rollup")
+            except PermissionError:
+                return usage.resident
+            total += next((int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+    return total
+
+
+def _unowned(root: int, limits: SandboxLimits) -> str:
+    """Kernel memory that is not counted for any process: socket buffers, and files in memory, even empty ones."""
+    with contextlib.suppress(OSError, ValueError):  # it has ended
+        lines = dict(line.split(": ", 1) for line in _read(f"/proc/{root}/net/sockstat").splitlines())
+        held = int(lines["sockets"].split()[1]) * _SOCKET_BYTES + int(lines["TCP"].split()[1]) * _TCP_BYTES
+        if held > limits.memory_bytes:
+            return f"its sockets together may hold more than {mib(limits.memory_bytes)} of memory"
+        # Until bwrap has mounted everything the init still sees the host's /, or one without these folders.
+        for place in () if os.path.samefile("/", f"/proc/{root}/root") else _SCRATCH:
+            room = os.statvfs(os.path.join("/proc", str(root), "root", place))
+            if room.f_files - room.f_ffree > limits.files:
+                return f"it made more than {limits.files:,} files in /{place}"
+    return ""
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+class _Disk:
+    """Measure the workspace once the command has written a good deal since the last measurement."""
+
+    def __init__(self, workspace: Path, limits: SandboxLimits) -> None:
+        self._workspace = str(workspace.absolute())
+        self._limits = limits
+        self._free_files = os.statvfs(workspace).f_favail
+        self._seen = 0
+        self._next = 0.0
+
+    async def exceeded(self, usage: TreeUsage) -> str:
+        now = time.monotonic()
+        written = usage.written + usage.passed
+        made = self._free_files - os.statvfs(self._workspace).f_favail
+        wrote_much = written - self._seen >= self._limits.disk_bytes // 64
+        if now < self._next or not (wrote_much or made > self._limits.files):
+            return ""
+        used = await _du(self._workspace, "-skx") * 1024
+        files = await _du(self._workspace, "-sx", "--inodes") if made > self._limits.files else 0
+        self._seen = written
+        self._next = time.monotonic() + _DISK_IDLE_SHARE * (time.monotonic() - now)
+        if used > self._limits.disk_bytes:
+            return f"its workspace grew beyond {mib(self._limits.disk_bytes)}"
+        if files > self._limits.files:
+            return f"its workspace grew beyond {self._limits.files:,} files"
+        return ""
+
+
+async def _du(workspace: str, *options: str) -> int:
+    """Measure with a separate program: it follows no link, does not recurse however deep folders nest, and can be
+    killed."""
+    process = await asyncio.create_subprocess_exec(
+        "du",
+        *options,
+        "--",
+        workspace,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+    )
+    try:
+        async with asyncio.timeout(_DU_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return sys.maxsize // 1024  # such a tree is never an accident
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return int(output.split()[0]) if output.split() else 0
+
+
+# Our end of a pipe to a child process, used without blocking the event loop. The loop's own pipe transports are
+# avoided: uvloop closes their descriptor twice, and by the second time its number may belong to a file that another
+# thread has just opened, such as the pipe of another tenant's command.
+
+
+class PipeEnd:
+    """Owns the descriptor. Close it in the task that uses it, so that nobody waits for it then."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+
+    async def read(self, size: int = 65_536) -> bytes:
+        """What is there, or b"" once all writers have closed it. Waits even if there is something: a child that writes
+        without a pause must not keep the event loop."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wait(loop.add_reader, loop.remove_reader)
+            try:
+                return os.read(self._fd, size)
+            except BlockingIOError:
+                continue
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it, as fast as the child reads. Raises BrokenPipeError if it reads no more."""
+        loop = asyncio.get_running_loop()
+        left = memoryview(data)
+        while left:
+            await self._wait(loop.add_writer, loop.remove_writer)
+            try:
+                left = left[os.write(self._fd, left) :]
+            except BlockingIOError:
+                continue
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    async def _wait(self, add: Callable[..., Any], remove: Callable[[int], Any]) -> None:
+        ready = asyncio.Event()
+        add(self._fd, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            remove(self._fd)
+
+
+# Ownership of the workspace: a worker that is root gives it to the sandbox's user. Its own file tools still reach it.
+
+
+async def user_for(workspace: Path) -> int | None:
+    """The user id that a command runs as and that gets the workspace; None if the worker is not root and runs it
+    itself."""
+    if os.geteuid() != 0:
+        return None
+    uid = unused_uid()
+    await asyncio.to_thread(adopt, workspace, uid)
+    return uid
+
+
+def unused_uid() -> int:
+    """The user for the commands of a root worker. The kernel does not limit root's processes, so an unused user is
+    needed."""
+    taken = {entry.pw_uid for entry in pwd.getpwall()}
+    return next(uid for uid in range(64_990, 60_000, -1) if uid not in taken)
+
+
+def adopt(workspace: Path, uid: int) -> None:
+    """Give root's files and directories below `workspace` to `uid`. It walks by directory descriptors and never follows
+    a link. A file with several names may also belong elsewhere (a local git clone shares its objects) and is left
+    alone."""
+    for _, folders, files, here in os.fwalk(workspace, follow_symlinks=False):
+        if os.fstat(here).st_uid != uid:
+            os.fchown(here, uid, uid)
+        for name in (*folders, *files):
+            try:
+                found = os.stat(name, dir_fd=here, follow_symlinks=False)
+                if found.st_uid == 0 and (found.st_nlink == 1 or name in folders):
+                    os.chown(name, uid, uid, dir_fd=here, follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # a command that still runs in this workspace removed it

@@ -10,7 +10,7 @@ from activities.tools.risks import with_risks
 from activities.tools.tool import Tool
 from domain.content import ToolCallBlock
 from domain.json_object import JsonObject
-from domain.missions.mission import MARK
+from domain.missions import MARK
 from domain.policy.rules import Action, Rule, RuleVerdict, StandingRule, barring, still_asks, verdict
 from domain.policy.traits import ToolTraits
 from domain.sessions.session import AgentRef, SessionRef

@@ -33,7 +33,7 @@ from activities.attempt import (
 from activities.definitions import Definitions
 from activities.delegation.subagents import Subagents
 from activities.egress import Fetcher
-from activities.hooks.inner_hooks import InnerHooks
+from activities.hooks.run_hooks import InnerHooks
 from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, original_result
 from activities.requests.approved_files import changed_since, runs_commands

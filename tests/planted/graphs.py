@@ -70,7 +70,7 @@ BUGS = [
     ),
     Bug(
         "the system prompt is shown as it was before its hooks",
-        "activities/hooks/inner_hooks.py",
+        "activities/hooks/run_hooks.py",
         "            return SystemMessage(**common, text=text)\n",
         '            return SystemMessage(**common, text="")\n',
         _HOOKS,
@@ -188,7 +188,7 @@ BUGS = [
     ),
     Bug(
         "a hook that takes too long is waited for",
-        "activities/hooks/hook_runner.py",
+        "activities/hooks/run_hooks.py",
         "await within(seconds, _run(hook, moment, state))",
         "await within(600, _run(hook, moment, state))",
         (f"{_GRAPHS}/test_hooks.py::test_failing_hooks_are_reported_and_cost_the_session_nothing",),
@@ -251,7 +251,7 @@ BUGS = [
     ),
     Bug(
         "a hook that blocks stalls its worker",
-        "activities/hooks/hook_runner.py",
+        "activities/hooks/run_hooks.py",
         "await apart(_answer, hook, moment, at_home(state))",
         "await _answer(hook, moment, state)",
         (f"{_GRAPHS}/test_hooks.py::test_hook_that_blocks_does_not_stall_other_sessions",),

@@ -13,7 +13,7 @@ _RIGHTS, _READS = (f"{_API}/test_rights.py",), (f"{_API}/test_tenant_reads.py",)
 BUGS = [
     Bug(
         "sockets of a command hold any memory",
-        "activities/sandbox/ceilings.py",
+        "activities/sandbox/supervise.py",
         "if held > limits.memory_bytes:",
         "if held < 0:",
         ("tests/behaviour/sandbox/test_limits.py",),
@@ -34,14 +34,14 @@ BUGS = [
     ),
     Bug(
         "a task's `isolated` is ignored",
-        "activities/sandbox/commands.py",
+        "activities/sandbox/sandbox.py",
         "agent.network and mode is not SandboxMode.ISOLATED",
         "agent.network",
         _NETWORK,
     ),
     Bug(
         "a networked command reaches hosts that its agent does not name",
-        "activities/sandbox/proxy.py",
+        "activities/sandbox/network.py",
         "if not self._policy.permitted(request.host):",
         "if not request.host:",
         _NETWORK,
@@ -310,7 +310,7 @@ BUGS = [
     ),
     Bug(
         "the memory of a command's tree has no ceiling",
-        "activities/sandbox/ceilings.py",
+        "activities/sandbox/supervise.py",
         "if usage.resident > limits.memory_bytes:",
         "if usage.resident > limits.memory_bytes * 1_000:",
         ("tests/behaviour/sandbox/test_limits.py",),

@@ -25,7 +25,7 @@ CONNECTIONS = {
         "activities/mcp/connection.py imports mcp.Client",
         "activities/mcp/connection.py imports mcp.client",
         "activities/mcp/remote_task.py imports mcp.client",
-        "activities/mcp/tool_list.py imports mcp.client",
+        "activities/mcp/discover.py imports mcp.client",
     ],
     "the model, at an address of the operator": [
         "activities/model/anthropic.py imports anthropic",
@@ -49,7 +49,6 @@ CONNECTIONS = {
     "a socket that listens inside a sandbox: what a command asks of it goes through the guard": [
         "activities/sandbox/listener.py imports socket",
         "activities/sandbox/network.py imports socket",
-        "activities/sandbox/proxy.py imports socket",
     ],
     "asks the kernel who the caller on this machine is": ["api/http/auth.py imports socket"],
     "reads an address in any notation, and never looks up a name": [
@@ -65,7 +64,7 @@ SHARED_THREADS = {
         "activities/thread_state.py::ThreadFiles.read",
         "activities/thread_state.py::ThreadFiles.write",
         "activities/workspaces.py::Workspaces.forget",
-        "activities/sandbox/ownership.py::user_for",
+        "activities/sandbox/supervise.py::user_for",
         "activities/tools/builtin/edit_file.py::run",
         "activities/tools/builtin/list_files.py::run",
         "activities/tools/builtin/read_file.py::run",
@@ -87,7 +86,7 @@ SHARED_THREADS = {
         "store/workspaces.py::change_in",
     ],
     "once at the start or the end, or regularly, over files of the operator": [
-        "activities/mcp/scratch_folder.py::remove_leftovers",
+        "activities/mcp/program.py::remove_leftovers",
         "activities/sandbox/seatbelt.py::Seatbelt.run",
         "api/app.py::_running",
         "api/faces/mcp/host.py::McpHost.run",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from activities.sandbox import NetworkPolicy, Pipes, Refusing, Sandbox, SandboxLimits, SandboxResult, choose
-from activities.sandbox.probe import probe
+from activities.sandbox.choose import probe
 from activities.sandbox.supervise import supervise
 
 

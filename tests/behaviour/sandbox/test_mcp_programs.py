@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from activities.egress import Fetcher
-from activities.mcp import connection, tool_list
+from activities.mcp import connection, discover
 from activities.mcp.connection import McpFailure
+from activities.mcp.discover import read_list
 from activities.mcp.mcp_tool import mcp_tools
-from activities.mcp.tool_list import read_list
 from activities.sandbox import Commands, Sandbox, SandboxLimits
 from activities.sandbox.landlock import Landlock
 from activities.tools.tool import ToolContext, ToolResult
@@ -107,10 +107,10 @@ async def test_program_that_misbehaves_is_ended_and_its_call_is_unknown(sandbox:
 async def test_program_that_is_silent_floods_or_cannot_start_has_no_list(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_list, "LIST_SECONDS", 2.0)
+    monkeypatch.setattr(discover, "LIST_SECONDS", 2.0)
     with pytest.raises(McpFailure, match="stdio gave no complete answer within 2 seconds"):
         await read_list(Fetcher(), Commands(sandbox, LIMITS), agent(sandbox, "silent"), "notes", {})
-    monkeypatch.setattr(tool_list, "LIST_SECONDS", connection.LIST_SECONDS)
+    monkeypatch.setattr(discover, "LIST_SECONDS", connection.LIST_SECONDS)
     with pytest.raises(McpFailure, match="The server sends more than 8,000,000 bytes"):
         await read_list(Fetcher(), Commands(sandbox, LIMITS), agent(sandbox, "flood"), "notes", {})
     definition = AgentDefinition.model_validate({"name": "x", "mcp_servers": {"notes": {"command": ["nowhere"]}}})

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.sandbox.bubblewrap import candidates
-from activities.sandbox.orphans import bury_orphans
+from activities.sandbox.bubblewrap import bury_orphans, candidates
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or not candidates(), reason="needs bubblewrap")
 

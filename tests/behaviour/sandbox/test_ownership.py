@@ -7,7 +7,7 @@ import pytest
 
 from activities.sandbox import SandboxLimits
 from activities.sandbox.bubblewrap import candidates
-from activities.sandbox.ownership import adopt, unused_uid
+from activities.sandbox.supervise import adopt, unused_uid
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 

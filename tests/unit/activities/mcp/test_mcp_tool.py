@@ -16,9 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from activities.egress import Fetcher
 from activities.mcp.connection import McpFailure, stated
-from activities.mcp.discover import ToolLists
+from activities.mcp.discover import ToolLists, read_list
 from activities.mcp.mcp_tool import mcp_tools
-from activities.mcp.tool_list import read_list
 from activities.sandbox import Commands, Refusing
 from activities.tools.tool import ToolResult
 from domain.agents.definition import AgentDefinition
@@ -232,7 +231,7 @@ async def test_hostile_server_is_refused_clearly_and_soon(server: TestServer, ho
 
 
 async def test_slow_server_delays_no_other_call(server: TestServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.mcp.tool_list.LIST_SECONDS", 0.5)
+    monkeypatch.setattr("activities.mcp.discover.LIST_SECONDS", 0.5)
     server.app = _answering(StreamingResponse(_silent(), media_type="text/event-stream"))
     async with mcp_server() as other:
         slow, good = await asyncio.gather(

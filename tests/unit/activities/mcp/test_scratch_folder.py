@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.mcp import scratch_folder
-from activities.mcp.program import empty_place
-from activities.mcp.scratch_folder import remove_leftovers
+from activities.mcp import program
+from activities.mcp.program import empty_place, remove_leftovers
 from activities.sandbox import Commands, Refusing
 
 COMMANDS = Commands(Refusing("no sandbox in this test", "Give one"))
@@ -84,7 +83,7 @@ async def test_deep_and_closed_folders_are_removed_beside_the_loop_and_no_link_i
 
 
 async def test_folder_of_a_killed_worker_is_removed_and_that_of_a_living_one_is_not(place: Path) -> None:
-    argv = [sys.executable, "-c", KILLED, scratch_folder.__file__]
+    argv = [sys.executable, "-c", KILLED, program.__file__]
     killed = await asyncio.to_thread(subprocess.run, argv, check=False)
     assert killed.returncode == -9 and len(held(place)) == 1
     async with empty_place(COMMANDS) as living:

@@ -7,7 +7,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.hooks.hook import SessionHook
-from activities.hooks.inner_hooks import InnerHooks
+from activities.hooks.run_hooks import InnerHooks
 from activities.model.call_model import CallModel
 from domain import wire
 from domain.agents.definition import AgentDefinition

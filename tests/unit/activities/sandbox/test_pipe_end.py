@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
-from activities.sandbox.pipe_end import PipeEnd
+from activities.sandbox.supervise import PipeEnd
 from settings import ROOT
 from tests.support.layering import modules
 
