@@ -167,6 +167,11 @@ def test_files_where_changes_land_exist() -> None:
         assert (ROOT / path).exists(), path
 
 
+def test_files_on_the_path_of_a_request_exist() -> None:
+    named = re.findall(r"`([a-z_]+/[a-z_/]+(?:\.py|\.sql|/))`", (ROOT / "docs/architecture.md").read_text())
+    assert [path for path in named if not (ROOT / path).exists()] == [] and len(named) > 10
+
+
 def test_tables_name_every_event_field_right_and_tool() -> None:
     assert set(first_cells("docs/api.md", "Follow")) == {event.type for event in EVENTS}
     assert set(first_cells("docs/agents.md", "Fields")) == set(AgentDefinition.model_fields) - {"prompt"}
