@@ -29,38 +29,24 @@ from api.routes import (
     agents,
     budgets,
     channels,
-    codec,
-    connectors,
     console,
     conversations,
-    deliveries,
     events,
     files,
-    forks,
     input_requests,
-    mailbox,
     missions,
     notifications,
     operations,
     record,
-    replays,
     reruns,
     schedules,
-    sessions,
     steering,
-    subscriptions,
     tasks,
-    tenant_variables,
-    threads,
-    traces,
     triggers,
     variables,
-    workspaces,
 )
 from api.services import Services
-from api.streams.feeds import Pages
-from api.streams.listener import EventListener
-from api.streams.slots import StreamSlots
+from api.streams.feeds import EventListener, Pages, StreamSlots
 from api.submission.start import Starts, WaitingBound
 from domain.policy.addresses import is_loopback
 from domain.sealing import KeyRing
@@ -77,13 +63,10 @@ log = logging.getLogger("errand.api")
 # closing the pool waits for its users, and one of them may hang on an unreachable database
 CLOSING_SECONDS = 2.0
 ROUTERS = (
-    *(tasks.router, record.router, input_requests.router, steering.router, sessions.router, events.router),
-    *(budgets.router, variables.router, tenant_variables.router),
-    *(conversations.router, threads.router, mailbox.router, forks.router, notifications.router),
-    *(subscriptions.router, deliveries.router, traces.router, workspaces.router, reruns.router, replays.router),
-    *(schedules.router, missions.router, triggers.router, connectors.router, channels.router),
-    *(agents.router, files.router, operations.router, codec.router, console.router, responses.router),
-    mcp.router,
+    *(tasks.router, record.router, input_requests.router, steering.router, events.router, reruns.router),
+    *(budgets.router, variables.router, conversations.router, notifications.router, notifications.json_router),
+    *(schedules.router, missions.router, triggers.router, channels.router, agents.router, files.router),
+    *(operations.router, operations.codec_router, console.router, responses.router, mcp.router),
 )
 
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from api.control.retry_queue import RetryQueue
 from api.faces.mcp.host import McpHost
 from api.http.metrics import Metrics
-from api.streams.feeds import Pages
-from api.streams.listener import EventListener
-from api.streams.slots import StreamSlots
+from api.streams.feeds import EventListener, Pages, StreamSlots
 from api.submission.start import Starts, WaitingBound
 from domain.agents.prices import PriceTable
 from domain.sealing import KeyRing

@@ -1,36 +1,61 @@
-"""A message of a channel: checked as a task of the connector's agent, accepted at its address, and started."""
+"""What arrives from elsewhere: a message of a channel, an answer that a person gives there, a signed event.
+
+Each is checked, decided once under the key that its service gave it, and then signalled; the rows say what is left.
+"""
 
 import asyncio
+import hashlib
 import logging
 import re
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs
 
-from api.conversations import channel_answers
+from jsonschema.exceptions import ValidationError
+
+from api.conversations import control
 from api.http import lookup
 from api.http.auth import Call
+from api.http.body import decode_text, parse_json
 from api.http.idempotency import IdempotencyKey, reused
-from api.http.problems import finding, pointers_moved
+from api.http.problems import Unauthenticated, finding, pointers_moved
 from api.schemas.channels import ChannelAccepted
 from api.schemas.conversations import stream_key
-from api.submission import accept as submit
-from api.submission.accept import SessionPlace
+from api.services import Services
+from api.submission import submit
+from api.submission.submit import SessionPlace
 from domain.amounts import counted
-from domain.channels import ChannelMessage, ChannelRef, ConnectorConfig, ConnectorKind, message_key
+from domain.channels import ChannelMessage, ChannelRef, ConnectorConfig, ConnectorKind, IncomingAnswer, message_key
 from domain.conversations.address import Address, ArrivingMessage
-from domain.errors import Conflict, Invalid, TooMany
-from domain.ids import new_id
+from domain.errors import Conflict, ErrandError, Invalid, NotAllowed, NotFound, TooMany
+from domain.ids import is_id, new_id
+from domain.json_object import JsonObject
+from domain.json_schema import errors, fits, run_check
+from domain.sessions.input_request import RequestKind, RequestStatus
 from domain.sessions.new_session import NewSession, Trigger
+from domain.sessions.step import preview
+from domain.signatures import check_github, check_slack, check_standard_webhook
 from domain.task import TaskContext, TaskSpec, opening, title_of
-from store import addresses, channels
+from domain.triggers import EventAccepted, ExternalEvent, SignatureKind, render_key, untrusted
+from store import addresses, channel_answers, channels, input_requests, missions, sessions, trigger_events
+from store.channels import ChannelArrival
+from store.external_events import NewEvent
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
+from store.triggers import SignedTrigger
 
 log = logging.getLogger("errand.api")
-
 _EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_TYPE = re.compile(r"[A-Za-z0-9._:/-]{1,100}")
+_ID = re.compile(r"[!-~]{1,200}")
 _starts: set["asyncio.Task[None]"] = set()  # debounced starts; the event loop itself keeps only weak references
 
 
-async def accept(
+# A message of a channel: checked as a task of the connector's agent, accepted at its address, and started.
+
+
+async def accept_message(
     call: Call, connector: ConnectorConfig, channel: ChannelRef, body: ChannelMessage, key: IdempotencyKey | None = None
 ) -> ChannelAccepted:
     """Accept a message once. `key` identifies it if the service gave it no id."""
@@ -84,7 +109,7 @@ async def _answer(
     call: Call, channel: ChannelRef, body: ChannelMessage, message: ArrivingMessage
 ) -> ChannelAccepted | None:
     """The session that asked, if the message answers a question."""
-    found = await channel_answers.answer_question(call, channel, body, message)
+    found = await answer_question(call, channel, body, message)
     if found is None:
         return None
     arrived, request_id, rejected = found
@@ -134,9 +159,9 @@ async def _session(
     context = TaskContext.model_construct(files=body.files)
     spec = TaskSpec.model_construct(agent=connector.agent, input=body.text, context=context)
     with pointers_moved("/context", ""):
-        task = await submit.check(call, spec, schema=False)
+        task = await submit.check_task(call, spec, schema=False)
     place = SessionPlace(await_children=False, trigger=Trigger.CHANNEL)
-    session = submit.new_session(task, title_of(spec), place, call.caller.created_by)
+    session = submit.build_session(task, title_of(spec), place, call.caller.created_by)
     channel = {"message_id": body.message_id, "thread": body.thread}
     session = session.model_copy(update={"spec": {**session.spec, "channel": channel, "visible": body.visible}})
     if not body.visible:
@@ -174,3 +199,183 @@ def refusal(accepted: Accepted) -> Exception:
     if accepted.budget is not None:
         return Conflict("The conversation's budget is spent.", type="budget-spent", budget=accepted.budget)
     return Conflict()
+
+
+# Answers that people give to input requests in their channel, with a button or by a message.
+
+
+async def answer_request(call: Call, connector: str, given: IncomingAnswer) -> bool:
+    """Answer a request of the conversation of exactly this address; False if it was already answered."""
+    pool, tenant = call.pool, call.tenant
+    address = ChannelRef(connector=connector, channel_id=given.channel_id, user_id=given.user_id)
+    request = await input_requests.get(pool, tenant, given.request_id) if is_id(given.request_id) else None
+    session = await sessions.get(pool, tenant, request.session_id) if request else None
+    if request is None or session is None or request.kind is RequestKind.EXTERNAL_EVENT:
+        raise NotFound("Nothing waits for an answer from this address.")
+    # Buttons carry the request's id, and a person could send another one: the same refusal as for an unknown id.
+    if await channels.of_conversation(pool, tenant, session.conversation_id) != address:
+        raise NotFound("Nothing waits for an answer from this address.")
+    if request.status is not RequestStatus.OPEN:
+        return False
+    with pointers_moved("/input", "/value"):
+        await control.check_answer(call.caller, request, given.value)
+    value = await control.seal_answer(call, session, request, given.value)
+    written = control.build_answer(call.caller, session, request, value)
+    # somebody else answered between the check and this write
+    if await input_requests.answer(pool, written) is not None:
+        return False
+    await control.signal_answer(call.services, session.id, request.id)
+    return True
+
+
+async def answer_question(
+    call: Call, channel: ChannelRef, body: ChannelMessage, message: ArrivingMessage
+) -> tuple[ChannelArrival, str, str | None] | None:
+    """Let a message answer the oldest open question of its address and thread; returns the question, and why the
+    message does not answer it, if so. None if there is no such question. Approvals are never given by a text."""
+    pool, tenant = call.pool, call.tenant
+    address = Address.channel(channel.connector, channel.channel_id, channel.user_id)
+    request_id = await channel_answers.open_question(pool, tenant, address, body.thread)
+    request = await input_requests.get(pool, tenant, request_id) if request_id else None
+    session = await sessions.get(pool, tenant, request.session_id) if request else None
+    if request is None or session is None or request.status is not RequestStatus.OPEN:
+        return None
+    schema = request.answer_schema
+    value, misfits = await run_check(_read_answer, schema, body.text) if schema is not None else (message.text, [])
+    if misfits:
+        why = "; ".join(preview(one.message, 200) for one in misfits)
+        text = f"This does not answer the question ({why}). {request.question}"
+        found = await channel_answers.reject(pool, address, message, session, request.id, text)
+        return (found, request.id, None if found.arrival.duplicate else why) if found else None
+    await control.check_answer(call.caller, request, value)
+    written = control.build_answer(call.caller, session, request, value)
+    answered = await channel_answers.answer(pool, address, message, session, written)
+    # the question was settled meanwhile, so that the message starts a turn instead
+    if answered is None:
+        return None
+    if not answered.refused and not answered.arrival.duplicate:
+        await control.signal_answer(call.services, session.id, request.id)
+    return answered, request.id, None
+
+
+def _read_answer(schema: JsonObject, text: str) -> tuple[Any, list[ValidationError]]:
+    """The text, or its value as JSON if only that fits the schema; with the text's errors if neither does."""
+    if not (misfits := errors(schema, text, most=3)):
+        return text, []
+    try:
+        value = parse_json(text.encode())
+    except ErrandError:
+        return text, misfits
+    return (value, []) if fits(schema, value) else (text, misfits)
+
+
+# Signed events: verified, parsed, filtered, and decided once. Sessions that an event starts or answers are signalled
+# afterwards.
+
+
+def signed_by(candidates: list[SignedTrigger], headers: Mapping[str, str], body: bytes) -> SignedTrigger:
+    """The trigger whose secret signed the event; several tenants may have a trigger of this name."""
+    problem: NotAllowed | None = None
+    found: list[SignedTrigger] = []
+    for one in candidates:
+        try:
+            _verify(one, headers, body)
+            found.append(one)
+        except NotAllowed as error:
+            problem = error
+    # with two tenants of one name and one secret, the event could reach the wrong one
+    if len(found) != 1:
+        detail = problem.detail if problem else "Several triggers have this name and secret; use the trigger's id."
+        raise Unauthenticated(detail, type="bad-signature")
+    return found[0]
+
+
+def _verify(one: SignedTrigger, headers: Mapping[str, str], body: bytes) -> None:
+    kind = one.trigger.rules.signature
+    if kind is SignatureKind.GITHUB:
+        check_github(one.secret, headers, body)
+    elif kind is SignatureKind.SLACK:
+        check_slack(one.secret, headers, body, time.time())
+    else:
+        check_standard_webhook([one.secret], headers, body, time.time())
+
+
+def read_event(kind: SignatureKind, headers: Mapping[str, str], body: bytes) -> tuple[ExternalEvent, str]:
+    """The event, and the key by which a repetition is recognised: only signed parts count, as others could be
+    changed."""
+    form = headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
+    payload = parse_json(_form_payload(body) if form else body)
+    if kind is SignatureKind.GITHUB:
+        if not isinstance(payload, dict | list):
+            raise Invalid("An event is a JSON object or list.")
+        # GitHub signs neither the id nor the type of a delivery, so its key comes from the body
+        event = ExternalEvent(
+            id=_fitting(_ID, headers.get("x-github-delivery")),
+            type=_fitting(_TYPE, headers.get("x-github-event")),
+            payload=payload,
+        )
+        return event, hashlib.sha256(body).hexdigest()
+    if not isinstance(payload, dict):
+        raise Invalid("An event is a JSON object.")
+    if kind is SignatureKind.SLACK:
+        inner = payload.get("event")
+        event_type = inner.get("type") if isinstance(inner, dict) else payload.get("type")
+        event_id = _fitting(_ID, payload.get("event_id")) or hashlib.sha256(body).hexdigest()
+        return ExternalEvent(id=event_id, type=_fitting(_TYPE, event_type), payload=payload), event_id
+    event_id = _fitting(_ID, headers.get("webhook-id"))
+    if not event_id:
+        raise Invalid("The webhook-id has 1 to 200 visible ASCII characters.")
+    return ExternalEvent(id=event_id, type=_fitting(_TYPE, payload.get("type")), payload=payload), event_id
+
+
+async def accept_event(services: Services, signed: SignedTrigger, event: ExternalEvent, event_id: str) -> EventAccepted:
+    trigger = signed.trigger
+    rules = trigger.rules
+    holds = all(condition.holds(event) for condition in rules.filter)
+    new = NewEvent(
+        source=trigger.id,
+        origin=trigger.name,
+        event_id=event_id,
+        type=event.type,
+        key=render_key(rules.correlation, event) if rules.correlation and holds else None,
+        text=untrusted(event, f"trigger {trigger.name}", rules.template),
+    )
+    message = trigger_events.arriving(trigger, new, trigger.prompt) if holds else None
+    if message is not None:
+        # the session was prepared when the trigger was made, and values of the tenant may have changed since
+        session = await services.shared_variables.renewed(services.pool, trigger.tenant, message.session)
+        message = message.model_copy(update={"session": session})
+    if rules.conversation_id is not None:
+        await missions.settle_of_conversation(services.pool, trigger.tenant, rules.conversation_id)
+    receipt = await trigger_events.receive(services.pool, trigger, new, message)
+    if receipt.refused is not None:
+        raise refusal(receipt.refused)
+    if receipt.held is not None:
+        raise Conflict(f"The event was not accepted; send it again later: {receipt.held.text}.", type=receipt.held.kind)
+    # after the receipt is committed: a repetition of the event is answered from it, and the sweeper starts what is left
+    if receipt.session is not None:
+        await services.starts.start(receipt.session)
+    if receipt.answered is not None:
+        await control.signal_answer(services, receipt.answered.session_id, receipt.answered.request_id)
+    assert receipt.accepted is not None
+    return receipt.accepted
+
+
+def challenge(kind: SignatureKind, event: ExternalEvent) -> str | None:
+    """The challenge that Slack expects back when it checks the address."""
+    payload = event.payload
+    if kind is SignatureKind.SLACK and payload.get("type") == "url_verification":
+        # bounded, because this text of the sender is sent back as it came
+        return str(payload.get("challenge", ""))[:1_000]
+    return None
+
+
+def _form_payload(body: bytes) -> bytes:
+    fields = parse_qs(decode_text(body))
+    if len(fields.get("payload", [])) != 1:
+        raise Invalid("A form needs the field payload.")
+    return fields["payload"][0].encode(errors="replace")
+
+
+def _fitting(pattern: "re.Pattern[str]", value: Any) -> str:
+    return value if isinstance(value, str) and pattern.fullmatch(value) else ""

@@ -5,15 +5,14 @@ from typing import Any
 
 from errand import models
 
-from api.control import answer as answering
-from api.conversations import steer
+from api.conversations import control
 from api.conversations.run import NewTurn
 from api.http import lookup
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.schemas.conversations import MessageBody, handle
-from api.submission import accept as submit
-from api.submission.accept import SessionPlace
+from api.submission import submit
+from api.submission.submit import SessionPlace
 from domain.errors import Conflict, Refusal
 from domain.faces import FaceRequest
 from domain.json_object import JsonObject
@@ -91,8 +90,8 @@ async def _answer(
     late = await input_requests.answer_all(
         call.pool,
         call.tenant,
-        [answering.to_write(call.caller, live, request, value) for request, value in given],
-        [answering.to_write(call.caller, live, request, value) for request, value in rest],
+        [control.build_answer(call.caller, live, request, value) for request, value in given],
+        [control.build_answer(call.caller, live, request, value) for request, value in rest],
         key.record(reply.model_dump_json()),
         face,
     )
@@ -100,12 +99,12 @@ async def _answer(
         # else the first request still needs the message
         if message_id is not None and await _before(call, key) is None:
             await conversations.drop_message(call.pool, call.tenant, message_id)
-        raise answering.settled(late)
+        raise control.settled_request(late)
     if message_id is not None:  # before the answers, so that one step reads both
-        await steer.deliver(call, conversation_id, conversation_id, message_id, live.id)
+        await control.deliver_message(call, conversation_id, conversation_id, message_id, live.id)
     # one transaction has answered them all, so that a crash in this loop leaves only signals for the sweeper
     for request, _ in (*given, *rest):
-        await answering.signal(call.services, live.id, request.id)
+        await control.signal_answer(call.services, live.id, request.id)
     return NewTurn(reply)
 
 
@@ -113,17 +112,17 @@ async def _given(call: Call, live: SessionRow, request_id: str, value: Any) -> t
     request = await input_requests.get(call.pool, call.tenant, request_id)
     # ids of another session get the same refusal as unknown ones
     if request is None or request.session_id != live.id:
-        raise answering.unknown(live)
-    await answering.check(call.caller, request, value)
-    return request, await answering.sealed(call, live, request, value)
+        raise control.unknown_request(live)
+    await control.check_answer(call.caller, request, value)
+    return request, await control.seal_answer(call, live, request, value)
 
 
 async def _store_message(call: Call, live: SessionRow, body: MessageBody, key: IdempotencyKey) -> str | None:
     """Store the caller's own message without delivering it."""
     if body.input is None:
         return None
-    task = await submit.check(call, body.task(live.agent), schema=False, variables=live.variables)
-    prepared = submit.prepare(call, task, SessionPlace(live.conversation_id, live.workspace_id))
-    message_id = steer.message_id_of(prepared.ref, key)
-    await steer.write(call, live.conversation_id, live.thread_id, message_id, prepared)
+    task = await submit.check_task(call, body.task(live.agent), schema=False, variables=live.variables)
+    prepared = submit.prepare_session(call, task, SessionPlace(live.conversation_id, live.workspace_id))
+    message_id = control.message_id_of(prepared.ref, key)
+    await control.write_message(call, live.conversation_id, live.thread_id, message_id, prepared)
     return message_id

@@ -4,13 +4,13 @@ import asyncio
 
 from errand import models
 
-from api.conversations import mission_turns, run
+from api.conversations import run
 from api.conversations.run import NewTurn
 from api.http import lookup
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey, one_at_a_time, reused
 from api.schemas.conversations import FireBody, handle
-from api.submission import accept as submit
+from api.submission import submit
 from domain.conversations.requests import Fire
 from domain.errors import Invalid, Refusal, Unavailable
 from domain.ids import derive_id, new_id
@@ -51,7 +51,7 @@ async def _fire(call: Call, conversation_id: str, body: FireBody, key: Idempoten
     await lookup.open_conversation(call, conversation_id)
     if not await mailbox.any_pending(call.pool, call.tenant, conversation_id):
         raise _empty()
-    session = await mission_turns.as_run(call, conversation_id, await _continuation(call, conversation_id, body))
+    session = await run.as_run(call, conversation_id, await _continuation(call, conversation_id, body))
     answer = handle(new_id(), conversation_id)
     if key.value is not None:
         # The id is stored first, so that a repetition means this very session even if the response was lost.
@@ -153,11 +153,11 @@ async def _continuation(call: Call, conversation_id: str, body: FireBody) -> New
             **{name: latest.spec[name] for name in ("permissions", "boundary") if latest.spec.get(name)},
         }
     )
-    task = await submit.check(call, spec, schema=False, variables=latest.variables)
+    task = await submit.check_task(call, spec, schema=False, variables=latest.variables)
     place = submit.SessionPlace(
         workspace_id=latest.workspace_id, transport=body.transport, await_children=False, trigger=Trigger.FIRE
     )
-    session = submit.new_session(task, latest.title, place, call.caller.created_by)
+    session = submit.build_session(task, latest.title, place, call.caller.created_by)
     kept = {name: config[name] for name in NotificationConfig.model_fields if name in config}
     named = spec.model_dump(mode="json", exclude={"input"}, exclude_defaults=True)
     said = {**named, "config": {**named.get("config", {}), **kept}, "transport": body.transport}

@@ -1,4 +1,4 @@
-"""Run a turn: a new conversation, a further turn or a fork; `if_busy` decides while a session is running."""
+"""Turns of a conversation: the first, a further one, or a fork; each is a session, or a message to the running one."""
 
 import asyncio
 import contextlib
@@ -6,20 +6,27 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from errand import models
+from fastapi import Request, Response
 
-from api.conversations import mission_turns, steer
+from api.conversations import control
 from api.http import lookup
 from api.http.auth import Call
+from api.http.body import choose_media_type
 from api.http.idempotency import IdempotencyKey, one_at_a_time
 from api.http.problems import finding
+from api.openapi import Responses, problems
 from api.schemas.conversations import MessageBody, RunBody, handle, stream_key
-from api.submission import accept as submit
-from api.submission import rules
-from api.submission.accept import Prepared, SessionPlace
+from api.streams.feeds import Feed
+from api.streams.readers import stream_feed
+from api.submission import rules, submit
+from api.submission.submit import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound, Refusal
 from domain.faces import NewFaceRequest
+from domain.missions import Hold, Mission
+from domain.sessions.new_session import NewSession
+from domain.sessions.session_writes import Acceptance
 from domain.sessions.submitted_task import TRANSPORT
-from store import conversations, idempotency, sessions, workspaces
+from store import conversations, idempotency, mission_admission, missions, sessions, workspaces
 from store.conversations import ConversationUpdate, Written
 from store.idempotency import StoredResponse
 from store.new_sessions import Accepted
@@ -28,6 +35,7 @@ from store.workspaces import Manifest
 
 TRIES = 4  # a live session may end between two attempts
 PAUSE_SECONDS = 0.2
+EXAMPLE = 'event: task_submitted\ndata: {"type": "task_submitted", "seq": 1, "agent": "assistant"}\nid: 1\n\n'
 
 
 @dataclass(frozen=True)
@@ -60,10 +68,10 @@ async def run(
     if body.agent is None:
         problem = finding("/agent", "missing", "a new conversation needs an agent")
         raise Invalid("A new conversation needs an agent.", errors=[problem])
-    task = await submit.check(call, body.task(body.agent))
-    previous = await rules.previous(call, task.spec)
+    task = await submit.check_task(call, body.task(body.agent))
+    previous = await rules.find_previous(call, task.spec)
     place = replace(_own_place(body), parent=previous, manifest=manifest or {}, face=face)
-    return await _own(call, submit.prepare(call, task, place), key)
+    return await _own(call, submit.prepare_session(call, task, place), key)
 
 
 async def further(
@@ -74,11 +82,11 @@ async def further(
         return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
     await lookup.open_conversation(call, conversation_id)
     latest = await latest_of(call, conversation_id)
-    task = await submit.check(call, body.task(body.agent or latest.current_agent), variables=latest.variables)
+    task = await submit.check_task(call, body.task(body.agent or latest.current_agent), variables=latest.variables)
     place = SessionPlace(
         conversation_id, latest.workspace_id, transport=body.transport, await_children=False, face=face
     )
-    turn = await _continue(call, body, submit.prepare(call, task, place), key)
+    turn = await _continue(call, body, submit.prepare_session(call, task, place), key)
     # after the turn was accepted, so that a refused request changes nothing
     if (body.delivery is not None or body.metadata is not None) and not turn.replayed:
         update = ConversationUpdate(metadata=body.metadata)
@@ -91,10 +99,10 @@ async def further(
 async def fork(
     call: Call, body: MessageBody, source: SessionRow, key: IdempotencyKey, face: NewFaceRequest | None = None
 ) -> NewTurn:
-    task = await submit.check(call, body.task(body.agent or source.current_agent), variables=source.variables)
+    task = await submit.check_task(call, body.task(body.agent or source.current_agent), variables=source.variables)
     _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)
     place = replace(_own_place(body), parent=source, manifest=manifest, face=face)
-    return await _own(call, submit.prepare(call, task, place), key)
+    return await _own(call, submit.prepare_session(call, task, place), key)
 
 
 async def fork_source(call: Call, session_id: str, conversation_id: str | None = None) -> SessionRow:
@@ -146,7 +154,7 @@ async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     """Accept a session in a new conversation."""
     await call.services.waiting_bound.check(call.tenant)
     answer = handle(prepared.ref.session_id, prepared.ref.conversation_id)
-    accepted = await submit.accept(call, prepared, key, answer.model_dump_json())
+    accepted = await submit.accept_session(call, prepared, key, answer.model_dump_json())
     if accepted.replay:
         return NewTurn(models.SessionHandle.model_validate_json(accepted.replay.response), replayed=True)
     assert accepted.session is not None
@@ -158,7 +166,7 @@ async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: Idem
     """Run at once if no session of the thread is live; otherwise `if_busy` decides."""
     if body.if_busy != "steer":
         return await _try_to_continue(call, body, prepared, key)
-    message_id = steer.message_id_of(prepared.ref, key)
+    message_id = control.message_id_of(prepared.ref, key)
     prepared = prepared.opened_by(message_id)  # one message, whether a running session reads it or a new one
     async with one_at_a_time(call, message_id) if key.value is not None else contextlib.nullcontext():
         # the request that we waited for has answered it
@@ -174,9 +182,9 @@ async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: Idem
 async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     ref = prepared.ref
     live, write = "", None
-    if await mission_turns.mission_of(call, ref.conversation_id) is not None:
-        write = partial(mission_turns.accept, call, files=prepared.files)
-    message_id = steer.message_id_of(ref, key)
+    if await mission_of(call, ref.conversation_id) is not None:
+        write = partial(accept_mission_turn, call, files=prepared.files)
+    message_id = control.message_id_of(ref, key)
     steers = body.if_busy == "steer" and key.value is not None
     written = await conversations.message_taken(call.pool, call.tenant, message_id) if steers else None
     if written is not None:
@@ -189,7 +197,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
         # first without the queue, so that a free conversation runs the turn at once
         queue = body.if_busy == "queue" and attempt > 0
         answer = handle(ref.session_id, ref.conversation_id, queued=queue)
-        accepted = await submit.accept(call, prepared.queued(queue), key, answer.model_dump_json(), write)
+        accepted = await submit.accept_session(call, prepared.queued(queue), key, answer.model_dump_json(), write)
         _refuse(accepted)
         if accepted.replay:
             return NewTurn(models.SessionHandle.model_validate_json(accepted.replay.response), replayed=True)
@@ -208,7 +216,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
                 return NewTurn(steered)
             await asyncio.sleep(PAUSE_SECONDS)
     if body.if_busy == "steer":  # each session ended too early; whichever is running reads the message, or a new one
-        steer.deliver_later(call, ref.model_copy(update={"session_id": live}), message_id)
+        control.deliver_message_later(call, ref.model_copy(update={"session_id": live}), message_id)
         return NewTurn(await _steered(call, prepared, key, live))
     raise await busy(call, live)
 
@@ -225,10 +233,10 @@ async def _steer(
 ) -> models.SessionHandle | None:
     """Pass the message to the running session; None if it has ended by now."""
     ref = prepared.ref
-    thread, message_id = ref.conversation_id, steer.message_id_of(ref, key)
+    thread, message_id = ref.conversation_id, control.message_id_of(ref, key)
     # stored before it is delivered, because the update carries only its id
-    await steer.write(call, ref.conversation_id, thread, message_id, prepared)
-    session_id = await steer.deliver(call, ref.conversation_id, thread, message_id, live, attempt)
+    await control.write_message(call, ref.conversation_id, thread, message_id, prepared)
+    session_id = await control.deliver_message(call, ref.conversation_id, thread, message_id, live, attempt)
     return None if session_id is None else await _steered(call, prepared, key, session_id)
 
 
@@ -247,8 +255,8 @@ async def _steered_before(
     live = written.by or (await latest_of(call, ref.conversation_id)).id
     session_id: str | None = live
     if written.by is None:
-        session_id = await steer.deliver(
-            call, ref.conversation_id, ref.conversation_id, steer.message_id_of(ref, key), live
+        session_id = await control.deliver_message(
+            call, ref.conversation_id, ref.conversation_id, control.message_id_of(ref, key), live
         )
     return None if session_id is None else await _steered(call, prepared, key, session_id)
 
@@ -257,3 +265,72 @@ async def remember(call: Call, key: IdempotencyKey, answer: models.SessionHandle
     if key.value is not None:
         record = StoredResponse(digest=key.digest, status=202, response=answer.model_dump_json())
         await idempotency.reserve(call.pool, call.tenant, key.value, record)
+
+
+# Turns in a mission's conversation are runs of the mission, with its budgets, pauses and risks.
+
+
+async def mission_of(call: Call, conversation_id: str) -> Mission | None:
+    """The mission of a conversation, up to date with everything that has happened."""
+    found = await missions.of_conversation(call.pool, call.tenant, conversation_id)
+    # settled first: a mission whose budget was spent or that expired a moment ago must not admit another turn
+    return found and await missions.settle(call.pool, call.tenant, found.id)
+
+
+async def as_run(call: Call, conversation_id: str, session: NewSession) -> NewSession:
+    """The session as a run of the conversation's mission, if it has one; refused while the mission may not run."""
+    mission = await mission_of(call, conversation_id)
+    if mission is None:
+        return session
+    admitted = await mission_admission.admit(call.pool, mission, conversation_id)
+    if isinstance(admitted, Hold):
+        raise _held(admitted)
+    return mission_admission.marked(session, mission)
+
+
+async def accept_mission_turn(call: Call, acceptance: Acceptance, *, files: Manifest) -> Accepted:
+    """A turn in the conversation of a mission."""
+    # admission and the new session in one transaction, so that two turns cannot both use the last of a budget
+    accepted = await mission_admission.accept_turn(call.pool, acceptance, files)
+    if isinstance(accepted, Hold):
+        raise _held(accepted)
+    return accepted
+
+
+def _held(hold: Hold) -> Conflict:
+    return Conflict(f"The mission of this conversation does not run now: {hold.text}.", type=hold.kind)
+
+
+# The response to a turn: a handle, or the event stream of its session.
+
+
+def turn_responses(*statuses: int) -> Responses:
+    """The `responses` of a route that runs a turn."""
+    stream = {"text/event-stream": {"schema": {"type": "string"}, "example": EXAMPLE}}
+    return {
+        **problems(*statuses),
+        200: {"description": "transport=sse: the session's events, until it has ended", "content": stream},
+        202: {
+            "description": "transport=stream, or the message waits or went to the running session",
+            "model": models.SessionHandle,
+        },
+    }
+
+
+def check_transport(request: Request, transport: str) -> None:
+    """Check, before anything is created, that the caller accepts the media type of the response."""
+    if transport == "sse":
+        choose_media_type(request, "text/event-stream", "application/json")
+    else:
+        choose_media_type(request, "application/json")
+
+
+def respond_turn(call: Call, turn: NewTurn, transport: str) -> Response:
+    handle = turn.handle
+    headers = {"X-Session-Id": handle.session_id, "X-Conversation-Id": handle.conversation_id}
+    if turn.replayed:
+        headers["Idempotent-Replayed"] = "true"
+    # a queued session may begin much later, and the events of a steered one began with another request
+    if transport == "sse" and not handle.queued and not handle.steered:
+        return stream_feed(call, Feed(call.tenant, handle.session_id), headers=headers)
+    return Response(handle.model_dump_json(), 202, headers, media_type="application/json")

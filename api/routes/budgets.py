@@ -1,24 +1,32 @@
 """/tasks/{id}/budget: shows and raises the limits of a task, its subagents and the whole conversation."""
 
-from datetime import UTC, datetime
+import logging
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from errand import models
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
-from api.control.raise_budget import raise_budget
 from api.http.auth import Call, Reader, Stopper
 from api.http.body import accepts_json, json_body
 from api.http.lookup import own_session, session_of
+from api.http.problems import finding, type_name
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.budgets import RaiseBudget
-from domain.limits import Reserved, Share, shares, time_of
-from store import budgets, children, tool_calls
+from api.schemas.budgets import FIELDS, RaiseBudget
+from api.schemas.problems import Finding
+from api.services import Services
+from api.submission.rules import tree_ceilings
+from domain.errors import Conflict, Invalid
+from domain.limits import KINDS, Raise, Reserved, Share, TreeBudget, shares, time_of
+from domain.sessions.session import Limits
+from settings import Settings
+from store import budgets, children, sessions, tool_calls
 from store.sessions import SessionRow, get
 
+log = logging.getLogger("errand.api")
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
-
+ENDED = "The task has ended; run it again, or send another message."
 Kind = Annotated[str, Field(description="steps, tokens, cost_usd, tool_calls, ttl (milliseconds) or sessions")]
 
 
@@ -47,7 +55,7 @@ async def _budget(call: Call, session: SessionRow) -> models.TaskBudget:
         for child in await children.of_session(call.pool, call.tenant, session.id, limit=200)
     ]
     known = [session, *(child for child in below if child is not None)]
-    own, *subagents = [_own(one) for one in await tool_calls.up_to_date(call.pool, call.tenant, known)]
+    own, *subagents = [_session_budget(one) for one in await tool_calls.up_to_date(call.pool, call.tenant, known)]
     tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
     held = await budgets.held(call.pool, call.tenant, session.conversation_id) if tree else Reserved()
     return models.TaskBudget(
@@ -64,7 +72,7 @@ async def _budget(call: Call, session: SessionRow) -> models.TaskBudget:
     )
 
 
-def _own(session: SessionRow) -> models.SessionBudget:
+def _session_budget(session: SessionRow) -> models.SessionBudget:
     time = time_of(session.limits, session.created_at, session.deadline, session.ended_at or datetime.now(UTC))
     return models.SessionBudget(
         task_id=session.id,
@@ -76,3 +84,100 @@ def _own(session: SessionRow) -> models.SessionBudget:
 
 def _lines(found: list[Share]) -> list[models.BudgetLine]:
     return [models.BudgetLine(budget=one.kind, limit=one.limit, used=one.used, left=one.left) for one in found]
+
+
+# Raising the budget of a running task: the row is raised first and counts; the signal only speeds it up.
+
+
+async def raise_budget(call: Call, session: SessionRow, body: RaiseBudget) -> None:
+    """Refuse a value that is not a raise or exceeds a ceiling; else write it and signal the running session."""
+    _check_running(session)
+    wanted = body.wanted()
+    tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
+    problems = [*_own_problems(session, wanted, call.settings), *_tree_problems(tree, wanted, call.settings)]
+    if not problems and not wanted.model_dump(exclude_defaults=True):
+        problems = [finding("", "empty", "name at least one limit", [*FIELDS, "tree"])]
+    problems = problems or _beyond_tree(session, tree, wanted)
+    if problems:
+        raise Invalid("The budget cannot be raised like this.", errors=problems)
+    # this checks the status again under a lock: the session may have ended since it was read
+    raised = await budgets.raise_limits(call.pool, session.ref, wanted, call.caller.name, call.caller.created_by)
+    if raised is None:
+        raise Conflict(ENDED, type="already-terminal")
+    await _signal_limits(call.services, session, raised.limits)
+
+
+def _check_running(session: SessionRow) -> None:
+    if session.status.terminal:
+        raise Conflict(ENDED, type="already-terminal", task_status=session.status)
+    if not session.live:
+        raise Conflict("The task waits for its turn; raise its budget when it has begun.", type="not-started")
+
+
+def _own_problems(session: SessionRow, wanted: Raise, settings: Settings) -> list[Finding]:
+    most = {
+        "ttl_ms": settings.max_ttl_ms,
+        "steps": settings.max_steps,
+        "tokens": settings.max_tokens,
+        "cost_usd": settings.max_cost_usd,
+    }
+    return [
+        problem
+        for name, kind in FIELDS.items()
+        for problem in _problems(f"/{name}", getattr(wanted, kind), getattr(session.limits, kind), most.get(kind))
+    ]
+
+
+def _tree_problems(tree: TreeBudget | None, wanted: Raise, settings: Settings) -> list[Finding]:
+    most, now = tree_ceilings(settings), {share.kind: share.limit for share in (tree.shares() if tree else [])}
+    return [
+        problem
+        for kind in KINDS
+        for problem in _problems(f"/tree/max_{kind}", wanted.tree.get(kind), now.get(kind), most.get(kind))
+    ]
+
+
+def _problems(pointer: str, value: float | None, now: float | None, most: float | None) -> list[Finding]:
+    if value is None:
+        return []
+    if now is None:
+        return [finding(pointer, "no_limit", "there is no such limit to raise", [])]
+    if value < now:
+        return [finding(pointer, "lower", "less than it is now: a running task keeps what it has", [f"{now:g}.."])]
+    # a ceiling that was lowered later does not take away what the task already has
+    if most is not None and value > max(most, now):
+        return [finding(pointer, "out_of_range", "beyond what this platform allows", [f"..{most:g}"])]
+    return []
+
+
+def _beyond_tree(session: SessionRow, tree: TreeBudget | None, wanted: Raise) -> list[Finding]:
+    """Refuse a part that would get more than the whole."""
+    if tree is None:
+        return []
+    whole = {share.kind: share.limit for share in tree.shares()} | wanted.tree
+    over = [
+        finding(f"/{name}", "out_of_range", "more than the conversation has", [f"..{whole[kind]:g}"])
+        for name, kind in FIELDS.items()
+        if kind in whole and (getattr(wanted, kind) or 0) > whole[kind]
+    ]
+    longer = timedelta(milliseconds=(wanted.ttl_ms or 0) - session.limits.ttl_ms)
+    if wanted.ttl_ms and tree.deadline is not None and longer and session.deadline + longer > tree.deadline:
+        over.append(finding("/ttl", "out_of_range", f"the conversation ends at {tree.deadline.isoformat()}", []))
+    return over
+
+
+async def _signal_limits(services: Services, session: SessionRow, limits: Limits) -> None:
+    """Signal the limits, even for a repetition that changed nothing: the first signal may have been lost."""
+    try:
+        if await services.workflows.limits_raised(session.id, limits):
+            return
+    # any error: the row is raised, so that the response must not say otherwise
+    except Exception as error:
+        log.warning("session %s will see its new limits later (%s)", session.id, type_name(error))
+    services.retry_queue.add(f"the limits of {session.id}", lambda: _signal_again(services, session))
+
+
+async def _signal_again(services: Services, session: SessionRow) -> bool:
+    # read again, because a further raise may have been written while this one waited
+    now = await sessions.get(services.pool, session.tenant, session.id)
+    return now is None or now.status.terminal or await services.workflows.limits_raised(session.id, now.limits)

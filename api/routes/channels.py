@@ -1,30 +1,49 @@
-"""/channels: messages of people on other services, by their address; /hooks: signed requests of services."""
+"""/channels: messages of people on other services, by their address; /hooks: signed requests of services; /connectors:
+the services that reach agents. Changes of these need the right supervise."""
 
+import re
 import time
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ValidationError
 
-from api.control import reset as resetting
-from api.conversations import arrivals, channel_answers
+from api.conversations import arrivals, control
 from api.http import body as bodies
-from api.http.auth import Call, Caller, Reader, ServicesDep, Stopper, Submitter
+from api.http.auth import Call, Caller, Reader, ServicesDep, Stopper, Submitter, needs
 from api.http.body import accepts_json, check_input_length, check_text, json_body, parse_json
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import own_conversation
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.routes.connectors import connector_of
 from api.schemas.agent_state import ResetDone
-from api.schemas.channels import AddressRecord, ChannelAccepted, HookAccepted
+from api.schemas.channels import (
+    AddressRecord,
+    ChannelAccepted,
+    ConnectorBody,
+    ConnectorPage,
+    ConnectorRecord,
+    CreatedConnector,
+    HookAccepted,
+)
+from api.schemas.subscriptions import check_target
+from api.submission import rules
 from connectors import CONNECTORS
 from connectors.connector import SignedRequest
-from domain.channels import ChannelMessage, ChannelRef, ConnectorKind
+from domain.channels import (
+    CONNECTOR_NAME,
+    ChannelMessage,
+    ChannelRef,
+    ConnectorConfig,
+    ConnectorKind,
+    ConnectorRules,
+    ConnectorSecrets,
+)
 from domain.conversations.address import Address
-from domain.errors import Invalid, NotFound
+from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
 from domain.json_object import JsonObject
+from domain.notifications import ChannelName, new_secret, shown_target
 from settings import Settings
 from store import addresses, connectors
 from store.connectors import Hook
@@ -86,7 +105,7 @@ async def post_message(
         await own_conversation(call, known)  # a key must not write for people whose conversation another key began
     route = f"POST /channels/{connector}/{channel_id}/{user_id}/messages"
     key = IdempotencyKey.of(call, route, body, idempotency_key)
-    return await arrivals.accept(call, found.connector, channel, body, key)
+    return await arrivals.accept_message(call, found.connector, channel, body, key)
 
 
 @router.get(
@@ -109,7 +128,7 @@ async def show_address(call: Reader, connector: str, channel_id: str, user_id: s
 async def reset_address(call: Stopper, connector: str, channel_id: str, user_id: str) -> ResetDone:
     """For a connector's own reset command. The text of a message is never treated as a command here."""
     channel = channel_ref(connector, channel_id, user_id)
-    return await resetting.reset(call, await conversation_at(call, channel))
+    return await control.reset_conversation(call, await conversation_at(call, channel))
 
 
 async def conversation_at(call: Call, channel: ChannelRef) -> str:
@@ -156,8 +175,8 @@ async def receive_hook(request: Request, services: ServicesDep, connector_id: st
         # a connector parses its own format, so that the checks of our JSON parser have not seen this text
         check_text(message.text, "/text")
         channel = channel_ref(hook.connector.name, message.channel_id, message.user_id)
-        accepted.append(await arrivals.accept(call, hook.connector, channel, message))
-    answered = [await channel_answers.answer(call, hook.connector.name, one) for one in received.answers]
+        accepted.append(await arrivals.accept_message(call, hook.connector, channel, message))
+    answered = [await arrivals.answer_request(call, hook.connector.name, one) for one in received.answers]
     if received.response:
         return Response(received.response, 200, media_type="text/plain")
     shown = HookAccepted(accepted=accepted, answered=sum(answered))
@@ -169,3 +188,117 @@ def _caller(hook: Hook) -> Caller:
     # neither READ nor SUPERVISE: a leaked signing secret must not open other people's conversations
     rights = frozenset([Right.SUBMIT, Right.ANSWER, Right.APPROVE])
     return Caller(hook.tenant, rights, name=f"connector {hook.connector.name}")
+
+
+# /connectors: the services that reach agents. Changes need the right supervise.
+
+
+Supervisor = Annotated[Call, needs(Right.SUPERVISE)]
+MOST = 100  # per tenant
+_CONNECTOR_EXAMPLE = {"kind": "webhook", "agent": "assistant", "target": "https://chat.example.org/errand"}
+_NAME = re.compile(CONNECTOR_NAME)
+
+
+@router.put(
+    "/connectors/{connector}",
+    dependencies=_json,
+    responses=problems(403, 404, 409, *BODY),
+    openapi_extra=request_body({"application/json": {"schema": ref(ConnectorBody), "example": _CONNECTOR_EXAMPLE}}),
+    summary="Make a connector, or change it",
+)
+async def put_connector(
+    call: Supervisor, connector: str, body: Annotated[ConnectorBody, json_body(ConnectorBody)]
+) -> CreatedConnector:
+    """Omitted secrets stay as they are."""
+    if not _NAME.fullmatch(connector):
+        raise _invalid("/connector", "string_pattern_mismatch", f"a name is {CONNECTOR_NAME}")
+    await rules.find_agent(call, body.agent)
+    known = await connectors.find(call.pool, call.tenant, connector, call.services.keys)
+    if known is not None and known.connector.kind is not body.kind:
+        raise Conflict("The connector has another kind; remove it first.")
+    if known is None and len(await connectors.listing(call.pool, call.tenant)) >= MOST:
+        raise Conflict(f"There may be at most {MOST} connectors.")
+    _check(call, body)
+    secrets, shown = _secrets(body, known)
+    given = ConnectorRules(
+        kind=body.kind,
+        agent=body.agent,
+        # only the host: the address may contain a token, and is stored among the secrets
+        target=shown_target(ChannelName.WEBHOOK, body.target) if body.target else "",
+        debounce_ms=body.debounce_ms,
+        merge=body.merge,
+    )
+    by, keys = call.caller.created_by, call.services.keys
+    made = await connectors.put(call.pool, call.tenant, connector, given, secrets, by, keys)
+    return CreatedConnector(**_record(made).model_dump(), secret=shown)
+
+
+@router.get("/connectors", dependencies=_json, responses=problems(), summary="List the connectors")
+async def list_connectors(call: Reader) -> ConnectorPage:
+    return ConnectorPage(items=[_record(one) for one in await connectors.listing(call.pool, call.tenant)])
+
+
+@router.get("/connectors/{connector}", dependencies=_json, responses=problems(404), summary="Show a connector")
+async def show_connector(call: Reader, connector: str) -> ConnectorRecord:
+    return _record((await connector_of(call, connector)).connector)
+
+
+@router.delete(
+    "/connectors/{connector}",
+    dependencies=_json,
+    status_code=204,
+    responses=problems(403, 404),
+    summary="Remove a connector",
+)
+async def remove_connector(call: Supervisor, connector: str) -> Response:
+    """Its conversations stay; undelivered answers end as failed."""
+    await connector_of(call, connector)
+    await connectors.remove(call.pool, call.tenant, connector, call.caller.created_by)
+    return Response(status_code=204)
+
+
+async def connector_of(call: Call, name: str) -> Hook:
+    found = None
+    if _NAME.fullmatch(name):
+        found = await connectors.find(call.pool, call.tenant, name, call.services.keys)
+    if found is None:
+        raise NotFound("There is no such connector.")
+    return found
+
+
+def _check(call: Call, body: ConnectorBody) -> None:
+    if body.kind not in CONNECTORS:
+        raise _invalid("/kind", "not_available", "there is no such connector here")
+    if body.kind is ConnectorKind.EMAIL and not call.settings.smtp_host:
+        raise _invalid("/kind", "not_available", "no mail server is set")
+    if body.kind is not ConnectorKind.WEBHOOK and body.target:
+        raise _invalid(
+            "/target",
+            "excluded",
+            "only a webhook has one: Slack is where the operator says, and e-mail goes to the user id of the channel",
+        )
+    if body.target:
+        check_target(ChannelName.WEBHOOK, body.target, call.settings)
+    if body.kind is not ConnectorKind.SLACK and (body.signing_secret or body.token):
+        raise _invalid("/signing_secret", "excluded", "only Slack has its own secrets")
+
+
+def _secrets(body: ConnectorBody, known: Hook | None) -> tuple[ConnectorSecrets, str | None]:
+    """The secrets to store, and the one to show."""
+    before = known.secrets if known else ConnectorSecrets()
+    if body.kind is ConnectorKind.WEBHOOK:
+        # kept on a change, because the service at the other end signs with it
+        made = ConnectorSecrets(target=body.target, signing=before.signing or new_secret())
+        return made, made.signing if known is None else None
+    given = ConnectorSecrets(signing=body.signing_secret or before.signing, token=body.token or before.token)
+    if body.kind is ConnectorKind.SLACK and not (given.signing and given.token):
+        raise _invalid("/signing_secret", "missing", "Slack needs its signing secret and a bot token")
+    return given, None
+
+
+def _record(one: ConnectorConfig) -> ConnectorRecord:
+    return ConnectorRecord(**one.model_dump(), hook=f"/hooks/{one.id}")
+
+
+def _invalid(pointer: str, code: str, message: str) -> Invalid:
+    return Invalid("The connector is not valid.", errors=[finding(pointer, code, message)])

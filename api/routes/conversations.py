@@ -1,4 +1,5 @@
-"""/conversations: run a turn, list, show, read the turns, change, interrupt, terminate."""
+"""/conversations: run a turn, list, show, read the turns, change, interrupt, terminate; /threads: end the thread of one
+subagent; the mailbox, and the turn that consumes it; forks."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,14 +7,12 @@ from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.control import reset as resetting
-from api.control import stop as stopping
-from api.control.stop import Stop
-from api.conversations import deferred, run
-from api.conversations.reply import answer, answers, check_accept
-from api.http.auth import Reader, Stopper, Submitter
+from api.conversations import control, deferred, fire, run
+from api.conversations.control import Stop
+from api.conversations.run import NewTurn, check_transport, respond_turn, turn_responses
+from api.http.auth import Call, Reader, Stopper, Submitter
 from api.http.body import accepts_json, check_input_length, json_body, parse_json
-from api.http.idempotency import IdempotencyKey, Key
+from api.http.idempotency import IdempotencyKey, Key, reused
 from api.http.lookup import conversation_of, own_conversation, session_of
 from api.http.paging import cursor, moment_and_id, position
 from api.http.problems import finding
@@ -21,22 +20,31 @@ from api.openapi import BODY, problems, ref, request_body
 from api.schemas.agent_state import ResetDone
 from api.schemas.conversations import (
     ConversationChange,
+    FireBody,
+    ForkBody,
     Interrupted,
     MessageBody,
     RunBody,
     Terminated,
     check_message,
     check_value,
+    handle,
 )
-from api.views.conversation import whole
-from api.views.messages import display_messages
+from api.submission import submit
+from api.views.conversation import display_messages, whole
 from domain.conversations.mailbox import ConversationStatus
-from domain.errors import Invalid, Refusal
+from domain.errors import Conflict, Invalid, NotFound, Refusal
+from domain.events import EventRow, TaskCompleted, TaskSubmitted
+from domain.ids import is_id
 from domain.json_object import JsonObject
-from domain.sessions.session import Reason
+from domain.sessions.new_session import Trigger
+from domain.sessions.session import Reason, SessionRef, Usage
+from domain.sessions.session_writes import Acceptance, SessionEnding
+from domain.sessions.submitted_task import TRANSPORT
 from domain.task import Tag, UserId
-from store import conversation_reads, conversations
+from store import conversation_reads, conversations, mailbox, new_sessions, threads, workspaces
 from store.conversations import ConversationRow
+from store.sessions import SessionRow
 
 router = APIRouter(tags=["conversations"])
 _json = [Depends(accepts_json)]
@@ -71,7 +79,7 @@ _RUNS = {
     "/conversations/run",
     tags=["core"],
     response_class=Response,
-    responses=answers(404, 409, *BODY),
+    responses=turn_responses(404, 409, *BODY),
     openapi_extra=request_body({"application/json": {"schema": ref(RunBody), "examples": _RUNS}}),
     summary="Run a turn: of a new conversation, of one that exists, or of a fork",
 )
@@ -83,19 +91,19 @@ async def run_turn(
 ) -> Response:
     """`transport=sse` responds with the session's events, `transport=stream` with a handle; nothing else differs, and a
     reader may disconnect at any time. A conversation runs at most one session at a time: see `if_busy`."""
-    check_accept(request, body.transport)
+    check_transport(request, body.transport)
     key = IdempotencyKey.of(call, "POST /conversations/run", body, idempotency_key)
     if body.answers is not None and body.conversation_id is not None:
         turn = await deferred.answer(call, body.conversation_id, body, key)
     else:
         turn = await run.run(call, body, key)
-    return answer(call, turn, body.transport)
+    return respond_turn(call, turn, body.transport)
 
 
 @router.post(
     "/conversations/{conversation_id}/messages",
     response_class=Response,
-    responses=answers(404, 409, *BODY),
+    responses=turn_responses(404, 409, *BODY),
     openapi_extra=request_body(
         {"application/json": {"schema": ref(MessageBody), "example": {"input": "And which file is the largest?"}}}
     ),
@@ -108,10 +116,10 @@ async def send_message(
     body: Annotated[MessageBody, json_body(MessageBody, check_value=check_value, check_model=check_message)],
     idempotency_key: Key = None,
 ) -> Response:
-    check_accept(request, body.transport)
+    check_transport(request, body.transport)
     key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/messages", body, idempotency_key)
     continue_ = run.further if body.answers is None else deferred.answer
-    return answer(call, await continue_(call, conversation_id, body, key), body.transport)
+    return respond_turn(call, await continue_(call, conversation_id, body, key), body.transport)
 
 
 class ConversationQuery(BaseModel):
@@ -260,7 +268,7 @@ async def interrupt_conversation(call: Stopper, conversation_id: str) -> Interru
     """This includes subagents. Each keeps its results so far; the conversation continues with the next message."""
     await own_conversation(call, conversation_id)
     live = await conversation_reads.unfinished(call.pool, call.tenant, conversation_id)
-    await stopping.stop_all(call, live, Stop(Reason.INTERRUPTED))
+    await control.stop_sessions(call, live, Stop(Reason.INTERRUPTED))
     return Interrupted(interrupted=len(live), session_ids=live)
 
 
@@ -273,7 +281,7 @@ async def interrupt_conversation(call: Stopper, conversation_id: str) -> Interru
 async def reset_conversation(call: Stopper, conversation_id: str) -> ResetDone:
     """The id and the history stay, but the next message is answered without the earlier messages. Waiting messages are
     dropped, and the running session is interrupted."""
-    return await resetting.reset(call, conversation_id)
+    return await control.reset_conversation(call, conversation_id)
 
 
 @router.post(
@@ -288,9 +296,215 @@ async def terminate_conversation(call: Stopper, conversation_id: str) -> Termina
     await own_conversation(call, conversation_id)
     await conversations.terminate(call.pool, call.tenant, conversation_id, call.caller.created_by)
     stopped = await conversation_reads.unfinished(call.pool, call.tenant, conversation_id, queued=True)
-    await stopping.stop_all(call, stopped, Stop(Reason.TERMINATED))
+    await control.stop_sessions(call, stopped, Stop(Reason.TERMINATED))
     if not await call.services.workflows.terminated(conversation_id):
         call.services.retry_queue.add(
             f"the end of {conversation_id}", lambda: call.services.workflows.terminated(conversation_id)
         )
     return Terminated(conversation_id=conversation_id, status="terminated", stopped=len(stopped), session_ids=stopped)
+
+
+# /threads/{id}/terminate: end the thread of one subagent permanently.
+
+
+class TerminatedThread(BaseModel):
+    thread_id: str
+    conversation_id: str
+    status: str
+    stopped: int
+    session_ids: list[str]
+
+
+@router.post(
+    "/threads/{thread_id}/terminate",
+    dependencies=_json,
+    status_code=202,
+    responses=problems(403, 404, 409),
+    summary="End the thread of a subagent permanently",
+)
+async def terminate_thread(call: Stopper, thread_id: str) -> TerminatedThread:
+    """The thread and those below it accept neither sessions nor messages any more. Their running sessions are stopped.
+    The parent continues, and its registry shows the child as terminated."""
+    found = await threads.get(call.pool, call.tenant, thread_id) if is_id(thread_id) else None
+    if found is None:
+        raise NotFound("There is no such thread.", type="unknown-thread")
+    await own_conversation(call, found.conversation_id)
+    if found.parent_thread_id is None:
+        detail = "This is the conversation's own thread: terminate the conversation instead."
+        raise Conflict(detail, type="not-a-subagent")
+    unfinished = await threads.terminate(call.pool, call.tenant, found, call.caller.created_by)
+    await control.stop_sessions(call, unfinished, Stop(Reason.TERMINATED, tree=True))
+    return TerminatedThread(
+        thread_id=thread_id,
+        conversation_id=found.conversation_id,
+        status="terminated",
+        stopped=len(unfinished),
+        session_ids=unfinished,
+    )
+
+
+# /conversations/{id}/mailbox and …/fire: pending outcomes of subagents, and the turn that consumes them.
+
+
+class MailboxQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    all: bool = Field(default=False, description="delivered outcomes too")
+    live: bool = Field(default=False, description="as the running conversation sees it; needs a worker")
+    cursor: str | None = Field(default=None, max_length=200)
+    limit: int = Field(default=200, ge=1, le=1_000)
+
+
+@router.get(
+    "/conversations/{conversation_id}/mailbox",
+    tags=["core"],
+    responses=problems(404, 422),
+    dependencies=[Depends(accepts_json)],
+    summary="Show the mailbox",
+)
+async def show_mailbox(
+    call: Reader, conversation_id: str, query: Annotated[MailboxQuery, Query()]
+) -> models.MailboxPage:
+    """The pending outcomes in the order of their arrival. Reading consumes nothing."""
+    await conversation_of(call, conversation_id)
+    pool, tenant = call.pool, call.tenant
+    if query.live:
+        pending = await call.services.workflows.mailbox(conversation_id) or []
+        found = await mailbox.by_ids(pool, tenant, [outcome.id for outcome in pending])
+        items = [models.MailboxMessage.model_validate(one) for one in found]
+        return models.MailboxPage(items=items, pending_count=len(pending), next_cursor=None)
+    filters = {"mailbox": conversation_id, "all": query.all}
+    page = await mailbox.of_conversation(
+        pool,
+        tenant,
+        conversation_id,
+        pending_only=not query.all,
+        after_id=position(filters, query.cursor),
+        limit=query.limit + 1,
+    )
+    shown = page[: query.limit]
+    return models.MailboxPage(
+        items=[models.MailboxMessage.model_validate(one) for one in shown],
+        pending_count=await mailbox.pending_count(pool, tenant, conversation_id),
+        next_cursor=cursor(filters, shown[-1].message_id) if len(page) > query.limit else None,
+    )
+
+
+@router.post(
+    "/conversations/{conversation_id}/fire",
+    tags=["core"],
+    response_class=Response,
+    responses=turn_responses(404, 409, *BODY),
+    openapi_extra=request_body(
+        {"application/json": {"schema": ref(FireBody), "example": {"input": "Compare what they found."}}},
+        required=False,
+    ),
+    summary="Deliver everything in the mailbox as one turn",
+)
+async def fire_mailbox(
+    request: Request,
+    call: Submitter,
+    conversation_id: str,
+    body: Annotated[FireBody, json_body(FireBody, optional=True, check_value=check_value)],
+    idempotency_key: Key = None,
+) -> Response:
+    """All pending outcomes and your own message become one session, which continues the latest that committed a step.
+    An empty mailbox is 422 and nothing is created. If the session ends without a commit, the outcomes are pending
+    again."""
+    check_transport(request, body.transport)
+    key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/fire", body, idempotency_key)
+    turn = await fire.fire(call, conversation_id, body, key)
+    return respond_turn(call, turn, body.transport)
+
+
+# /conversations/{id}/fork: a new conversation from the end of a session, executed at once or only prepared.
+
+
+@router.post(
+    "/conversations/{conversation_id}/fork",
+    response_class=Response,
+    responses=turn_responses(404, 409, *BODY),
+    openapi_extra=request_body(
+        {"application/json": {"schema": ref(ForkBody), "example": {"execute": True, "input": "Try another way."}}},
+        required=False,
+    ),
+    summary="Fork a conversation",
+)
+async def fork_conversation(
+    request: Request,
+    call: Submitter,
+    conversation_id: str,
+    body: Annotated[ForkBody, json_body(ForkBody, optional=True, check_value=check_value)],
+    idempotency_key: Key = None,
+) -> Response:
+    """The new conversation gets a copy of the history and of the workspace. Without `execute` nothing runs; the next
+    message to the new conversation continues from there."""
+    check_transport(request, body.transport)
+    key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/fork", body, idempotency_key)
+    if (known := await key.answered(call.pool, call.tenant)) is not None:
+        turn = NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
+        return respond_turn(call, turn, body.transport)
+    source = await _source(call, conversation_id, body)
+    if body.execute:
+        turn = await run.fork(call, _message(body), source, key)
+    else:
+        turn = await _prepare(call, body, source, key)
+    return respond_turn(call, turn, body.transport)
+
+
+async def _source(call: Call, conversation_id: str, body: ForkBody) -> SessionRow:
+    await own_conversation(call, conversation_id)
+    if body.from_session is not None:
+        return await run.fork_source(call, body.from_session, conversation_id)
+    latest = await conversation_reads.latest_committed(call.pool, call.tenant, conversation_id)
+    if latest is None:
+        raise Conflict("The conversation has nothing to fork from yet.", type="not-committed")
+    return await session_of(call, latest)
+
+
+def _message(body: ForkBody) -> MessageBody:
+    if body.input is None:
+        problem = finding("/input", "missing", "executing needs an input")
+        raise Invalid("Executing needs an input.", errors=[problem])
+    shared = body.model_dump(include={"agent", "input", "title", "transport", "metadata"})
+    return MessageBody.model_construct(**shared)
+
+
+async def _prepare(call: Call, body: ForkBody, source: SessionRow, key: IdempotencyKey) -> NewTurn:
+    """Write a session for the copied state: it ended where its source did, and nothing is executed."""
+    spec = MessageBody(input=body.input if body.input is not None else "Fork").task(body.agent or source.agent)
+    task = await submit.check_task(call, spec, schema=False, variables=source.variables)
+    _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)
+    place = submit.SessionPlace(parent=source, manifest=manifest, trigger=Trigger.FORK, await_children=False)
+    prepared = submit.prepare_session(call, task, place).acceptance
+    copied = {"title": body.title or f"{source.title[:190]} (fork)", "spec": {**source.spec, "transport": TRANSPORT}}
+    session = prepared.session.model_copy(update=copied)
+    made = handle(session.id, session.conversation_id)
+    submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
+    acceptance = Acceptance(
+        session=session,
+        manifest=prepared.manifest,
+        events=[EventRow.of(session.ref, submitted)],
+        idempotency=key.record(made.model_dump_json()),
+        metadata=body.metadata or {},
+    )
+    accepted = await new_sessions.accept_ended(call.pool, acceptance, _ending(source, session.ref))
+    if accepted.reused:
+        raise reused()
+    if accepted.replay:
+        return NewTurn(models.SessionHandle.model_validate_json(accepted.replay.response), replayed=True)
+    return NewTurn(made)
+
+
+def _ending(source: SessionRow, ref: SessionRef) -> SessionEnding:
+    reason = Reason.GOAL_REACHED
+    ended = TaskCompleted(status=reason.status, reason=reason, partial=False, usage=Usage(), output=source.output)
+    return SessionEnding(
+        ref=ref,
+        reason=reason,
+        output=source.output,
+        head=source.head,
+        step=0,
+        version=1,
+        events=[EventRow.of(ref, ended)],
+    )

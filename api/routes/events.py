@@ -14,7 +14,7 @@ from api.http.problems import Unreadable
 from api.openapi import problems, ref
 from api.services import Services
 from api.streams.feeds import Feed
-from api.streams.sse import streaming
+from api.streams.readers import stream_feed
 from domain.errors import Conflict, NotFound
 from domain.ids import is_id
 from store import events
@@ -79,7 +79,7 @@ async def follow_task(
     # 204 stops a browser's EventSource, which would otherwise reconnect again and again
     if closed and after == last:
         return Response(status_code=204, media_type="text/event-stream")
-    return streaming(call, feed, after)
+    return stream_feed(call, feed, after)
 
 
 @router.get(
@@ -106,7 +106,7 @@ async def follow_conversation(
     after = _position(last_event_id if last_event_id is not None else query.after, last)
     if choose_media_type(request, "text/event-stream", "application/json") == "application/json":
         return await _page(call.services, feed, after, query.limit, closed=False)
-    return streaming(call, feed, after)
+    return stream_feed(call, feed, after)
 
 
 def _position(given: str | None, last: int) -> int:

@@ -6,7 +6,7 @@ from errand import models
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.control import answer as answering
+from api.conversations import control
 from api.http.auth import Answerer, Call, Reader
 from api.http.body import accepts_json, json_body
 from api.http.idempotency import IdempotencyKey, Key
@@ -119,14 +119,14 @@ async def _answer(call: Call, task_id: str, answer: AnswerBody, key: Idempotency
     request = await input_requests.get(call.pool, call.tenant, answer.response_to)
     # ids of other sessions get the same refusal as unknown ones
     if request is None or request.session_id != session.id:
-        raise answering.unknown(session)
-    await answering.check(call.caller, request, answer.input)
-    value = await answering.sealed(call, session, request, answer.input)
+        raise control.unknown_request(session)
+    await control.check_answer(call.caller, request, answer.input)
+    value = await control.seal_answer(call, session, request, answer.input)
     accepted = AnswerAccepted(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)
     # the write decides who was first; the check above may be outdated by now
-    given = answering.to_write(call.caller, session, request, value)
+    given = control.build_answer(call.caller, session, request, value)
     record = key.record(accepted.model_dump_json())
     if (settled := await input_requests.answer_all(call.pool, call.tenant, [given], [], record)) is not None:
-        raise answering.settled(settled)
-    await answering.signal(call.services, session.id, request.id)
+        raise control.settled_request(settled)
+    await control.signal_answer(call.services, session.id, request.id)
     return accepted

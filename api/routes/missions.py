@@ -8,8 +8,8 @@ from errand import models
 from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime
 
-from api.control import stop
-from api.control.stop import Stop
+from api.conversations import control
+from api.conversations.control import Stop
 from api.http import lookup
 from api.http.auth import Call, Reader, Stopper, Submitter
 from api.http.body import accepts_json, json_body
@@ -19,7 +19,7 @@ from api.openapi import BODY, problems, ref, request_body
 from api.routes import schedules as schedule_routes
 from api.schemas.missions import MissionFiles, NewMission, mission_record
 from api.schemas.schedules import PauseBody, Triggered
-from api.submission import budgets, rules
+from api.submission import rules
 from domain.errors import Conflict, NotFound, Unavailable
 from domain.ids import is_id, new_id
 from domain.missions import Mission, MissionStatus, mission_mark
@@ -131,8 +131,8 @@ async def put_mission_files(
     _check_working(mission)
     context = TaskContext.model_construct(files=body.files, archives=body.archives)
     with pointers_moved("/context", ""):
-        given = await rules.manifest(call, TaskSpec.model_construct(context=context))
-    await budgets.check_workspaces(call, given)
+        given = await rules.collect_files(call, TaskSpec.model_construct(context=context))
+    await rules.check_workspaces(call, given)
     await workspaces.update(call.pool, call.tenant, mission.conversation_id, lambda _: given)
     return await _shown(call, mission)
 
@@ -175,7 +175,7 @@ async def cancel_mission(call: Stopper, mission_id: str) -> models.Mission:
     if ended is not None or mission.status is MissionStatus.CANCELLED:
         how = Stop(Reason.CALLER_CANCEL, note=f"the mission {mission.name} was cancelled", tree=True)
         for session in await missions.unfinished(call.pool, mission):
-            await stop.stop(call, session, how)
+            await control.stop_session(call, session, how)
         schedule = await schedules.get(call.pool, call.tenant, mission.schedule_id)
         if schedule is not None:
             await schedule_routes.synced(call, schedule)

@@ -1,27 +1,49 @@
-"""/notifications: one resumable feed of all sessions of a tenant, as server-sent events, pages or a WebSocket."""
+"""/notifications: one feed of everything that happens; /subscriptions: which events are sent where; /deliveries: what
+was sent, and sending it again. Changes need the right supervise."""
 
 import asyncio
 import contextlib
+from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response, WebSocket
+from errand import models
+from fastapi import APIRouter, Depends, Query, Request, Response, WebSocket
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.websockets import WebSocketDisconnect
 
-from api.http.auth import Call, Reader
-from api.http.body import choose_media_type
-from api.openapi import problems, ref
+from api.http.auth import Call, Reader, needs
+from api.http.body import accepts_json, choose_media_type, json_body
+from api.http.paging import cursor, position
+from api.http.problems import finding
+from api.openapi import BODY, problems, ref, request_body
 from api.routes.events import LastEventId
 from api.schemas.events import NoticePage
-from api.streams.feeds import LOOK_SECONDS, TenantFeed, shown_notice, tenant_position
-from api.streams.sse import still_allowed, streaming
-from domain.errors import NotAllowed
+from api.schemas.subscriptions import check_target
+from api.streams.feeds import LOOK_SECONDS, TenantFeed, show_notice, tenant_position
+from api.streams.readers import still_allowed, stream_feed
+from domain.errors import Conflict, Invalid, NotAllowed, NotFound
+from domain.ids import is_id
+from domain.notifications import (
+    SIGNED,
+    TEST,
+    ChannelName,
+    Delivery,
+    DeliveryStatus,
+    NewSubscription,
+    Notice,
+    Subscription,
+    new_secret,
+)
+from domain.task import Id
+from store import deliveries, subscriptions
 from store.database import TRANSIENT_ERRORS
 from store.keys import Right
 
 router = APIRouter(tags=["notifications"])
-
+json_router = APIRouter(tags=["notifications"], dependencies=[Depends(accepts_json)])
+Supervisor = Annotated[Call, needs(Right.SUPERVISE)]
+MOST = 100  # per tenant: each subscription may cause a delivery for every event
 _ANSWER = {
     "description": "Server-sent events, or a page of them as JSON",
     "content": {
@@ -32,6 +54,7 @@ _ANSWER = {
         "application/json": {"schema": ref(NoticePage)},
     },
 }
+_EXAMPLE = {"name": "ops", "channel": "webhook", "target": "https://hooks.example.org/errand"}
 
 
 class FeedQuery(BaseModel):
@@ -66,9 +89,9 @@ async def follow_notifications(
     if choose_media_type(request, "text/event-stream", "application/json") == "application/json":
         found = await feed.read(call.pool, after, query.limit)
         next_after = found[-1].number if found else after
-        page = NoticePage(items=[shown_notice(notice) for notice in found], next_after=next_after)
+        page = NoticePage(items=[show_notice(notice) for notice in found], next_after=next_after)
         return JSONResponse(page.model_dump(mode="json"))
-    return streaming(call, feed, after)
+    return stream_feed(call, feed, after)
 
 
 def _feed(call: Call, mine: bool) -> TenantFeed:
@@ -110,7 +133,7 @@ async def _send(websocket: WebSocket, call: Call, feed: TenantFeed, after: int) 
             with contextlib.suppress(*TRANSIENT_ERRORS):
                 while found := await feed.read(call.pool, after):
                     for notice in found:
-                        await websocket.send_text(shown_notice(notice).model_dump_json())
+                        await websocket.send_text(show_notice(notice).model_dump_json())
                         after = notice.number
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), LOOK_SECONDS)
@@ -120,3 +143,169 @@ async def _send(websocket: WebSocket, call: Call, feed: TenantFeed, after: int) 
                     break
     # 1012 (restart) invites the client to reconnect, 1008 (policy) does not: its key is no longer valid
     await websocket.close(1012 if call.services.listener.draining else 1008)
+
+
+# Subscriptions.
+
+
+@json_router.post(
+    "/subscriptions",
+    status_code=201,
+    responses=problems(403, 409, *BODY),
+    openapi_extra=request_body({"application/json": {"schema": ref(NewSubscription), "example": _EXAMPLE}}),
+    summary="Create a subscription",
+)
+async def create_subscription(
+    call: Supervisor, body: Annotated[NewSubscription, json_body(NewSubscription)]
+) -> models.CreatedSubscription:
+    check_target(body.channel, body.target, call.settings)
+    known = await subscriptions.listing(call.pool, call.tenant)
+    if body.name in list(ChannelName):
+        taken = finding("/name", "reserved", "this name means all subscriptions of that channel")
+        raise Invalid("This name means all subscriptions of that channel; choose another.", errors=[taken])
+    if len(known) >= MOST:
+        raise Conflict(f"There may be at most {MOST} subscriptions.")
+    secret = new_secret() if body.channel in SIGNED else None
+    made = await subscriptions.create(call.pool, call.tenant, body, secret, call.caller.created_by, call.services.keys)
+    if made is None:
+        raise Conflict("There is a subscription with this name.", type="name-taken")
+    return _with_secret(made, secret)
+
+
+@json_router.get("/subscriptions", responses=problems(), summary="List the subscriptions")
+async def list_subscriptions(call: Reader) -> models.SubscriptionPage:
+    return models.SubscriptionPage(items=[_record(one) for one in await subscriptions.listing(call.pool, call.tenant)])
+
+
+@json_router.get("/subscriptions/{subscription_id}", responses=problems(404), summary="Show a subscription")
+async def show_subscription(call: Reader, subscription_id: str) -> models.Subscription:
+    return _record(await _found(call, subscription_id))
+
+
+@json_router.delete(
+    "/subscriptions/{subscription_id}", status_code=204, responses=problems(403, 404), summary="End a subscription"
+)
+async def delete_subscription(call: Supervisor, subscription_id: str) -> Response:
+    """Its pending deliveries end as failed."""
+    await _found(call, subscription_id)
+    await subscriptions.remove(call.pool, call.tenant, subscription_id, call.caller.created_by)
+    return Response(status_code=204)
+
+
+@json_router.post(
+    "/subscriptions/{subscription_id}/rotate",
+    responses=problems(403, 404, 409),
+    summary="Give a webhook a new secret",
+)
+async def rotate_secret(call: Supervisor, subscription_id: str) -> models.CreatedSubscription:
+    """Both secrets sign for a day, so that the receiver can switch without missing anything."""
+    await _found(call, subscription_id)
+    secret = new_secret()
+    made = await subscriptions.rotate(
+        call.pool, call.tenant, subscription_id, secret, call.caller.created_by, call.services.keys
+    )
+    if made is None:
+        raise Conflict("Only webhooks have a secret.")
+    return _with_secret(made, secret)
+
+
+@json_router.post(
+    "/subscriptions/{subscription_id}/enable",
+    responses=problems(403, 404),
+    summary="Enable a subscription again",
+)
+async def enable_subscription(call: Supervisor, subscription_id: str) -> models.Subscription:
+    """A subscription is disabled after its deliveries have failed for a long time. Failed deliveries can be resent."""
+    await _found(call, subscription_id)
+    made = await subscriptions.enable(call.pool, call.tenant, subscription_id, call.caller.created_by)
+    if made is None:
+        raise NotFound()
+    return _record(made)
+
+
+@json_router.post(
+    "/subscriptions/{subscription_id}/test",
+    status_code=202,
+    responses=problems(403, 404),
+    summary="Send a test notice",
+)
+async def send_test_notice(call: Supervisor, subscription_id: str) -> models.Delivery:
+    found = await _found(call, subscription_id)
+    notice = Notice(type=TEST, timestamp=datetime.now(UTC).isoformat(), data={"name": found.name})
+    return delivery_record(await deliveries.put(call.pool, call.tenant, found.id, notice))
+
+
+async def _found(call: Call, subscription_id: str) -> Subscription:
+    found = await subscriptions.get(call.pool, call.tenant, subscription_id) if is_id(subscription_id) else None
+    if found is None:
+        raise NotFound()
+    return found
+
+
+def _record(one: Subscription) -> models.Subscription:
+    return models.Subscription(**one.model_dump(), target=one.target_shown, old_secret_until=one.old_until)
+
+
+def _with_secret(one: Subscription, secret: str | None) -> models.CreatedSubscription:
+    return models.CreatedSubscription(**dict(_record(one)), secret=secret)
+
+
+# Deliveries.
+
+
+class DeliveryQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    status: DeliveryStatus | None = None
+    subscription_id: Id | None = None
+    task_id: Id | None = None
+    cursor: str | None = Field(default=None, max_length=200)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+@json_router.get("/deliveries", responses=problems(422), summary="List deliveries, the newest first")
+async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]) -> models.DeliveryPage:
+    filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
+    found = await deliveries.find(
+        call.pool,
+        call.tenant,
+        status=query.status,
+        subscription_id=query.subscription_id,
+        session_id=query.task_id,
+        before_id=position(filters, query.cursor),
+        limit=query.limit + 1,
+    )
+    shown = found[: query.limit]
+    more = len(found) > query.limit
+    return models.DeliveryPage(
+        items=[delivery_record(one) for one in shown], next_cursor=cursor(filters, shown[-1].id) if more else None
+    )
+
+
+@json_router.get("/deliveries/{delivery_id}", responses=problems(404), summary="Show a delivery")
+async def show_delivery(call: Reader, delivery_id: str) -> models.Delivery:
+    found = await deliveries.get(call.pool, call.tenant, delivery_id) if is_id(delivery_id) else None
+    if found is None:
+        raise NotFound()
+    return delivery_record(found)
+
+
+@json_router.post(
+    "/deliveries/{delivery_id}/resend",
+    status_code=202,
+    responses=problems(403, 404, 409),
+    summary="Send a delivery again, with the same id",
+)
+async def resend_delivery(call: Annotated[Call, needs(Right.SUPERVISE)], delivery_id: str) -> models.Delivery:
+    """A delivery that waits for its next attempt is sent immediately."""
+    if not is_id(delivery_id) or await deliveries.get(call.pool, call.tenant, delivery_id) is None:
+        raise NotFound()
+    moved = await deliveries.again(call.pool, call.tenant, delivery_id)
+    if moved is None:
+        why = "Its subscription is disabled or was removed, or the content of its task was removed."
+        raise Conflict(why, type="subscription-disabled")
+    return delivery_record(moved)
+
+
+def delivery_record(one: Delivery) -> models.Delivery:
+    return models.Delivery(**one.model_dump(exclude={"session_id"}), task_id=one.session_id)

@@ -14,8 +14,8 @@ from api.http.paging import cursor, position
 from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.schedules import BackfillBody, NewSchedule, PauseBody, Triggered, schedule_record
-from api.submission import accept as submit
-from api.submission.accept import Checked, SessionPlace
+from api.submission import submit
+from api.submission.submit import Checked, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound, Unavailable
 from domain.ids import is_id
 from domain.schedules import DAY_MS, Schedule, per_day, time_problem
@@ -214,12 +214,12 @@ async def checked(call: Call, body: NewSchedule) -> Checked:
     if body.conversation_id is not None:
         await lookup.open_conversation(call, body.conversation_id)
     with pointers_moved("", "/task"):
-        return await submit.check(call, body.task)
+        return await submit.check_task(call, body.task)
 
 
 def run_session(call: Call, body: NewSchedule, task: Checked) -> NewSession:
     title = task.spec.title or body.name
-    return submit.new_session(task, title, SessionPlace(trigger=Trigger.SCHEDULE), call.caller.created_by)
+    return submit.build_session(task, title, SessionPlace(trigger=Trigger.SCHEDULE), call.caller.created_by)
 
 
 def _check_range(schedule: Schedule, body: BackfillBody) -> None:

@@ -6,9 +6,8 @@ from errand import models
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
-from api.control import stop as stopping
-from api.control.stop import Stop
-from api.conversations import steer
+from api.conversations import control
+from api.conversations.control import Stop
 from api.http.auth import Call, Stopper
 from api.http.body import accepts_json, json_body
 from api.http.idempotency import Key, check_key, one_at_a_time
@@ -126,7 +125,7 @@ async def _send(call: Call, session: SessionRow, text: str, key: str) -> Steerin
     receiver: str | None = session.id
     # a message that the session has read must not be delivered again
     if await conversations.untaken(pool, tenant, [message_id]):
-        receiver = await steer.deliver(call, *where, session.id)
+        receiver = await control.deliver_message(call, *where, session.id)
     if receiver is None and await conversations.drop_unsignalled(pool, tenant, message_id):
         _check_running(await session_of(call, session.id))
         raise _not_yet()  # the row is live, but the conversation has not started the session yet
@@ -183,7 +182,7 @@ async def cancel_task(
     if stop.tree:
         # after the task's own stop, so that it cannot start another subagent that this list would miss
         below = await children.descendants(call.pool, call.tenant, task_id)
-        await stopping.stop_all(call, below, stop)
+        await control.stop_sessions(call, below, stop)
     return record
 
 
@@ -218,7 +217,7 @@ async def _stop(call: Call, session: SessionRow, stop: Stop, key: str | None, re
     response.status_code = 200
     check_key(key)
     if not session.status.terminal:
-        await stopping.stop(call, session, stop, key or "")
+        await control.stop_session(call, session, stop, key or "")
         session = await session_of(call, session.id)
         if not session.status.terminal or session.cancel_requested:
             response.status_code = 202

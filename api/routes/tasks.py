@@ -1,4 +1,4 @@
-"""/tasks: submit, list, show, fetch the result."""
+"""/tasks: submit, list, show, fetch the result, trace; /sessions: a task with its messages."""
 
 import logging
 from datetime import datetime
@@ -16,17 +16,21 @@ from api.http.lookup import check_kept, session_of
 from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
+from api.schemas.agents import AgentRecord
+from api.schemas.conversations import ChildRecord, SessionRecord, kind_of
 from api.schemas.tasks import task_record
-from api.streams.ending import await_ending
-from api.streams.feeds import shown
-from api.submission import accept as submit
+from api.streams.feeds import show_event
+from api.streams.readers import await_ending
+from api.submission import submit
+from api.views.conversation import display_messages
 from api.views.results import is_inline, task_result
+from api.views.trace import Tracer
 from domain.agents.definition import AgentName
 from domain.errors import Conflict, Invalid
 from domain.events import EVENTS
 from domain.sessions.session import Status
 from domain.task import Id, TaskSpec
-from store import acceptance, effects, events, files, sessions, tool_calls
+from store import acceptance, agents, children, effects, events, files, mailbox, sessions, tool_calls
 from store.short_ids import short_ids
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
@@ -193,10 +197,72 @@ async def _short_log(call: Call, task_id: str) -> tuple[list[models.Event], bool
     found = await events.newest_of_types(call.pool, call.tenant, task_id, _DECISIVE, SHORT_LOG + 1)
     for event in found:
         event.data.pop("output", None)
-    return [shown(event) for event in found[-SHORT_LOG:]], len(found) <= SHORT_LOG
+    return [show_event(event) for event in found[-SHORT_LOG:]], len(found) <= SHORT_LOG
 
 
 async def _full_log(call: Call, task_id: str) -> tuple[list[models.Event], bool]:
     """The first entries, and whether they are all."""
     found = await events.without_deltas(call.pool, call.tenant, task_id, FULL_LOG + 1)
-    return [shown(event) for event in found[:FULL_LOG]], len(found) <= FULL_LOG
+    return [show_event(event) for event in found[:FULL_LOG]], len(found) <= FULL_LOG
+
+
+# /sessions/{id}: a task, its messages and its place in the conversation.
+
+
+@router.get("/sessions/{session_id}", responses=problems(404), summary="Show a session: the task and its messages")
+async def show_session(call: Reader, session_id: str) -> SessionRecord:
+    """The task with its messages as people read them, its subagents, and the session that consumed its outcome."""
+    [session] = await tool_calls.up_to_date(call.pool, call.tenant, [await session_of(call, session_id)])
+    transport = session.task.transport
+    outcome = await mailbox.of_source(call.pool, call.tenant, session_id)
+    spawned = await children.of_session(call.pool, call.tenant, session_id)
+    waiting = await deferred.shown(call, [session])
+    return SessionRecord(
+        **task_record(session, call.settings.poll_interval_ms, waiting.get(session.id)).model_dump(),
+        session_id=session.id,
+        thread_id=session.thread_id,
+        session_type=session.session_type,
+        kind=kind_of(session.spawned_by, session.blocking, transport),
+        transport=transport,
+        trigger=session.trigger,
+        subagent_name=session.subagent_name,
+        delivery=session.delivery,
+        output=session.output,
+        outcome_message_id=outcome.message_id if outcome else None,
+        delivered_to=outcome.delivered_to if outcome else None,
+        children=[ChildRecord(**child.model_dump(include=set(ChildRecord.model_fields))) for child in spawned],
+        display_messages=await display_messages(call.pool, session),
+    )
+
+
+# /tasks/{id}/trace: the steps of a task and its subagents; /tasks/{id}/agent: its definition.
+
+
+class TraceQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    chars: int = Field(default=2_000, ge=1, le=200_000, description="maximum number of characters of each text")
+
+
+@router.get(
+    "/tasks/{task_id}/trace",
+    responses=problems(404, 410, 422),
+    summary="Trace a task step by step",
+)
+async def show_trace(call: Reader, task_id: str, query: Annotated[TraceQuery, Query()]) -> models.Trace:
+    """Each step with its model and tool calls, their times, tokens and cost; also while the task is running."""
+    session = await session_of(call, task_id)
+    check_kept(session)
+    return await Tracer(call.pool, call.tenant, query.chars).trace(session)
+
+
+@router.get(
+    "/tasks/{task_id}/agent",
+    responses=problems(404),
+    summary="Show the agent definition of a task",
+)
+async def show_task_agent(call: Reader, task_id: str) -> AgentRecord:
+    """The version that the task uses, even if a newer one exists; for a rerun with another prompt, with that prompt."""
+    session = await session_of(call, task_id)
+    ref = session.agent_ref
+    return AgentRecord.of(ref, await agents.load(call.pool, ref))

@@ -6,20 +6,20 @@ from typing import Annotated, Any
 from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from api.conversations import trigger_events
+from api.conversations import arrivals
 from api.http import body as bodies
 from api.http import lookup
 from api.http.auth import Call, Reader, ServicesDep
 from api.http.body import accepts_json, json_body
 from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
-from api.routes.connectors import Supervisor
+from api.routes.channels import Supervisor
 from api.schemas.triggers import (
     NewTrigger,
     trigger_fields,
 )
-from api.submission import accept as submit
-from api.submission.accept import SessionPlace
+from api.submission import submit
+from api.submission.submit import SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
 from domain.missions import HoldKind, MissionStatus
 from domain.notifications import is_secret, new_secret
@@ -136,14 +136,14 @@ async def receive_event(request: Request, services: ServicesDep, trigger: str) -
         raise NotFound("There is no such trigger.")
     raw = await bodies.read_body(request, min(MAX_EVENT_BYTES, services.settings.max_body_bytes))
     headers = dict(request.headers)
-    signed = trigger_events.signed_by(candidates, headers, raw)
+    signed = arrivals.signed_by(candidates, headers, raw)
     # only after the signature: before it, nothing says which tenant the event belongs to
     current_tenant.set(signed.trigger.tenant)
     kind = signed.trigger.rules.signature
-    event, event_id = trigger_events.read(kind, headers, raw)
-    if (answer := trigger_events.challenge(kind, event)) is not None:
+    event, event_id = arrivals.read_event(kind, headers, raw)
+    if (answer := arrivals.challenge(kind, event)) is not None:
         return Response(answer, 200, media_type="text/plain")
-    accepted = await trigger_events.accept(services, signed, event, event_id)
+    accepted = await arrivals.accept_event(services, signed, event, event_id)
     return Response(accepted.model_dump_json(), 202, media_type="application/json")
 
 
@@ -182,8 +182,8 @@ async def _session(call: Call, name: str, body: NewTrigger) -> tuple[NewSession 
     if body.conversation_id is not None:
         await _check_conversation(call, body.conversation_id)
     with pointers_moved("", "/task"):
-        task = await submit.check(call, body.task)
-    session = submit.new_session(
+        task = await submit.check_task(call, body.task)
+    session = submit.build_session(
         task, task.spec.title or name, SessionPlace(trigger=Trigger.EVENT), call.caller.created_by
     )
     return session, opening(task.spec, [])

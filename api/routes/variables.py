@@ -1,39 +1,55 @@
-"""/threads/{id}/variables: the values of a thread, and those that a subagent needs before it can begin."""
+"""Variables: values that a subagent waits for, values of a thread, and values that a tenant sets for all its threads.
 
+A secret is encrypted before anything is stored.
+"""
+
+import logging
+import re
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.conversations import deferred_subagents
 from api.http.auth import Call, Reader, needs
 from api.http.body import accepts_json, json_body
-from api.http.lookup import check_open, own_conversation, own_session
+from api.http.lookup import check_open, conversation_of, own_conversation, own_session
+from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
-from domain.agents.names import GivenVariables
+from domain.agents.names import VARIABLE_NAME_PATTERN, GivenVariables
 from domain.agents.prompt import VariableKind
-from domain.agents.secret_variables import UNKNOWN, sealed_for_thread
-from domain.agents.variable_scope import Level, NeededVariable, graph_variables, levels, unnamed
+from domain.agents.secret_variables import UNKNOWN, open_secrets, seal_secrets, sealed_for_thread
+from domain.agents.variable_scope import Level, NeededVariable, given_for, graph_variables, levels, unnamed
+from domain.conversations.requests import Spawn
 from domain.conversations.variable_request import VariableRequest, VariableRequestStatus
-from domain.errors import Conflict, NotFound
+from domain.errors import Conflict, Invalid, NotFound, Unavailable
 from domain.ids import is_id
 from domain.redaction import is_sealed
 from domain.task import Id, Strict
-from store import agent_graph, agents, thread_variables, threads, variable_requests
+from store import agent_graph, agents, tenant_variables, thread_variables, threads, variable_requests
 from store.keys import Right
 from store.sessions import SessionRow
+from store.tenant_variables import TenantVariable
 from store.threads import ThreadPlace
 
+log = logging.getLogger("errand.api")
 router = APIRouter(tags=["input requests"], dependencies=[Depends(accepts_json)])
-
 Giver = Annotated[Call, needs(Right.ANSWER, Right.SUPERVISE)]
-
+Supervisor = Annotated[Call, needs(Right.SUPERVISE)]
 Source = Level | Literal["inherited"]
 _EXAMPLE: dict[str, Any] = {"variables": {"DEPLOY_TOKEN": "…"}}
+_TENANT_EXAMPLE = {"variables": {"REGION": "north"}, "kind": "text"}
 
 
 class VariablesBody(Strict):
     variables: GivenVariables = Field(description="values by name")
+
+
+class TenantVariablesBody(Strict):
+    variables: GivenVariables = Field(description="values by name; others stay as they are")
+    kind: Literal["text", "secret"] = Field(
+        default="secret", description="a secret is given to tools only and never shown again"
+    )
 
 
 _BODY = request_body({"application/json": {"schema": VariablesBody.model_json_schema(), "example": _EXAMPLE}})
@@ -105,6 +121,32 @@ async def list_variable_requests(call: Reader, query: Annotated[VariableRequestQ
     return VariableRequestPage(items=[VariableRequestRecord.of(one) for one in found])
 
 
+@router.get(
+    "/threads/{thread_id}/variables/{request_id}",
+    tags=["core"],
+    responses=problems(404),
+    summary="Show which variables a subagent waits for",
+)
+async def show_variables(call: Reader, thread_id: str, request_id: str) -> VariableRequestRecord:
+    return VariableRequestRecord.of(await find_request(call, thread_id, request_id))
+
+
+@router.post(
+    "/threads/{thread_id}/variables/{request_id}",
+    tags=["core"],
+    responses=problems(403, 404, 409, *BODY),
+    openapi_extra=_BODY,
+    summary="Give the variables that a subagent waits for, and start it",
+)
+async def give_variables(
+    call: Giver, thread_id: str, request_id: str, body: Annotated[VariablesBody, json_body(VariablesBody)]
+) -> VariableRequestRecord:
+    """The subagent begins once with its original task, however often this is sent."""
+    request = await find_request(call, thread_id, request_id)
+    await own_session(call, request.session_id)
+    return VariableRequestRecord.of(await give_values(call, request, body.variables))
+
+
 @router.get("/threads/{thread_id}/variables", responses=problems(404), summary="Show the variables of a thread")
 async def show_thread_variables(call: Reader, thread_id: str) -> ThreadVariables:
     return await _shown(call, *await _thread(call, thread_id))
@@ -130,32 +172,6 @@ async def set_thread_variables(
     sealed = sealed_for_thread(call.services.keys, call.tenant, body.variables, known)
     await thread_variables.set_values(call.pool, call.tenant, place, sealed, call.caller.created_by)
     return await _shown(call, *await _thread(call, thread_id))
-
-
-@router.get(
-    "/threads/{thread_id}/variables/{request_id}",
-    tags=["core"],
-    responses=problems(404),
-    summary="Show which variables a subagent waits for",
-)
-async def show_variables(call: Reader, thread_id: str, request_id: str) -> VariableRequestRecord:
-    return VariableRequestRecord.of(await deferred_subagents.find(call, thread_id, request_id))
-
-
-@router.post(
-    "/threads/{thread_id}/variables/{request_id}",
-    tags=["core"],
-    responses=problems(403, 404, 409, *BODY),
-    openapi_extra=_BODY,
-    summary="Give the variables that a subagent waits for, and start it",
-)
-async def give_variables(
-    call: Giver, thread_id: str, request_id: str, body: Annotated[VariablesBody, json_body(VariablesBody)]
-) -> VariableRequestRecord:
-    """The subagent begins once with its original task, however often this is sent."""
-    request = await deferred_subagents.find(call, thread_id, request_id)
-    await own_session(call, request.session_id)
-    return VariableRequestRecord.of(await deferred_subagents.give(call, request, body.variables))
 
 
 async def _thread(call: Call, thread_id: str) -> tuple[ThreadPlace, SessionRow]:
@@ -190,3 +206,143 @@ async def _shown(call: Call, place: ThreadPlace, session: SessionRow) -> ThreadV
     return ThreadVariables(
         thread_id=place.id, conversation_id=place.conversation_id, agent=definition.name, variables=found
     )
+
+
+# A subagent that waits for values: find its request, store the values, start it.
+
+
+async def find_request(call: Call, thread_id: str, request_id: str) -> VariableRequest:
+    """The request; unknown, malformed and foreign ids get the same refusal."""
+    known = is_id(thread_id) and is_id(request_id)
+    request = await variable_requests.get(call.pool, call.tenant, thread_id, request_id) if known else None
+    if request is None:
+        raise NotFound()
+    return request
+
+
+async def give_values(call: Call, request: VariableRequest, given: dict[str, str]) -> VariableRequest:
+    """Store the values and start the subagent. A repetition with the same values gets the same response."""
+    check_open(await conversation_of(call, request.conversation_id))
+    if await threads.is_terminated(call.pool, call.tenant, request.thread_id):
+        raise Conflict("The thread was terminated.", type="thread-terminated")
+    _check_names(request, given)
+    if request.status is VariableRequestStatus.OPEN:
+        spawn = await _with_values(call, request, given)
+        answered = await variable_requests.answer(call.pool, request, spawn, call.caller.created_by)
+        # somebody else was faster; `_check_same` then decides whether both gave the same values
+        request = answered or await find_request(call, request.thread_id, request.id)
+    _check_same(call, request, given)
+    return await _start_subagent(call, request) if request.status is VariableRequestStatus.ANSWERED else request
+
+
+async def _start_subagent(call: Call, request: VariableRequest) -> VariableRequest:
+    """Ask the conversation to start the subagent. If Temporal is unreachable, the sweeper does it."""
+    try:
+        answer = await call.services.workflows.spawn(call.tenant, request.conversation_id, request.spawn)
+    except Unavailable as error:
+        log.info("the subagent of %s starts later: %s", request.id, error)
+        return request
+    refusal = answer.answers[0].error
+    await variable_requests.settle(call.pool, request, started=refusal is None)
+    if refusal is not None:
+        raise Conflict(f"The subagent cannot start now: {refusal}", type="not-started-now")
+    return await find_request(call, request.thread_id, request.id)
+
+
+def _check_names(request: VariableRequest, given: dict[str, str]) -> None:
+    asked = request.missing_names
+    found = [
+        finding(f"/variables/{name}", "unknown_variable", "is not asked for", asked)
+        for name in given
+        if name not in asked
+    ]
+    found += [finding(f"/variables/{name}", "missing", "needs a value") for name in asked if name not in given]
+    if found:
+        raise Invalid("The values do not fit what is missing.", errors=found[:50])
+
+
+async def _with_values(call: Call, request: VariableRequest, given: dict[str, str]) -> Spawn:
+    """The original call with the values; secrets are encrypted before anything is stored."""
+    # If agents disagree about a name it is a secret: that kind sorts last.
+    kinds = {one.name: one for one in sorted(request.missing, key=lambda one: one.kind, reverse=True)}
+    sealed = seal_secrets(call.services.keys, call.tenant, given, kinds)
+    [child] = request.spawn.children
+    session = child.session.model_copy(
+        update={"variables": {**child.session.variables, **given_for(request.agent, request.missing, sealed)}}
+    )
+    return request.spawn.model_copy(
+        update={
+            # A new id for each attempt: Temporal would repeat its first refusal for the same one.
+            "request_id": f"{request.id}/{request.attempts + 1}",
+            "children": [child.model_copy(update={"session": session})],
+        }
+    )
+
+
+def _check_same(call: Call, request: VariableRequest, given: dict[str, str]) -> None:
+    """Refuse values that differ from those with which it begins."""
+    stored = request.spawn.children[0].session.variables
+    # decrypted, because the same secret is encrypted differently every time
+    known = {**stored, **open_secrets(call.services.keys, call.tenant, stored)}
+    wanted = given_for(request.agent, request.missing, given)
+    if {name: known.get(name) for name in wanted} != wanted:
+        raise Conflict("Other values were given before.", type="request-settled", request_status=request.status)
+
+
+# Values of the tenant.
+
+
+class TenantVariableRecord(BaseModel):
+    name: str
+    kind: VariableKind
+    value: str | None = Field(description="of a text; a secret is never shown")
+    updated_by: str
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, one: TenantVariable) -> "TenantVariableRecord":
+        secret = is_sealed(one.value)
+        return cls(
+            name=one.name,
+            kind=VariableKind.SECRET if secret else VariableKind.TEXT,
+            value=None if secret else one.value,
+            updated_by=one.updated_by,
+            updated_at=one.updated_at,
+        )
+
+
+class TenantVariablePage(BaseModel):
+    items: list[TenantVariableRecord]
+
+
+@router.get("/variables", responses=problems(), summary="List the variables of all threads")
+async def list_tenant_variables(call: Reader) -> TenantVariablePage:
+    found = await tenant_variables.listing(call.pool, call.tenant)
+    return TenantVariablePage(items=[TenantVariableRecord.of(one) for one in found])
+
+
+@router.put(
+    "/variables",
+    responses=problems(403, 409, *BODY),
+    openapi_extra=request_body(
+        {"application/json": {"schema": TenantVariablesBody.model_json_schema(), "example": _TENANT_EXAMPLE}}
+    ),
+    summary="Set variables of all threads",
+)
+async def set_tenant_variables(
+    call: Supervisor, body: Annotated[TenantVariablesBody, json_body(TenantVariablesBody)]
+) -> TenantVariablePage:
+    """They apply to tasks and turns that begin from now on, unless their thread has its own value."""
+    kinds = dict.fromkeys(body.variables, UNKNOWN) if body.kind == "secret" else {}
+    sealed = seal_secrets(call.services.keys, call.tenant, body.variables, kinds)
+    await tenant_variables.put(call.pool, call.tenant, sealed, call.caller.created_by)
+    return await list_tenant_variables(call)
+
+
+@router.delete("/variables/{name}", status_code=204, responses=problems(403, 404), summary="Remove a variable")
+async def remove_tenant_variable(call: Supervisor, name: str) -> Response:
+    """Sessions that have begun keep the value."""
+    known = re.fullmatch(VARIABLE_NAME_PATTERN, name)
+    if not known or not await tenant_variables.remove(call.pool, call.tenant, name, call.caller.created_by):
+        raise NotFound("There is no such variable.")
+    return Response(status_code=204)

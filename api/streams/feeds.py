@@ -1,10 +1,14 @@
 """Event feeds of a session, a conversation or a tenant: first the stored events, then new ones as they happen.
 
-Each reader reads the log at its own pace, so a slow one does not delay the others.
+Each reader reads the log at its own pace, so a slow one does not delay the others. `EventListener` wakes them, `Pages`
+reads for them, `follow` is what one reader gets, and `StreamSlots` bounds how many there are.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import logging
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,17 +17,20 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from api.http.problems import Unreadable
 from api.schemas.events import ShownNotice
-from api.streams.listener import EventListener
-from domain.errors import Conflict
+from domain.errors import Conflict, TooMany
 from domain.events import ENDED, Recorded
 from store import events, notices
 from store.database import TRANSIENT_ERRORS, Pool
 from store.notices import FeedNotice
 
+log = logging.getLogger("errand.api")
 PAGE = 200
 LOOK_SECONDS = 5.0  # how often to read again without a notification, and to check that the key is still valid
 # proxies often close a connection after 30 or 60 silent seconds
 KEEPALIVE_SECONDS = 15.0
+# streams read every few seconds without notifications, so that nothing is lost meanwhile
+RECONNECT_SECONDS = 1.0
+RETRY_SECONDS = 5
 _LAST = frozenset(event.type for event in ENDED.values())
 _NOTICE_TYPES = {
     "task_started": "session_started",
@@ -33,15 +40,12 @@ _NOTICE_TYPES = {
 }
 
 
-def shown(event: Recorded, *, in_conversation: bool = False) -> models.Event:
-    known = {"type": event.type, "seq": event.seq, "session_id": event.session_id, "at": event.at}
-    numbered = {"conv_seq": event.conv_seq} if in_conversation else {}
-    return models.Event.model_validate({**known, **event.data, **numbered})
-
-
-def opening(after: int) -> bytes:
-    """A position to resume from, even for a reader without any event."""
-    return f"retry: 1000\nid: {after}\n\n".encode()
+@dataclass(frozen=True)
+class Page:
+    frames: bytes
+    last: int
+    full: bool
+    ended: bool
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Feed:
         return event.conv_seq if self.conversation else event.seq
 
     def show(self, event: Recorded) -> models.Event:
-        return shown(event, in_conversation=self.conversation)
+        return show_event(event, in_conversation=self.conversation)
 
     def frame(self, event: Recorded) -> bytes:
         return format_sse_event(
@@ -68,7 +72,7 @@ class Feed:
         )
 
     def opening(self, after: int) -> bytes:
-        return opening(after)
+        return open_stream(after)
 
     async def page(self, pool: Pool, after: int) -> "Page":
         found = await self.read(pool, after, PAGE)
@@ -80,12 +84,15 @@ class Feed:
         )
 
 
-@dataclass(frozen=True)
-class Page:
-    frames: bytes
-    last: int
-    full: bool
-    ended: bool
+def show_event(event: Recorded, *, in_conversation: bool = False) -> models.Event:
+    known = {"type": event.type, "seq": event.seq, "session_id": event.session_id, "at": event.at}
+    numbered = {"conv_seq": event.conv_seq} if in_conversation else {}
+    return models.Event.model_validate({**known, **event.data, **numbered})
+
+
+def open_stream(after: int) -> bytes:
+    """A position to resume from, even for a reader without any event."""
+    return f"retry: 1000\nid: {after}\n\n".encode()
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ class TenantFeed:
         return await notices.after(pool, self.tenant, after, limit, self.created_by)
 
     def opening(self, after: int) -> bytes:
-        return opening(after)
+        return open_stream(after)
 
     async def page(self, pool: Pool, after: int) -> Page:
         found = await self.read(pool, after)
@@ -108,7 +115,7 @@ class TenantFeed:
         return Page(b"".join(map(_notice_frame, found)), last, full=len(found) == PAGE, ended=False)
 
 
-def shown_notice(notice: FeedNotice) -> ShownNotice:
+def show_notice(notice: FeedNotice) -> ShownNotice:
     known = {
         "type": _NOTICE_TYPES.get(notice.type, notice.type),
         "number": notice.number,
@@ -120,7 +127,7 @@ def shown_notice(notice: FeedNotice) -> ShownNotice:
 
 
 def _notice_frame(notice: FeedNotice) -> bytes:
-    one = shown_notice(notice)
+    one = show_notice(notice)
     return format_sse_event(data_str=one.model_dump_json(), event=one.type, id=str(notice.number))
 
 
@@ -152,6 +159,85 @@ class Readable(Protocol):
     def opening(self, after: int) -> bytes: ...
 
     async def page(self, pool: Pool, after: int) -> Page: ...
+
+
+class EventListener:
+    """A notification is only a hint: readers then read PostgreSQL, and also every few seconds without a hint."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._watchers: defaultdict[tuple[str, str], set[asyncio.Event]] = defaultdict(set)
+        self.draining = False
+        self.listening = False
+
+    async def run(self) -> None:
+        """Listen until cancelled; reconnect when the connection is lost."""
+        while True:
+            try:
+                await events.listen(self._url, self._connected, self._notice)
+                log.warning("lost the connection that listens for events; reconnecting")
+            except TRANSIENT_ERRORS:
+                pass
+            except Exception:  # whatever the error, the streams still need a listener
+                log.exception("cannot listen for events")
+            self.listening = False
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    @contextmanager
+    def watching(self, tenant: str, id: str) -> Iterator[asyncio.Event]:
+        """An event that is set when the session or conversation has news; the id `*` means the tenant's feed."""
+        news = asyncio.Event()
+        watchers = self._watchers[tenant, id]
+        watchers.add(news)
+        try:
+            yield news
+        finally:
+            watchers.discard(news)
+            # or the dictionary would keep an entry for every session that was ever watched
+            if not watchers:
+                self._watchers.pop((tenant, id), None)
+
+    def drain(self) -> None:
+        """End all open streams, because this process is about to stop; their readers resume elsewhere."""
+        self.draining = True
+        self._wake_all()
+
+    def _connected(self) -> None:
+        self.listening = True
+        self._wake_all()  # events may have been written while the connection was lost
+
+    def _wake_all(self) -> None:
+        for watchers in self._watchers.values():
+            for news in watchers:
+                news.set()
+
+    def _notice(self, tenant: str, conversation_id: str, session_id: str) -> None:
+        for id in {conversation_id, session_id}:
+            for news in self._watchers.get((tenant, id), ()):
+                news.set()
+
+
+class StreamSlots:
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: Counter[tuple[str, str]] = Counter()
+
+    def check(self, tenant: str, caller: str) -> None:
+        """Raise TooMany unless the caller may open one more."""
+        if self._open[tenant, caller] >= self._most:
+            detail = f"This key may keep {self._most} streams open."
+            raise TooMany(detail, type="too-many-streams", retry_after=RETRY_SECONDS)
+
+    @contextmanager
+    def taken(self, tenant: str, caller: str) -> Iterator[None]:
+        self._open[tenant, caller] += 1
+        try:
+            yield
+        finally:
+            self._open[tenant, caller] -= 1
+            # or the counter would keep an entry for every key that ever opened a stream
+            if not self._open[tenant, caller]:
+                del self._open[tenant, caller]
 
 
 class Pages:
@@ -191,7 +277,7 @@ async def follow(
                 seq, sent_at = page.last, loop.time()
             if page.ended:
                 return
-            if page.full or await _came(news):
+            if page.full or await _await_news(news):
                 continue
             # only in quiet moments: a busy stream would ask at every page, and a quiet one comes here every few seconds
             if not await _allowed(still_allowed):
@@ -201,7 +287,7 @@ async def follow(
                 sent_at = loop.time()
 
 
-async def _came(news: asyncio.Event) -> bool:
+async def _await_news(news: asyncio.Event) -> bool:
     try:
         async with asyncio.timeout(LOOK_SECONDS):
             await news.wait()

@@ -1,5 +1,9 @@
 """The rules for a submitted task, one function each. A refusal names what is allowed."""
 
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from jsonschema.exceptions import ValidationError, best_match
@@ -10,31 +14,36 @@ from api.http.lookup import check_file, check_reading
 from api.http.problems import finding
 from api.schemas.files import check_file_name
 from api.schemas.problems import Finding
-from api.submission import budgets
 from api.submission.archives import unpack_into
 from domain.agents.definition import AgentDefinition, Mode
-from domain.agents.own_tools import own_tools
+from domain.agents.own_tools import PLANNING, own_tools, reserved_names
 from domain.agents.prices import PriceTable
-from domain.errors import Invalid
+from domain.agents.prompt import Variable
+from domain.agents.secret_variables import seal_secrets
+from domain.agents.variable_scope import Graph, graph_variables, kept, missing_of, without_shared
+from domain.errors import Conflict, Invalid
+from domain.external_tool import ExternalTool, tool_problems
 from domain.json_object import JsonObject
-from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors, run_check
+from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors, run_check, schema_problems
+from domain.limits import KINDS
 from domain.notifications import ChannelName, SubscriptionStatus
 from domain.policy.rules import Action, names_a_tool
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.new_session import Supervision
 from domain.sessions.session import Limits, SandboxMode
+from domain.sessions.session_writes import NewBudget
 from domain.task import TaskConfig, TaskSpec, TreeConfig
 from settings import Settings
-from store import agent_graph, agents, files, sessions, subscriptions, workers
+from store import agent_graph, agents, files, sessions, subscriptions, workers, workspaces
 from store.agents import TaskAgent
 from store.database import Pool
 from store.sessions import SessionRow
-from store.workspaces import Manifest, without_conflicts
+from store.workspaces import Manifest, stored_bytes, without_conflicts
 
 FILE_MODE = 0o644
 
 
-def supervision(spec: TaskSpec, definition: AgentDefinition) -> Supervision:
+def read_rules(spec: TaskSpec, definition: AgentDefinition) -> Supervision:
     """The rules of a session, and whether it may ask people."""
     layers = [spec.permissions, *(spec.boundary.layers() if spec.boundary else [])]
     # a caller who requires approvals is available to give them
@@ -46,7 +55,7 @@ def supervision(spec: TaskSpec, definition: AgentDefinition) -> Supervision:
     )
 
 
-async def agent(call: Call, name: str) -> TaskAgent:
+async def find_agent(call: Call, name: str) -> TaskAgent:
     """The current agent, which is kept for the next task."""
     found = await agents.for_task(call.pool, call.tenant, name)
     if found is not None and found.definition.mode is not Mode.SUBAGENT:
@@ -111,13 +120,13 @@ def _of_schema(error: ValidationError) -> list[Finding]:
     return [finding(pointer, keyword, f"must satisfy {keyword}{bound}"[:300])]
 
 
-def models(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> list[str]:
+def choose_models(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> list[str]:
     """The task's model, else the agent's, else the default; then the fallbacks."""
     first = spec.config.model or definition.model or settings.default_model
     return list(dict.fromkeys([first, *definition.fallback_models]))
 
 
-def limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> Limits:
+def choose_limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> Limits:
     """The task's limits, else the agent's, else the defaults; never beyond the platform's ceilings."""
     wanted, own, default = spec.config, definition.limits, Limits()
     over = [
@@ -132,7 +141,7 @@ def limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> L
     ]
     if over:
         raise Invalid("A limit is out of range.", errors=over)
-    budgets.check(wanted, settings)
+    check_tree(wanted, settings)
     ttl_ms = min(wanted.ttl or own.ttl_ms or default.ttl_ms, settings.max_ttl_ms)
     check_waiting(spec, min(ttl_ms, (wanted.tree and wanted.tree.ttl) or ttl_ms))
     cost = wanted.max_cost_usd if wanted.max_cost_usd is not None else own.cost_usd
@@ -200,7 +209,7 @@ async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition,
     raise Invalid(f"The sandbox ({modes}) is not available: {why}.", type="not-available", errors=[problem])
 
 
-async def manifest(call: Call, spec: TaskSpec, *, checked: bool = False) -> Manifest:
+async def collect_files(call: Call, spec: TaskSpec, *, checked: bool = False) -> Manifest:
     """Files and archives of the context, as entries of the workspace; `checked`: the caller is known to have access."""
     wanted = [(f"/context/files/{place}", file_id) for place, file_id in enumerate(spec.context.files)]
     archives = [(f"/context/archives/{place}", file_id) for place, file_id in enumerate(spec.context.archives)]
@@ -228,7 +237,7 @@ async def manifest(call: Call, spec: TaskSpec, *, checked: bool = False) -> Mani
     return result
 
 
-async def previous(call: Call, spec: TaskSpec) -> SessionRow | None:
+async def find_previous(call: Call, spec: TaskSpec) -> SessionRow | None:
     """The ended session whose history this task continues."""
     wanted = spec.context.history_session
     if wanted is None:
@@ -314,3 +323,144 @@ async def _check_subscriptions(pool: Pool, tenant: str, config: TaskConfig) -> l
         for wanted in dict.fromkeys(config.notify)
         if wanted not in known
     ]
+
+
+# The budget that a whole conversation shares, and the bytes that a tenant may store.
+
+
+def check_tree(config: TaskConfig, settings: Settings) -> None:
+    """Refuse a part that would get more than the whole."""
+    whole = config.tree or TreeConfig()
+    beyond = [
+        finding(f"/config/tree/max_{kind}", "out_of_range", "beyond what this platform allows", [f"..{ceiling}"])
+        for kind, ceiling in tree_ceilings(settings).items()
+        if (wanted := getattr(whole, f"max_{kind}")) is not None and wanted > ceiling
+    ]
+    if beyond:
+        raise Invalid("A limit is out of range.", errors=beyond)
+    over = [
+        finding(f"/config/{name}", "out_of_range", f"more than /config/tree/{name} allows", [f"..{most}"])
+        for name in ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")
+        if (most := getattr(whole, name)) is not None and (getattr(config, name) or 0) > most
+    ]
+    if over:
+        raise Invalid("A task cannot have more than it shares with its subagents.", errors=over)
+
+
+def tree_ceilings(settings: Settings) -> dict[str, float]:
+    """The ceilings of a whole conversation, for each kind that the operator limits."""
+    found = {kind: getattr(settings, f"max_tree_{kind}") for kind in KINDS}
+    return {kind: ceiling for kind, ceiling in found.items() if ceiling is not None}
+
+
+def build_budget(config: TaskConfig, now: datetime, settings: Settings) -> NewBudget | None:
+    """The budget of the whole conversation, if the task or the platform limits it."""
+    most = {f"max_{kind}": ceiling for kind, ceiling in tree_ceilings(settings).items()}
+    if config.tree is None and not most:
+        return None
+    wanted = config.tree or TreeConfig()
+    limits = most | wanted.model_dump(exclude={"ttl"}, exclude_none=True)
+    ends = now + timedelta(milliseconds=wanted.ttl) if wanted.ttl else None
+    shared = {"deadline": ends, "low_percent": settings.budget_low_percent, "default": config.tree is None}
+    return NewBudget.model_validate({**limits, **shared})
+
+
+async def check_workspaces(call: Call, files: Manifest) -> None:
+    """Refuse a task whose files no longer fit into the tenant's workspaces."""
+    quota = call.settings.tenant_workspace_bytes
+    if not quota or not files:
+        return
+    used = await workspaces.bytes_of_tenant(call.pool, call.tenant)
+    size = sum(map(stored_bytes, files.values()))
+    if used + size > quota:
+        raise quota_exceeded("workspaces", "ERRAND_TENANT_WORKSPACE_BYTES", quota, used, size)
+
+
+def quota_exceeded(what: str, setting: str, quota: int, used: int, size: int) -> Conflict:
+    detail = f"This tenant's {what} may hold {quota:,} bytes ({setting}). They hold {used:,}, and this adds {size:,}."
+    return Conflict(detail, type="quota-exceeded", limit=setting, limit_bytes=quota, used_bytes=used, added_bytes=size)
+
+
+# Additions of a task: tools that its caller answers, variables of its agent, and a form of its answer.
+
+
+def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
+    """Check that the agent of a task with plan approval can submit a plan."""
+    if spec.config.approval_required and not any(PLANNING & {*view.tools} for view in definition.views):
+        why = f"this agent has no {' or '.join(sorted(PLANNING))}"
+        problem = finding("/config/approval_required", "unavailable", why, [False])
+        raise Invalid("This agent cannot submit a plan.", errors=[problem])
+
+
+async def supervise(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict[str, str]) -> Supervision:
+    """A task's rules, tools and variables; `before` are the variables that the thread already has."""
+    definition = agent.definition
+    rules = read_rules(spec, definition)
+    has_shared = agent.tenant_has_variables or bool(call.settings.variables)
+    asks = any(view.subagent_tools for view in definition.views)  # its subagents may ask for missing values
+    # Otherwise the agents that it refers to do not matter now and need not be read.
+    wide = bool(before or spec.context.variables or asks or (has_shared and definition.references))
+    graph = await agent_graph.reachable(call.pool, call.tenant, definition) if wide else {definition.name: definition}
+    common = await call.services.shared_variables.of_graph(call.pool, call.tenant, graph) if has_shared else {}
+    before = {**without_shared(before), **common}
+    looked_up = partial(look_up_variables, spec, definition, graph, before, rules.may_ask)
+    # a large graph takes long to look through, and other requests do not wait for that
+    values, missing = await asyncio.to_thread(looked_up) if len(graph) > 1 else looked_up()
+    tools = await _choose_tools(spec, definition, reserved_names(definition, plans=rules.approval_required))
+    return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
+
+
+async def seal_variables(call: Call, spec: TaskSpec, definition: AgentDefinition) -> TaskSpec:
+    """The task with its secret variables encrypted, before any of it is stored."""
+    if not spec.context.variables:
+        return spec
+    known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
+    _check_known(spec, known)  # before anything is done with them
+    values = seal_secrets(call.services.keys, call.tenant, spec.context.variables, known)
+    return spec.model_copy(update={"context": spec.context.model_copy(update={"variables": values})})
+
+
+async def _choose_tools(spec: TaskSpec, definition: AgentDefinition, reserved: set[str]) -> list[ExternalTool]:
+    """The agent's external tools and the task's own, which may replace one of the same name."""
+    given = spec.config.external_tools
+    if given and (found := await run_check(tool_problems, "config.external_tools", given, reserved)):
+        problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
+        raise Invalid("An external tool cannot be used.", errors=problems[:50])
+    return list({tool.name: tool for tool in (*definition.external_tools, *given)}.values())
+
+
+def look_up_variables(
+    spec: TaskSpec, definition: AgentDefinition, graph: Graph, before: dict[str, str], may_ask: bool
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The known values, and the descriptions of those to ask for; refused if nobody can be asked. A value may be for
+    any agent of the graph, because subagents inherit it. Variables scoped to a subagent are asked for when it is
+    created."""
+    _check_known(spec, graph_variables(graph))
+    values = kept(before | spec.context.variables, graph)
+    missing = missing_of(definition, values, graph)
+    if missing and not may_ask:
+        problems = [finding(f"/context/variables/{name}", "missing", text) for name, text in missing.items()]
+        raise Invalid("The agent needs variables, and may not ask for them.", type="missing-variables", errors=problems)
+    return values, missing
+
+
+def _check_known(spec: TaskSpec, known: Mapping[str, Variable]) -> None:
+    if unknown := [name for name in spec.context.variables if name not in known]:
+        problems = [
+            finding(f"/context/variables/{name}", "unknown_variable", "there is none", sorted(known))
+            for name in unknown
+        ]
+        raise Invalid("The agent has no such variables.", errors=problems)
+
+
+async def check_output_schema(spec: TaskSpec, definition: AgentDefinition) -> None:
+    """Check a form of the answer: it needs a usable schema, and an agent with a single final answer."""
+    schema, pointer = spec.config.output_schema, "/config/output_schema"
+    if schema is None:
+        return
+    if definition.dual:
+        problem = finding(pointer, "unavailable", "an agent with two sides has no single answer", [])
+        raise Invalid("This agent has no single answer.", errors=[problem])
+    if found := await run_check(schema_problems, "config.output_schema", schema):
+        problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
+        raise Invalid("The output schema cannot be used.", errors=problems[:50])

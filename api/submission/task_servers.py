@@ -22,14 +22,14 @@ from store.agents import TaskAgent
 WHERE = "/config/mcp_servers"
 
 
-def refuse(spec: TaskSpec) -> None:
+def refuse_servers(spec: TaskSpec) -> None:
     """Refuse servers in a request that starts no task, because its next turn would not have them."""
     if spec.config.mcp_servers:
         problem = finding(WHERE, "unavailable", "only a task that is submitted on its own can bring MCP servers")
         raise Invalid("This request cannot bring MCP servers.", errors=[problem])
 
 
-async def added(call: Call, spec: TaskSpec, agent: TaskAgent) -> TaskAgent:
+async def add_servers(call: Call, spec: TaskSpec, agent: TaskAgent) -> TaskAgent:
     """The agent with the servers of the task, whose tool lists are read now."""
     if not spec.config.mcp_servers:
         return agent

@@ -1,19 +1,37 @@
-"""The record of a whole conversation, built from its rows without a worker."""
+"""A conversation for its reader: its sessions as a tree, its agent's settings, and the messages of a session."""
 
 from errand import models
 
+from api.http import lookup
 from api.http.auth import Call
 from api.schemas.conversations import (
     kind_of,
     stream_key,
 )
-from api.views.agent_state import agent_state, descriptor
+from domain.conversations.address import AddressKind
+from domain.conversations.display_messages import display_messages as displayed
+from domain.messages import Node
 from domain.sessions.input_request import InputRequest
-from store import children, conversation_reads, input_requests, mailbox
+from store import (
+    addresses,
+    channels,
+    children,
+    conversation_reads,
+    conversations,
+    input_requests,
+    mailbox,
+    messages,
+    missions,
+    resets,
+    sessions,
+)
 from store.conversation_reads import Branch
 from store.conversations import ConversationRow
+from store.database import Pool
+from store.sessions import SessionRow
 
 MOST = 1_000  # sessions, and threads
+PARTS = {AddressKind.CHANNEL: ("connector", "channel_id", "user_id")}  # all other kinds have an id
 
 
 async def whole(call: Call, found: ConversationRow) -> models.Conversation:
@@ -83,3 +101,54 @@ def tree(branches: list[Branch]) -> list[models.SessionBranch]:
 def _node(branch: Branch) -> models.SessionBranch:
     kind = kind_of(branch.spawned_by, branch.blocking, branch.transport)
     return models.SessionBranch(kind=kind, **branch.model_dump(exclude={"blocking", "delivery"}))
+
+
+async def descriptor(call: Call, conversation_id: str) -> models.Descriptor:
+    address = await addresses.of_conversation(call.pool, call.tenant, conversation_id)
+    if address is None:
+        return models.Descriptor(type="task", identity={"id": conversation_id})
+    if address.kind is AddressKind.SCHEDULE:
+        mission = await missions.of_conversation(call.pool, call.tenant, conversation_id)
+        if mission is not None:
+            return models.Descriptor(type="mission", identity={"id": mission.id})
+    names = PARTS.get(address.kind, ("id",))
+    return models.Descriptor(type=address.kind, identity=dict(zip(names, address.parts, strict=False)))
+
+
+async def agent_state(call: Call, found: ConversationRow) -> models.AgentState:
+    latest = await sessions.newest_of_thread(call.pool, call.tenant, found.id)
+    latest = latest or await lookup.session_of(call, found.id)
+    channel = await channels.of_conversation(call.pool, call.tenant, found.id)
+    routing: dict[str, str | None] = dict(channel.model_dump()) if channel else {}
+    if channel is not None:
+        routing["thread"] = latest.task.channel.thread if latest.task.channel else None
+    marked = await resets.markers(call.pool, call.tenant, found.id)
+    return models.AgentState(
+        agent=latest.agent,
+        agent_version=latest.agent_version,
+        models=latest.models,
+        permissions=[[models.AgentRule.model_validate(rule) for rule in layer] for layer in latest.rules],
+        routing=routing,
+        generation=found.generation,
+        markers=[
+            models.HistoryMarker(kind="start", at=found.created_at),
+            *(models.HistoryMarker(kind="reset", at=one.at, by=one.by) for one in marked),
+        ],
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+    )
+
+
+async def display_messages(pool: Pool, session: SessionRow) -> list[models.DisplayMessage]:
+    """The session's own part of the history, oldest first; before its first reply, the messages that opened it."""
+    if own := await own_nodes(pool, session):
+        return [models.DisplayMessage.model_validate(one) for one in displayed(own)]
+    opening = [await conversations.message_text(pool, session.tenant, message_id) for message_id in session.inbox]
+    return [models.DisplayMessage(type="user", text=text) for text in opening if text]
+
+
+async def own_nodes(pool: Pool, session: SessionRow) -> list[Node]:
+    """The nodes that a session added to the history; for a rerun, also those copied at its start."""
+    known = None if session.rerun else session.base_head
+    nodes = await messages.path(pool, session.tenant, session.head, known)
+    return [node for node in nodes if node.session_id == session.id]

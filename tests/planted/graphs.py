@@ -109,7 +109,7 @@ BUGS = [
     ),
     Bug(
         "later turns keep a value that the tenant removed",
-        "api/submission/tools_and_variables.py",
+        "api/submission/rules.py",
         "    before = {**without_shared(before), **common}",
         "    before = {**before, **common}",
         _VARIABLES,

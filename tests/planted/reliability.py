@@ -223,7 +223,7 @@ BUGS = [
     ),
     Bug(
         "a stop that Temporal did not take is forgotten",
-        "api/control/stop.py",
+        "api/conversations/control.py",
         "    if not delivered:\n",
         "    if delivered is None:\n",
         ("tests/faults/test_accepted_meanwhile.py::test_api_passes_requests_on_when_temporal_is_back",),

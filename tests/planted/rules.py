@@ -35,7 +35,7 @@ BUGS = [
     ),
     Bug(
         "an event that the filter drops answers a wait",
-        "api/conversations/trigger_events.py",
+        "api/conversations/arrivals.py",
         "if rules.correlation and holds else None",
         "if rules.correlation else None",
         ("tests/behaviour/triggers/test_waits.py::test_an_event_that_the_filter_drops_answers_no_wait",),

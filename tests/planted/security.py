@@ -146,7 +146,7 @@ BUGS = [
     ),
     Bug(
         "a key keeps one stream more than it may",
-        "api/streams/slots.py",
+        "api/streams/feeds.py",
         "if self._open[tenant, caller] >= self._most:",
         "if self._open[tenant, caller] > self._most:",
         (f"{_API}/test_ceilings.py", f"{_API}/routes/test_events.py", f"{_API}/test_local_access.py"),
@@ -317,7 +317,7 @@ BUGS = [
     ),
     Bug(
         "workspaces of a tenant have no quota",
-        "api/submission/budgets.py",
+        "api/submission/rules.py",
         "if used + size > quota:",
         "if used + size > quota * 1_000_000:",
         (f"{_API}/test_ceilings.py", f"{_API}/routes/test_files.py"),

@@ -98,8 +98,8 @@ BUGS = [
     ),
     Bug(
         "what runs in a terminated thread is not stopped",
-        "api/routes/threads.py",
-        "    await stopping.stop_all(call, unfinished, Stop(Reason.TERMINATED, tree=True))\n",
+        "api/routes/conversations.py",
+        "    await control.stop_sessions(call, unfinished, Stop(Reason.TERMINATED, tree=True))\n",
         "",
         _TERMINATE,
     ),

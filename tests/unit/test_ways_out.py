@@ -78,7 +78,7 @@ SHARED_THREADS = {
         "activities/requests/approved_files.py::files_to_approve",
         "activities/requests/file_diff.py::diff_of",
         "api/submission/archives.py::unpack_into",
-        "api/submission/tools_and_variables.py::supervision",
+        "api/submission/rules.py::supervise",
         "store/files.py::put_blobs",
         "store/shared_variables.py::SharedVariables.renewed",
         "store/workspaces.py::_parsed",

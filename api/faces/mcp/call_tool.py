@@ -28,7 +28,7 @@ from api.http.lookup import own_session, session_of
 from api.http.problems import finding
 from api.routes import input_requests, steering
 from api.schemas.conversations import FireBody, MessageBody
-from api.submission import accept as submit
+from api.submission import submit
 from domain.errors import Conflict, Invalid
 from domain.json_object import JsonObject
 from domain.task import TaskSpec

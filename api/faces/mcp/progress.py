@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from api.http.auth import Call
-from api.streams.ending import await_state
+from api.streams.readers import await_state
 from domain.events import Recorded
 from domain.sessions.session import Status
 from store import events

@@ -10,7 +10,7 @@ from mcp_types import (
 )
 
 from api.http.auth import Call
-from api.routes import tasks, traces
+from api.routes import tasks
 from domain.errors import NotFound
 from domain.ids import is_id
 from domain.sessions.session import TERMINAL
@@ -55,7 +55,7 @@ async def read(call: Call, uri: str) -> TextResourceContents | BlobResourceConte
             result = await tasks.show_result(call, task_id, tasks.ResultQuery())
             return TextResourceContents(uri=uri, mime_type=JSON, text=result.model_dump_json())
         case ["tasks", task_id, "trace"]:
-            trace = await traces.show_trace(call, task_id, traces.TraceQuery())
+            trace = await tasks.show_trace(call, task_id, tasks.TraceQuery())
             return TextResourceContents(uri=uri, mime_type=JSON, text=trace.model_dump_json())
         case ["files", file_id] if is_id(file_id):
             return await _file(call, uri, file_id)

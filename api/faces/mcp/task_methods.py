@@ -6,7 +6,7 @@ from mcp_types import RequestParams
 from pydantic import Field, ValidationError
 from starlette.responses import Response
 
-from api.control import answer as answering
+from api.conversations import control
 from api.faces.mcp import forms
 from api.faces.mcp.progress import Report, await_news
 from api.faces.mcp.read import askable, read, read_id, requests_of
@@ -17,7 +17,7 @@ from api.http.lookup import own_session, session_of
 from api.http.problems import finding
 from api.routes import input_requests, steering
 from api.routes import tasks as task_routes
-from api.streams.ending import await_ending
+from api.streams.readers import await_ending
 from domain.errors import Conflict, Invalid, Unavailable
 from domain.json_object import JsonObject
 from domain.sessions.input_request import InputRequest
@@ -58,7 +58,7 @@ async def update(call: Call, params: UpdateParams) -> JsonObject:
             continue
         answer = forms.answer_of(request, _response(request_id, response))
         if answer is not None:
-            await answering.check(call.caller, request, answer[0])
+            await control.check_answer(call.caller, request, answer[0])
             given.append((request, answer[0]))
     # only after all were checked, so that one bad response does not leave the others half answered
     for request, value in given:

@@ -5,9 +5,8 @@ from typing import TypeVar
 
 from errand import models
 
-from api.control import stop as stopping
-from api.control.stop import Stop
-from api.conversations import deferred, run
+from api.conversations import control, deferred, run
+from api.conversations.control import Stop
 from api.faces.responses import items
 from api.faces.responses.errors import BadParameter
 from api.faces.responses.ids import ResponseId, without_prefix
@@ -192,7 +191,7 @@ async def _branch(
     given.end_with_message()
     _, manifest = await workspaces.get(call.pool, call.tenant, session.workspace_id)
     response_id = await _turn(call, body, given, None, None, key, manifest)
-    await stopping.stop(call, session, Stop(Reason.CALLER_CANCEL, note=f"continued as {response_id}"))
+    await control.stop_session(call, session, Stop(Reason.CALLER_CANCEL, note=f"continued as {response_id}"))
     return response_id
 
 
@@ -266,7 +265,7 @@ async def _after(
 
 
 async def _run_body(call: Call, body: CreateResponse, given: ParsedInput, text: str) -> JsonObject:
-    definition = (await rules.agent(call, body.model)).definition
+    definition = (await rules.find_agent(call, body.model)).definition
     options, instructions = body.options, [one for one in (body.instructions, *given.instructions) if one]
     config: JsonObject = {
         "instructions": "\n\n".join(instructions) or None,

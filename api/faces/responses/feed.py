@@ -13,7 +13,7 @@ from api.faces.responses.view import FoundResponse, asked_in, find
 from api.http.auth import Call
 from api.http.lookup import check_kept
 from api.streams.feeds import Page
-from api.streams.sse import counted
+from api.streams.readers import count_stream
 from domain.errors import NotFound, Unavailable
 from store import events
 from store.database import Pool
@@ -100,7 +100,7 @@ async def opened(
 
 async def awaited(call: Call, request: Request, feed: ResponseFeed) -> ResponseObject:
     """The response once it has ended. If its client disconnects, the wait ends, but the task continues."""
-    async with aclosing(counted(call, feed, feed.last)) as chunks:
+    async with aclosing(count_stream(call, feed, feed.last)) as chunks:
         async for _ in chunks:
             if feed.ended or await request.is_disconnected():
                 break

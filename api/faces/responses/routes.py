@@ -6,8 +6,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.control import stop as stopping
-from api.control.stop import Stop
+from api.conversations import control
+from api.conversations.control import Stop
 from api.faces.responses import feed as feeds
 from api.faces.responses.create import create
 from api.faces.responses.errors import BadParameter
@@ -19,7 +19,7 @@ from api.faces.responses.view import FACE, find, folded, show
 from api.http.auth import Call, Reader, Stopper, Submitter, Viewer
 from api.http.idempotency import Key
 from api.http.lookup import check_acting
-from api.streams.sse import streaming
+from api.streams.readers import stream_feed
 from domain.agents.definition import AgentDefinition, Mode
 from domain.errors import NotFound
 from domain.faces import FaceRequest
@@ -88,7 +88,7 @@ async def create_response(
     if not body.background or body.stream:
         feed = await feeds.opened(call, response_id, unstored=True)
         if body.stream:
-            return streaming(call, feed, feed.last)
+            return stream_feed(call, feed, feed.last)
         return _json(await feeds.awaited(call, request, feed))
     return _json(await show(call, response_id))
 
@@ -101,7 +101,7 @@ async def get_response(call: Reader, response_id: str, query: Annotated[GetQuery
             raise BadParameter("starting_after", "Only a stream has a beginning: send stream=true.")
         return _json(await show(call, wanted))
     feed = await feeds.opened(call, wanted, -1 if query.starting_after is None else query.starting_after)
-    return streaming(call, feed, feed.last)
+    return stream_feed(call, feed, feed.last)
 
 
 @router.post("/responses/{response_id}/cancel")
@@ -116,7 +116,7 @@ async def cancel_response(call: Stopper, response_id: str) -> Response:
         raise BadParameter("response_id", "Only a response with background=true can be cancelled.")
     # A response that waits for its caller has ended, but its task has not, and the caller will not answer.
     if wanted.part == len((await folded(call, found)).parts):
-        await stopping.stop(call, found.session, Stop(Reason.CALLER_CANCEL))
+        await control.stop_session(call, found.session, Stop(Reason.CALLER_CANCEL))
     return _json(await show(call, wanted))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx2
 
-from api.routes import connectors, schedules, triggers
+from api.routes import channels, schedules, triggers
 from domain.ids import new_id
 from store.database import Pool
 from tests.behaviour.api.conftest import key_for
@@ -17,7 +17,7 @@ ROWS = {
           FROM generate_series(1, $2::int) n""",
     triggers.MOST: """INSERT INTO triggers (tenant, id, name, rules, secret, prompt, created_by)
         SELECT $1, $1 || n, 't' || n, '{"signature": "github"}', '', '', '' FROM generate_series(1, $2::int) n""",
-    connectors.MOST: """INSERT INTO connectors (tenant, id, name, kind, agent, target, secrets, debounce_ms, merge,
+    channels.MOST: """INSERT INTO connectors (tenant, id, name, kind, agent, target, secrets, debounce_ms, merge,
                                               created_by)
         SELECT $1, $1 || n, 'c' || n, 'webhook', 'assistant', '', '{}', 0, false, ''
           FROM generate_series(1, $2::int) n""",

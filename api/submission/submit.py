@@ -10,7 +10,7 @@ from errand import models
 
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
-from api.submission import budgets, rules, task_servers, tools_and_variables
+from api.submission import rules, task_servers
 from domain.agents.definition import AgentDefinition
 from domain.agents.sides import Sides, all_models, session_sides
 from domain.amounts import counted
@@ -112,7 +112,7 @@ class Prepared:
         return text_of_parts(self.acceptance.inbox[-1].parts)
 
 
-async def check(
+async def check_task(
     call: Call,
     spec: TaskSpec,
     *,
@@ -124,20 +124,20 @@ async def check(
     """Check a task. `schema`: whether the input must fit the agent's schema, like its first input; `variables`: those
     already known; `brings_servers`: whether it may bring MCP servers; `agent`: None if it has to be read."""
     settings, pool, tenant = call.settings, call.pool, call.tenant
-    agent = agent or await rules.agent(call, spec.agent)
+    agent = agent or await rules.find_agent(call, spec.agent)
     definition = agent.definition
     if schema:
         await rules.check_input(definition, spec.input)
-    spec = await tools_and_variables.sealed(call, spec, definition)
+    spec = await rules.seal_variables(call, spec, definition)
     if not brings_servers:
-        task_servers.refuse(spec)
-    models = rules.models(spec, definition.for_side(definition.first_side), settings)
-    sides = session_sides(definition, lambda view: rules.models(spec, view, settings))
-    limits = rules.limits(spec, definition, settings)
-    tools_and_variables.check_plan(spec, definition)
-    await tools_and_variables.check_output_schema(spec, definition)
+        task_servers.refuse_servers(spec)
+    models = rules.choose_models(spec, definition.for_side(definition.first_side), settings)
+    sides = session_sides(definition, lambda view: rules.choose_models(spec, view, settings))
+    limits = rules.choose_limits(spec, definition, settings)
+    rules.check_plan(spec, definition)
+    await rules.check_output_schema(spec, definition)
     if spec.config.mcp_servers:
-        definition = (agent := await task_servers.added(call, spec, agent)).definition
+        definition = (agent := await task_servers.add_servers(call, spec, agent)).definition
     await rules.check_tool_names(pool, tenant, spec, definition)
     every = all_models(models, sides)
     rules.check_prices(limits, spec.config.tree, every, call.services.prices, settings)
@@ -145,21 +145,21 @@ async def check(
     await rules.check_sandbox(pool, spec, definition, settings)
     notices = await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
-    files = await rules.manifest(call, spec)
-    await budgets.check_workspaces(call, files)
-    supervision = await tools_and_variables.supervision(call, spec, agent, variables or {})
+    files = await rules.collect_files(call, spec)
+    await rules.check_workspaces(call, files)
+    supervision = await rules.supervise(call, spec, agent, variables or {})
     return Checked(spec, agent.ref, definition, models, limits, files, retention, supervision, sides, notices)
 
 
-def prepare(call: Call, task: Checked, place: SessionPlace) -> Prepared:
+def prepare_session(call: Call, task: Checked, place: SessionPlace) -> Prepared:
     now = datetime.now(UTC)
     session_id, own = new_id(), place.conversation_id is None
     ref = SessionRef(tenant=call.tenant, session_id=session_id, conversation_id=place.conversation_id or session_id)
-    session = new_session(task, title_of(task.spec), place, call.caller.created_by)
+    session = build_session(task, title_of(task.spec), place, call.caller.created_by)
     acceptance = Acceptance(
         session=session.placed(ref, created_at=now),
         inbox=_inbox(session_id, task.spec, sorted(task.files)),
-        budget=budgets.budget(task.spec.config, now, call.settings),
+        budget=rules.build_budget(task.spec.config, now, call.settings),
         manifest={**place.manifest, **task.files} if own else {},
         in_order=not own,
         delivery=place.delivery,
@@ -169,7 +169,7 @@ def prepare(call: Call, task: Checked, place: SessionPlace) -> Prepared:
     return Prepared(acceptance, {} if own else task.files, task.notices)
 
 
-def new_session(task: Checked, title: str, place: SessionPlace, created_by: str) -> NewSession:
+def build_session(task: Checked, title: str, place: SessionPlace, created_by: str) -> NewSession:
     session = NewSession.for_task(
         task.agent,
         task.spec,
@@ -194,7 +194,7 @@ def new_session(task: Checked, title: str, place: SessionPlace, created_by: str)
     )
 
 
-async def accept(
+async def accept_session(
     call: Call,
     prepared: Prepared,
     key: IdempotencyKey,
@@ -236,9 +236,9 @@ async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedRes
     """The handle of a task, once a GET on it works; Temporal may still be unreachable."""
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
-    task = await check(call, spec, brings_servers=True)
-    previous = await rules.previous(call, spec)
-    prepared = prepare(call, task, SessionPlace(parent=previous))
+    task = await check_task(call, spec, brings_servers=True)
+    previous = await rules.find_previous(call, spec)
+    prepared = prepare_session(call, task, SessionPlace(parent=previous))
     if spec.config.mcp_servers:  # a version of the agent that only this task has
         own = task.agent.model_copy(update={"owner": agents.private_owner(prepared.ref.session_id)})
         write = partial(new_sessions.accept_with_agent, call.pool, own=(own, task.definition))
@@ -255,7 +255,7 @@ async def run_task(
     """Accept a task and start it; its handle is the response."""
     await call.services.waiting_bound.check(call.tenant)
     response = _handle(call, prepared)
-    accepted = await accept(call, prepared, key, response, write)
+    accepted = await accept_session(call, prepared, key, response, write)
     if accepted.replay:
         return AcceptedResponse(accepted.replay.response, replayed=True)
     assert accepted.session is not None

@@ -1,0 +1,258 @@
+"""What a caller does to a running session: answer it, send it a message, stop it, or reset its conversation.
+
+The row is written first and counts; the signal to the workflow only speeds it up, and a lost one is found in the row.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from api.http import lookup
+from api.http.auth import Call, Caller
+from api.http.idempotency import IdempotencyKey
+from api.http.problems import finding, type_name
+from api.schemas.agent_state import ResetDone
+from api.services import Services
+from api.submission import rules
+from api.submission.submit import Prepared
+from domain.agents.secret_variables import seal_secrets
+from domain.agents.variable_scope import graph_variables
+from domain.conversations.requests import Steer
+from domain.errors import Conflict, Invalid, NotAllowed, NotFound, Unavailable
+from domain.events import EventRow, InputReceived
+from domain.ids import derive_id
+from domain.json_object import JsonObject
+from domain.policy.approval_rules import ApprovalRules
+from domain.policy.rules import Action
+from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
+from domain.sessions.request_writes import RequestAnswer
+from domain.sessions.session import Reason, Scope, SessionRef
+from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.step import RecordedStop, StopRequest
+from store import agent_graph, agents, conversations, endings, resets, sessions
+from store.keys import Right
+from store.sessions import SessionRow
+
+log = logging.getLogger("errand.api")
+AT_ONCE = 20  # stops sent at the same time
+# For all waits together, of which the one for a start takes at most three. The message is stored, so without an answer
+# it is only read later.
+ANSWER_WITHIN = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """How a session must end, and how long its tools may still run."""
+
+    reason: Reason
+    note: str = ""
+    grace_ms: int = 0
+    tree: bool = False  # its subagents must not start anything new either
+
+    def recorded(self, call: Call, key: str = "") -> RecordedStop:
+        return RecordedStop(
+            reason=self.reason,
+            by=call.caller.name,
+            note=self.note,
+            grace_ms=self.grace_ms,
+            at=datetime.now(UTC),
+            request_id=key or None,
+            scope=Scope.TREE if self.tree else None,
+            actor=call.caller.created_by,  # the id, because names of keys may repeat
+        )
+
+
+# Answers to input requests.
+
+
+async def check_answer(caller: Caller, request: InputRequest, value: Any) -> None:
+    """Refuse an answer that the caller may not give, or that does not fit the request."""
+    # the right first: a key without it must not find out whether the request is still open
+    right = Right.APPROVE if request.kind in APPROVALS else Right.ANSWER
+    if not caller.may(right, Right.SUPERVISE):
+        raise NotAllowed(f"This is a {request.kind}, which needs a key with the right {right}.", needed=[right])
+    if request.status is not RequestStatus.OPEN:
+        raise settled_request(request.status)
+    if request.answer_schema is not None:
+        await rules.check_answer(request.answer_schema, value)
+    if request.gate is not None and "arguments" in value:
+        _check_change(ApprovalRules.model_validate(request.gate), value["arguments"])
+
+
+def _check_change(approval_rules: ApprovalRules, arguments: JsonObject) -> None:
+    """Refuse changes of an approver that a rule denies to everybody; the request stays open."""
+    found = approval_rules.verdict(arguments)
+    if found.action is not Action.DENY or found.rule is None:
+        return
+    denied = finding("/input/arguments", "denied", f"a rule denies this: {found.rule}")
+    rule = found.rule.model_dump(mode="json")
+    raise Invalid("The rules of the task forbid this call.", type="denied-by-rule", rule=rule, errors=[denied])
+
+
+async def seal_answer(call: Call, session: SessionRow, request: InputRequest, value: Any) -> Any:
+    """The answer as it is stored: values of secret variables are encrypted."""
+    if request.kind is not RequestKind.MISSING_VARIABLES:
+        return value
+    # the whole graph, because a value may be for a subagent, whose definition says whether it is a secret
+    definition = await agents.load(call.pool, session.agent_ref)
+    known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
+    return seal_secrets(call.services.keys, call.tenant, value, known)
+
+
+def build_answer(caller: Caller, session: SessionRow, request: InputRequest, value: Any) -> RequestAnswer:
+    """The answer as the store takes it, with its event."""
+    received = InputReceived(request_id=request.id, kind=request.kind, by=caller.name)
+    return RequestAnswer(
+        tenant=caller.tenant,
+        id=request.id,
+        session_id=session.id,
+        answer=json.dumps(value),
+        by=caller.name,
+        # the id, because names of keys may repeat
+        actor=caller.created_by,
+        events=[EventRow.of(session.ref, received)],
+    )
+
+
+async def signal_answer(services: Services, session_id: str, request_id: str) -> None:
+    """Signal to the session that its request was answered; retry in the background if Temporal is unreachable."""
+    # The row is written before this. A lost signal only delays the session: the sweeper finds answered requests.
+    if not await services.workflows.answered(session_id, request_id):
+        services.retry_queue.add(
+            f"the answer to {request_id}", lambda: services.workflows.answered(session_id, request_id)
+        )
+
+
+def unknown_request(session: SessionRow) -> Conflict:
+    return Conflict("The task has no such request.", type="unknown-request", task_status=session.status)
+
+
+def settled_request(status: RequestStatus) -> Conflict:
+    details = {
+        RequestStatus.ANSWERED: "This request has been answered already.",
+        RequestStatus.EXPIRED: "Nobody answered this request in time.",
+        RequestStatus.WITHDRAWN: "The task no longer waits for this.",
+    }
+    return Conflict(details[status], type="request-settled", request_status=status)
+
+
+# Messages to a running session: stored first, so that they are not lost, then delivered to its conversation.
+
+
+def message_id_of(ref: SessionRef, key: IdempotencyKey) -> str:
+    """The id of a message: equal for every repetition with one key, so that the message is delivered once."""
+    return derive_id(ref.conversation_id, "message", key.value) if key.value else derive_id(ref.session_id, "message")
+
+
+async def write_message(call: Call, conversation_id: str, thread_id: str, message_id: str, prepared: Prepared) -> None:
+    """Store a message to a thread, with the files that it names, without delivering it."""
+    message = ThreadMessage(
+        id=message_id,
+        conversation_id=conversation_id,
+        thread_id=thread_id,
+        text=prepared.opening_text,
+        author=call.caller.name,
+        unsignalled=True,
+    )
+    files = (prepared.acceptance.session.workspace_id, prepared.files)
+    await conversations.add_message(call.pool, call.tenant, message, files)
+
+
+async def deliver_message(
+    call: Call, conversation_id: str, thread_id: str, message_id: str, live: str, attempt: int = 0
+) -> str | None:
+    """Deliver a stored message to the running session and return the id of the session that reads it; None if no
+    session is running. If the conversation does not answer, it reads the message later.
+    """
+    ref = SessionRef(tenant=call.tenant, session_id=live, conversation_id=conversation_id)
+    began = time.monotonic()
+    await call.services.starts.ensure_started(ref)
+    left = ANSWER_WITHIN - timedelta(seconds=time.monotonic() - began)
+    steer = Steer(request_id=derive_id(message_id, attempt), thread=thread_id, message=message_id)
+    try:
+        steered = await call.services.workflows.steer(call.tenant, conversation_id, steer, left)
+    except Unavailable:  # the update may have arrived although its response was lost
+        deliver_message_later(call, ref, message_id)
+        return live
+    except NotFound:
+        return None
+    await conversations.mark_signalled(call.pool, call.tenant, message_id)
+    return steered.session_id or live
+
+
+def deliver_message_later(call: Call, ref: SessionRef, message_id: str) -> None:
+    """Let the conversation find the message in its rows, as soon as it can be reached."""
+
+    async def reload() -> bool:
+        await call.services.starts.ensure_started(ref)
+        await call.services.workflows.reopen(ref.tenant, ref.conversation_id, reload=True)
+        await conversations.mark_signalled(call.pool, call.tenant, message_id)
+        return True
+
+    call.services.retry_queue.add(f"the message {message_id}", reload)
+
+
+# Stops. A reset keeps the conversation's id and history; its next message begins with an empty context.
+
+
+async def stop_session(call: Call, session: SessionRow, how: Stop, key: str = "") -> None:
+    """Record the request, then end a queued session here or signal the workflow of a running one."""
+    if session.status.terminal:
+        return
+    request = StopRequest(reason=how.reason, by=call.caller.name, note=how.note, grace_ms=how.grace_ms)
+    # The row first: if this process dies after this line, the next step or the sweeper finds the request there.
+    await sessions.request_cancel(call.pool, session.ref, how.recorded(call, key))
+    ending = endings.of_unbegun(session, how.reason)
+    # The row may be outdated: the session can have started since it was read. `end_queued` checks again under a lock
+    # and returns False then, so that the workflow is signalled.
+    if not session.live and await endings.end_queued(call.pool, ending):
+        return
+    try:
+        delivered = await call.services.workflows.stop(session.id, request)
+    except Exception as error:
+        log.warning("session %s will see its stop later (%s)", session.id, type_name(error))
+        delivered = False
+    if not delivered:
+        call.services.retry_queue.add(f"the stop of {session.id}", lambda: _stop_again(call.services, session, request))
+
+
+async def _stop_again(services: Services, session: SessionRow, request: StopRequest) -> bool:
+    now = await sessions.get(services.pool, session.tenant, session.id)
+    return now is None or now.status.terminal or await services.workflows.stop(session.id, request)
+
+
+async def stop_sessions(call: Call, session_ids: list[str], how: Stop) -> None:
+    # each stop uses a connection of the pool, which other requests need too
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(session_id: str) -> None:
+        async with gate:
+            session = await sessions.get(call.pool, call.tenant, session_id)
+            if session is not None:
+                await stop_session(call, session, how)
+
+    await asyncio.gather(*(one(session_id) for session_id in session_ids))
+
+
+async def reset_conversation(call: Call, conversation_id: str) -> ResetDone:
+    """Drop waiting messages and interrupt the main thread. Subagents keep running, because their outcomes are
+    messages."""
+    await lookup.own_conversation(call, conversation_id)
+    how = Stop(Reason.INTERRUPTED, note="reset")
+    done = await resets.reset(call.pool, call.tenant, conversation_id, how.recorded(call))
+    if done is None:
+        raise lookup.terminated()
+    # the rows already hold the new generation and these stops; the signals only speed it up
+    await stop_sessions(call, done.sessions, how)
+    queued = {one.session_id for one in done.dropped}
+    return ResetDone(
+        conversation_id=conversation_id,
+        generation=done.generation,
+        at=done.at,
+        dropped=done.dropped,
+        interrupted=[session_id for session_id in done.sessions if session_id not in queued],
+    )

@@ -1,1 +1,0 @@
-"""Reruns of a task from one of its steps."""
