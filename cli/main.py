@@ -2,17 +2,16 @@
 
 import contextlib
 import importlib
-import importlib.metadata
 import sys
-import tomllib
 from collections.abc import Iterator
 from typing import Any
 
 import click
+from errand import __version__
 
 from cli.errors import EXIT_CODES, Exit, UsageAsJson
 from cli.render.output import PROGRAM
-from settings import INSTALLED, ROOT, Settings, SettingsError, check_environment
+from settings import Settings, SettingsError, check_environment
 
 # grouped by purpose, in the order in which people need them
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -89,14 +88,8 @@ class ErrandGroup(click.Group):
 
 def _print_version(ctx: click.Context, _: click.Parameter, given: bool) -> None:
     if given:
-        click.echo(f"errand {_version()}")
+        click.echo(f"errand {__version__}")
         ctx.exit()
-
-
-def _version() -> str:
-    if INSTALLED:
-        return importlib.metadata.version("errand")
-    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
 
 def _as_typed(command: click.Command) -> click.Command:

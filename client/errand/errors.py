@@ -11,13 +11,17 @@ class Unreachable(ErrandError):
     """There was no answer within the client's patience. A submitted task continues."""
 
 
+class Unexpected(ErrandError):
+    """The server answers, but not as this version does: another program listens there, or an API of another version."""
+
+
 class Problem(ErrandError):
     """The server refused a request; `body` is its problem document (RFC 9457)."""
 
     def __init__(self, status: int, body: dict[str, Any], retry_after: float | None = None) -> None:
         self.status = status
         self.body = body
-        self.retry_after = retry_after
+        self.retry_after = retry_after  # seconds, if the server says when to ask again
         lines = [f"{self.detail} ({status} {self.kind})"]
         lines += [f"  {one.get('pointer')}: {one.get('message')}" for one in self.errors]
         super().__init__("\n".join(lines))
@@ -25,7 +29,7 @@ class Problem(ErrandError):
     @property
     def kind(self) -> str:
         """The last part of its type, such as `not-found` or `not-terminal`."""
-        return str(self.body.get("type") or "about:blank").rsplit(":", 1)[-1]
+        return str(self.body.get("type") or "about:blank").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
 
     @property
     def detail(self) -> str:
@@ -54,6 +58,10 @@ class Invalid(Problem):
     """The request is not valid; `errors` names the fields."""
 
 
+class RateLimited(Problem):
+    """Too many requests, or no room for a further task, for longer than the client's patience; see `retry_after`."""
+
+
 _KINDS: dict[int, type[Problem]] = {
     401: NotAllowed,
     403: NotAllowed,
@@ -61,6 +69,7 @@ _KINDS: dict[int, type[Problem]] = {
     409: Conflict,
     410: Conflict,
     422: Invalid,
+    429: RateLimited,
 }
 
 

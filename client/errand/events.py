@@ -3,8 +3,10 @@
 from datetime import datetime
 from typing import Any, ClassVar
 
+from pydantic import ValidationError
+
 from errand.models import Event as Event
-from errand.models import Status, Usage
+from errand.models import JsonObject, Status, Usage
 
 
 class StepStarted(Event):
@@ -34,7 +36,7 @@ class Message(Event):
 class ToolCalled(Event):
     tool: str
     args: str
-    arguments: dict[str, Any] | None = None
+    arguments: JsonObject | None = None
 
 
 class ToolReturned(Event):
@@ -58,7 +60,7 @@ class InputRequired(Event):
 
 
 class Ended(Event):
-    """The last event of a task."""
+    """The last event of a task, however it ended: see `status` and `reason`."""
 
     ended: ClassVar[bool] = True
 
@@ -86,5 +88,9 @@ CLASSES: dict[str, type[Event]] = {
 }
 
 
-def event_of(data: dict[str, Any]) -> Event:
-    return CLASSES.get(str(data.get("type")), Event).model_validate(data)
+def event_of(data: Any) -> Event:
+    """An event; one whose fields are not as expected, of another version of the server, is a plain event."""
+    try:
+        return CLASSES.get(str(data["type"]), Event).model_validate(data)
+    except (ValidationError, LookupError, TypeError):
+        return Event.model_validate(data)

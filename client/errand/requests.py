@@ -6,20 +6,118 @@ Two small clients do the I/O, a blocking one and an asynchronous one; see client
 
 import mimetypes
 import secrets
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 from urllib.parse import quote
 
-from errand.errors import ErrandError, Problem
-from errand.models import Artifact, File, InputRequest, Result, SessionHandle, Task, TaskHandle
+from pydantic import TypeAdapter, ValidationError
+
+from errand.errors import ErrandError, Problem, Unexpected
+from errand.models import (
+    Artifact,
+    File,
+    InputRequest,
+    InputRequestPage,
+    JsonObject,
+    Result,
+    SessionHandle,
+    Status,
+    Task,
+    TaskHandle,
+    TaskPage,
+)
 
 T = TypeVar("T")
 WAIT_SECONDS = 30  # per request for a result
-Input = str | dict[str, Any]
+Input = str | JsonObject
 Upload = str | Path | tuple[str, bytes]  # a path, or a name and its bytes
 TaskRef = str | TaskHandle | SessionHandle | Task | Result
+AuditLog = Literal["short", "full"]
+Scope = Literal["session", "tree"]
+Mode = Literal["hard", "graceful"]
+IfBusy = Literal["reject", "queue", "steer"]
+Param = str | int | float | bool | None | Sequence[str]
+
+
+class Rule(TypedDict, total=False):
+    permission: str
+    pattern: str
+    action: Literal["allow", "deny", "ask"]
+
+
+class Boundary(TypedDict, total=False):
+    tools: list[str] | None
+    hosts: list[str] | None
+    paths: list[str] | None
+
+
+class Context(TypedDict, total=False):
+    files: list[str]
+    archives: list[str]
+    notes: list[str]
+    history_session: str | None
+    history: list[JsonObject]
+    environment: dict[str, str]
+    variables: dict[str, str]
+
+
+class Config(TypedDict, total=False):
+    ttl: int | None
+    max_steps: int | None
+    max_tokens: int | None
+    max_cost_usd: float | None
+    max_tool_calls: int | None
+    tree: JsonObject | None
+    model: str | None
+    sandbox: Literal["isolated", "networked"] | None
+    input_timeout: int | None
+    on_input_timeout: Literal["cancel", "deny", "default"] | None
+    notify: list[str]
+    reminder_after: int | None
+    escalate_after: int | None
+    escalate_to: str | dict[str, str] | None
+    routes: dict[str, str]
+    approval_required: bool
+    external_tools: list[JsonObject]
+    mcp_servers: dict[str, JsonObject]
+    instructions: str | None
+    output_schema: JsonObject | None
+    model_settings: JsonObject | None
+    dry_run: bool
+    retention: int | None
+    await_children: bool | None
+
+
+class TaskFields(TypedDict, total=False):
+    """The body of POST /tasks, besides the agent and the input; docs/api.md describes each."""
+
+    title: str | None
+    acceptance_criteria: list[str | JsonObject]
+    constraints: list[str]
+    permissions: list[Rule]
+    boundary: Boundary | None
+    tags: list[str]
+    user_id: str | None
+    context: Context
+    config: Config
+
+
+class TaskFilters(TypedDict, total=False):
+    """The parameters of GET /tasks; `limit` is the size of a page."""
+
+    status: Status | list[Status]
+    agent: str | None
+    conversation_id: str | None
+    top_level: bool
+    own: bool
+    text: str | None
+    id_prefix: str | None
+    created_after: datetime | None
+    created_before: datetime | None
+    limit: int
 
 
 @dataclass(frozen=True)
@@ -30,6 +128,13 @@ class Request:
     json: Any = None
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    wait: float = 0  # seconds that the server was asked to wait before it answers
+    harmless: bool = False  # a repetition changes nothing more
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may be sent again after its response was lost."""
+        return self.method != "POST" or self.harmless or "Idempotency-Key" in self.headers
 
 
 @dataclass(frozen=True)
@@ -45,8 +150,22 @@ class Answer:
             raise self.problem
         return self.body
 
+    def parsed(self, model: type[T]) -> T:
+        return parse(model, self.value())
+
 
 Flow = Generator[Request, Answer, T]
+
+
+def parse(model: type[T], body: Any) -> T:
+    try:
+        return TypeAdapter(model).validate_python(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "its answer"
+        raise Unexpected(
+            f"the server answers, but not as this version of Errand does ({place}: {first['msg']})"
+        ) from None
 
 
 def id_of(task: TaskRef) -> str:
@@ -57,43 +176,60 @@ def path_of(*segments: str) -> str:
     return "/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
+def call(
+    method: str,
+    path: str,
+    model: type[T],
+    params: Mapping[str, Param],
+    body: JsonObject | None,
+    idempotency_key: str | None,
+) -> Flow[T]:
+    """Any route of the API; its response is a `model`."""
+    headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+    return (yield Request(method, path, params=_given(params), json=body, headers=headers)).parsed(model)
+
+
 def submit(
-    agent: str, input: Input, files: Iterable[Upload], idempotency_key: str | None, fields: Mapping[str, Any]
+    agent: str, input: Input, files: Iterable[Upload], idempotency_key: str | None, fields: TaskFields
 ) -> Flow[TaskHandle]:
     """`fields`: the rest of the body. The key makes a repeated request the same task."""
-    body = {"agent": agent, "input": input, **{name: value for name, value in fields.items() if value is not None}}
+    body: JsonObject = {"agent": agent, "input": input, **_given(fields)}
     ids = []
     for one in files:
         ids.append((yield from upload(one, None)).file_id)
     if ids:
         context = dict(body.get("context") or {})
         body["context"] = {**context, "files": [*context.get("files", []), *ids]}
-    return TaskHandle.model_validate((yield _post("/tasks", body, idempotency_key)).value())
+    return (yield _post("/tasks", body, idempotency_key)).parsed(TaskHandle)
 
 
 def task(task: TaskRef) -> Flow[Task]:
-    return Task.model_validate((yield Request("GET", path_of("tasks", id_of(task)))).value())
+    return (yield Request("GET", path_of("tasks", id_of(task)))).parsed(Task)
 
 
-def page_of_tasks(filters: Mapping[str, Any], cursor: str | None) -> Flow[tuple[list[Task], str | None]]:
-    given = {name: value for name, value in {**filters, "cursor": cursor}.items() if value is not None}
-    body = (yield Request("GET", "/tasks", params=given)).value()
-    return [Task.model_validate(one) for one in body["items"]], body["next_cursor"]
+def page_of_tasks(filters: TaskFilters, cursor: str | None) -> Flow[TaskPage]:
+    given = _given({**filters, "cursor": cursor})
+    params = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
+    return (yield Request("GET", "/tasks", params=params)).parsed(TaskPage)
 
 
-def result(task: TaskRef, audit_log: Literal["short", "full"], wait: float = 0) -> Flow[Result | None]:
-    """None if the task has not ended in this time."""
-    params = {"audit_log": audit_log, "wait": max(0, min(WAIT_SECONDS, round(wait + 0.5)) if wait else 0)}
-    answer = yield Request("GET", path_of("tasks", id_of(task), "result"), params=params)
+def result(task: TaskRef, audit_log: AuditLog, output: type[T] | None, wait: float = 0) -> Flow[Result[Any] | None]:
+    """None if the task has not ended in this time. `output` is the type of a completed task's output; a task that ended
+    in another way has none of this type."""
+    seconds = max(1, min(WAIT_SECONDS, round(wait + 0.5))) if wait else 0
+    params = {"audit_log": audit_log, "wait": seconds}
+    answer = yield Request("GET", path_of("tasks", id_of(task), "result"), params=params, wait=seconds)
     if wait and answer.problem and answer.problem.kind == "not-terminal":
         return None
-    return Result.model_validate(answer.value())
+    found = answer.parsed(Result)
+    if output is None:
+        return found
+    return found.model_copy(update={"output": parse(output, found.output) if found.completed else None})
 
 
-def cancel(task: TaskRef, reason: str, scope: str, mode: str) -> Flow[Task]:
+def cancel(task: TaskRef, reason: str, scope: Scope, mode: Mode) -> Flow[Task]:
     body = {"reason": reason, "scope": scope, "mode": mode}
-    (yield _post(path_of("tasks", id_of(task), "cancel"), body, None)).value()
-    return Task.model_validate((yield Request("GET", path_of("tasks", id_of(task)))).value())
+    return (yield _post(path_of("tasks", id_of(task), "cancel"), body, None)).parsed(Task)
 
 
 def steer(task: TaskRef, message: str) -> Flow[None]:
@@ -102,9 +238,8 @@ def steer(task: TaskRef, message: str) -> Flow[None]:
 
 def input_requests(task: TaskRef) -> Flow[list[InputRequest]]:
     """The open requests, oldest first."""
-    body = (yield Request("GET", path_of("tasks", id_of(task), "input-requests"))).value()
-    found = [InputRequest.model_validate(one) for one in body["items"]]
-    return sorted((one for one in found if one.status == "open"), key=lambda one: one.created_at)
+    page = (yield Request("GET", path_of("tasks", id_of(task), "input-requests"))).parsed(InputRequestPage)
+    return sorted((one for one in page.items if one.status == "open"), key=lambda one: one.created_at)
 
 
 def answer(task: TaskRef, value: Any, request: str | InputRequest | None) -> Flow[None]:
@@ -124,22 +259,23 @@ def approve(
     approved: bool,
     request: str | InputRequest | None,
     notes: str | None,
-    arguments: dict[str, Any] | None,
+    arguments: JsonObject | None,
 ) -> Flow[None]:
-    value = {"approved": approved, "notes": notes, "arguments": arguments}
-    yield from answer(task, {name: one for name, one in value.items() if one is not None}, request)
+    yield from answer(task, _given({"approved": approved, "notes": notes, "arguments": arguments}), request)
 
 
-def send(conversation: str, input: Input, if_busy: str, idempotency_key: str | None) -> Flow[SessionHandle]:
+def send(conversation: str, input: Input, if_busy: IfBusy, idempotency_key: str | None) -> Flow[SessionHandle]:
     body = {"input": input, "transport": "stream", "if_busy": if_busy}
     path = path_of("conversations", conversation, "messages")
-    return SessionHandle.model_validate((yield _post(path, body, idempotency_key)).value())
+    return (yield _post(path, body, idempotency_key)).parsed(SessionHandle)
 
 
-def fire(conversation: str, input: Input | None, if_busy: str, idempotency_key: str | None) -> Flow[SessionHandle]:
-    body = {"transport": "stream", "if_busy": if_busy} | ({} if input is None else {"input": input})
+def fire(
+    conversation: str, input: Input | None, if_busy: Literal["reject", "queue"], idempotency_key: str | None
+) -> Flow[SessionHandle]:
+    body = _given({"transport": "stream", "if_busy": if_busy, "input": input})
     path = path_of("conversations", conversation, "fire")
-    return SessionHandle.model_validate((yield _post(path, body, idempotency_key)).value())
+    return (yield _post(path, body, idempotency_key)).parsed(SessionHandle)
 
 
 def upload(file: Upload, name: str | None) -> Flow[File]:
@@ -150,8 +286,9 @@ def upload(file: Upload, name: str | None) -> Flow[File]:
         given, content = Path(file).name, Path(file).read_bytes()
     named = name or given
     kind = mimetypes.guess_type(named)[0] or "application/octet-stream"
-    request = Request("POST", "/files", params={"name": named}, content=content, headers={"Content-Type": kind})
-    return File.model_validate((yield request).value())
+    headers = {"Content-Type": kind}
+    request = Request("POST", "/files", params={"name": named}, content=content, headers=headers, harmless=True)
+    return (yield request).parsed(File)
 
 
 def download(file: str | File | Artifact) -> Flow[bytes]:
@@ -164,5 +301,9 @@ def download(file: str | File | Artifact) -> Flow[bytes]:
     return answered.content
 
 
-def _post(path: str, body: dict[str, Any], idempotency_key: str | None) -> Request:
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _post(path: str, body: JsonObject, idempotency_key: str | None) -> Request:
     return Request("POST", path, json=body, headers={"Idempotency-Key": idempotency_key or secrets.token_hex(16)})

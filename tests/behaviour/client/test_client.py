@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from errand import AsyncErrand, Conflict, Errand, Invalid, NotAllowed, NotFound
 from errand.events import Ended, Event, MessageDelta
+from errand.requests import Rule
 
 from domain.ids import new_id
 from settings import ROOT
@@ -91,7 +92,7 @@ async def test_a_program_answers_approves_steers_and_cancels(stack: Stack) -> No
         assert (await stack.http.put(f"/agents/{agent['name']}", json=agent)).is_success
     async with AsyncErrand(stack.url) as errand:
         script = steps([("look_up", {"order": 1})], [("bash", {"command": "echo approved"})])
-        rules = [{"permission": "bash", "action": "ask"}]
+        rules: list[Rule] = [{"permission": "bash", "action": "ask"}]
         task = await errand.submit("asker", script, config={"external_tools": [TOOL]}, permissions=rules)
         async for event in errand.stream(task):
             if event.type == "input_required" and event.data["kind"] == "external_result":

@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import uvicorn
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -172,3 +173,33 @@ class StandIn:
 
 def _is_json(request: Request) -> bool:
     return request.headers.get("content-type") == "application/json"
+
+
+def complete(model: type[BaseModel], given: dict[str, Any]) -> dict[str, Any]:
+    """A whole response of this model: what a test does not give is empty."""
+    needed = {name: info.annotation for name, info in model.model_fields.items() if info.is_required()}
+    body = {name: _empty(kind) for name, kind in needed.items()} | given
+    for name, info in model.model_fields.items():
+        if (inner := _model_of(info.annotation)) and isinstance(body.get(name), dict):
+            body[name] = complete(inner, body[name])
+        elif inner and isinstance(body.get(name), list):
+            body[name] = [complete(inner, one) for one in body[name]]
+    return body
+
+
+def _model_of(kind: Any) -> type[BaseModel] | None:
+    """The model in an annotation such as `Task`, `list[Task]` or `Task | None`."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind
+    if get_origin(kind) is dict:
+        return None
+    return next((found for part in get_args(kind) if (found := _model_of(part))), None)
+
+
+def _empty(kind: Any) -> Any:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return complete(kind, {})
+    if get_origin(kind) is Literal:
+        return get_args(kind)[0]
+    values = {str: "", int: 0, float: 0.0, bool: False, datetime: BEGAN.isoformat()}
+    return values.get(kind, [] if get_origin(kind) is list else {} if get_origin(kind) is dict else None)

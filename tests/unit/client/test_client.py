@@ -5,11 +5,12 @@ import os
 import re
 from pathlib import Path
 
+import httpx2
 import pytest
-from errand import errors, events, local_stack, models, requests
+from errand import errors, events, models, requests, transport
 from errand.events import CLASSES, Event
 from errand.requests import Answer
-from errand.transport import Connection, EventReader, Retries
+from errand.transport import Connection, EventReader, Options, Retries, find_server
 
 from api.app import create_app
 from deploy.data_dir import locate_data_dir
@@ -44,9 +45,9 @@ def test_an_event_of_a_newer_server_is_kept() -> None:
 
 def test_the_data_folder_is_that_of_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("ERRAND_DATA_DIR", raising=False)
-    assert locate_data_dir(Settings()) in local_stack.data_folders()
+    assert locate_data_dir(Settings()) in transport.data_folders()
     monkeypatch.setenv("ERRAND_DATA_DIR", str(tmp_path))
-    assert local_stack.data_folders() == [locate_data_dir(Settings(data_dir=tmp_path))]
+    assert transport.data_folders() == [locate_data_dir(Settings(data_dir=tmp_path))]
 
 
 def test_client_without_stack_and_address_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -54,14 +55,12 @@ def test_client_without_stack_and_address_says_so(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ERRAND_DATA_DIR", str(tmp_path))
     with pytest.raises(errors.Unreachable, match="errand up"):
-        local_stack.find_server(None, None)
+        transport.find_server(None, None)
     (tmp_path / "token").write_text("secret")
     (tmp_path / "stack.json").write_text('{"pid": 1, "started": "long ago", "api_url": "http://127.0.0.1:9"}')
     with pytest.raises(errors.Unreachable):  # another process has that pid now
-        local_stack.find_server(None, None)
-    assert local_stack.find_server("http://elsewhere", None) == local_stack.Server(
-        "http://elsewhere"
-    )  # without a token
+        transport.find_server(None, None)
+    assert transport.find_server("http://elsewhere", None) == transport.Server("http://elsewhere")  # without a token
 
 
 def test_a_stack_that_moved_is_found_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -75,14 +74,16 @@ def test_a_stack_that_moved_is_found_again(monkeypatch: pytest.MonkeyPatch, tmp_
 
     runs_at(1)
     (tmp_path / "token").write_text("secret\n")
-    connection = Connection(None, None)
-    options = connection.options()
-    assert (str(options["base_url"]), options["headers"]) == ("http://127.0.0.1:1", {"Authorization": "Bearer secret"})
-    assert not connection.moved()
+    connection = Connection(lambda: find_server(None, None), None, httpx2.Client)
+    assert connection.url("/tasks") == "http://127.0.0.1:1/tasks"
+    assert connection.headers(Options(headers={"X": "1"}), {}) == {"Authorization": "Bearer secret", "X": "1"}
     (tmp_path / "stack.json").unlink()
-    assert not connection.moved()  # the stack is being restarted
+    connection.look_again()  # the stack is being restarted
+    assert connection.url("") == "http://127.0.0.1:1"
     runs_at(2)
-    assert connection.moved()
+    assert connection.url("") == "http://127.0.0.1:1"
+    connection.look_again()
+    assert connection.url("") == "http://127.0.0.1:2"
 
 
 def test_requests_are_repeated_while_there_is_patience() -> None:
@@ -104,8 +105,9 @@ def test_a_problem_names_what_is_wrong() -> None:
 
 
 def test_a_reader_skips_what_it_has_seen() -> None:
-    reader = EventReader("a/b", 1, 1.0)
-    assert reader.path == "/tasks/a%2Fb/events" and reader.headers["Last-Event-ID"] == "1"
+    reader = EventReader("/tasks/t/events", 1, 1.0)
+    sent = reader.arguments(Connection(lambda: transport.Server("http://x"), None, httpx2.Client), Options())
+    assert sent["url"] == "http://x/tasks/t/events" and sent["headers"]["Last-Event-ID"] == "1"
     line = '{"type": "progress", "seq": %d, "session_id": "s", "at": "2026-01-01T00:00:00Z", "message": "m"}'
     assert reader.event("") is None and reader.event(line % 1) is None
     assert reader.event(line % 2) is not None and reader.after == 2 and not reader.done

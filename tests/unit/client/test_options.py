@@ -1,0 +1,174 @@
+"""What a program can set: the type of an output, timeouts, headers, its own HTTP client; what it gets when refused."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
+
+import httpx2
+import pytest
+import uvicorn
+from errand import AsyncErrand, Ended, Errand, ErrandError, RateLimited, Unexpected, Unreachable, requests
+from errand.events import event_of
+from errand.models import JsonObject, Result
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from api.routes.tasks import TaskQuery
+from domain.policy.rules import Rule
+from domain.task import Boundary, TaskConfig, TaskContext, TaskSpec
+from tests.unit.cli.stand_in import complete
+
+
+class Report(BaseModel):
+    title: str
+
+
+class Server:
+    """Answers with what `respond` returns; `asked` has the requests."""
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+        self.respond: Callable[[Request], Response] = lambda _: JSONResponse({})
+        app = Starlette(routes=[Route("/{path:path}", self._answer, methods=["GET", "POST"])])
+        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off", ws="none"))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+        self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+
+    async def _answer(self, request: Request) -> Response:
+        self.asked.append(request)
+        return await asyncio.to_thread(self.respond, request)
+
+    def stop(self) -> None:
+        self._server.should_exit = self._server.force_exit = True
+        self._thread.join(10)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.stop()
+
+
+def result(status: str, output: Any) -> JSONResponse:
+    return JSONResponse(complete(Result, {"task_id": "t", "status": status, "output": output}))
+
+
+def test_the_output_has_the_type_that_the_caller_gives(server: Server) -> None:
+    with Errand(server.url) as errand:
+        server.respond = lambda _: result("completed", {"title": "Done"})
+        report = errand.wait("t", output=Report).output
+        assert report == Report(title="Done")
+        assert errand.result("t").output == {"title": "Done"}
+        server.respond = lambda _: result("failed", "half a text")
+        assert errand.result("t", output=Report).output is None
+        server.respond = lambda _: result("completed", {"name": "Done"})
+        with pytest.raises(Unexpected, match="title"):
+            errand.wait("t", output=Report)
+
+
+def test_timeout_and_headers_of_one_request(server: Server) -> None:
+    with Errand(server.url, "ek_key", headers={"X-Team": "ops"}) as errand:
+        errand.with_options(headers={"X-Trace": "7"}).call("GET", "/a", dict)
+        errand.call("GET", "/b", dict)
+        first, second = ({name: one.headers.get(name) for name in ("x-team", "x-trace")} for one in server.asked)
+        assert first == {"x-team": "ops", "x-trace": "7"} and second == {"x-team": "ops", "x-trace": None}
+        assert server.asked[0].headers["authorization"] == "Bearer ek_key"
+
+        def slow(_: Request) -> Response:
+            time.sleep(1)
+            return JSONResponse({})
+
+        server.respond = slow
+        with pytest.raises(Unreachable):
+            errand.with_options(timeout=0.2, patience=0).call("GET", "/c", dict)
+
+
+def test_a_programs_own_http_client_is_used_and_stays_open(server: Server) -> None:
+    with httpx2.Client(headers={"X-Own": "1"}) as own:
+        with Errand(server.url, http=own) as errand:
+            errand.call("GET", "/a", dict)
+        assert server.asked[0].headers["x-own"] == "1" and not own.is_closed
+        with pytest.raises(ErrandError, match="closed"):
+            errand.call("GET", "/b", dict)
+
+
+def test_too_many_requests_name_the_time_to_wait(server: Server) -> None:
+    server.respond = lambda _: JSONResponse({"detail": "slowly"}, 429, headers={"Retry-After": "7"})
+    with Errand(server.url, patience=1) as errand, pytest.raises(RateLimited, match="slowly") as refused:
+        errand.submit("tester", "Hello")
+    assert refused.value.retry_after == 7 and len(server.asked) == 1
+
+
+def test_only_a_post_with_a_key_is_repeated(server: Server) -> None:
+    server.respond = lambda _: JSONResponse({"detail": "restarting"}, 503)
+    with Errand(server.url, patience=0.6) as errand:
+        for key, requests_sent in ((None, 1), ("k", 2)):
+            server.asked.clear()
+            with pytest.raises(ErrandError, match="restarting"):
+                errand.call("POST", "/schedules", dict, body={}, idempotency_key=key)
+            assert len(server.asked) == requests_sent
+
+
+async def test_both_clients_wait_no_longer_than_they_were_told(server: Server) -> None:
+    def running(_: Request) -> Response:
+        time.sleep(0.2)
+        return JSONResponse({"type": "not-terminal"}, 409)
+
+    server.respond = running
+    async with AsyncErrand(server.url) as errand:
+        with pytest.raises(TimeoutError):
+            await errand.wait("t", timeout=0.5)
+
+    def blocking() -> None:
+        with Errand(server.url) as errand, pytest.raises(TimeoutError):
+            errand.wait("t", timeout=0.5)
+
+    await asyncio.to_thread(blocking)
+
+
+def test_an_answer_of_another_program_is_no_crash(server: Server) -> None:
+    with Errand(server.url) as errand:
+        for answer in (JSONResponse([]), Response("<html>"), Response(b"[" * 100_000, media_type="application/json")):
+            server.respond = lambda _, answer=answer: answer  # type: ignore[misc]
+            with pytest.raises(Unexpected, match="not as this version"):
+                errand.task("t")
+
+
+@pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
+def test_every_end_of_a_task_is_one_event(end: str) -> None:
+    usage: JsonObject = {"llm_calls": 1, "tool_invocations": 0, "input_tokens": 1, "output_tokens": 1}
+    usage |= {"cache_read_tokens": 0, "cache_write_tokens": 0, "cost_usd": 0.1}
+    known = {"type": f"task_{end}", "seq": 9, "session_id": "s", "at": "2026-01-01T00:00:00Z"}
+    more = {"status": end, "reason": "r", "partial": False, "usage": usage, "error": None, "output": None}
+    event = event_of(json.loads(json.dumps(known | more)))
+    assert isinstance(event, Ended) and event.ended and event.status == end
+
+
+@pytest.mark.parametrize(
+    ("given", "model", "without"),
+    [
+        (requests.TaskFields, TaskSpec, {"agent", "input"}),
+        (requests.Context, TaskContext, set()),
+        (requests.Config, TaskConfig, set()),
+        (requests.Boundary, Boundary, set()),
+        (requests.Rule, Rule, set()),
+        (requests.TaskFilters, TaskQuery, {"cursor"}),
+    ],
+)
+def test_fields_of_a_request_are_those_of_the_api(given: type[Any], model: type[BaseModel], without: set[str]) -> None:
+    assert set(get_type_hints(given)) == set(model.model_fields) - without
+
+
+def test_complete_bodies_are_valid() -> None:
+    body: JsonObject = complete(Result, {"status": "failed"})
+    assert Result.model_validate(body).status == "failed"
