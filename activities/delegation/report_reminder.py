@@ -1,7 +1,7 @@
 """Remind a background agent, once, that has ended without a report to the agent that started it."""
 
 from activities.definitions import Definitions
-from activities.tools.builtin import send_agent_message
+from activities.tools.builtin.agents import SEND_AGENT_MESSAGE
 from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import Steer
@@ -33,7 +33,7 @@ class ReportReminder:
         if own is None or own.delivery is not DeliveryMode.REPORT:
             return
         tools = own.tools if own.tools is not None else (await self._definitions.load(own.agent_ref)).tools
-        if send_agent_message.TOOL.name not in tools or await agent_messages.has_reported(self._pool, own):
+        if SEND_AGENT_MESSAGE.name not in tools or await agent_messages.has_reported(self._pool, own):
             return
         message_id = derive_id(ref.session_id, REMINDER)
         message = ThreadMessage(

@@ -6,7 +6,7 @@ from activities.attempt import beating
 from activities.delegation.record import DelegationRecord
 from activities.delegation.subagents import Subagents
 from activities.model import recorded as recording
-from activities.tools.builtin.gather import Input as GatherInput
+from activities.tools.builtin.agents import GatherInput
 from domain import events as ev
 from domain.conversations.delegation import DelegationTool, Settle
 from domain.conversations.mailbox import subagent_message

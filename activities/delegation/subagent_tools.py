@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 from activities.requests.external_tools import Arguments, CallersTool
-from activities.tools.builtin import subagent_create, subagent_message, subagent_terminate
+from activities.tools.builtin.agents import SUBAGENT_CREATE, SUBAGENT_MESSAGE, SUBAGENT_TERMINATE
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain.agents.definition import AgentDefinition
 from domain.agents.subagent_tool import SubagentTool
@@ -15,8 +15,8 @@ from domain.conversations.subagent_texts import roster
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import Effect, preview
 
-CREATE = subagent_create.TOOL.name
-MESSAGE = subagent_message.TOOL.name
+CREATE = SUBAGENT_CREATE.name
+MESSAGE = SUBAGENT_MESSAGE.name
 
 
 def can_be_subagent(agent: AgentDefinition) -> bool:
@@ -53,9 +53,9 @@ def instance_tools(agents: list[AgentDefinition]) -> list[Tool]:
     for agent in agents:
         needs = f" Arguments: {json.dumps(agent.input_schema)}" if agent.input_schema else ""
         entries.append((agent.name, description_of(agent) + needs))
-    create = subagent_create.TOOL
+    create = SUBAGENT_CREATE
     return [
         replace(create, description=create.description + roster(entries)),
-        subagent_message.TOOL,
-        subagent_terminate.TOOL,
+        SUBAGENT_MESSAGE,
+        SUBAGENT_TERMINATE,
     ]

@@ -7,7 +7,7 @@ from activities.delegation.handoff_tool import can_take_over, handoff_tool
 from activities.delegation.subagent_tools import can_be_subagent, enabled, instance_tools, subagent_tool
 from activities.mcp.mcp_tool import find_mcp, mcp_tools
 from activities.requests.external_tools import callers_tool
-from activities.tools.builtin import notify_parent, set_status
+from activities.tools.builtin.agents import NOTIFY_PARENT, SET_STATUS
 from activities.tools.declared_tools import declared_tool
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode
@@ -46,7 +46,7 @@ class Toolbox:
             found += await self._subagents(call, agent, facts)
         if call.line == "main":
             if facts.subagent is not None and facts.subagent.explicit:  # it reports for itself
-                found += [notify_parent.TOOL, set_status.TOOL]
+                found += [NOTIFY_PARENT, SET_STATUS]
             if facts.may_ask and agent.may_ask:
                 found += [tool for tool in self.tools.values() if tool.asks]
             if facts.approval_required:

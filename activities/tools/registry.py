@@ -1,4 +1,5 @@
-"""All tools by name. To add one: its file, its import and a line in TOOLS. Users add theirs from their own module."""
+"""All tools by name. To add one: its file, its import and its place in TOOLS; one that coordinates agents is an entry
+of builtin/agents.py. Users add theirs from their own module."""
 
 import importlib
 import re
@@ -7,35 +8,17 @@ from types import ModuleType
 from typing import Generic, TypeVar
 
 from activities.tools.builtin import (
-    ask_agent,
+    agents,
     ask_user,
-    async_delegate,
-    async_task,
-    async_task_result,
     bash,
-    cancel_subagent,
-    delegate,
     edit_file,
-    emit_event,
     fetch_url,
-    gather,
     list_files,
-    list_subagents,
     manage_schedule,
-    notify_parent,
     read_file,
     report_progress,
     save_artifact,
     search_files,
-    send_agent_message,
-    set_status,
-    start_background_agent,
-    steer_subagent,
-    subagent_create,
-    subagent_message,
-    subagent_terminate,
-    subscribe_events,
-    task,
     update_plan,
     wait_for_event,
     write_file,
@@ -43,40 +26,12 @@ from activities.tools.builtin import (
 from activities.tools.tool import Tool
 
 TOOLS: dict[str, Tool] = {
-    module.TOOL.name: module.TOOL
-    for module in (
-        list_files,
-        read_file,
-        write_file,
-        edit_file,
-        search_files,
-        bash,
-        fetch_url,
-        update_plan,
-        report_progress,
-        save_artifact,
-        ask_user,
-        delegate,
-        task,
-        async_delegate,
-        async_task,
-        async_task_result,
-        gather,
-        steer_subagent,
-        cancel_subagent,
-        list_subagents,
-        subagent_create,
-        subagent_message,
-        subagent_terminate,
-        notify_parent,
-        set_status,
-        start_background_agent,
-        send_agent_message,
-        ask_agent,
-        manage_schedule,
-        wait_for_event,
-        emit_event,
-        subscribe_events,
+    tool.name: tool
+    for tool in (
+        *(list_files.TOOL, read_file.TOOL, write_file.TOOL, edit_file.TOOL, search_files.TOOL, bash.TOOL),
+        *(fetch_url.TOOL, update_plan.TOOL, report_progress.TOOL, save_artifact.TOOL, ask_user.TOOL),
+        *agents.TOOLS,
+        *(manage_schedule.TOOL, wait_for_event.TOOL),
     )
 }
 

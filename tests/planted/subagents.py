@@ -12,9 +12,9 @@ _ATTACHMENTS = (f"{_GRAPHS}/test_attachments.py",)
 BUGS = [
     Bug(
         "an instance may have no name",
-        "activities/tools/builtin/subagent_create.py",
-        "name: str = Field(min_length=1",
-        "name: str = Field(min_length=0",
+        "activities/tools/builtin/agents.py",
+        'name: str = Field(min_length=1, max_length=63, description="What you call this instance.")',
+        'name: str = Field(min_length=0, max_length=63, description="What you call this instance.")',
         _SUBAGENTS,
     ),
     Bug(
@@ -62,7 +62,7 @@ BUGS = [
     Bug(
         "instances have no tool for messages",
         "activities/delegation/subagent_tools.py",
-        "        subagent_message.TOOL,\n",
+        "        SUBAGENT_MESSAGE,\n",
         "",
         (
             f"{_GRAPHS}/test_subagent_tools.py::test_instances_have_tools_that_create_and_message_them_and_each_needs_a_name",
