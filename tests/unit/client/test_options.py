@@ -119,7 +119,7 @@ def test_only_a_post_with_a_key_is_repeated(server: Server) -> None:
             assert len(server.asked) == requests_sent
 
 
-async def test_both_clients_wait_no_longer_than_they_were_told(server: Server) -> None:
+async def test_the_timeout_of_a_wait_holds_in_both_clients(server: Server) -> None:
     def running(_: Request) -> Response:
         time.sleep(0.2)
         return JSONResponse({"type": "not-terminal"}, 409)
