@@ -19,7 +19,6 @@ from starlette.routing import Match
 
 from agents.loader import load_prices
 from api import openapi
-from api.control.retry_queue import RetryQueue
 from api.faces.mcp import routes as mcp
 from api.faces.mcp.host import McpHost
 from api.faces.responses import routes as responses
@@ -138,7 +137,6 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         schedules=ScheduleClient(temporal, settings.task_queue),
         queues=QueueClient(temporal, settings.task_queue),
         discovery=DiscoveryClient(temporal, settings.task_queue),
-        retry_queue=RetryQueue(),
         starts=Starts(pool, workflows),
         waiting_bound=WaitingBound(pool, settings.waiting_tasks),
         listener=listener,
@@ -150,7 +148,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         slots=StreamSlots(settings.streams_per_key),
         mcp=McpHost(),
     )
-    parts = (listener.run(), services.retry_queue.run(), services.mcp.run())
+    parts = (listener.run(), services.mcp.run())
     running = [asyncio.create_task(part) for part in parts]
     try:
         with _draining(listener):

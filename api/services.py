@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from api.control.retry_queue import RetryQueue
 from api.faces.mcp.host import McpHost
 from api.http.metrics import Metrics
 from api.streams.feeds import EventListener, Pages, StreamSlots
@@ -26,7 +25,6 @@ class Services:
     schedules: ScheduleClient
     queues: QueueClient
     discovery: DiscoveryClient
-    retry_queue: RetryQueue
     starts: Starts
     waiting_bound: WaitingBound
     listener: EventListener

@@ -17,7 +17,7 @@ from store import audit, notices, workspaces
 from store.database import Connection, Pool, to_json
 from store.workspaces import Manifest
 
-SIGNALLED_WITHIN = timedelta(seconds=20)  # after this the writer of a message will not signal it any more
+SIGNALLED_WITHIN = timedelta(seconds=6)  # after this the writer of a message will not signal it any more
 
 
 class ConversationRow(BaseModel):
@@ -163,6 +163,16 @@ async def terminate(pool: Pool, tenant: str, conversation_id: str, by: str = "")
         if row is not None:
             await audit.append(connection, tenant, conversation_id, by, "terminate")
     return row is not None
+
+
+async def unclosed(pool: Pool, limit: int = 200) -> list[str]:
+    """Conversations of all tenants that were terminated in the last day, whose workflow may not know it."""
+    rows = await pool.fetch(
+        """SELECT id FROM conversations WHERE status = 'terminated' AND has_workflow
+              AND updated_at > now() - interval '1 day' ORDER BY updated_at DESC LIMIT $1""",
+        limit,
+    )
+    return [row["id"] for row in rows]
 
 
 async def add_message(

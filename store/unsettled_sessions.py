@@ -40,6 +40,26 @@ async def unstarted(pool: Pool, starting_s: float, limit: int = 10) -> list[Sess
     return readable(rows, from_columns, "session")
 
 
+async def unheard(pool: Pool, older_than_s: float, limit: int = 20) -> list[tuple[str, str, str]]:
+    """Stops and answers that running sessions of all tenants have not acted on: tenant, session, and what it is. In
+    random order, so that one that cannot be signalled does not hide the others."""
+    rows = await pool.fetch(
+        """SELECT * FROM (
+               SELECT tenant, id, cancel_requested AS what FROM sessions
+                WHERE cancel_requested IS NOT NULL AND status IN ('submitted', 'working', 'input_required')
+                  AND (cancel_requested::jsonb ->> 'at')::timestamptz < now() - make_interval(secs => $1)
+               UNION ALL
+               SELECT s.tenant, s.id, r.id FROM input_requests r
+                 JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+                WHERE r.status = 'answered' AND NOT r.settled AND r.answered_at < now() - make_interval(secs => $1)
+                  AND s.status IN ('submitted', 'working', 'input_required')) found
+            ORDER BY random() LIMIT $2""",
+        older_than_s,
+        limit,
+    )
+    return [(row["tenant"], row["id"], row["what"]) for row in rows]
+
+
 async def running(pool: Pool, limit: int = 500) -> list[tuple[str, str]]:
     """The sessions of all tenants that do not wait for people, with their conversations; the latest first."""
     rows = await pool.fetch(

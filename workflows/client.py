@@ -55,12 +55,6 @@ RETRY_PAUSE_S = 0.1
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
-def permanent_refusal(error: BaseException) -> str | None:
-    """Temporal's reason for a refusal that a repetition cannot cure."""
-    permanent = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
-    return error.message if isinstance(error, RPCError) and error.status in permanent else None
-
-
 async def connect(
     *,
     lazy: bool = False,
@@ -90,7 +84,7 @@ class WorkflowClient:
         self._queue = task_queue
         self.namespace = client.namespace
 
-    # Sessions whose row exists. False: Temporal or its workers are unreachable, and the sweeper repeats it later.
+    # Sessions whose row exists. False: Temporal or its workers are unreachable, and a worker repeats it later.
 
     async def start(self, session: SessionInput) -> bool:
         """Start the first session of a conversation. The Conversation workflow begins with its first decision."""

@@ -37,7 +37,7 @@ class ScheduleSync:
                 log.warning("%d schedules are missing in Temporal and are created again", lost)
             self._compared = time.monotonic()
         unsynced = {schedule.id: schedule for schedule in await schedules.unsynced(self._pool)}
-        await one_by_one("schedules", unsynced, lambda one: self._put(unsynced[one]))
+        await one_by_one("schedules", unsynced, lambda one: self.put(unsynced[one]))
 
     async def _stop(self, run: SessionRow) -> None:
         """Record the stop; the next sweep signals it to a run that has begun."""
@@ -47,7 +47,7 @@ class ScheduleSync:
         if not run.live:
             await endings.end_queued(self._pool, endings.of_unbegun(run, stop.reason))
 
-    async def _put(self, schedule: Schedule) -> None:
+    async def put(self, schedule: Schedule) -> None:
         await self._client.put(schedule)
         await schedules.synced(self._pool, schedule)
 

@@ -1,5 +1,5 @@
-"""sweep: starts sessions that were accepted while Temporal was unreachable, closes rows whose workflow ended without
-writing an ending, removes content whose retention is over, and deletes the pieces of texts of ended sessions."""
+"""sweep: passes on what requests have written but could not send, closes rows whose workflow ended without writing an
+ending, removes content whose retention is over, and deletes the pieces of texts of ended sessions."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from activities.schedules.sync import ScheduleSync, one_by_one
 from activities.sessions.finish import FinishSession
 from activities.workspaces import Workspaces
 from domain.ids import new_id
-from domain.sessions.session import Limits, Reason
+from domain.sessions.session import Reason
 from domain.sessions.step import Finish, StopRequest
 from domain.wire import session_workflow_id
 from store import (
@@ -35,6 +35,7 @@ from store import (
     notices,
     request_locks,
     retention,
+    schedules,
     sessions,
     unsettled_sessions,
     variable_requests,
@@ -54,8 +55,8 @@ DESCRIBE_WITHIN = timedelta(seconds=5)
 TIDY_SECONDS = 600.0
 SILENT_SECONDS = 20.0  # a session that wrote something more recently is not checked
 STARTING_SECONDS = 3.0  # by then the process that accepted a session has started it or failed to
-WATCH_SECONDS = 2.0  # between two looks of a worker for sessions that nobody starts
-MOST_RAISED = 10_000  # sessions that are remembered
+WATCH_SECONDS = 2.0  # between two looks of a worker for what requests left
+MOST_TOLD = 10_000  # signals that are remembered
 NOTICE_DAYS = 30  # time in which the feed can be resumed and deliveries can be repeated
 
 
@@ -77,7 +78,7 @@ class Sweep:
         finish: FinishSession,
         workspaces: Workspaces,
         dispatcher: Dispatcher,
-        schedules: ScheduleSync,
+        schedule_sync: ScheduleSync,
     ) -> None:
         self._pool = pool
         self._client = client
@@ -85,9 +86,9 @@ class Sweep:
         self._finish = finish
         self._workspaces = workspaces
         self._tidied = 0.0
-        self._raised: dict[str, Limits] = {}  # limits that this worker has signalled
+        self._told: set[str] = set()  # signals that this worker has sent
         self._dispatcher = dispatcher
-        self._schedules = schedules
+        self._schedules = schedule_sync
 
     async def look(self, swept: Swept) -> None:
         """Check that every unsettled session runs. A new worker does this at once, before the first regular sweep."""
@@ -110,12 +111,13 @@ class Sweep:
         )
         stranded = await conversation_state.stranded(self._pool, SILENT_SECONDS)
         await one_by_one("conversations", stranded, lambda one: self._conversations.reopen(*one))
+        await one_by_one("ends", await conversations.unclosed(self._pool), self._close_conversation)
         if failed and len(failed) == len(found):
             raise failed[0]
 
     async def watch(self) -> None:
-        """Start sessions that were accepted while no worker was running, then, until cancelled, those whose API process
-        died between the commit and the start. The regular sweep comes too late for a caller who waits."""
+        """Look at everything when a worker starts, then, until cancelled, every few seconds at what requests left. The
+        regular sweep comes too late for a caller who waits."""
         swept = Swept()
         try:
             await self.look(swept)
@@ -126,10 +128,31 @@ class Sweep:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             try:
-                for session in await unsettled_sessions.unstarted(self._pool, STARTING_SECONDS):
-                    await self._look_at(session, swept)
-            except Exception as error:  # Temporal may be away; the next look begins with another session
-                log.info("a look at sessions that wait failed (%s)", type(error).__name__)
+                await self._pass_on(swept)
+            except Exception as error:  # Temporal may be away; the next look begins with something else
+                log.info("a look at what waits failed (%s)", type(error).__name__)
+
+    async def _pass_on(self, swept: Swept) -> None:
+        """Pass on what requests have written and could not send, because Temporal was away or their process died: a
+        start, a stop, an answer, a message, a schedule. What fails here the sweep repeats."""
+        for session in await unsettled_sessions.unstarted(self._pool, STARTING_SECONDS):
+            await self._look_at(session, swept)
+        for tenant, session_id, what in await unsettled_sessions.unheard(self._pool, STARTING_SECONDS):
+            # once: a session may take its time to stop, and each signal is an event in its history
+            if self._is_news(told := f"{session_id}/{what}"):
+                if (unheard := await sessions.get(self._pool, tenant, session_id)) is not None:
+                    await self._look_at(unheard, swept)
+                self._told.add(told)
+        for message in await conversations.unsignalled(self._pool, limit=20):
+            await self._signal(*message)
+        for schedule in await schedules.unsynced(self._pool, limit=20):
+            await self._schedules.put(schedule)
+
+    def _is_news(self, signal: str) -> bool:
+        """Whether this worker has not sent this signal yet. It forgets, since a repeated signal is harmless."""
+        if len(self._told) >= MOST_TOLD:
+            self._told.clear()
+        return signal not in self._told
 
     @activity.defn(name="sweep")
     @beating
@@ -151,6 +174,10 @@ class Sweep:
     async def _signal(self, tenant: str, conversation_id: str, message_id: str) -> None:
         await self._conversations.reopen(tenant, conversation_id, reload=True)
         await conversations.mark_signalled(self._pool, tenant, message_id)
+
+    async def _close_conversation(self, conversation_id: str) -> None:
+        if self._is_news(conversation_id) and await self._conversations.terminated(conversation_id):
+            self._told.add(conversation_id)
 
     async def _tidy(self, swept: Swept) -> None:
         jobs: dict[str, Callable[[], Awaitable[object]]] = {
@@ -189,11 +216,10 @@ class Sweep:
     async def _raise_limits(self, session: sessions.SessionRow) -> None:
         """Signal raised limits, usually once for each raise: we cannot see whether the API's own signal was lost. A
         step reads the row, but a session that waits would reach its old deadline without the signal."""
-        if session.limits.raised and self._raised.get(session.id) != session.limits:
-            if len(self._raised) >= MOST_RAISED:
-                self._raised.clear()
-            if await self._conversations.limits_raised(session.id, session.limits):
-                self._raised[session.id] = session.limits
+        if not session.limits.raised or not self._is_news(told := f"{session.id}/{session.limits.model_dump_json()}"):
+            return
+        if await self._conversations.limits_raised(session.id, session.limits):
+            self._told.add(told)
 
     async def _forget(self, swept: Swept) -> None:
         """Remove content whose retention is over. The next sweep finds what is left."""

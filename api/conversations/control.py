@@ -4,6 +4,7 @@ The row is written first and counts; the signal to the workflow only speeds it u
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -119,12 +120,9 @@ def build_answer(caller: Caller, session: SessionRow, request: InputRequest, val
 
 
 async def signal_answer(services: Services, session_id: str, request_id: str) -> None:
-    """Signal to the session that its request was answered; retry in the background if Temporal is unreachable."""
-    # The row is written before this. A lost signal only delays the session: the sweeper finds answered requests.
-    if not await services.workflows.answered(session_id, request_id):
-        services.retry_queue.add(
-            f"the answer to {request_id}", lambda: services.workflows.answered(session_id, request_id)
-        )
+    """Signal to the session that its request was answered. The row says so: if Temporal does not take the signal, a
+    worker repeats it."""
+    await services.workflows.answered(session_id, request_id)
 
 
 def unknown_request(session: SessionRow) -> Conflict:
@@ -166,7 +164,7 @@ async def deliver_message(
     call: Call, conversation_id: str, thread_id: str, message_id: str, live: str, attempt: int = 0
 ) -> str | None:
     """Deliver a stored message to the running session and return the id of the session that reads it; None if no
-    session is running. If the conversation does not answer, it reads the message later.
+    session is running. If the conversation does not answer, a worker lets it read the message later.
     """
     ref = SessionRef(tenant=call.tenant, session_id=live, conversation_id=conversation_id)
     began = time.monotonic()
@@ -176,7 +174,6 @@ async def deliver_message(
     try:
         steered = await call.services.workflows.steer(call.tenant, conversation_id, steer, left)
     except Unavailable:  # the update may have arrived although its response was lost
-        deliver_message_later(call, ref, message_id)
         return live
     except NotFound:
         return None
@@ -184,16 +181,11 @@ async def deliver_message(
     return steered.session_id or live
 
 
-def deliver_message_later(call: Call, ref: SessionRef, message_id: str) -> None:
-    """Let the conversation find the message in its rows, as soon as it can be reached."""
-
-    async def reload() -> bool:
-        await call.services.starts.ensure_started(ref)
-        await call.services.workflows.reopen(ref.tenant, ref.conversation_id, reload=True)
+async def reload_messages(call: Call, conversation_id: str, message_id: str) -> None:
+    """Let the conversation find a stored message in its rows; if it cannot be reached, a worker does this later."""
+    with contextlib.suppress(Unavailable):
+        await call.services.workflows.reopen(call.tenant, conversation_id, reload=True)
         await conversations.mark_signalled(call.pool, call.tenant, message_id)
-        return True
-
-    call.services.retry_queue.add(f"the message {message_id}", reload)
 
 
 # Stops. A reset keeps the conversation's id and history; its next message begins with an empty context.
@@ -204,7 +196,7 @@ async def stop_session(call: Call, session: SessionRow, how: Stop, key: str = ""
     if session.status.terminal:
         return
     request = StopRequest(reason=how.reason, by=call.caller.name, note=how.note, grace_ms=how.grace_ms)
-    # The row first: if this process dies after this line, the next step or the sweeper finds the request there.
+    # The row first: if this process dies after this line, the next step or a worker's look finds the request there.
     await sessions.request_cancel(call.pool, session.ref, how.recorded(call, key))
     ending = endings.of_unbegun(session, how.reason)
     # The row may be outdated: the session can have started since it was read. `end_queued` checks again under a lock
@@ -212,17 +204,9 @@ async def stop_session(call: Call, session: SessionRow, how: Stop, key: str = ""
     if not session.live and await endings.end_queued(call.pool, ending):
         return
     try:
-        delivered = await call.services.workflows.stop(session.id, request)
+        await call.services.workflows.stop(session.id, request)  # if Temporal does not take it, a worker repeats it
     except Exception as error:
         log.warning("session %s will see its stop later (%s)", session.id, type_name(error))
-        delivered = False
-    if not delivered:
-        call.services.retry_queue.add(f"the stop of {session.id}", lambda: _stop_again(call.services, session, request))
-
-
-async def _stop_again(services: Services, session: SessionRow, request: StopRequest) -> bool:
-    now = await sessions.get(services.pool, session.tenant, session.id)
-    return now is None or now.status.terminal or await services.workflows.stop(session.id, request)
 
 
 async def stop_sessions(call: Call, session_ids: list[str], how: Stop) -> None:

@@ -216,7 +216,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
                 return NewTurn(steered)
             await asyncio.sleep(PAUSE_SECONDS)
     if body.if_busy == "steer":  # each session ended too early; whichever is running reads the message, or a new one
-        control.deliver_message_later(call, ref.model_copy(update={"session_id": live}), message_id)
+        await control.reload_messages(call, ref.conversation_id, message_id)
         return NewTurn(await _steered(call, prepared, key, live))
     raise await busy(call, live)
 

@@ -95,13 +95,8 @@ async def one_at_a_time(call: Call, name: str) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await request_locks.release(call.pool, call.tenant, name, holder)
-        except TRANSIENT_ERRORS:  # at the latest it ends by its timeout
-            call.services.retry_queue.add(f"the lock of {name}", lambda: _release(call, name, holder))
-
-
-async def _release(call: Call, name: str, holder: str) -> bool:
-    await request_locks.release(call.pool, call.tenant, name, holder)
-    return True
+        except TRANSIENT_ERRORS:
+            pass  # it ends by its time
 
 
 def check_key(key: str | None) -> str | None:

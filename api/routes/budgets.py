@@ -21,7 +21,7 @@ from domain.errors import Conflict, Invalid
 from domain.limits import KINDS, Raise, Reserved, Share, TreeBudget, shares, time_of
 from domain.sessions.session import Limits
 from settings import Settings
-from store import budgets, children, sessions, tool_calls
+from store import budgets, children, tool_calls
 from store.sessions import SessionRow, get
 
 log = logging.getLogger("errand.api")
@@ -167,17 +167,10 @@ def _beyond_tree(session: SessionRow, tree: TreeBudget | None, wanted: Raise) ->
 
 
 async def _signal_limits(services: Services, session: SessionRow, limits: Limits) -> None:
-    """Signal the limits, even for a repetition that changed nothing: the first signal may have been lost."""
+    """Signal the limits, even for a repetition that changed nothing: the first signal may have been lost. The next step
+    reads the row anyway, and the sweeper signals it to a session that waits."""
     try:
-        if await services.workflows.limits_raised(session.id, limits):
-            return
+        await services.workflows.limits_raised(session.id, limits)
     # any error: the row is raised, so that the response must not say otherwise
     except Exception as error:
         log.warning("session %s will see its new limits later (%s)", session.id, type_name(error))
-    services.retry_queue.add(f"the limits of {session.id}", lambda: _signal_again(services, session))
-
-
-async def _signal_again(services: Services, session: SessionRow) -> bool:
-    # read again, because a further raise may have been written while this one waited
-    now = await sessions.get(services.pool, session.tenant, session.id)
-    return now is None or now.status.terminal or await services.workflows.limits_raised(session.id, now.limits)

@@ -297,10 +297,7 @@ async def terminate_conversation(call: Stopper, conversation_id: str) -> Termina
     await conversations.terminate(call.pool, call.tenant, conversation_id, call.caller.created_by)
     stopped = await conversation_reads.unfinished(call.pool, call.tenant, conversation_id, queued=True)
     await control.stop_sessions(call, stopped, Stop(Reason.TERMINATED))
-    if not await call.services.workflows.terminated(conversation_id):
-        call.services.retry_queue.add(
-            f"the end of {conversation_id}", lambda: call.services.workflows.terminated(conversation_id)
-        )
+    await call.services.workflows.terminated(conversation_id)  # if Temporal does not take it, the sweeper repeats it
     return Terminated(conversation_id=conversation_id, status="terminated", stopped=len(stopped), session_ids=stopped)
 
 

@@ -1,5 +1,6 @@
 """/schedules: agents that are sent a message by the clock."""
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -256,18 +257,11 @@ async def _own(call: Call, schedule_id: str) -> Schedule:
 
 
 async def synced(call: Call, schedule: Schedule) -> Schedule:
-    """Update Temporal from the row; if it is unreachable, retry later, at last by the sweeper."""
-
-    async def put() -> bool:
+    """Update Temporal from the row; if it is unreachable, a worker does this later."""
+    with contextlib.suppress(Unavailable):
         # safe in any order: a version that is older than Temporal's is left alone
         await call.services.schedules.put(schedule)
         await schedules.synced(call.pool, schedule)
-        return True
-
-    try:
-        await put()
-    except Unavailable:
-        call.services.retry_queue.add(f"the schedule {schedule.id}", put)
     return schedule
 
 

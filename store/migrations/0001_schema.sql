@@ -100,6 +100,9 @@ CREATE INDEX sessions_by_agent ON sessions (tenant, agent, id);
 CREATE INDEX sessions_by_spawner ON sessions (tenant, spawned_by) WHERE spawned_by IS NOT NULL;
 CREATE INDEX sessions_by_parent ON sessions (tenant, parent_session_id) WHERE parent_session_id IS NOT NULL;
 CREATE INDEX sessions_live ON sessions (tenant, created_by) WHERE status IN ('submitted', 'working', 'input_required');
+-- Every few seconds workers look for stops and answers that their sessions have not heard of.
+CREATE INDEX sessions_stopping ON sessions (tenant, id)
+    WHERE cancel_requested IS NOT NULL AND status IN ('submitted', 'working', 'input_required');
 CREATE INDEX sessions_to_clear ON sessions (keep_until) WHERE content_removed_at IS NULL AND keep_until IS NOT NULL;
 
 -- The immutable message tree. `idem` makes every append repeatable.
@@ -212,6 +215,7 @@ CREATE TABLE conversations (
     updated_at    timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, id)
 );
+CREATE INDEX conversations_terminated ON conversations (updated_at) WHERE status = 'terminated' AND has_workflow;
 CREATE INDEX conversations_by_activity ON conversations (tenant, updated_at DESC, id DESC);
 
 -- A line of sessions of one agent in a conversation: the root's, or a subagent's.
@@ -353,6 +357,7 @@ CREATE TABLE input_requests (
 );
 CREATE INDEX input_requests_open ON input_requests (tenant, deadline, id) WHERE status = 'open';
 CREATE INDEX input_requests_answered ON input_requests (tenant, answered_at, id) WHERE status = 'answered';
+CREATE INDEX input_requests_unheard ON input_requests (tenant, session_id) WHERE status = 'answered' AND NOT settled;
 CREATE INDEX input_requests_by_session ON input_requests (tenant, session_id);
 -- Every message in a channel asks whether its conversation waits for an answer.
 CREATE INDEX input_requests_open_by_conversation ON input_requests (tenant, conversation_id) WHERE status = 'open';

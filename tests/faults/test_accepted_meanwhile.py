@@ -32,21 +32,48 @@ async def no_sweeper(stack: Stack) -> AsyncIterator[None]:
 
 
 @pytest.mark.proves("S1-05")
-async def test_api_passes_requests_on_when_temporal_is_back(stack: Stack) -> None:
-    """The API passes on a new task, and a cancel that could not reach its workflow during the same outage."""
+async def test_requests_are_passed_on_when_temporal_is_back(stack: Stack) -> None:
+    """A worker passes on a new task, a cancel, an answer, a message and a schedule of the time of an outage."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
-    asking = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
-    await stack.seen(asking, "input_required")
+    external = {"external_tools": [tool]}
+    stopped, answered, steered = [await stack.submit(calls(("look_up", {})), config=external) for _ in range(3)]
+    for task_id in (stopped, answered, steered):
+        await stack.seen(task_id, "input_required")
+    rules = {"name": "rare", "cron": "0 0 1 1 *", "task": {"agent": "tester", "input": say("x")}}
     async with no_sweeper(stack):
         before = stack.pid("temporal")
         with stack.frozen_supervisor():
             stack.signal("temporal", signal.SIGKILL)
             waiting = await stack.submit("[[script:say text=patient]]")
-            assert (await stack.cancel(asking)).status_code == 202
+            assert (await stack.cancel(stopped)).status_code == 202
+            await answer(stack, answered)
+            sent = await stack.http.post(f"/tasks/{steered}/steer", json={"message": "Remember the milk."}, timeout=20)
+            assert sent.status_code == 202
+            schedule = (await stack.http.post("/schedules", json=rules, timeout=20)).raise_for_status().json()
             assert (await stack.record(waiting))["status"] == "submitted"
         await stack.back("temporal", before)
         assert (await stack.wait(waiting))["status"] == "completed"
-        assert (await stack.wait(asking))["reason"] == "caller_cancel"
+        assert (await stack.wait(stopped))["reason"] == "caller_cancel"
+        assert (await stack.wait(answered))["status"] == "completed"
+        unsignalled = "SELECT count(*) FROM inbox WHERE conversation_id = $1 AND unsignalled"
+
+        async def delivered() -> bool:
+            return not await stack.pool.fetchval(unsignalled, steered)
+
+        async def scheduled() -> bool:
+            return bool((await stack.http.get(f"/schedules/{schedule['id']}")).json()["next_times"])
+
+        await eventually(delivered, what="the message is passed on")
+        await eventually(scheduled, what="the schedule is passed on")
+        await answer(stack, steered)
+        assert (await stack.wait(steered))["status"] == "completed"
+        assert any("Remember the milk." in str(node["body"]) for node in await stack.nodes(steered))
+
+
+async def answer(stack: Stack, task_id: str) -> None:
+    [request] = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
+    body = {"response_to": request["id"], "input": {"result": "found"}}
+    assert (await stack.http.post(f"/tasks/{task_id}/input", json=body, timeout=20)).status_code == 202
 
 
 @pytest.mark.proves("S0-10")

@@ -13,7 +13,6 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from api.control.retry_queue import RetryQueue
 from api.http.auth import ANONYMOUS, Call
 from api.http.idempotency import one_at_a_time
 from api.services import Services
@@ -80,27 +79,17 @@ async def test_postgres_stopped_but_not_dead_is_a_503_within_five_seconds(stack:
 
 async def test_a_request_with_a_lock_waits_for_a_stopped_postgres_once(stack: Stack) -> None:
     pool = await connect(stack.database_url, patience=FOR_REQUESTS)
-    queue, name = RetryQueue(pause_s=0.1), new_id()
-    call = Call(cast(Services, SimpleNamespace(pool=pool, retry_queue=queue)), ANONYMOUS)
-    retrying = asyncio.create_task(queue.run())
+    call = Call(cast(Services, SimpleNamespace(pool=pool)), ANONYMOUS)
     try:
         with ExitStack() as stopping:
             with pytest.raises(TimeoutError):
-                async with one_at_a_time(call, name):
+                async with one_at_a_time(call, new_id()):
                     stopping.enter_context(stopped_postgres(stack))
                     begun = time.monotonic()
                     await pool.fetchval("SELECT 1")
             assert time.monotonic() - begun < 5
-        await eventually(lambda: is_empty(queue), what="the lock is released later")
-        async with one_at_a_time(call, name):
-            pass
     finally:
-        retrying.cancel()
         pool.terminate()
-
-
-async def is_empty(queue: RetryQueue) -> bool:
-    return not len(queue)
 
 
 @contextmanager

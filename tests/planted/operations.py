@@ -71,13 +71,6 @@ BUGS = [
         (f"{_DEPLOY}/test_temporal_guarded.py",),
     ),
     Bug(
-        "a refusal for ever is repeated for ever",
-        "api/control/retry_queue.py",
-        "if reason := permanent_refusal(error):",
-        'if reason := "" and permanent_refusal(error):',
-        ("tests/unit/api/control/test_retry_queue.py",),
-    ),
-    Bug(
         "a part that worked is given up",
         "deploy/supervisor.py",
         "if failures >= GIVE_UP_AFTER and not supervised.was_ready:",

@@ -223,10 +223,10 @@ BUGS = [
     ),
     Bug(
         "a stop that Temporal did not take is forgotten",
-        "api/conversations/control.py",
-        "    if not delivered:\n",
-        "    if delivered is None:\n",
-        ("tests/faults/test_accepted_meanwhile.py::test_api_passes_requests_on_when_temporal_is_back",),
+        "activities/sessions/sweep.py",
+        "in await unsettled_sessions.unheard(self._pool, STARTING_SECONDS):",
+        "in []:",
+        ("tests/faults/test_accepted_meanwhile.py::test_requests_are_passed_on_when_temporal_is_back",),
     ),
     Bug(
         "requests wait as long as PostgreSQL is stopped",

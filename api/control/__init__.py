@@ -1,1 +1,0 @@
-"""Stopping sessions and answering input requests."""
