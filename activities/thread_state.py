@@ -158,17 +158,22 @@ class ThreadStates:
         """`agents`: from the session's own to the one whose tool or hook runs, which receives its own variables.
         `stored`: the session's values as its row holds them."""
         definitions = [await self._definitions.load(agent) for agent in agents]
-        plain = {**stored, **open_secrets(self._keys, ref.tenant, stored)}
-        hidden = hidden_from_model(definitions, stored)
-        known = [value for one in definitions for name, value in resolved(one, plain).items() if name in hidden]
+        values: Mapping[str, str] = {}
+        redactor = Redactor()
+        if stored or any(one.env or one.all_variables for one in definitions):  # most agents have no variables
+            plain = {**stored, **open_secrets(self._keys, ref.tenant, stored)}
+            hidden = hidden_from_model(definitions, stored)
+            known = [value for one in definitions for name, value in resolved(one, plain).items() if name in hidden]
+            values = of_agent(definitions[-1], plain)
+            redactor = Redactor([*known, *unnamed(plain).values()])
         return ThreadState(
             self._pool,
             self._subagents,
             ref,
             key,
             folder,
-            of_agent(definitions[-1], plain),
-            Redactor([*known, *unnamed(plain).values()]),
+            values,
+            redactor,
             keep=partial(self._workspaces.keep, ref.tenant, workspace_id),
             store=partial(self._store, ref, definitions[-1]),
         )
