@@ -33,8 +33,7 @@ from activities.hooks.registry import load_hooks
 from activities.mcp.discover import ShippedLists
 from activities.mcp.program import remove_leftovers
 from activities.model.anthropic import Model, ModelCheck, ModelTrial, connect_client
-from activities.notifications.channels import channels, ports
-from activities.notifications.channels.email import MailServer
+from activities.notifications.channels import MailServer, build_channels, build_ports
 from activities.notifications.dispatcher import Dispatcher
 from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existing
 from activities.sandbox.bubblewrap import bury_orphans
@@ -80,9 +79,9 @@ def build_services(
         workspaces=Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes),
         fetcher=Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
         keys=KeyRing.parse(settings.secret_keys),
-        channels=channels(_notifier(settings, max_bytes=10_000), _mail_server(settings)),
+        channels=build_channels(_notifier(settings, max_bytes=10_000), _mail_server(settings)),
         # Slack answers with the message that it posted, formatted
-        ports=ports(_notifier(settings, max_bytes=1_000_000), _mail_server(settings), settings.slack_url),
+        ports=build_ports(_notifier(settings, max_bytes=1_000_000), _mail_server(settings), settings.slack_url),
         dispatcher=Dispatcher(pool, client, settings.task_queue, settings.delivery_hours * 3_600),
         thresholds=Thresholds(settings.anomaly_error_rate, settings.anomaly_spend_per_minute, settings.anomaly_denied),
         budget_low_percent=settings.budget_low_percent,

@@ -1,1 +1,3 @@
-"""Handlers: Python code that takes the turns of a side."""
+"""Handlers: Python code that takes the turns of a side. call_handler.py is the step, builtin.py has those of the
+platform, registry.py finds those of the user's module. Only a side with a handler enters it.
+"""

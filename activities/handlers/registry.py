@@ -3,8 +3,7 @@
 import inspect
 import re
 
-from activities.handlers.builtin.hand_in import hand_in
-from activities.handlers.builtin.round_table import round_table
+from activities.handlers.builtin import hand_in, round_table
 from activities.tools.registry import Loaded, users_module
 from domain.agents.handler import Handler
 

@@ -1,1 +1,3 @@
-"""Notifications: one delivery attempt, and the dispatcher that starts deliveries."""
+"""Notifications. dispatcher.py finds what is due, deliver.py is one attempt, channels.py the ways to send it,
+response_events.py the body in OpenAI's form. The dispatcher runs beside the worker; the wiring imports the rest.
+"""

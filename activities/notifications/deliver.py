@@ -4,7 +4,7 @@ never leave this activity."""
 from temporalio import activity
 
 from activities.attempt import heartbeating
-from activities.notifications.channels.channel import Channel, Envelope
+from activities.notifications.channels import Channel, Envelope
 from activities.notifications.response_events import NotDueError, response_event
 from connectors.connector import Connector, Outgoing, SenderPorts
 from domain.channels import ConnectorKind

@@ -17,7 +17,7 @@ from settings import ROOT, Settings
 from tests.support.layering import Module, imported, modules
 
 # An entry of a registry has one importer by nature.
-REGISTRIES = ("/builtin/", "cli/commands/", "api/routes/", "notifications/channels/", "connectors/", "offline/scripts/")
+REGISTRIES = ("/builtin/", "cli/commands/", "api/routes/", "connectors/", "offline/scripts/")
 ALIKE = 0.7  # of the fields of the smaller model
 FEWEST_FIELDS = 4
 AIM = (60, 16)  # files of a task with one tool call, and before Temporal

@@ -31,9 +31,7 @@ CONNECTIONS = {
         "activities/model/anthropic.py imports anthropic",
         "activities/model/anthropic.py imports httpx2",
     ],
-    "the mail server of the operator, in threads of its own": [
-        "activities/notifications/channels/email.py imports smtplib"
-    ],
+    "the mail server of the operator, in threads of its own": ["activities/notifications/channels.py imports smtplib"],
     "the database and Temporal, at addresses of the operator": [
         "api/app.py::_running connect",
         "api/replay_program.py::verdicts connect",

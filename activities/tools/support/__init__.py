@@ -1,1 +1,3 @@
-"""Parts that several tools share: guarded HTTP, workspace paths, bounded output, child processes."""
+"""What built-in tools share: paths.py, the workspace without ways out of it; child.py, scripts that can be stopped,
+with the two scripts match_lines.py and html_text.py.
+"""

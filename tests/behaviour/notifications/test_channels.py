@@ -7,9 +7,7 @@ import pytest
 import pytest_asyncio
 
 from activities.egress import Fetcher
-from activities.notifications.channels import channels
-from activities.notifications.channels.channel import Envelope
-from activities.notifications.channels.email import Email, MailServer
+from activities.notifications.channels import Email, Envelope, MailServer, build_channels
 from domain.notifications import ChannelName, Notice, SendError
 from tests.behaviour.notifications.receivers import Mail, Receiver, smtp_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
@@ -32,7 +30,7 @@ def envelope(target: str, type: str = "task_completed", **data: str) -> Envelope
 
 
 def test_every_channel_has_a_file_and_a_line() -> None:
-    assert set(channels(Fetcher(), None)) == set(ChannelName)
+    assert set(build_channels(Fetcher(), None)) == set(ChannelName)
 
 
 async def test_slack_and_push_get_readable_text(subscribers: Subscribers, receiver: Receiver) -> None:
@@ -141,7 +139,7 @@ async def test_delivery_errors_name_neither_address_nor_secret(receiver: Receive
     fetcher = Fetcher(["127.0.0.1"])
     for kind in (ChannelName.WEBHOOK, ChannelName.SLACK, ChannelName.PUSH):
         with pytest.raises(SendError) as caught:
-            await channels(fetcher, None)[kind].send(envelope(f"{receiver.url}/canary", title="x"))
+            await build_channels(fetcher, None)[kind].send(envelope(f"{receiver.url}/canary", title="x"))
         assert str(caught.value) == "It answered 500."
     assert "canary" not in repr(envelope("https://canary/", title="x"))
     assert json.loads(receiver.at("/canary")[0].body)["type"] == "task_completed"

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from activities.egress import Fetcher
-from activities.notifications.channels import channels
-from activities.notifications.channels.channel import Envelope
+from activities.notifications.channels import Envelope, build_channels
 from domain.ids import new_id
 from domain.notifications import ChannelName, Notice, SendError, new_secret
 from domain.sessions.input_request import RequestKind
@@ -94,7 +93,7 @@ async def test_name_that_resolves_to_a_private_address_is_refused_when_sending(
     backend = Recording()
     fetcher = Fetcher(backend=backend, resolve=names({"rebind.test": addresses}), setting="ERRAND_NOTIFY_PRIVATE_HOSTS")
     with pytest.raises(SendError, match="ERRAND_NOTIFY_PRIVATE_HOSTS"):
-        await channels(fetcher, None)[kind].send(Envelope("x", "https://rebind.test/", NOTICE, [new_secret()]))
+        await build_channels(fetcher, None)[kind].send(Envelope("x", "https://rebind.test/", NOTICE, [new_secret()]))
     assert backend.connected == []
 
 
@@ -103,7 +102,7 @@ async def test_a_redirect_is_not_followed(kind: ChannelName) -> None:
     backend = Recording([b"HTTP/1.1 307 Here\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n"])
     fetcher = Fetcher(backend=backend, resolve=names({"hooks.test": ["93.184.216.34"]}))
     with pytest.raises(SendError, match=r"It answered 307\."):
-        await channels(fetcher, None)[kind].send(Envelope("x", "http://hooks.test/", NOTICE, [new_secret()]))
+        await build_channels(fetcher, None)[kind].send(Envelope("x", "http://hooks.test/", NOTICE, [new_secret()]))
     assert backend.connected == [("93.184.216.34", 80)]
 
 

@@ -20,7 +20,7 @@ CLIENTS += ("urllib.request", "anthropic", "websockets", "ftplib", "smtplib", "t
 ALLOWED = {
     "activities/egress.py": {"httpx2", "httpcore2"},
     "activities/model/": {"anthropic", "httpx2"},  # to the model endpoint that the operator set
-    "activities/notifications/channels/email.py": {"smtplib"},  # to the mail server that the operator set
+    "activities/notifications/channels.py": {"smtplib"},  # to the mail server that the operator set
     "cli/": {"httpx2"},  # to our own API
     "client/errand/": {"httpx2"},  # to our own API, from programs of callers: no part of the stack imports it
     # only its URL class: an address is parsed, never requested

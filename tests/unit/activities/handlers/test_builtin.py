@@ -2,8 +2,7 @@
 
 import pytest
 
-from activities.handlers.builtin.hand_in import hand_in
-from activities.handlers.builtin.round_table import round_table
+from activities.handlers.builtin import hand_in, round_table
 from domain.agents.handler import AnsweredCall, HandlerMessage, HandlerReply, HandlerTurn, Speaker
 
 SEATS = ["ann", "ben", "cat"]

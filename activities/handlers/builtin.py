@@ -1,4 +1,4 @@
-"""round_table: leads a conversation of several subagents. It picks the next speaker, and reports the conversation."""
+"""The handlers that come with the platform."""
 
 import re
 
@@ -12,8 +12,17 @@ CREATE, MESSAGE = DelegationTool.SUBAGENT_CREATE, DelegationTool.SUBAGENT_MESSAG
 _RESULT = re.compile(r"^Subagent \(reference: [^)]*\) has returned the following result:\n\n", re.DOTALL)
 
 
+async def hand_in(turn: HandlerTurn) -> HandlerReply:
+    """End the session with the other side's message, so that an agent with one prompt can be a subagent."""
+    said = [message.text for message in turn.messages if message.speaker is Speaker.OTHER and message.text]
+    if not said:
+        return HandlerReply(text="Nothing was said.", ends="fail")
+    return HandlerReply(text=said[-1], ends="stop")
+
+
 async def round_table(turn: HandlerTurn) -> HandlerReply:
-    """The next speaker: the one that the last speaker addressed as @name, else the one that has been silent longest."""
+    """Lead a conversation of several subagents, and report it. The next speaker is the one that the last speaker
+    addressed as @name, else the one that has been silent longest."""
     seats = turn.subagents
     if len(seats) < 2:
         return HandlerReply(text="A round table needs at least two resumable subagents.", ends="fail")

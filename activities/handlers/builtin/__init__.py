@@ -1,1 +1,0 @@
-"""The handlers that come with the platform, one file each."""
