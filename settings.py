@@ -1,15 +1,16 @@
 """Settings: the only module that reads the environment, once per process. deploy/env.example lists every variable."""
 
+import difflib
 import os
 import sys
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin
 
-from setting_files import SettingsError as SettingsError
-from setting_files import check_names, read_dotenv, read_toml
+from dotenv import dotenv_values
 
 ROOT = Path(__file__).resolve().parent  # of the code
 INSTALLED = not (ROOT / "pyproject.toml").exists()  # as a package, not a checkout
@@ -256,3 +257,54 @@ def _convert(name: str, raw: str, kind: type) -> object:
     if kind in (int, float) and value < 0:
         raise SettingsError(f"{name}: {raw!r} must not be negative")
     return value
+
+
+# Settings in files: `.env` with the names of variables, `errand.toml` with the names of settings.
+
+
+class SettingsError(ValueError):
+    """A setting has an invalid value or name; the message gives the setting and the allowed ones."""
+
+
+def read_dotenv(file: Path, allowed: Collection[str]) -> dict[str, str]:
+    """Names of other programs in the file are ignored, but a misspelt name of ours is an error."""
+    if not file.exists():
+        return {}
+    try:
+        with file.open(encoding="utf-8") as text:
+            values = dotenv_values(stream=text, interpolate=False)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} cannot be read: {error}") from None
+    check_names(file, (name for name in values if name.startswith("ERRAND_")), allowed)
+    return {name: text for name, text in values.items() if text is not None and name in allowed}
+
+
+def read_toml(file: Path, names: Mapping[str, str]) -> dict[str, str]:
+    """`names`: the variable of each setting."""
+    if not file.exists():
+        return {}
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{file} cannot be read: {error}") from None
+    check_names(file, values, names)
+    return {names[name]: _as_text(file, name, value) for name, value in values.items()}
+
+
+def _as_text(file: Path, name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ",".join(value)
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise SettingsError(f"{file}: {name} must be a text, a number, true, false or a list of texts")
+
+
+def check_names(source: object, names: Iterable[str], allowed: Iterable[str]) -> None:
+    """Refuse names of settings that do not exist; `source` is where they were found."""
+    known = sorted(allowed)
+    if unknown := sorted(set(names) - set(known)):
+        meant = [(difflib.get_close_matches(name, known, 1) or [""])[0] for name in unknown]
+        listed = [name + (f" (did you mean {one}?)" if one else "") for name, one in zip(unknown, meant, strict=True)]
+        raise SettingsError(f"{source}: there is no setting {', '.join(listed)}; allowed are: {', '.join(known)}")

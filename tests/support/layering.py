@@ -11,13 +11,12 @@ PACKAGES = (
     *("domain", "agents", "connectors", "store", "workflows", "activities", "api", "cli", "deploy", "offline"),
     *("client", "bench"),
 )
-SCRIPTS = ("settings", "setting_files", "worker")
+SCRIPTS = ("settings", "worker")
 
 # our packages that each package may import besides itself; the longest matching name decides
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "domain": (),
-    "settings": ("setting_files",),
-    "setting_files": (),
+    "settings": (),
     "offline": (),
     "agents": ("domain",),
     # one module per service does both: the API receives with it, an activity sends

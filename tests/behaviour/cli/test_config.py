@@ -17,7 +17,7 @@ def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "checkout"
     folder.mkdir()
     for path in ROOT.iterdir():
-        if path.name in ("settings.py", "setting_files.py"):
+        if path.name == "settings.py":
             shutil.copy(path, folder / path.name)  # copied, because a link would lead back to this checkout
         elif path.suffix in ("", ".toml") and not path.name.startswith("."):
             (folder / path.name).symlink_to(path)
