@@ -1,6 +1,7 @@
 """Retired words: names and phrases of an earlier, private dialect that product, tests and documents no longer use."""
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -8,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import re2
 
 from tests.support.layering import Module, modules, parsed
 
@@ -32,7 +35,7 @@ PRODUCT_ONLY = frozenset(("Gate", "Later", "Once", "Parts", "Running", "Wake"))
 # the name of a test needs a subject: `test_it_is_sent` is not clear in a report
 TEST_WITHOUT_SUBJECT = re.compile(r"test_(?:it|its|nobody|that|they|this|what|whatever|who|whoever)(?:_|$)")
 # this check and its tests contain the words that they search for
-_EXEMPT = frozenset(("tests/support/vocabulary.py", "tests/unit/test_vocabulary.py"))
+_EXEMPT = frozenset(("tests/support/vocabulary.py", "tests/unit/test_house_rules.py"))
 # forbidden in docstrings, comments and texts
 RETIRED_PHRASES = re.compile(
     r"\b(?:a word of|all else|amid|anew|as ever|at work|by (?:itself|themselves)|comes? to|doors?|for (?:ever|good)"
@@ -47,6 +50,9 @@ RETIRED_PHRASES = re.compile(
 )
 # forbidden in docstrings and comments only: a text may address its reader
 RETIRED_PROSE = re.compile(r"\b(?:deeds?|tells?|told)\b", re.IGNORECASE)
+# finds at least what the two find, many times faster: re2 has no lookaround
+_WITHOUT_LOOKAHEADS = RETIRED_PHRASES.pattern.replace("(?!-)", "").partition("(?=")[0]
+_ANY_PROSE = re2.compile(f"(?i){_WITHOUT_LOOKAHEADS}|{RETIRED_PROSE.pattern}")
 
 # since Python 3.12 the text of an f-string is a separate token
 _TEXT_TOKENS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
@@ -157,6 +163,7 @@ def repeated_classes(root: Path) -> dict[str, list[str]]:
     return {name: paths for name, paths in sorted(files.items()) if len(paths) > 1}
 
 
+@functools.cache
 def _is_retired(name: str) -> bool:
     parts = [part.lower() for part in _WORD.findall(name)]
     pairs = zip(parts, parts[1:], strict=False)
@@ -169,31 +176,28 @@ def _retired_names(module: Module) -> Iterator[RetiredUse]:
     if _is_retired(module.name.rpartition(".")[2]):
         yield RetiredUse(module.path, 1, module.name)
     for node in module.nodes:
-        for name in _defined_names(node):
-            if _is_retired(name):
-                yield RetiredUse(module.path, getattr(node, "lineno", 1), name)
+        if (name := _defined_name(node)) and _is_retired(name):
+            yield RetiredUse(module.path, getattr(node, "lineno", 1), name)
         if isinstance(node, ast.arg) and node.arg == "parts" and node.annotation:
             annotation = ast.unparse(node.annotation)
             if annotation.startswith("Services"):
                 yield RetiredUse(module.path, node.lineno, f"parts: {annotation}")
 
 
-def _defined_names(node: ast.AST) -> Iterator[str]:
-    """The names that a node defines; where a name is only used, its definition is reported instead."""
+def _defined_name(node: ast.AST) -> str | None:
+    """The name that a node defines; where a name is only used, its definition is reported instead."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        stored = isinstance(node.ctx, ast.Store)
+        return (node.id if isinstance(node, ast.Name) else node.attr) if stored else None
     if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        yield node.name
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-        yield node.attr
-    elif isinstance(node, ast.alias) and node.asname:
-        yield node.asname
+        return node.name
+    if isinstance(node, ast.arg):
+        return node.arg
+    return node.asname if isinstance(node, ast.alias) else None
 
 
 def _retired_prose(module: Module, *, with_texts: bool = True) -> Iterator[RetiredUse]:
-    if not (RETIRED_PHRASES.search(module.text) or RETIRED_PROSE.search(module.text)):
+    if not _ANY_PROSE.search(module.text):
         return  # searching the source is much faster than tokenizing it
     docstrings = {
         node.value.lineno

@@ -43,6 +43,8 @@ def shared_threads(root: Path) -> set[str]:
     """`path::function`, of everything that takes a thread of the default pool."""
     found = set()
     for module in _of_the_service(root):
+        if not any(name in module.text for name in (*THREADS, "run_in_executor")):
+            continue  # looking at every node takes a second
         for where, node in _walk(module.tree, ""):
             if any(name in THREADS for name in _names(node)) or _takes_default_executor(node):
                 found.add(f"{module.path}::{where}")
@@ -55,18 +57,24 @@ def _of_the_service(root: Path) -> Iterator[Module]:
 
 def _walk(node: ast.AST, where: str) -> Iterator[tuple[str, ast.AST]]:
     """Every node with the name of the function or class around it."""
-    for child in ast.iter_child_nodes(node):
-        yield where, child
-        inside = where
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            inside = f"{where}.{child.name}".lstrip(".")
-        yield from _walk(child, inside)
+    todo = [(where, node)]
+    for place, parent in todo:
+        for child in ast.iter_child_nodes(parent):
+            yield place, child
+            inside = place
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                inside = f"{place}.{child.name}".lstrip(".")
+            todo.append((inside, child))
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+    if isinstance(node, ast.Call) and _called(node) in ("import_module", "__import__"):
         return [one.value for one in node.args[:1] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     return [f"{node.module}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) else []
 
@@ -79,7 +87,7 @@ def _names(node: ast.AST) -> list[str]:
         return [node.id]
     if isinstance(node, ast.ImportFrom):
         return [alias.name for alias in node.names if alias.asname]
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and len(node.args) > 1:
+    if isinstance(node, ast.Call) and _called(node) == "getattr" and len(node.args) > 1:
         return [str(node.args[1].value)] if isinstance(node.args[1], ast.Constant) else []
     return []
 

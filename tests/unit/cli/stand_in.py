@@ -86,6 +86,7 @@ class StandIn:
 
     def stop(self) -> None:
         assert self._server
+        self.open_for_messages.set()  # a message that still waits would hold the server
         self._server.should_exit = self._server.force_exit = True
         self._thread.join(10)
 
