@@ -48,11 +48,11 @@ from domain.sealing import KeyRing, KeyRingError
 from settings import MISCONFIGURED, Settings, SettingsError
 from store import agents, workers
 from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
+from workflows.activity_calls import HEARTBEATS
 from workflows.argument_guard import ArgumentGuard, DroppedSignals
 from workflows.client import connect as connect_temporal
+from workflows.client import ensure_swept
 from workflows.registry import WORKFLOWS
-from workflows.schedules import ensure_swept
-from workflows.typed_activity import HEARTBEATS
 
 KEEP_SWEPT_S = 20
 

@@ -60,7 +60,7 @@ from domain.sealing import KeyRing
 from store.database import Pool
 from store.shared_variables import SharedVariables
 from workflows.client import WorkflowClient
-from workflows.schedule_client import ScheduleClient
+from workflows.schedules import ScheduleClient
 
 
 @dataclass(frozen=True)

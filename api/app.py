@@ -53,9 +53,8 @@ from settings import Settings, SettingsError
 from store import database
 from store.shared_variables import SharedVariables
 from workflows import client, telemetry
-from workflows.discovery_client import DiscoveryClient
-from workflows.queue_client import QueueClient
-from workflows.schedule_client import ScheduleClient
+from workflows.client import DiscoveryClient, QueueClient
+from workflows.schedules import ScheduleClient
 
 log = logging.getLogger("errand.api")
 

@@ -11,10 +11,8 @@ from domain.sealing import KeyRing
 from settings import Settings
 from store.database import Pool
 from store.shared_variables import SharedVariables
-from workflows.client import WorkflowClient
-from workflows.discovery_client import DiscoveryClient
-from workflows.queue_client import QueueClient
-from workflows.schedule_client import ScheduleClient
+from workflows.client import DiscoveryClient, QueueClient, WorkflowClient
+from workflows.schedules import ScheduleClient
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,39 @@
-"""The client of our workflows. The API, the CLI and the activities reach workflows only through it."""
+"""The clients of our workflows. The API, the CLI and the activities reach workflows only through them."""
 
 import asyncio
 import contextlib
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
 from temporalio.client import (
     Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
     WithStartWorkflowOperation,
+    WorkflowFailureError,
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.envconfig import ClientConfig
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain import wire
+from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools
 from domain.conversations.answers import Fired, SpawnAnswers
 from domain.conversations.requests import (
     ClaimOutcomes,
@@ -35,23 +48,26 @@ from domain.conversations.requests import (
     Steered,
 )
 from domain.conversations.state import PendingOutcome
-from domain.errors import Unavailable
+from domain.errors import Conflict, ErrandError, Invalid, NotFound, TooMany, Unavailable
 from domain.ids import new_id
 from domain.sealing import KeyRing
 from domain.sessions.input_request import RequestAnswered
 from domain.sessions.session import Limits
 from domain.sessions.session_state import SessionInput
 from domain.sessions.step import StopRequest
-from domain.wire import conversation_workflow_id, session_workflow_id
-from workflows.client_errors import is_away, is_not_yet, is_over, refusal, unavailable_if_away
+from domain.wire import SessionRefusal, conversation_workflow_id, session_workflow_id
 from workflows.codec import data_converter
-from workflows.schedules import SWEEPER
 from workflows.telemetry import plugins
 from workflows.ui import SEARCH_ATTRIBUTES, conversation_options, start_options
 
 ANSWER_WITHIN = timedelta(seconds=2)
 DECIDE_WITHIN = timedelta(seconds=15)  # for updates, which a worker must handle before the caller gets an answer
+QUEUE_WITHIN = timedelta(seconds=3)
+DISCOVERY_WITHIN = timedelta(seconds=50)
 RETRY_PAUSE_S = 0.1
+SWEEPER = "errand-sweeper"
+SWEEPER_EVERY = timedelta(minutes=5)  # a run that has not ended is left alone
+
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
@@ -290,3 +306,161 @@ class WorkflowClient:
                 # it failed too; without this asyncio logs an error that was never retrieved
                 await operation.workflow_handle()
             raise
+
+
+_KINDS = {"workflow": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, "activity": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY}
+
+
+class QueueState(BaseModel):
+    name: str
+    kind: str = Field(description="workflow: decisions that wait; activity: model calls, tools and writes that wait")
+    backlog: int = Field(description="about how many tasks wait for a worker")
+    oldest_ms: int = Field(description="about how long the oldest of them has waited")
+    added_per_second: float = Field(description="over the last 30 seconds")
+    taken_per_second: float = Field(description="over the last 30 seconds")
+    pollers: int = Field(description="workers that asked for tasks lately")
+
+
+class QueueClient:
+    def __init__(self, client: Client, task_queue: str) -> None:
+        self._client = client
+        self._queue = task_queue
+
+    async def states(self) -> list[QueueState]:
+        try:
+            return list(await asyncio.gather(*(self._state(kind) for kind in _KINDS)))
+        except (RPCError, RuntimeError) as error:
+            raise Unavailable("Temporal cannot be reached, or does not describe its queues.") from error
+
+    async def _state(self, kind: str) -> QueueState:
+        request = DescribeTaskQueueRequest(
+            namespace=self._client.namespace,
+            task_queue=TaskQueue(name=self._queue),
+            task_queue_type=_KINDS[kind],
+            report_stats=True,
+        )
+        found = await self._client.workflow_service.describe_task_queue(request, timeout=QUEUE_WITHIN)
+        stats = found.stats
+        return QueueState(
+            name=self._queue,
+            kind=kind,
+            backlog=stats.approximate_backlog_count,
+            oldest_ms=stats.approximate_backlog_age.ToMilliseconds(),
+            added_per_second=round(stats.tasks_add_rate, 2),
+            taken_per_second=round(stats.tasks_dispatch_rate, 2),
+            pollers=len(found.pollers),
+        )
+
+
+class DiscoveryClient:
+    def __init__(self, client: Client, task_queue: str) -> None:
+        self._client = client
+        self._queue = task_queue
+
+    async def discover(self, wanted: DiscoverTools) -> DiscoveredTools:
+        try:
+            async with asyncio.timeout(DISCOVERY_WITHIN.total_seconds()):
+                found: DiscoveredTools = await self._client.execute_workflow(
+                    wire.TOOL_DISCOVERY,
+                    wanted,
+                    id=f"tool-discovery/{new_id()}",
+                    task_queue=self._queue,
+                    result_type=DiscoveredTools,
+                    execution_timeout=DISCOVERY_WITHIN,
+                    task_timeout=wire.TASK_TIMEOUT,
+                    static_summary=f"tool lists of the MCP servers of {wanted.agent.name}",
+                )
+                return found
+        except (WorkflowFailureError, TimeoutError) as error:
+            raise Unavailable("No worker has read the tool lists of the MCP servers in time.") from error
+        except (RPCError, RuntimeError) as error:
+            raise Unavailable("Temporal is unreachable.") from error
+
+
+async def ensure_swept(client: Client, task_queue: str) -> None:
+    try:
+        await client.create_schedule(
+            SWEEPER,
+            Schedule(
+                action=ScheduleActionStartWorkflow(
+                    wire.SWEEPER, id="sweeper", task_queue=task_queue, static_summary="repairs what was interrupted"
+                ),
+                spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=SWEEPER_EVERY)]),
+                policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(minutes=1)),
+            ),
+            trigger_immediately=True,
+        )
+    except ScheduleAlreadyRunningError:
+        return
+
+
+# Why a workflow did not do what was requested: it refused, was unreachable, or was not ready yet.
+
+_UNREACHABLE = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.UNKNOWN,  # the connection broke during a call
+        RPCStatusCode.INTERNAL,
+    }
+)
+
+_NOT_YET = frozenset(
+    {
+        RPCStatusCode.FAILED_PRECONDITION,
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.NOT_FOUND,
+    }
+)
+
+
+def is_away(error: RPCError | RuntimeError) -> bool:
+    """Whether Temporal is unreachable. A lazy client whose first connection fails raises a RuntimeError."""
+    return not isinstance(error, RPCError) or error.status in _UNREACHABLE
+
+
+@contextmanager
+def unavailable_if_away() -> Iterator[None]:
+    try:
+        yield
+    except (RPCError, RuntimeError) as error:
+        if is_away(error):
+            raise Unavailable("Temporal is unreachable.") from error
+        raise
+
+
+def is_not_yet(error: RPCError | RuntimeError) -> bool:
+    """Whether the workflow never saw the update, so that it can be sent again: its workflow task was discarded, as at
+    continue-as-new, the workflow is closing, or too many updates are in progress."""
+    return isinstance(error, RPCError) and error.status in _NOT_YET
+
+
+def is_over(error: RPCError | RuntimeError) -> bool:
+    """Whether the workflow has closed or never began."""
+    return isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
+
+
+def refusal(cause: BaseException | None) -> ErrandError:
+    """Convert a conversation's refusal to an error of the API."""
+    if not isinstance(cause, ApplicationError):
+        return Unavailable("The conversation could not decide; try again.")
+    if cause.type == wire.CONVERSATION_BUSY:
+        active = cause.details[0] if cause.details else {}
+        return Conflict(
+            "Another session of this conversation is running.", type="conversation-busy", active_session=active
+        )
+    if cause.type == wire.MAILBOX_EMPTY:
+        return Invalid("The mailbox is empty: there is nothing to fire.", type="mailbox-empty")
+    if cause.type == wire.NOT_RUNNING:
+        return NotFound(cause.message, type="not-running")
+    if cause.type == SessionRefusal.TERMINATED:
+        return Conflict("The conversation was terminated.", type="conversation-terminated")
+    if cause.type == SessionRefusal.QUOTA:
+        return TooMany("This key has as many live tasks as it may have.", type="live-tasks", retry_after=10)
+    if cause.type == SessionRefusal.MAIL_TAKEN:
+        return Conflict("Another request took some of these messages; try again.", type="mailbox-changed")
+    if cause.type == SessionRefusal.BUDGET_SPENT:
+        return Conflict("The conversation's budget is spent; a message may bring a new one.", type="budget-spent")
+    return Unavailable(cause.message)

@@ -27,21 +27,14 @@ from workflows.ui import CONVERSATION
 PURE = (
     "activity_calls",
     "conversation.router",
-    "conversation.spawning",
     "conversation.starter",
-    "history",
-    "session.acceptance",
     "session.context",
     "session.delegation",
-    "session.handoff",
     "session.hooks",
-    "session.input_requests",
-    "session.limits",
     "session.loop",
-    "session.remote_calls",
-    "session.replies",
+    "session.requests",
     "session.sides",
-    "typed_activity",
+    "session.tools",
     "ui",
 )
 

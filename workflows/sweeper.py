@@ -8,7 +8,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 from domain import wire
-from workflows.typed_activity import HEARTBEATS
+from workflows.activity_calls import HEARTBEATS
 
 EVERY = timedelta(seconds=30)
 SWEEPS = 120

@@ -9,7 +9,7 @@ from domain.sessions.session import SessionRef
 from store import schedules, sessions
 from store.database import Pool
 from store.sessions import SessionRow
-from workflows.schedule_client import ScheduleClient
+from workflows.schedules import ScheduleClient
 
 
 class ScheduleRefused(Exception):

@@ -13,7 +13,7 @@ from domain.sessions.step import RecordedStop
 from store import endings, missions, schedule_runs, schedules, sessions
 from store.database import Pool
 from store.sessions import SessionRow
-from workflows.schedule_client import ScheduleClient
+from workflows.schedules import ScheduleClient
 
 log = logging.getLogger("errand.worker")
 

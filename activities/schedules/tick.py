@@ -51,7 +51,7 @@ from store.database import Pool
 from store.sessions import SessionRow
 from store.shared_variables import SharedVariables
 from workflows.client import WorkflowClient
-from workflows.schedule_client import ScheduleClient
+from workflows.schedules import ScheduleClient
 
 log = logging.getLogger("errand.worker")
 GONE = TickOutcome(status="gone", reason="the schedule was deleted")

@@ -18,8 +18,8 @@ from domain.json_object import JsonObject
 from domain.sealing import SealingError
 from store import figures, workers
 from store.figures import TenantFigures
+from workflows.client import QueueState
 from workflows.codec import EncryptingCodec
-from workflows.queue_client import QueueState
 
 router = APIRouter(tags=["operations"])
 

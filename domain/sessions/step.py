@@ -132,6 +132,11 @@ class ToolCall(BaseModel):
     denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
     rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the one that denied it
 
+    def refuse(self, why: str) -> "ToolCall":
+        """The same call, answered with a refusal instead of being run."""
+        changes = {"activity": "tool.refuse", "effect": Effect.READ, "refusal": why, "timeout_s": 10}
+        return self.model_copy(update={**changes, "ask": False, "bookkeeping": True})
+
 
 class RareFacts(BaseModel):
     """Fields that few replies have. They are left out of the history when they are empty."""

@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from tests.behaviour.conversations.talk import Gate, Talk, agent, say
 from tests.support.stack import Stack, calls, eventually
-from workflows.schedules import SWEEPER, ensure_swept
+from workflows.client import SWEEPER, ensure_swept
 
 
 @asynccontextmanager

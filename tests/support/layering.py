@@ -24,8 +24,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store": ("domain",),
     "store.migrate": ("domain", "settings"),  # runs as its own program
     "workflows": ("domain",),
-    # schedule_client is the part of the client for Temporal's schedules
-    "activities": ("domain", "connectors", "store", "workflows.client", "workflows.schedule_client"),
+    # schedules is the part of the client for Temporal's schedules
+    "activities": ("domain", "connectors", "store", "workflows.client", "workflows.schedules"),
     "activities.notifications.dispatcher": ("domain", "store", "workflows.ui"),  # it starts workflows itself
     # a webhook in OpenAI's form needs the pure fold of that face
     "activities.notifications.response_events": (
@@ -34,8 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "api": (
         # the responses, which the client and the command line read with the same classes
         *("domain", "agents", "connectors", "store", "settings", "errand.models"),
-        *("workflows.client", "workflows.codec", "workflows.queue_client", "workflows.schedule_client"),
-        *("workflows.discovery_client", "workflows.telemetry"),
+        *("workflows.client", "workflows.codec", "workflows.schedules", "workflows.telemetry"),
     ),
     "api.replay_program": ("domain", "settings", "workflows"),  # runs as its own program
     # `errand agents check` must know the tools and handlers that a worker would have

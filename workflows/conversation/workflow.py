@@ -36,7 +36,7 @@ from domain.conversations.requests import (
 from domain.conversations.state import ConversationState, PendingOutcome, Thread, WaitingMessage
 from domain.sessions.session import Reason
 from domain.sessions.step import StopRequest
-from workflows import activity_calls, history
+from workflows import activity_calls
 from workflows.conversation.router import (
     Action,
     DeliverOutcome,
@@ -47,8 +47,7 @@ from workflows.conversation.router import (
     StopChild,
     WithdrawMessage,
 )
-from workflows.conversation.spawning import answer_spawn, plan_spawn
-from workflows.conversation.starter import SessionStarter
+from workflows.conversation.starter import SessionStarter, answer_spawn, plan_spawn
 from workflows.ui import conversation_details
 
 Answer = TypeVar("Answer", SpawnAnswers, Fired)
@@ -288,7 +287,8 @@ class Conversation:
         return not self.state.live and not self._has_work() and (self.state.terminated or not waits)
 
     def _renews(self) -> bool:
-        return history.is_long(self.start.renew_after)
+        info, most = workflow.info(), self.start.renew_after
+        return info.is_continue_as_new_suggested() or (most is not None and info.get_current_history_length() >= most)
 
 
 def _refused(kind: str, message: str, *details: object) -> ApplicationError:

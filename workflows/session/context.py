@@ -14,7 +14,6 @@ from domain.agents.sides import Sides
 from domain.sessions.session import LIMIT_REASONS, Limits, Reason
 from domain.sessions.session_state import Line, SessionInput, StartedChild
 from domain.sessions.step import BindingCall, StopRequest, preview
-from workflows import history
 
 T = TypeVar("T")
 PLAN_FIRST = (
@@ -119,7 +118,7 @@ class SessionContext:
 
     @property
     def cancelled(self) -> bool:
-        """Record a stop that is not a limit: it leaves no time for a last summary."""
+        """Whether it is stopped for another reason than a limit: that leaves no time for a last summary."""
         return self.stopping is not None and self.stopping.reason not in LIMIT_REASONS
 
     def halt(self, request: StopRequest) -> None:
@@ -214,7 +213,10 @@ class SessionContext:
 
     @property
     def history_is_long(self) -> bool:
-        return history.is_long(self.start.renew_after)
+        """Whether to continue as new: a replay must fit into the timeout of a workflow task."""
+        info = workflow.info()
+        most = self.start.renew_after
+        return info.is_continue_as_new_suggested() or (most is not None and info.get_current_history_length() >= most)
 
     def renews(self) -> bool:
         """Whether to continue as new although a step has not ended: the history is long, and all that the session waits

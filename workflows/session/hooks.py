@@ -10,7 +10,6 @@ from domain.sessions.hook_call import HookCall, HookList, HookOutcome, HookSubje
 from domain.sessions.session_state import Line
 from domain.sessions.step import ToolCall, ToolOutcome
 from workflows import activity_calls
-from workflows.session import limits
 from workflows.session.context import END_TIME, Ending, SessionContext, cause
 
 LEAST_TIME = timedelta(milliseconds=500)  # for hooks of the end, after the deadline
@@ -64,7 +63,7 @@ async def before_tools(session: SessionContext, line: Line, node: str, calls: li
     indexes = [call.index for call in calls if call.refusal is None]
     subject = HookSubject(node=node, indexes=indexes)
     said = await at(session, line, HookPoint.BEFORE_TOOL, subject) if indexes else NOTHING
-    return [limits.refused(call, said.refusals[call.index]) if call.index in said.refusals else call for call in calls]
+    return [call.refuse(said.refusals[call.index]) if call.index in said.refusals else call for call in calls]
 
 
 async def after_subagents(session: SessionContext, line: Line, node: str, children: list[str]) -> None:

@@ -1,35 +1,32 @@
 """The loop: ask the model, run its tool calls, repeat. One function per line, so that an inline delegate can nest
 it."""
 
-from collections.abc import Collection, Coroutine
-from typing import Any
+from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError
+from temporalio.exceptions import ActivityError
 
+from domain import limits as loop_detection
+from domain import wire
+from domain.agents.hook import HookPoint
 from domain.agents.typed_output import MAX_MISFITS, retry_request
-from domain.limits import CUT_OFF, Next, decide_next
-from domain.sessions.input_request import RequestKind
-from domain.sessions.session import Reason
+from domain.limits import CUT_OFF, Next, decide_next, find_reached_limit
+from domain.sessions.acceptance import CheckAcceptance
+from domain.sessions.hook_call import HookSubject
+from domain.sessions.session import Reason, Usage
 from domain.sessions.session_state import Line
 from domain.sessions.step import (
-    CallState,
-    Effect,
+    ModelCall,
     ModelReply,
     Purpose,
-    ToolCall,
+    StopRequest,
     ToolOutcome,
-    ToolRequest,
 )
 from workflows import activity_calls
-from workflows.session import acceptance, delegation, handoff, hooks, input_requests, limits, remote_calls
-from workflows.session.context import Ending, Renewal, SessionContext, all_of, cause
-from workflows.session.replies import think
+from workflows.session import hooks
+from workflows.session.context import Ending, SessionContext, Stopped, cause, requested_reason
+from workflows.session.tools import act
 from workflows.ui import current_details, step_result
-
-NOT_APPROVED = (
-    "Nothing with an effect may run before your plan is approved. Look around, then submit the plan with update_plan."
-)
 
 
 async def run_line(session: SessionContext, line: Line) -> Ending | None:
@@ -39,7 +36,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
     while not session.handed_over:
         reply = line.take_pending()
         if reply is None:
-            if limit := limits.limit_reached(session):
+            if limit := limit_reached(session):
                 return limit
             if line.is_main and session.history_is_long:
                 return None
@@ -54,13 +51,13 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
             line.previous, line.previous_step = step_result(reply, []), line.step
             if decision.reason is not Reason.GOAL_REACHED:
                 return Ending(decision.reason, decision.error_type, decision.error)
-            if ending := await answered(session, line, reply):
+            if ending := await end_of_answer(session, line, reply):
                 return ending
             continue
         began = workflow.now()
-        outcomes = await act(session, line, reply)
+        outcomes = await act(session, line, reply, run_line)
         line.previous, line.previous_step = step_result(reply, outcomes), line.step
-        if reply.calls and limits.repeats_itself(session, line, outcomes, workflow.now() - began):
+        if reply.calls and repeats_itself(session, line, outcomes, workflow.now() - began):
             return Ending(Reason.LOOP_DETECTED)
         if reply.full or decision.next is Next.COMPACT:
             await think(session, line, Purpose.COMPACT)
@@ -68,7 +65,25 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
     return None
 
 
-async def answered(session: SessionContext, line: Line, reply: ModelReply) -> Ending | None:
+def limit_reached(session: SessionContext) -> Ending | None:
+    """The limit that forbids another step."""
+    state = session.state
+    if session.spent:
+        return session.spent
+    limit = find_reached_limit(session.limits, state.step, state.usage.plus(state.recorded))
+    return Ending(limit) if limit else None
+
+
+def repeats_itself(session: SessionContext, line: Line, outcomes: list[ToolOutcome], took: timedelta) -> bool:
+    limits = session.limits
+    line.trail = loop_detection.extend_trail(line.trail, outcomes, took.total_seconds(), limits.repeats)
+    verdict = loop_detection.judge_trail(line.trail, limits.repeats_warning, limits.repeats)
+    if verdict is loop_detection.LoopVerdict.WARN:
+        line.note = "\n\n".join(filter(None, [line.note, loop_detection.WARNING]))
+    return verdict is loop_detection.LoopVerdict.BREAK
+
+
+async def end_of_answer(session: SessionContext, line: Line, reply: ModelReply) -> Ending | None:
     """The ending after an answer without calls; None if the line continues."""
     if reply.misfit is not None:
         line.misfits += 1
@@ -76,10 +91,10 @@ async def answered(session: SessionContext, line: Line, reply: ModelReply) -> En
             return Ending(Reason.ERROR, "output_schema", reply.misfit)
         line.note = retry_request(reply.misfit)
         return None
-    return Ending(Reason.GOAL_REACHED) if await done(session, line, reply) else None
+    return Ending(Reason.GOAL_REACHED) if await is_done(session, line, reply) else None
 
 
-async def done(session: SessionContext, line: Line, reply: ModelReply) -> bool:
+async def is_done(session: SessionContext, line: Line, reply: ModelReply) -> bool:
     """Whether an answer ends the line: always for an inline one, else if no message is unread and the criteria hold."""
     if reply.continues:
         return False
@@ -87,153 +102,161 @@ async def done(session: SessionContext, line: Line, reply: ModelReply) -> bool:
         return True
     if await session.has_unread():
         return False
-    return not session.start.acceptance or await acceptance.met(session, line)
+    return not session.start.acceptance or await meet_criteria(session, line)
 
 
-async def act(
-    session: SessionContext, line: Line, reply: ModelReply, last: Collection[str] | None = None
-) -> list[ToolOutcome]:
-    """Run the calls of one reply; their results wait in the store for the next model call. They run concurrently. If
-    `last` is given they run one after another in their order, but the tools with these names after all others."""
-    if blocked := next((call for call in reply.calls if call.asks and call.refusal), None):
-        raise Ending(Reason.NEEDS_INPUT, "needs_input", blocked.preview)
-    given = reply
-    reply = reply.model_copy(update={"calls": limits.within_limit(session, reply.calls)})
-    if session.hooked(line):
-        reply.calls = await hooks.before_tools(session, line, reply.head, reply.calls)
-    session.calling += len(reply.calls)
-    try:
-        outcomes = await (_outcomes(session, line, reply) if last is None else _one_by_one(session, line, reply, last))
-    except Renewal:
-        line.pending = given  # the next run continues with it, and finds each call by its node and index
-        raise
-    finally:
-        session.calling -= len(reply.calls)
-    limits.count(session, outcomes, reply.calls)
-    for outcome in outcomes:
-        line.doing = outcome.doing or line.doing
-    session.check()
-    if any(one.replanned for one in outcomes):
-        session.state.plan_approved = False  # the approved plan is no longer the present one
-    if session.plan_awaits_approval and any(one.planned and one.state is CallState.OK for one in outcomes):
-        await input_requests.approve_plan(session, line, reply.head)
-    if session.hooked(line):
-        await hooks.after_tools(session, line, reply.head, outcomes)
-    return sorted(outcomes, key=lambda outcome: outcome.index)
+# Replies of the model, of a handler or of the agent's own definition.
 
 
-async def _outcomes(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
-    handoffs = [call for call in reply.calls if handoff.is_handoff(call)]
-    tools = [
-        _listed(run_tool(session, line, reply.head, call))
-        for call in reply.calls
-        if not delegation.is_delegation(call) and call not in handoffs
-    ]
-    parts = [session.unsettled_until_done(part) for part in (*tools, _delegate(session, line, reply))]
-    outcomes = [outcome for part in await all_of(parts) for outcome in part]
-    return outcomes + (await _hand_over(session, line, reply, handoffs) if handoffs else [])
-
-
-async def _hand_over(
-    session: SessionContext, line: Line, reply: ModelReply, calls: list[ToolCall]
-) -> list[ToolOutcome]:
-    """Hand over after the other calls of the reply have run, because those belong to the former agent."""
-    session.check()
-    allowed, outcomes = await _permitted(session, line, reply, calls)
-    return outcomes + await handoff.hand_over(session, line, reply, allowed)
-
-
-async def _one_by_one(
-    session: SessionContext, line: Line, reply: ModelReply, last: Collection[str]
-) -> list[ToolOutcome]:
-    outcomes: list[ToolOutcome] = []
-    handoffs = [call for call in reply.calls if handoff.is_handoff(call)]
-    others = [call for call in reply.calls if call not in handoffs]
-    for call in sorted(others, key=lambda call: call.name in last):
-        outcomes += await _outcomes(session, line, reply.model_copy(update={"calls": [call]}))
+async def think(
+    session: SessionContext,
+    line: Line,
+    purpose: Purpose,
+    take: list[str] | None = None,
+    note: str | None = None,
+    activates: bool = False,
+) -> ModelReply:
+    """Ask the model. Compact a context that no longer fits; switch to the fallback of a model that is unavailable."""
+    compacted = purpose is not Purpose.TURN
+    begins = purpose is Purpose.TURN
+    unavailable: tuple[str, str] | None = None  # the model that could not be reached, and why
+    hooked = session.hooked(line) and purpose is Purpose.TURN and not activates
+    if hooked:
+        note = await hooks.before_reply(session, line, take or [], note)
+    while True:
+        call = model_call(session, line, purpose, take or [], note, begins=begins, unavailable=unavailable)
+        if begins:
+            line.previous = None
+        begins, unavailable = False, None
+        try:
+            reply = await session.wait(_start_call(session, line, call, activates))
+        except ActivityError as error:
+            session.untake(take)  # nothing was committed, so the next call takes these messages again
+            session.check()
+            kind, message = cause(error)
+            if kind == wire.CONTEXT_TOO_LONG and not compacted:
+                compacted = True
+                await think(session, line, Purpose.COMPACT)
+            elif kind == wire.MODEL_UNAVAILABLE and not line.last_model:
+                unavailable = call.model, message
+                line.model_index += 1
+            elif kind == wire.BUDGET_SPENT:
+                raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
+            elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel whose signal was lost
+                session.halt(StopRequest(reason=requested_reason(error), by=message))
+                raise Stopped from error
+            else:
+                raise Ending(Reason.ERROR, kind, message) from error
+            take = session.take(line)
+            continue
+        line.head = reply.head  # an interrupted call has committed what it had, too
+        session.state.usage = session.state.usage.plus(reply.usage)
+        session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())
+        if reply.raised is not None:
+            session.raise_limits(reply.raised)
         session.check()
-    return outcomes + (await _hand_over(session, line, reply, handoffs) if handoffs else [])
+        if hooked:
+            await hooks.at(session, line, HookPoint.AFTER_MODEL, HookSubject(node=reply.head))
+        return reply
 
 
-async def _listed(outcome: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome]:
-    return [await outcome]
+async def activate(session: SessionContext, line: Line) -> None:
+    """Start the subagents that begin with a side's prompt. They are calls of a reply, with which the line continues."""
+    if session.sides is None or line.activated or line.agent.side not in session.sides.immediate:
+        return
+    line.activated = True
+    session.state.step += 1
+    line.step = session.state.step
+    note, line.note = line.note, None
+    line.doing = "Starting subagents"
+    reply = await think(session, line, Purpose.TURN, session.take(line), note, activates=True)
+    line.doing = ""
+    line.pending = reply if reply.calls else None
 
 
-def _withheld(session: SessionContext, call: ToolCall) -> bool:
-    return session.plan_awaits_approval and call.effect is not Effect.READ and not call.talks
+def _start_call(
+    session: SessionContext, line: Line, call: ModelCall, activates: bool
+) -> "workflow.ActivityHandle[ModelReply]":
+    if activates:
+        return activity_calls.call_model(call, activity_calls.ACTIVATE, "immediate subagents")
+    if (handler := session.handler_of(line)) is not None:
+        return activity_calls.call_model(call, activity_calls.CALL_HANDLER, f"handler {handler}")
+    return activity_calls.call_model(call)
 
 
-async def _delegate(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
-    """Begin the permitted delegations of a reply together."""
-    calls = [call for call in reply.calls if delegation.is_delegation(call)]
-    begun, outcomes = await _permitted(session, line, reply, calls)
-    return outcomes + (await delegation.delegate(session, line, reply, begun, run_line) if begun else [])
-
-
-async def _permitted(
-    session: SessionContext, line: Line, reply: ModelReply, calls: list[ToolCall]
-) -> tuple[list[ToolCall], list[ToolOutcome]]:
-    """The calls that may begin, after people were asked if a rule requires it, and the results of the others."""
-    refused = [call for call in calls if _withheld(session, call)]
-    outcomes = await all_of([run_tool(session, line, reply.head, call) for call in refused])
-    asked = [call for call in calls if call.ask and call not in refused]
-    approvals = await all_of([input_requests.approve_tool(session, line, reply.head, call) for call in asked])
-    denied = [call for call, approval in zip(asked, approvals, strict=True) if approval is None]
-    outcomes += [_denied(call) for call in denied]
-    return [call for call in calls if call not in refused and call not in denied], outcomes
-
-
-def _denied(call: ToolCall) -> ToolOutcome:
-    return ToolOutcome(
-        index=call.index, name=call.name, state=CallState.FAILED, preview="denied by a person", denied=True
+def model_call(
+    session: SessionContext,
+    line: Line,
+    purpose: Purpose,
+    take: list[str],
+    note: str | None,
+    *,
+    begins: bool = False,
+    unavailable: tuple[str, str] | None = None,
+) -> ModelCall:
+    sides = session.sides
+    switched_from, switch_reason = unavailable or (None, None)
+    return ModelCall(
+        ref=session.start.ref,
+        agent=line.agent,
+        line=line.path,
+        above=line.above,
+        step=line.step,
+        version=session.next_version(2),  # one for the beginning of the call, one for its commit
+        head=line.head,
+        opening=line.opening if line.head is None else None,
+        model=line.model,
+        last_model=line.last_model,
+        purpose=purpose,
+        deadline=session.deadline,
+        usage=session.state.usage,
+        failed_calls=session.state.failed_calls,
+        denied_calls=session.state.denied_calls,
+        doing=line.doing,
+        speaker=sides.speaker(line.agent.side) if sides and line.is_main else None,
+        take=take,
+        note=note,
+        begins=begins,
+        previous=line.previous if begins else None,
+        previous_step=line.previous_step if begins else 0,
+        switched_from=switched_from,
+        switch_reason=switch_reason,
     )
 
 
-async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> ToolOutcome:
-    approval = None
-    if call.asks and call.activity == activity_calls.OPEN_REQUEST.name:
-        return await input_requests.answer_call(session, line, node, call, RequestKind.CLARIFICATION)
-    if _withheld(session, call):
-        call = limits.refused(call, NOT_APPROVED)
-    if call.ask:
-        approval = await input_requests.approve_tool(session, line, node, call)
-        if approval is None:
-            return _denied(call)
-    if call.activity == activity_calls.OPEN_REQUEST.name:
-        return await input_requests.answer_call(session, line, node, call, RequestKind.EXTERNAL_RESULT)
-    request = ToolRequest(
-        above=line.above,
-        refusal=call.refusal,
-        rule=call.rule,
-        approval=approval,
+# Acceptance: a session that reports that it is done is checked against its criteria, and sent back if they fail. A
+# violated constraint ends it.
+
+
+async def meet_criteria(session: SessionContext, line: Line) -> bool:
+    """Whether the session may complete. If not, its inbox lists what is missing. The number of rounds is limited."""
+    state = session.state
+    state.acceptance_round += 1
+    check = CheckAcceptance(
         ref=session.start.ref,
         agent=line.agent,
+        model=line.model,
+        head=line.head,
         step=line.step,
-        node=node,
-        index=call.index,
-        name=call.name,
-        effect=call.effect,
-        preview=call.preview,
+        round=state.acceptance_round,
+        version=session.next_version(),
+        usage=state.usage,
         workspace_id=session.start.workspace_id,
         sandbox=session.start.sandbox,
     )
     try:
-        outcome = await _called(session, request, call)
-        if outcome.pending is not None:
-            outcome = await remote_calls.follow(session, line, request, call, outcome)
-        return outcome.model_copy(update={"denied": True, "forbidden": True}) if call.denied else outcome
+        verdict = await session.wait(activity_calls.check_acceptance(check, session.deadline))
     except ActivityError as error:
         session.check()
-        # the store has no result for this call, and the next model call shows that to the model
-        return ToolOutcome(index=call.index, name=call.name, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
-
-
-async def _called(session: SessionContext, request: ToolRequest, call: ToolCall) -> ToolOutcome:
-    if call.bookkeeping:
-        try:
-            return await session.wait(activity_calls.run_bookkeeping_tool(request, call), tool=True)
-        # too slow, or the database is unreachable; the SDK does not wrap a local activity's error
-        except FailureError as error:
-            session.check()
-            workflow.logger.info("%s runs as a queued activity: %s", call.name, error.message)
-    return await session.wait(activity_calls.run_tool(request, call), tool=True)
+        raise Ending(Reason.ERROR, *cause(error)) from error
+    state.usage = state.usage.plus(verdict.usage)
+    session.check()
+    if verdict.passed:
+        return True
+    if verdict.violated:
+        raise Ending(Reason.CONSTRAINT_VIOLATED, "constraint_violated", verdict.preview)
+    if verdict.message is None:
+        raise Ending(Reason.ACCEPTANCE_FAILED, "acceptance_failed", verdict.preview)
+    workflow.logger.info("sent back: %s", verdict.preview)
+    state.inbox.append(verdict.message)
+    return False

@@ -8,10 +8,17 @@ from domain.limits import CUT_OFF, Decision, Next, SideVerdict, decide_next, jud
 from domain.sessions.session import Reason
 from domain.sessions.session_state import Line
 from domain.sessions.step import BindingCall, ModelReply, Purpose, ToolOutcome
-from workflows.session import limits
 from workflows.session.context import Ending, SessionContext
-from workflows.session.loop import act, answered, done
-from workflows.session.replies import activate, think
+from workflows.session.loop import (
+    activate,
+    end_of_answer,
+    is_done,
+    limit_reached,
+    repeats_itself,
+    run_line,
+    think,
+)
+from workflows.session.tools import act
 from workflows.ui import current_details, step_result
 
 STEPS_USED = "{} has used all steps that it may take in one session ({})."
@@ -28,7 +35,7 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
         await activate(session, line)
         reply = line.take_pending()
         if reply is None:
-            if limit := limits.limit_reached(session) or _steps_used(line, side):
+            if limit := limit_reached(session) or _steps_used(line, side):
                 return limit
             if session.history_is_long:
                 return None
@@ -41,12 +48,12 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
         if decision.reason is Reason.ERROR:
             return Ending(decision.reason, decision.error_type, decision.error)
         began = workflow.now()
-        outcomes = await act(session, line, reply, last=_ending_tools(side))
+        outcomes = await act(session, line, reply, run_line, last=_ending_tools(side))
         line.previous, line.previous_step = step_result(reply, outcomes), line.step
         ending = await _judge(session, sides, side, reply, decision, outcomes)
         if ending is not None:
             return ending
-        if reply.calls and limits.repeats_itself(session, line, outcomes, workflow.now() - began):
+        if reply.calls and repeats_itself(session, line, outcomes, workflow.now() - began):
             return Ending(Reason.LOOP_DETECTED)
         if reply.full or decision.next is Next.COMPACT:
             await _compact(session, line)
@@ -78,7 +85,7 @@ async def _judge(
         case SideVerdict.FAIL_SESSION:
             return Ending(Reason.ERROR, "session_fail", "The session was ended as failed.", binding)
         case SideVerdict.STOP_SESSION:
-            return Ending(Reason.GOAL_REACHED, binding=binding) if await done(session, line, reply) else None
+            return Ending(Reason.GOAL_REACHED, binding=binding) if await is_done(session, line, reply) else None
         case SideVerdict.TURN_LIMIT:
             return Ending(Reason.TURN_LIMIT)
         case SideVerdict.STEP_LIMIT:
@@ -86,7 +93,7 @@ async def _judge(
         case SideVerdict.END_TURN if sides.dual:
             state.switch_sides()
         case SideVerdict.END_TURN:
-            return await answered(session, line, reply)
+            return await end_of_answer(session, line, reply)
         case SideVerdict.ACT if decision.next in (Next.ASK_AGAIN, Next.COMPACT):
             line.note = CUT_OFF
         case SideVerdict.ACT if not reply.calls:

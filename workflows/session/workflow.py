@@ -17,9 +17,8 @@ from domain.sessions.step import Finish, Finished, Purpose, StopRequest
 from workflows import activity_calls
 from workflows.session import hooks
 from workflows.session.context import END_TIME, SUMMARY_TIME, Ending, Renewal, SessionContext, Stopped, cause
-from workflows.session.input_requests import ask_variables
-from workflows.session.loop import run_line
-from workflows.session.replies import activate, model_call
+from workflows.session.loop import activate, model_call, run_line
+from workflows.session.requests import ask_variables
 from workflows.session.sides import run_sides
 from workflows.ui import STATUS, current_details
 

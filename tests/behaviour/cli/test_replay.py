@@ -13,9 +13,8 @@ import pytest
 from domain.audit import AuditEntry, link
 from settings import ROOT
 from tests.support.stack import Stack, eventually
-from workflows.client import WorkflowClient
+from workflows.client import WorkflowClient, ensure_swept
 from workflows.replay import recent, with_conversation
-from workflows.schedules import ensure_swept
 
 
 async def errand(*arguments: str, env: dict[str, str]) -> tuple[int, str, str]:

@@ -17,8 +17,7 @@ from tests.behaviour.api.test_local_access import NOBODY, PYTHON, as_another_acc
 from tests.behaviour.deploy.processes import listening
 from tests.support.launch import connected, home, offline_model, settings_in, started
 from tests.support.stack import Stack
-from workflows.client import WorkflowClient
-from workflows.schedules import SWEEPER, ensure_swept
+from workflows.client import SWEEPER, WorkflowClient, ensure_swept
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its processes")
 

@@ -16,7 +16,7 @@ from tests.behaviour.conversations.talk import Gate, chain
 from tests.behaviour.supervision.people import answer, waiting
 from tests.behaviour.triggers.sender import Sender
 from tests.support.stack import Stack, calls, eventually, steps
-from workflows.schedule_client import ScheduleClient
+from workflows.schedules import ScheduleClient
 
 FAR = {"cron": "0 0 1 1 *"}
 

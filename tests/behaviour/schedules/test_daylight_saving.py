@@ -13,7 +13,7 @@ from domain.ids import new_id
 from domain.schedules import Timing
 from tests.behaviour.schedules.clock import create, until
 from tests.support.stack import Stack
-from workflows.schedule_client import spec_of
+from workflows.schedules import spec_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FORWARD = datetime(2027, 3, 28, tzinfo=UTC)  # 02:00 becomes 03:00

@@ -11,7 +11,7 @@ from tests.behaviour.conversations.talk import chain
 from tests.behaviour.supervision.people import waiting
 from tests.behaviour.triggers.sender import Sender
 from tests.support.stack import Stack, eventually, of_type
-from workflows.schedules import ensure_swept
+from workflows.client import ensure_swept
 
 TOOLS = ["wait_for_event", "emit_event", "subscribe_events", "list_files"]
 KEYED: dict[str, Any] = {"task": None, "correlation": "order:{{payload.order}}", "template": "paid: {{payload.paid}}"}

@@ -19,7 +19,7 @@ from domain.sessions.step import ToolOutcome, ToolRequest
 from settings import LONGEST_BEAT, ROOT, Settings
 from store.database import Pool
 from workflows import activity_calls as steps
-from workflows.typed_activity import LONGEST_PAUSE, Heartbeats, TypedActivity
+from workflows.activity_calls import LONGEST_PAUSE, Heartbeats, TypedActivity
 
 CALLS = {"start_activity", "execute_activity"}
 

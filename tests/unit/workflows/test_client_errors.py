@@ -5,7 +5,7 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.http.problems import respond
-from workflows.client_errors import is_away, is_not_yet, is_over
+from workflows.client import is_away, is_not_yet, is_over
 
 
 @pytest.mark.parametrize(

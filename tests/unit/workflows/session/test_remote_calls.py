@@ -1,7 +1,7 @@
 """The pauses between two polls of a call that continues at a server."""
 
 from domain.sessions.remote_call import LONGEST_POLL_MS, SHORTEST_POLL_MS
-from workflows.session.remote_calls import CROWDED_POLL_MS, pause_ms
+from workflows.session.tools import CROWDED_POLL_MS, pause_ms
 
 
 def test_pauses_grow_to_a_limit_and_a_server_may_want_longer_ones() -> None:

@@ -57,7 +57,7 @@ async def ask(
         external=external,
         form=form[1] if form else 0,
     )
-    opened = await _done(session, activity_calls.open_request(request, summary))
+    opened = await _write(session, activity_calls.open_request(request, summary))
     if opened.refused:
         return None
     if opened.described:
@@ -66,7 +66,7 @@ async def ask(
     _show_waiting(session, request_id, f"{opened.shown or summary} · until {opened.deadline:%Y-%m-%d %H:%M} UTC")
     try:
         if not opened.settled:
-            await _answered(session, request, opened)
+            await _await_answer(session, request, opened)
         session.check()
         settle = SettleRequest(
             ref=session.start.ref,
@@ -77,7 +77,7 @@ async def ask(
             index=index,
             form=form[1] if form else 0,
         )
-        settled = await _done(session, activity_calls.settle_request(settle))
+        settled = await _write(session, activity_calls.settle_request(settle))
     finally:
         session.waiting -= 1
     _show_waiting(session, request_id, None)
@@ -102,7 +102,7 @@ def _show_waiting(session: SessionContext, request_id: str, about: str | None) -
         workflow.upsert_search_attributes([STATUS.value_set("input_required" if waiting else "working")])
 
 
-async def _done(session: SessionContext, handle: "workflow.ActivityHandle[T]") -> T:
+async def _write(session: SessionContext, handle: "workflow.ActivityHandle[T]") -> T:
     try:
         result = await session.wait(handle)
     except ActivityError as error:
@@ -112,13 +112,13 @@ async def _done(session: SessionContext, handle: "workflow.ActivityHandle[T]") -
     return result
 
 
-async def _answered(session: SessionContext, request: OpenRequest, opened: OpenedRequest) -> None:
+async def _await_answer(session: SessionContext, request: OpenRequest, opened: OpenedRequest) -> None:
     kind = request.kind
     for moment, escalate in opened.nudges():
         if await _is_answered(session, request.id, moment, f"{'escalation' if escalate else 'reminder'} · {kind}"):
             return
         remind = RemindRequest(ref=session.start.ref, id=request.id, escalate=escalate)
-        await _done(session, activity_calls.remind_request(remind))
+        await _write(session, activity_calls.remind_request(remind))
     until, own = opened.deadline, opened.deadline < request.deadline
     while not await _is_answered(session, request.id, until, f"input deadline · {kind}"):
         if own or session.deadline <= until:
