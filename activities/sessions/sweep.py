@@ -56,7 +56,7 @@ TIDY_SECONDS = 600.0
 SILENT_SECONDS = 20.0  # a session that wrote something more recently is not checked
 STARTING_SECONDS = 3.0  # by then the process that accepted a session has started it or failed to
 WATCH_SECONDS = 2.0  # between two looks of a worker for what requests left
-MOST_TOLD = 10_000  # signals that are remembered
+MOST_SENT = 10_000  # signals that are remembered
 NOTICE_DAYS = 30  # time in which the feed can be resumed and deliveries can be repeated
 
 
@@ -86,7 +86,7 @@ class Sweep:
         self._finish = finish
         self._workspaces = workspaces
         self._tidied = 0.0
-        self._told: set[str] = set()  # signals that this worker has sent
+        self._sent: set[str] = set()  # signals that this worker has sent
         self._dispatcher = dispatcher
         self._schedules = schedule_sync
 
@@ -129,20 +129,20 @@ class Sweep:
             await asyncio.sleep(WATCH_SECONDS)
             try:
                 await self._pass_on(swept)
-            except Exception as error:  # Temporal may be away; the next look begins with something else
+            except Exception as error:  # Temporal may be unreachable; the next look begins with something else
                 log.info("a look at what waits failed (%s)", type(error).__name__)
 
     async def _pass_on(self, swept: Swept) -> None:
-        """Pass on what requests have written and could not send, because Temporal was away or their process died: a
+        """Pass on what requests have written and could not send, because Temporal was unreachable or their process died: a
         start, a stop, an answer, a message, a schedule. What fails here the sweep repeats."""
         for session in await unsettled_sessions.unstarted(self._pool, STARTING_SECONDS):
             await self._look_at(session, swept)
         for tenant, session_id, what in await unsettled_sessions.unheard(self._pool, STARTING_SECONDS):
             # once: a session may take its time to stop, and each signal is an event in its history
-            if self._is_news(told := f"{session_id}/{what}"):
+            if self._is_news(signal := f"{session_id}/{what}"):
                 if (unheard := await sessions.get(self._pool, tenant, session_id)) is not None:
                     await self._look_at(unheard, swept)
-                self._told.add(told)
+                self._sent.add(signal)
         for message in await conversations.unsignalled(self._pool, limit=20):
             await self._signal(*message)
         for schedule in await schedules.unsynced(self._pool, limit=20):
@@ -150,9 +150,9 @@ class Sweep:
 
     def _is_news(self, signal: str) -> bool:
         """Whether this worker has not sent this signal yet. It forgets, since a repeated signal is harmless."""
-        if len(self._told) >= MOST_TOLD:
-            self._told.clear()
-        return signal not in self._told
+        if len(self._sent) >= MOST_SENT:
+            self._sent.clear()
+        return signal not in self._sent
 
     @activity.defn(name="sweep")
     @beating
@@ -177,7 +177,7 @@ class Sweep:
 
     async def _close_conversation(self, conversation_id: str) -> None:
         if self._is_news(conversation_id) and await self._conversations.terminated(conversation_id):
-            self._told.add(conversation_id)
+            self._sent.add(conversation_id)
 
     async def _tidy(self, swept: Swept) -> None:
         jobs: dict[str, Callable[[], Awaitable[object]]] = {
@@ -216,10 +216,10 @@ class Sweep:
     async def _raise_limits(self, session: sessions.SessionRow) -> None:
         """Signal raised limits, usually once for each raise: we cannot see whether the API's own signal was lost. A
         step reads the row, but a session that waits would reach its old deadline without the signal."""
-        if not session.limits.raised or not self._is_news(told := f"{session.id}/{session.limits.model_dump_json()}"):
+        if not session.limits.raised or not self._is_news(signal := f"{session.id}/{session.limits.model_dump_json()}"):
             return
         if await self._conversations.limits_raised(session.id, session.limits):
-            self._told.add(told)
+            self._sent.add(signal)
 
     async def _forget(self, swept: Swept) -> None:
         """Remove content whose retention is over. The next sweep finds what is left."""

@@ -1,4 +1,4 @@
-"""The calls of one reply: which may run, how they run, and what became of each."""
+"""The calls of one reply: which may run, how they run, and their outcomes."""
 
 from collections.abc import Collection, Coroutine
 from datetime import timedelta
