@@ -20,7 +20,7 @@ from starlette.routing import Match
 from agents.loader import load_prices
 from api import openapi
 from api.faces.mcp import routes as mcp
-from api.faces.mcp.host import McpHost
+from api.faces.mcp.routes import McpHost
 from api.faces.responses import routes as responses
 from api.http.metrics import Metrics
 from api.http.middleware import RequestMiddleware

@@ -1,8 +1,8 @@
 """The services of an API process; `api.app` makes them when it starts, and `api.http.auth` passes them to a route."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from api.faces.mcp.host import McpHost
 from api.http.metrics import Metrics
 from api.streams.feeds import EventListener, Pages, StreamSlots
 from api.submission.start import Starts, WaitingBound
@@ -13,6 +13,9 @@ from store.database import Pool
 from store.shared_variables import SharedVariables
 from workflows.client import DiscoveryClient, QueueClient, WorkflowClient
 from workflows.schedules import ScheduleClient
+
+if TYPE_CHECKING:
+    from api.faces.mcp.routes import McpHost  # which needs these services
 
 
 @dataclass(frozen=True)
@@ -32,4 +35,4 @@ class Services:
     shared_variables: SharedVariables
     metrics: Metrics
     slots: StreamSlots
-    mcp: McpHost
+    mcp: "McpHost"

@@ -5,8 +5,7 @@ They are derived from the session's log when they are sent. The log only grows, 
 
 import json
 
-from api.faces.responses.ids import ResponseId
-from api.faces.responses.project import Fold, SessionFacts
+from api.faces.responses.project import Fold, ResponseId, SessionFacts
 from domain.json_object import JsonObject
 from domain.notifications import TEST, Notice, NotificationSubject
 from store import events, face_requests, input_requests, sessions

@@ -102,7 +102,7 @@ BUGS = [
     ),
     Bug(
         "a key without the right to read sees the questions of a task",
-        "api/faces/mcp/task_view.py",
+        "api/faces/mcp/view.py",
         '"artifacts": [], "waiting_for": [], "cost_usd": None}',
         '"artifacts": [], "cost_usd": None}',
         ("tests/behaviour/faces/test_mcp_rights.py::test_key_without_read_sees_no_question_of_a_task",),

@@ -87,7 +87,7 @@ SHARED_THREADS = {
         "activities/mcp/program.py::remove_leftovers",
         "activities/sandbox/seatbelt.py::Seatbelt.run",
         "api/app.py::_running",
-        "api/faces/mcp/host.py::McpHost.run",
+        "api/faces/mcp/routes.py::McpHost.run",
         "worker.py::AgentFiles.publish",
         "worker.py::_beat",
     ],

@@ -1,19 +1,61 @@
-"""POST /mcp: one JSON-RPC message. Each method checks its own rights where it is answered."""
+"""POST /mcp: one JSON-RPC message. Each method checks its own rights where it is answered.
+
+The protocol's library is loaded at the first request, so that neither the start nor other requests wait for it.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.faces.mcp.host import McpHost
 from api.http.auth import Anyone
 from api.http.body import read_json
 from api.http.problems import Unreadable
 from domain.errors import Invalid
 
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
 # not in our OpenAPI document: the protocol has its own schema
 router = APIRouter(tags=["mcp"], include_in_schema=False)
-
 PARSE_ERROR = -32700
+
+
+class McpHost:
+    """One per process. One task, `run`, must both enter and leave the library's manager."""
+
+    def __init__(self) -> None:
+        self._wanted = asyncio.Event()
+        self._app: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        await self._wanted.wait()
+        try:
+            # in a thread: the import takes long enough to delay other requests
+            manager = await asyncio.to_thread(_manager)
+        except Exception as error:
+            # the requests that wait get the error; without it they would wait until their clients give up
+            self._app.set_exception(error)
+            raise
+        async with manager.run():
+            self._app.set_result(manager.handle_request)
+            await asyncio.Event().wait()  # until the process stops
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._wanted.set()
+        # all requests wait for the same future: a client that disconnects must not cancel it for the others
+        await (await asyncio.shield(self._app))(scope, receive, send)
+
+
+def _manager() -> "StreamableHTTPSessionManager":
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from api.faces.mcp.server import build_server
+
+    # Stateless: any process answers any request. It streams only if a request is slow or reports progress.
+    return StreamableHTTPSessionManager(app=build_server(), stateless=True)
 
 
 @router.post("/mcp")

@@ -1,6 +1,7 @@
 """The server: maps each method to its function. Every response passes `_answered`, which converts our refusals."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
@@ -10,28 +11,32 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types import (
     HEADER_MISMATCH,
+    INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolRequestParams,
+    CallToolResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     ListToolsResult,
     PaginatedRequestParams,
     ReadResourceRequestParams,
     ReadResourceResult,
+    Task,
+    TextContent,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from api.faces.mcp import resources, task_methods, tools
-from api.faces.mcp.call_tool import created, run_task_tool, start
-from api.faces.mcp.errors import rpc_error, tool_error
-from api.faces.mcp.progress import Report
-from api.faces.mcp.task_methods import TaskParams, UpdateParams
-from api.faces.mcp.task_view import earlier_task_object, result, shown
-from api.faces.mcp.tools import ListArguments
+from api.faces.mcp import resources, tasks, tools
+from api.faces.mcp.tasks import TaskParams, UpdateParams
+from api.faces.mcp.tools import ListArguments, run_task_tool, show_created, start_task
+from api.faces.mcp.view import Report, earlier_task_object, final_result, show_task
 from api.http.auth import Call, services_of
+from api.http.problems import URN, respond
+from domain.ids import new_id
 from domain.json_object import JsonObject
 from store import agents
 from store.database import current_tenant
@@ -43,16 +48,18 @@ TASK_CAPABILITY: JsonObject = {"list": {}, "cancel": {}, "requests": {"tools": {
 RELATED_TASK = "io.modelcontextprotocol/related-task"  # in the _meta of a result
 IDEMPOTENCY_KEY = "errand/idempotencyKey"  # in a request's _meta
 PAGE = 100  # agents in a page of tools
+MOST_FINDINGS = 20  # findings
 INSTRUCTIONS = (
     "Each agent is a tool that starts a durable task. The task continues without this connection: keep its task_id, "
     "and call task_wait until it has ended. Questions and approvals are for the person: ask, then call task_answer."
 )
-
+_REQUESTS = (401, 403, 429)  # about the caller's rights and rates, not about the content
+_changes: set[asyncio.Task[Any]] = set()  # strong references, because the event loop keeps only weak ones
 Context = ServerRequestContext[Any, Any]
 R = TypeVar("R")
 
 
-def build() -> Server[Any]:
+def build_server() -> Server[Any]:
     server: Server[Any] = Server(
         "errand",
         title="Errand",
@@ -92,8 +99,8 @@ async def _add_earlier_tasks(ctx: Context, call_next: CallNext) -> HandlerResult
         raise MCPError(INVALID_PARAMS, "Invalid request parameters") from None
     if params.name in tools.TASK_TOOLS:
         raise MCPError(METHOD_NOT_FOUND, f"{params.name} cannot be called as a task.")
-    task = await _answered(_finished(start(_call_of(ctx), params.name, params.arguments or {}, _key(ctx))))
-    return {"task": earlier_task_object(task) | {"status": "working"}}
+    task = await _answered(_finished(start_task(_call_of(ctx), params.name, params.arguments or {}, _key(ctx))))
+    return {"task": _dump(earlier_task_object(task).model_copy(update={"status": "working"}))}
 
 
 def _call_of(context: Context) -> Call:
@@ -122,9 +129,6 @@ async def _finished(work: Coroutine[Any, Any, R]) -> R:
     return await asyncio.shield(task)
 
 
-_changes: set[asyncio.Task[Any]] = set()  # strong references, because the event loop keeps only weak ones
-
-
 async def _list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
     call, after = _call_of(context), params.cursor if params and params.cursor else ""
     listed = [] if after else tools.task_tools(call.caller.rights)
@@ -147,12 +151,12 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> Handler
             return await run_task_tool(call, name, arguments, key, _reporting(context))
         if name in tools.TASK_TOOLS:
             return await _finished(run_task_tool(call, name, arguments, key, None))
-        task = await _finished(start(call, name, arguments, key))
+        task = await _finished(start_task(call, name, arguments, key))
     except MCPError:
         raise
     except Exception as error:
         return tool_error(error)
-    return created(task) if _declares_tasks(context) else shown(task)
+    return show_created(task) if _declares_tasks(context) else show_task(task)
 
 
 def _key(context: Context) -> str | None:
@@ -201,38 +205,43 @@ def _check_task_request(context: Context, params: TaskParams) -> None:
 
 async def _get_task(context: Context, params: TaskParams) -> HandlerResult:
     if _has_earlier_tasks(context):
-        return earlier_task_object(await _answered(task_methods.read_task(_call_of(context), params)))
+        return _dump(earlier_task_object(await _answered(tasks.read_task(_call_of(context), params))))
     _check_task_request(context, params)
     forms_shown = _shows_forms(context)
-    return await _answered(task_methods.get(_call_of(context), params, forms_shown=forms_shown))
+    return await _answered(tasks.get_task(_call_of(context), params, forms_shown=forms_shown))
+
+
+def _dump(task: Task) -> JsonObject:
+    # here and not in the library, which would leave out a ttl that is null
+    return task.model_dump(mode="json", by_alias=True)
 
 
 async def _update_task(context: Context, params: UpdateParams) -> HandlerResult:
     _check_task_request(context, params)
-    return await _answered(_finished(task_methods.update(_call_of(context), params)))
+    return await _answered(_finished(tasks.update_task(_call_of(context), params)))
 
 
 async def _cancel_task(context: Context, params: TaskParams) -> HandlerResult:
     if _has_earlier_tasks(context):
-        task = await _answered(_finished(task_methods.cancel_running(_call_of(context), params)))
-        return earlier_task_object(task) | {"status": "cancelled"}
+        task = await _answered(_finished(tasks.cancel_running(_call_of(context), params)))
+        return _dump(earlier_task_object(task).model_copy(update={"status": "cancelled"}))
     _check_task_request(context, params)
-    return await _answered(_finished(task_methods.cancel(_call_of(context), params)))
+    return await _answered(_finished(tasks.cancel_task(_call_of(context), params)))
 
 
 async def _await_result(context: Context, params: TaskParams) -> HandlerResult:
     _check_earlier(context)
-    task = await _answered(task_methods.await_result(_call_of(context), params, _reporting(context)))
-    whole = result(task).model_dump(mode="json", by_alias=True, exclude_none=True)
+    task = await _answered(tasks.await_result(_call_of(context), params, _reporting(context)))
+    whole = final_result(task).model_dump(mode="json", by_alias=True, exclude_none=True)
     return {**whole, "_meta": {RELATED_TASK: {"taskId": task.task_id}}}
 
 
 async def _list_tasks(context: Context, params: PaginatedRequestParams) -> HandlerResult:
     _check_earlier(context)
     query = ListArguments(limit=PAGE, cursor=params.cursor)
-    listing = await _answered(task_methods.list_tasks(_call_of(context), query))
+    listing = await _answered(tools.list_tasks(_call_of(context), query))
     more = {"nextCursor": listing.next_cursor} if listing.next_cursor else {}
-    return {"tasks": [earlier_task_object(task) for task in listing.items], **more}
+    return {"tasks": [_dump(earlier_task_object(task)) for task in listing.items], **more}
 
 
 def _check_earlier(context: Context) -> None:
@@ -251,3 +260,35 @@ async def _list_templates(context: Context, params: PaginatedRequestParams | Non
 
 async def _read_resource(context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
     return ReadResourceResult(contents=[await _answered(resources.read(_call_of(context), str(params.uri)))])
+
+
+# Our refusals in the form of this protocol: the text of a tool's error, or a JSON-RPC error. Both are made from the
+# problems that all other routes return, so that checks and texts exist once.
+
+
+def tool_error(error: Exception) -> CallToolResult:
+    _, _, text = _problem(error)
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+def rpc_error(error: Exception) -> MCPError:
+    status, type, text = _problem(error)
+    code = INTERNAL_ERROR if status >= 500 else INVALID_REQUEST if status in _REQUESTS else INVALID_PARAMS
+    return MCPError(code, text, {"type": type})
+
+
+def _problem(error: Exception) -> tuple[int, str, str]:
+    """Status, type and text. An unexpected error shows only an opaque id."""
+    request_id = new_id()
+    problem = respond(error, request_id)
+    body = json.loads(bytes(problem.body))
+    lines = [body["detail"]]
+    for one in body.get("errors", [])[:MOST_FINDINGS]:
+        allowed = f" (allowed: {', '.join(map(str, one['allowed'][:MOST_FINDINGS]))})" if one.get("allowed") else ""
+        lines.append(f"{one['pointer']}: {one['message']}{allowed}")
+    # the id leads to the entry in the log; the error itself may contain anything and stays there
+    if problem.status_code == 500:
+        lines.append(f"instance: {request_id}")
+    if "retry_after" in body:
+        lines.append(f"Try again after {body['retry_after']} s.")
+    return problem.status_code, str(body["type"]).removeprefix(URN), "\n".join(lines)

@@ -1,17 +1,42 @@
 """The tools: one for each agent that a caller can start, and those that watch, answer, continue and stop its tasks."""
 
+import json
 from typing import Any, Literal
 
-from mcp_types import Tool, ToolAnnotations, ToolExecution
+from errand import models
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, Tool, ToolAnnotations, ToolExecution
 from pydantic import BaseModel, Field
+from starlette.responses import Response
 
-from api.faces.mcp.task_view import McpTask
+from api.conversations import fire, run
+from api.faces.mcp.tasks import SETTLED
+from api.faces.mcp.view import (
+    McpTask,
+    Report,
+    await_news,
+    find_requests,
+    read_id,
+    read_session,
+    show_task,
+    task_object,
+    view_task,
+)
+from api.http.auth import Call
+from api.http.body import check_input_length, validate_body
+from api.http.idempotency import IdempotencyKey
+from api.http.lookup import own_session, session_of
 from api.http.problems import finding
+from api.routes import input_requests, steering
+from api.routes import tasks as task_routes
+from api.schemas.conversations import FireBody, MessageBody
+from api.submission import submit
 from domain.agents.definition import AgentDefinition, AgentName, Mode
-from domain.errors import Invalid
+from domain.errors import Conflict, Invalid
 from domain.json_object import JsonObject
 from domain.sessions.session import Status
-from domain.task import Id, Strict, Text
+from domain.task import Id, Strict, TaskSpec, Text
+from store import agents, sessions
 from store.keys import Right
 
 WAIT_SECONDS = 60
@@ -169,3 +194,114 @@ def task_of(definition: AgentDefinition, arguments: JsonObject) -> JsonObject:
     if "files" in ours:
         body["context"] = {"files": ours["files"]}
     return body
+
+
+# tools/call: starts an agent's task, or operates on an existing one.
+
+
+async def start_task(call: Call, name: str, arguments: JsonObject, key: str | None) -> McpTask:
+    """Start a new task of the agent with this name."""
+    found = await agents.current(call.pool, call.tenant, name)
+    if found is None or not is_startable(found[1]):
+        raise MCPError(INVALID_PARAMS, f"Unknown tool: {name[:100]}")
+    call.check_rights(Right.SUBMIT)
+    body = task_of(found[1], arguments)
+    check_input_length(body, call.settings)
+    spec = validate_body(TaskSpec, body, json.dumps(body).encode())
+    accepted = await submit.submit(call, spec, IdempotencyKey.of(call, f"tools/call {name}", spec, key))
+    return await read_id(call, models.TaskHandle.model_validate_json(accepted.body).task_id)
+
+
+async def run_task_tool(
+    call: Call, name: str, arguments: JsonObject, key: str | None, report: Report | None
+) -> CallToolResult:
+    model, rights, _, _ = TASK_TOOLS[name]
+    call.check_rights(*rights)
+    given = validate_body(model, arguments, json.dumps(arguments).encode())
+    match given:
+        case WaitArguments():
+            session = await await_news(call, await session_of(call, given.task_id), given.seconds, report)
+            return show_task(await read_session(call, session))
+        case AnswerArguments():
+            return await _answer(call, given)
+        case MessageArguments():
+            return await _message(call, given, key)
+        case CancelArguments():
+            body = steering.CancelBody(reason=given.reason)
+            await steering.cancel_task(call, given.task_id, body, Response(), key)
+            return show_task(await read_id(call, given.task_id))
+        case ListArguments():
+            return await _list(call, given)
+        case TaskArguments():
+            return show_task(await read_id(call, given.task_id))
+
+
+async def _answer(call: Call, given: AnswerArguments) -> CallToolResult:
+    session = await own_session(call, given.task_id)
+    waiting = await find_requests(call, session)
+    request_id = given.request_id
+    if request_id is None:
+        if len(waiting) != 1:
+            listed = [one.id for one in waiting]
+            problem = finding("/request_id", "missing", "name what you answer", listed)
+            raise Invalid(f"The task waits for {len(waiting)} answers.", errors=[problem])
+        request_id = waiting[0].id
+    # a subagent may be the one that asks, and an answer is accepted only with the id of its own session
+    asking = next((one.session_id for one in waiting if one.id == request_id), session.id)
+    note = "The answer was recorded."
+    try:
+        body = input_requests.AnswerBody(response_to=request_id, input=given.answer)
+        await input_requests.answer_request(call, asking, body)
+    except Conflict as error:
+        if error.type not in SETTLED:
+            raise
+        note = error.detail  # somebody else answered first, so nothing is left to do
+    return show_task(await read_id(call, session.id), note)
+
+
+async def _message(call: Call, given: MessageArguments, key: str | None) -> CallToolResult:
+    session = await own_session(call, given.task_id)
+    mode = given.mode or ("continue" if session.status.terminal else "steer")
+    if given.message is None and mode != "fire":
+        raise Invalid("There is no message.", errors=[finding("/message", "missing", "this field is required")])
+    if mode == "steer":
+        assert given.message is not None
+        body = steering.SteerBody(message=given.message)
+        steered = await steering.steer_task(call, session.id, body, key)
+        return show_task(await read_id(call, steered.session_id), "The message was delivered to the running task.")
+    call.check_rights(Right.SUBMIT)
+    repeat = IdempotencyKey.of(call, f"tools/call task_message {mode}", given, key)
+    check_input_length({"input": given.message}, call.settings)
+    if mode == "fire":
+        turn = await fire.fire(call, session.conversation_id, FireBody(input=given.message), repeat)
+    else:
+        turn = await run.further(call, session.conversation_id, MessageBody(input=given.message), repeat)
+    task = await read_id(call, turn.handle.session_id)
+    return show_task(task, f"The conversation continues as the task {task.task_id}.")
+
+
+async def _list(call: Call, given: ListArguments) -> CallToolResult:
+    listing = await list_tasks(call, given)
+    lines = [f"{one.task_id} {one.status} {one.agent}: {one.title}" for one in listing.items] or ["There are no tasks."]
+    return CallToolResult(
+        content=[TextContent(type="text", text="\n".join(lines))], structured_content=listing.model_dump(mode="json")
+    )
+
+
+async def list_tasks(call: Call, given: ListArguments) -> McpTaskList:
+    call.check_rights(Right.READ)
+    query = task_routes.TaskQuery(
+        status=[given.status] if given.status else [], agent=given.agent, limit=given.limit, cursor=given.cursor
+    )
+    page = await task_routes.list_tasks(call, query)
+    rows = await sessions.by_ids(call.pool, call.tenant, [one.task_id for one in page.items])
+    poll = call.settings.poll_interval_ms
+    # outputs may be large, and a list has up to a hundred tasks
+    items = [view_task(rows[one.task_id], [], [], poll).model_copy(update={"output": None}) for one in page.items]
+    return McpTaskList(items=items, next_cursor=page.next_cursor)
+
+
+def show_created(task: McpTask) -> JsonObject:
+    """The handle of a task, for a client of the tasks extension."""
+    seed = task_object(task, []).model_copy(update={"status": "working", "result": None})
+    return {"resultType": "task", **seed.dump()}

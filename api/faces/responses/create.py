@@ -1,16 +1,16 @@
-"""POST /v1/responses: a new task, a further turn, or the caller's answers to a waiting task."""
+"""POST /v1/responses: the request as a turn of a conversation, or as answers to the calls for which a session waits."""
 
 import json
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 from errand import models
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.conversations import control, deferred, run
 from api.conversations.control import Stop
-from api.faces.responses import items
 from api.faces.responses.errors import BadParameter
-from api.faces.responses.ids import ResponseId, without_prefix
-from api.faces.responses.items import ParsedInput
+from api.faces.responses.project import ResponseId, without_prefix
 from api.faces.responses.request import UNSTORED_MS, CreateResponse
 from api.faces.responses.view import FACE, FoundResponse, find, folded
 from api.http import lookup
@@ -30,7 +30,74 @@ from store.sessions import SessionRow
 from store.workspaces import Manifest
 
 ROUTE = "POST /v1/responses"
+# each item becomes a message or a lookup in the database
+MOST_ITEMS = 1_000
+# parts of earlier output that are ignored, because the task's own record has them
+ECHOED = frozenset({"reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_request"})
 M = TypeVar("M", RunBody, MessageBody)
+
+
+class InputItem(BaseModel):
+    """Clients send items back as they received them, so extra fields are allowed."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class TextPart(InputItem):
+    type: Literal["input_text", "output_text", "text", "summary_text"]
+    text: str
+
+
+class InputMessage(InputItem):
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[TextPart]
+
+    @property
+    def text(self) -> str:
+        return text_of(self.content)
+
+
+class FunctionCallItem(InputItem):
+    call_id: str
+    name: str
+    arguments: str
+
+
+class CallOutput(InputItem):
+    call_id: str
+    output: str | list[TextPart]
+
+
+class ApprovalAnswer(InputItem):
+    approval_request_id: str
+    approve: bool
+    reason: str | None = Field(default=None, max_length=5_000)
+
+
+_KINDS: dict[str, type[InputItem]] = {
+    "message": InputMessage,
+    "function_call": FunctionCallItem,
+    "function_call_output": CallOutput,
+    "mcp_approval_response": ApprovalAnswer,
+}
+
+
+@dataclass
+class ParsedInput:
+    """The content of the items."""
+
+    instructions: list[str] = field(default_factory=list)  # of system and developer messages
+    past: list[tuple[str, str]] = field(default_factory=list)  # role and text of earlier messages
+    new: list[str] = field(default_factory=list)  # the user's messages after that
+    answers: dict[str, Any] = field(default_factory=dict)  # by input request
+    where: dict[str, str] = field(default_factory=dict)  # the parameter that each answer came from
+    texts: set[str] = field(default_factory=set)  # answers that `past` has as text too, with their calls
+
+    def end_with_message(self) -> None:
+        """Let the last results be what the user says, if the user said nothing after them."""
+        if not self.new:
+            while self.past and self.past[-1][0] == "user":
+                self.new.insert(0, self.past.pop()[1])
 
 
 async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: bool) -> ResponseId:
@@ -45,11 +112,11 @@ async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: 
             return known_id
     previous = await _previous(call, body)
     conversation_id = _conversation(body)
-    given = items.parse(body.input, continues=bool(previous or conversation_id))
+    given = parse(body.input, continues=bool(previous or conversation_id))
     waiting = await _waiting(call, given, previous)
     if waiting is not None:
         if conversation_id is not None and waiting.session.conversation_id != conversation_id:
-            raise items.unknown_call("input")
+            raise unknown_call("input")
         if _is_changed(body, given, waiting):
             return await _branch(call, body, given, waiting, idempotency)
         return await _answer(call, body, given, waiting, idempotency)
@@ -101,7 +168,7 @@ async def _waiting(
         if request is None and request_id in given.texts:
             continue
         if request is None or (previous and request.session_id != previous[0].session_id):
-            raise items.unknown_call(where)
+            raise unknown_call(where)
     live = {one.session_id for one in asked.values() if one.status is RequestStatus.OPEN}
     if len(live) > 1:
         raise BadParameter("input", "The results belong to more than one task.")
@@ -155,7 +222,7 @@ def _is_changed(body: CreateResponse, given: ParsedInput, found: FoundResponse) 
     session, first = found.session, found.request(1)
     tools = first.external_tools() if first.tools is not None else [one.model_dump() for one in session.external_tools]
     schema = session.task_terms.output_schema if session.task_terms else None
-    instructions = items.parse(first.input, continues=True).instructions
+    instructions = parse(first.input, continues=True).instructions
     return (
         body.model != session.agent
         or (body.instructions is not None and body.instructions != first.instructions)
@@ -183,7 +250,7 @@ async def _branch(
     if body.previous_response_id is not None:
         asked = await input_requests.by_ids(call.pool, call.tenant, list(given.answers))
         results = [
-            items.returned(asked[one].details["tool"], str(answer["result"]))
+            returned(asked[one].details["tool"], str(answer["result"]))
             for one, answer in given.answers.items()
             if "result" in answer
         ]
@@ -201,9 +268,9 @@ async def _past(call: Call, session: SessionRow) -> list[tuple[str, str]]:
     for one in display_messages(await messages.path(call.pool, call.tenant, session.head)):
         match one.type:
             case "tool_call":
-                past.append(("assistant", items.called(one.tool or "", one.input or "{}")))
+                past.append(("assistant", called(one.tool or "", one.input or "{}")))
             case "tool_result":
-                past.append(("user", items.returned(one.tool or "", one.text or "")))
+                past.append(("user", returned(one.tool or "", one.text or "")))
             case _:
                 past.append(("assistant" if one.type == "assistant" else "user", one.text or ""))
     return past
@@ -305,3 +372,104 @@ def _as_object(text: str) -> str | JsonObject:
 
 def validated_as(model: type[M], value: JsonObject) -> M:
     return validate_body(model, value, json.dumps(value).encode())
+
+
+# The items of an input.
+
+
+def text_of(content: str | list[TextPart]) -> str:
+    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+
+
+def parse(given: str | list[JsonObject], *, continues: bool) -> ParsedInput:
+    """`continues`: the history is known, so every message is new; otherwise only those after the last reply are."""
+    if isinstance(given, str):
+        return ParsedInput(new=[given])
+    if len(given) > MOST_ITEMS:
+        raise BadParameter("input", f"The input may have {MOST_ITEMS} items.", "array_above_max_length")
+    found, names = ParsedInput(), dict[str, str]()
+    for place, item in enumerate(given):
+        match parsed := _parsed(item, f"input[{place}]"):
+            case InputMessage(role="system" | "developer"):
+                found.instructions.append(parsed.text)
+            case InputMessage(role="user"):
+                found.new.append(parsed.text)
+            case InputMessage():
+                _reply(found, parsed.text, continues)
+            case None:
+                _reply(found, "", continues)
+            case FunctionCallItem():
+                names[parsed.call_id] = parsed.name
+                _reply(found, called(parsed.name, parsed.arguments), continues)
+            case CallOutput():
+                _result(found, parsed, names, f"input[{place}].call_id", continues)
+            case ApprovalAnswer():
+                request_id = _request("mcpr", parsed.approval_request_id, f"input[{place}].approval_request_id")
+                note = {"notes": parsed.reason} if parsed.reason else {}
+                found.answers[request_id] = {"approved": parsed.approve, **note}
+                found.where[request_id] = f"input[{place}].approval_request_id"
+    return found
+
+
+def _parsed(item: JsonObject, where: str) -> InputItem | None:
+    kind = item.get("type", "message" if "role" in item else None)
+    if kind in ECHOED:
+        return None
+    model = _KINDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        raise BadParameter(f"{where}.type", "Items of this type are not supported here.", "unsupported_value")
+    try:
+        return model.model_validate(item)
+    except ValidationError as error:
+        # without the input: refusals never repeat what the caller sent
+        entry = error.errors(include_url=False, include_input=False)[0]
+        place = next((str(part) for part in entry["loc"] if isinstance(part, str) and part in item), "")
+        missing = str(entry["loc"][0]) if entry["type"] == "missing" else ""
+        named = ".".join(part for part in (where, place or missing) if part)
+        raise BadParameter(named, f"{named} is not valid here: {entry['msg']}.") from None
+
+
+def _reply(found: ParsedInput, text: str, continues: bool) -> None:
+    """Move the agent's earlier reply, and the user's messages before it, to the past."""
+    if continues:
+        return
+    found.past += [("user", one) for one in found.new]
+    found.new = []
+    if text.strip():
+        found.past.append(("assistant", text))
+
+
+def _result(found: ParsedInput, given: CallOutput, names: dict[str, str], where: str, continues: bool) -> None:
+    """A result that belongs to a call in the input may also be of another service's call: it is read as text then."""
+    request_id, text = without_prefix("call", given.call_id), text_of(given.output)
+    name = names.get(given.call_id)
+    if request_id is None and name is None:
+        raise unknown_call(where)
+    if name is not None and not continues:
+        found.past.append(("user", returned(name, text)))
+    elif name is not None and request_id is None:
+        found.new.append(returned(name, text))
+    if request_id is not None:
+        found.answers[request_id] = {"result": text}
+        found.where[request_id] = where
+        found.texts |= {request_id} if name is not None and not continues else set()
+
+
+def called(name: str, arguments: str) -> str:
+    """A call of the past, as the model reads it."""
+    return f"(I called {name} with {arguments}.)"
+
+
+def returned(name: str, text: str) -> str:
+    return f"(Result of {name}: {text})"
+
+
+def _request(prefix: str, given: str, where: str) -> str:
+    request_id = without_prefix(prefix, given)
+    if request_id is None:
+        raise unknown_call(where)
+    return request_id
+
+
+def unknown_call(where: str) -> BadParameter:
+    return BadParameter(where, "No call of this task has this id.", "unknown_call")

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from api.faces.responses.ids import ResponseId
 from api.faces.responses.objects import ConversationId, ResponseObject, ResponseState
-from api.faces.responses.project import Fold, SessionFacts
+from api.faces.responses.project import Fold, ResponseId, SessionFacts
 from api.faces.responses.request import CreateResponse, FunctionChoice, function_tools
 from api.http import lookup
 from api.http.auth import Call

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from mcp_types import ElicitRequest
 
-from api.faces.mcp.forms import FormResponse, answer_of, form_of
+from api.faces.mcp import view
+from api.faces.mcp.view import FormResponse, answer_of
 from domain.errors import Invalid
 from domain.external_tool import RESULT_SCHEMA
 from domain.json_schema import fits
@@ -34,6 +35,11 @@ def request(kind: RequestKind, schema: dict[str, Any] | None = None, **details: 
         on_expiry=OnExpiry.DENY,
         created_at=NOW,
     )
+
+
+def form_of(asked: InputRequest) -> dict[str, Any]:
+    """The form as it is sent."""
+    return view.form_of(asked).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 APPROVAL = request(RequestKind.TOOL_APPROVAL, approval_schema(), arguments={"command": "ls"})

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from api.faces.mcp.progress import line_of
-from api.faces.mcp.task_view import result, shown, task_object, view
 from api.faces.mcp.tools import agent_tool, is_startable, task_of, task_tools
+from api.faces.mcp.view import final_result, line_of, show_task, task_object, view_task
 from domain.agents.definition import AgentDefinition, Mode
 from domain.errors import Invalid
 from domain.events import Recorded
@@ -23,7 +22,7 @@ FILE = File("f1", "0" * 64, 4, "a.txt", "text/plain", "file", "", None, None, "s
 
 def seen(status: Status, requests: Any = (), asked: Any = (), **more: Any) -> dict[str, Any]:
     row = ROW.model_copy(update={"status": status, **more})
-    return task_object(view(row, requests, [FILE], 2_000), asked)
+    return task_object(view_task(row, requests, [FILE], 2_000), asked).dump()
 
 
 def test_status_of_a_task_that_has_not_ended() -> None:
@@ -52,10 +51,10 @@ def test_status_of_a_task_that_has_ended() -> None:
 
 def test_tools_show_a_failed_task_without_failing() -> None:
     row = ROW.model_copy(update={"status": Status.FAILED, "reason": Reason.TTL})
-    task = view(row, [], [], 2_000)
-    assert not shown(task).is_error and result(task).is_error
-    waits = view(ROW.model_copy(update={"status": Status.INPUT_REQUIRED}), [APPROVAL], [], 2_000)
-    assert "call task_answer" in str(shown(waits).content)
+    task = view_task(row, [], [], 2_000)
+    assert not show_task(task).is_error and final_result(task).is_error
+    waits = view_task(ROW.model_copy(update={"status": Status.INPUT_REQUIRED}), [APPROVAL], [], 2_000)
+    assert "call task_answer" in str(show_task(waits).content)
 
 
 def agent(**more: Any) -> AgentDefinition:

@@ -7,22 +7,28 @@ from pydantic import Field, ValidationError
 from starlette.responses import Response
 
 from api.conversations import control
-from api.faces.mcp import forms
-from api.faces.mcp.progress import Report, await_news
-from api.faces.mcp.read import askable, read, read_id, requests_of
-from api.faces.mcp.task_view import McpTask, task_object, view
-from api.faces.mcp.tools import ListArguments, McpTaskList
+from api.faces.mcp.view import (
+    ACTIONS,
+    FormResponse,
+    McpTask,
+    Report,
+    answer_of,
+    await_news,
+    find_askable,
+    find_requests,
+    read_id,
+    read_session,
+    task_object,
+)
 from api.http.auth import Call
 from api.http.lookup import own_session, session_of
 from api.http.problems import finding
 from api.routes import input_requests, steering
-from api.routes import tasks as task_routes
 from api.streams.readers import await_ending
 from domain.errors import Conflict, Invalid, Unavailable
 from domain.json_object import JsonObject
 from domain.sessions.input_request import InputRequest
 from domain.sessions.session import Status
-from store import sessions
 from store.keys import Right
 
 CANCEL_SECONDS = 20.0  # a cancelled task ends within this time
@@ -38,25 +44,25 @@ class UpdateParams(TaskParams):
     input_responses: dict[str, Any] = Field(max_length=200)
 
 
-async def get(call: Call, params: TaskParams, *, forms_shown: bool) -> JsonObject:
+async def get_task(call: Call, params: TaskParams, *, forms_shown: bool) -> JsonObject:
     call.check_rights(Right.READ)
     session = await session_of(call, params.task_id)
-    requests = await requests_of(call, session)
-    asked = await askable(call, session, requests) if forms_shown and requests else []
-    return task_object(await read(call, session, requests), asked)
+    requests = await find_requests(call, session)
+    asked = await find_askable(call, session, requests) if forms_shown and requests else []
+    return task_object(await read_session(call, session, requests), asked).dump()
 
 
-async def update(call: Call, params: UpdateParams) -> JsonObject:
+async def update_task(call: Call, params: UpdateParams) -> JsonObject:
     """Record the answers in these responses, after all were checked. A request that was answered, expired or withdrawn
     in the meantime is ignored: somebody else decided while its form was open."""
     call.check_rights(Right.ANSWER, Right.APPROVE, Right.SUPERVISE)
     session = await own_session(call, params.task_id)
-    waiting = {one.id: one for one in await requests_of(call, session)}
+    waiting = {one.id: one for one in await find_requests(call, session)}
     given: list[tuple[InputRequest, Any]] = []
     for request_id, response in params.input_responses.items():
         if (request := waiting.get(request_id)) is None:
             continue
-        answer = forms.answer_of(request, _response(request_id, response))
+        answer = answer_of(request, _read_response(request_id, response))
         if answer is not None:
             await control.check_answer(call.caller, request, answer[0])
             given.append((request, answer[0]))
@@ -71,12 +77,12 @@ async def update(call: Call, params: UpdateParams) -> JsonObject:
     return {}
 
 
-def _response(request_id: str, response: Any) -> forms.FormResponse:
+def _read_response(request_id: str, response: Any) -> FormResponse:
     try:
-        return forms.FormResponse.model_validate(response)
+        return FormResponse.model_validate(response)
     except ValidationError:
         pointer = f"/inputResponses/{request_id}"
-        problem = finding(pointer, "form", "must have an action: accept, decline or cancel", forms.ACTIONS)
+        problem = finding(pointer, "form", "must have an action: accept, decline or cancel", ACTIONS)
         raise Invalid("This is not a response to a form.", errors=[problem]) from None
 
 
@@ -89,10 +95,10 @@ async def cancel_running(call: Call, params: TaskParams) -> McpTask:
     """Cancel a task that has not ended, and return it once it has."""
     session = await session_of(call, params.task_id)
     if not session.status.terminal:
-        await cancel(call, params)
+        await cancel_task(call, params)
         session = await await_ending(call, session, CANCEL_SECONDS)
         if session.status is Status.CANCELLED or not session.status.terminal:  # else its end came first
-            return await read(call, session)
+            return await read_session(call, session)
     raise Invalid(f"The task has ended already: {session.status}.")
 
 
@@ -102,23 +108,10 @@ async def await_result(call: Call, params: TaskParams, report: Report | None) ->
     session = await await_news(call, await session_of(call, params.task_id), RESULT_SECONDS, report, asks=False)
     if not session.status.terminal:
         raise Unavailable("The task has not ended yet; ask again for its result.")
-    return await read(call, session)
+    return await read_session(call, session)
 
 
-async def list_tasks(call: Call, given: ListArguments) -> McpTaskList:
-    call.check_rights(Right.READ)
-    query = task_routes.TaskQuery(
-        status=[given.status] if given.status else [], agent=given.agent, limit=given.limit, cursor=given.cursor
-    )
-    page = await task_routes.list_tasks(call, query)
-    rows = await sessions.by_ids(call.pool, call.tenant, [one.task_id for one in page.items])
-    poll = call.settings.poll_interval_ms
-    # outputs may be large, and a list has up to a hundred tasks
-    items = [view(rows[one.task_id], [], [], poll).model_copy(update={"output": None}) for one in page.items]
-    return McpTaskList(items=items, next_cursor=page.next_cursor)
-
-
-async def cancel(call: Call, params: TaskParams) -> JsonObject:
+async def cancel_task(call: Call, params: TaskParams) -> JsonObject:
     call.check_rights(Right.SUBMIT, Right.SUPERVISE)
     await steering.cancel_task(call, params.task_id, steering.CancelBody(), Response(), None)
     return {}
