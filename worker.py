@@ -35,7 +35,7 @@ from activities.mcp.program import remove_leftovers
 from activities.model.anthropic import Model, ModelCheck, ModelTrial, connect_client
 from activities.notifications.channels import MailServer, build_channels, build_ports
 from activities.notifications.dispatcher import Dispatcher
-from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existing
+from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existing_folders
 from activities.sandbox.bubblewrap import bury_orphans
 from activities.tools.registry import load_tools
 from activities.tools.tool import Tool
@@ -156,7 +156,7 @@ def _commands(settings: Settings, sandbox: Sandbox, tools: dict[str, Tool]) -> C
         memory_bytes=settings.sandbox_memory_bytes,
         processes=settings.sandbox_processes,
         disk_bytes=settings.sandbox_disk_bytes,
-        readable=existing(settings.sandbox_folders),
+        readable=existing_folders(settings.sandbox_folders),
     )
     guard = Guard(settings.allow_private_hosts, ports=_ports(settings)) if settings.sandbox_network == "on" else None
     return Commands(sandbox, limits, guard, tools)

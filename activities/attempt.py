@@ -55,7 +55,7 @@ def call_attempt() -> CallAttempt:
 
 
 @contextlib.asynccontextmanager
-async def heartbeating() -> AsyncIterator[None]:
+async def send_heartbeats() -> AsyncIterator[None]:
     if activity.info().is_local:  # a local activity has no heartbeats; the SDK would log a warning
         yield
         return
@@ -81,14 +81,14 @@ class _Timer:
         self._next.cancel()
 
 
-def beating(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def with_heartbeats(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Wrap a whole activity in heartbeats, however short it is, so that it is retried soon after its worker dies."""
 
     @functools.wraps(function)
     async def beats(*args: P.args, **kwargs: P.kwargs) -> T:
         if not activity.in_activity():  # called directly by another part of the worker
             return await function(*args, **kwargs)
-        async with heartbeating():
+        async with send_heartbeats():
             return await function(*args, **kwargs)
 
     return beats
@@ -115,7 +115,7 @@ async def workflow_is_gone() -> bool:
     return description.status is not WorkflowExecutionStatus.RUNNING
 
 
-async def completed(work: Awaitable[T]) -> T:
+async def complete_work(work: Awaitable[T]) -> T:
     """What the work returns, although a stop of the session arrives meanwhile: it records what has already happened. A
     worker that shuts down cancels it; the activity is then retried."""
     task = asyncio.ensure_future(work)
@@ -133,7 +133,7 @@ async def completed(work: Awaitable[T]) -> T:
 
 
 @contextmanager
-def retried_if_away() -> Iterator[None]:
+def retry_if_away() -> Iterator[None]:
     """If the database is unreachable, let Temporal try the activity again in a second."""
     try:
         yield

@@ -102,7 +102,7 @@ class Fetcher:
         )
 
     async def _once(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> Fetched:
-        target = checked(url)
+        target = check_url(url)
         # A client per request, so that no cookie or connection is used for another one.
         async with httpx2.AsyncClient(
             transport=_GuardedTransport(self._guard, self._tls),
@@ -146,7 +146,7 @@ async def _within(seconds: float) -> AsyncIterator[None]:
         raise FetchError(f"No complete answer within {seconds:.0f} seconds.") from None
 
 
-def checked(url: str) -> httpx2.URL:
+def check_url(url: str) -> httpx2.URL:
     try:
         target = httpx2.URL(url)
     except (httpx2.InvalidURL, ValueError):

@@ -30,7 +30,7 @@ class UserCodeError(Exception):
     """The code tried to end the process, cancelled itself, or was not run because too much of it never ends."""
 
 
-async def contained(code: Awaitable[T]) -> T:
+async def contain_errors(code: Awaitable[T]) -> T:
     """What the code returns. `sys.exit()` and the like become ordinary errors: otherwise they would end the worker, and
     with the retry the next one."""
     try:
@@ -41,9 +41,9 @@ async def contained(code: Awaitable[T]) -> T:
         raise UserCodeError(f"The code raised {type(error).__name__}.") from error
 
 
-async def within(seconds: float, code: Awaitable[T], *, grace: float | None = None) -> T:
+async def run_within(seconds: float, code: Awaitable[T], *, grace: float | None = None) -> T:
     """What the code returns, or TimeoutError. Code that swallows its cancellation is abandoned after the grace."""
-    task = asyncio.ensure_future(contained(code))
+    task = asyncio.ensure_future(contain_errors(code))
     try:
         try:
             await asyncio.wait({task}, timeout=max(seconds, 0))
@@ -61,14 +61,14 @@ async def within(seconds: float, code: Awaitable[T], *, grace: float | None = No
             await asyncio.wait({task}, timeout=GRACE_SECONDS if grace is None else grace)
 
 
-async def apart(function: Callable[..., Awaitable[T]], *args: Any) -> T:
+async def run_apart(function: Callable[..., Awaitable[T]], *args: Any) -> T:
     """What the function returns. It runs in a thread with its own event loop, so that code that blocks stalls
     neither the worker nor other code. It has the caller's context variables."""
     if _stuck() >= MOST_STUCK:
         raise UserCodeError(f"It was not run: {MOST_STUCK} earlier calls on this worker never ended. Restart it.")
 
     async def call() -> T:
-        return await contained(function(*args))
+        return await contain_errors(function(*args))
 
     home, loop = asyncio.get_running_loop(), asyncio.new_event_loop()
     ended: asyncio.Future[T] = home.create_future()
@@ -145,7 +145,7 @@ class _AtHome:
         return _sent_home(value, self._home) if inspect.iscoroutinefunction(value) else value
 
 
-def called_at_home(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+def call_at_home(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
     """The same for one asynchronous function."""
     return _sent_home(cast(Callable[P, Coroutine[Any, Any, T]], function), asyncio.get_running_loop())
 
@@ -193,7 +193,7 @@ _active: Counter[Redactor] = Counter()  # redactors of the running tools and hoo
 
 
 @contextlib.contextmanager
-def hidden_in_logs(redactor: Redactor) -> Iterator[None]:
+def hide_in_logs(redactor: Redactor) -> Iterator[None]:
     _active[redactor] += 1
     try:
         yield

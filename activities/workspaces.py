@@ -126,7 +126,7 @@ class Workspaces:
         """The directory, updated to `version` of its manifest. Files that only this worker has are left alone."""
         home = self._home(tenant, workspace_id)
         folder = self.folder(tenant, workspace_id)
-        async with self._lock(tenant, workspace_id), locked(home):
+        async with self._lock(tenant, workspace_id), lock_workspace(home):
             exists = folder.exists()
             index = await self._index(home) if exists else empty_index()
             if index["version"] < version or not exists:
@@ -138,7 +138,7 @@ class Workspaces:
     async def keep(self, tenant: str, workspace_id: str) -> KeepReport:
         """Save the changes since the last time to the file store and the manifest."""
         home = self._home(tenant, workspace_id)
-        async with self._lock(tenant, workspace_id), locked(home):
+        async with self._lock(tenant, workspace_id), lock_workspace(home):
             index = await self._index(home)
             scan = WorkspaceScan(Workspace(home / "files"), index, self._caps, await self._room(tenant))
             await self._store(tenant, scan)
@@ -154,7 +154,7 @@ class Workspaces:
         """Delete the directories of workspaces that no longer exist in the store."""
         here = {(unquote(path.parent.name), path.name): path for path in await asyncio.to_thread(self._homes)}
         for key in await workspaces.removed(self._pool, list(here)):
-            async with self._lock(*key), locked(here[key]):
+            async with self._lock(*key), lock_workspace(here[key]):
                 self._indexes.forget(here[key])
                 await asyncio.to_thread(shutil.rmtree, here[key], ignore_errors=True)
 
@@ -624,7 +624,7 @@ def _written(file: Path) -> tuple[int, int]:
 
 
 @contextlib.asynccontextmanager
-async def locked(home: Path) -> AsyncIterator[None]:
+async def lock_workspace(home: Path) -> AsyncIterator[None]:
     """Lock a workspace against other workers of the same directory. The system drops the lock of one that dies."""
     while (fd := _try_lock(home)) is None:  # noqa: ASYNC110 - another process holds it, which no event shows
         await asyncio.sleep(LOCK_POLL_SECONDS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 from temporalio import activity
 
-from activities.attempt import heartbeating
+from activities.attempt import send_heartbeats
 from activities.delegation.child_plan import ChildPlanner, ChildRefused, Planned
 from activities.delegation.deferred import DeferredCalls
 from activities.delegation.give_up import given_up, gives_up
@@ -85,7 +85,7 @@ class BeginDelegations:
 
     @activity.defn(name="begin_delegations")
     async def begin_delegations(self, call: DelegationCall) -> BegunBatch:
-        async with heartbeating():
+        async with send_heartbeats():
             try:
                 return await self._begin_all(call)
             except Exception as error:

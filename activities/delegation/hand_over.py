@@ -3,7 +3,7 @@
 from pydantic import ValidationError
 from temporalio import activity
 
-from activities.attempt import beating
+from activities.attempt import with_heartbeats
 from activities.delegation.handoff_tool import can_take_over, handoff_tool
 from activities.delegation.record import DelegationRecord
 from activities.model.anthropic import ModelCheck
@@ -31,7 +31,7 @@ class HandOverThread:
         self._models = models
 
     @activity.defn(name="hand_over")
-    @beating
+    @with_heartbeats
     async def hand_over(self, call: HandOver) -> HandOverOutcome:
         record = DelegationRecord(self._pool, call.ref, call.node)
         session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id)

@@ -2,7 +2,7 @@
 
 from temporalio import activity
 
-from activities.attempt import beating
+from activities.attempt import with_heartbeats
 from activities.delegation.record import DelegationRecord
 from activities.delegation.subagents import Subagents
 from activities.model import recorded as recording
@@ -25,7 +25,7 @@ class SettleDelegation:
         self._subagents = subagents
 
     @activity.defn(name="settle_delegation")
-    @beating
+    @with_heartbeats
     async def settle_delegation(self, settle: Settle) -> ToolOutcome:
         events: list[ev.Event] = []
         if settle.tool is DelegationTool.DELEGATE:

@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 from activities.model.call_model import CallModel
 from activities.tools.offered import Offered
 from activities.tools.tool import clean
-from activities.user_code import apart, within
+from activities.user_code import run_apart, run_within
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.handler import Handler, HandlerReply, HandlerTurn, as_handler_sees
@@ -104,7 +104,7 @@ def _turn(call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Off
 
 async def _reply(name: str, handler: Handler, turn: HandlerTurn) -> HandlerReply:
     try:
-        return await within(SECONDS, apart(_answer, handler, turn))
+        return await run_within(SECONDS, run_apart(_answer, handler, turn))
     except TimeoutError:
         raise HandlerError(f"The handler {name!r} took longer than {SECONDS:g} seconds.") from None
     except ValidationError as error:

@@ -9,12 +9,12 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.attempt import beating
+from activities.attempt import with_heartbeats
 from activities.definitions import Definitions
 from activities.hooks.hook import SessionHook
 from activities.thread_state import ThreadState, ThreadStates
 from activities.tools.tool import ToolResult, clean
-from activities.user_code import apart, at_home, hidden_in_logs, within
+from activities.user_code import at_home, hide_in_logs, run_apart, run_within
 from activities.workspaces import Workspaces
 from domain.agents.definition import AgentDefinition
 from domain.agents.hook import (
@@ -69,7 +69,7 @@ class RunHooks:
         self._workspaces = space
 
     @activity.defn(name="list_hooks")
-    @beating
+    @with_heartbeats
     async def list_hooks(self, wanted: HookList) -> HookPoints:
         """The moments at which an agent has hooks. Dry runs and recorded reruns have none, because hooks may have
         effects."""
@@ -85,7 +85,7 @@ class RunHooks:
         return HookPoints(points=[point for point in HookPoint if point in points and point not in INNER])
 
     @activity.defn(name="run_hooks")
-    @beating
+    @with_heartbeats
     async def run_hooks(self, call: HookCall) -> HookOutcome:
         named = (await self._definitions.load(call.agent)).hooks
         hooks = [hook for name in named if (hook := self._hooks.get(name)) and hook.point is call.point]
@@ -109,7 +109,7 @@ class RunHooks:
                     key = f"{moment.key}/{hook.name}"
                     stored = session.variables if session else {}
                     state = await self._states.load(call.ref, agents, stored, call.workspace_id, folder, key)
-                    reply = await reply_of(hook, moment, state)
+                    reply = await run_hook(hook, moment, state)
                 except (HookError, SealingError) as error:
                     await self._report(call, hook.name, moment.key, str(error))
                     if call.point is HookPoint.BEFORE_TOOL:  # it may be a guard: fail closed
@@ -185,7 +185,7 @@ class RunHooks:
         ]
 
     async def _report(self, call: HookCall, name: str, key: str, error: str) -> None:
-        await report(self._pool, call.ref, name, call.point, call.step, key, error)
+        await report_failure(self._pool, call.ref, name, call.point, call.step, key, error)
 
 
 def _key(call: HookCall, place: int) -> str:
@@ -263,9 +263,9 @@ class InnerHooks:
                 state = await self._states.load(
                     call.ref, agents, facts.variables, session.workspace_id, folder, f"{key}/{hook.name}"
                 )
-                yield await reply_of(hook, given(common), state)
+                yield await run_hook(hook, given(common), state)
             except (HookError, SealingError) as error:
-                await report(self._pool, call.ref, hook.name, hook.point, call.step, key, str(error))
+                await report_failure(self._pool, call.ref, hook.name, hook.point, call.step, key, str(error))
         await self._workspaces.keep(call.ref.tenant, session.workspace_id)
 
     async def stored(
@@ -290,9 +290,11 @@ class InnerHooks:
                 result=result.text,
             )
             try:
-                reply = await reply_of(hook, moment, state, give_up - asyncio.get_running_loop().time())
+                reply = await run_hook(hook, moment, state, give_up - asyncio.get_running_loop().time())
             except HookError as error:
-                await report(self._pool, request.ref, hook.name, hook.point, request.step, moment.key, str(error))
+                await report_failure(
+                    self._pool, request.ref, hook.name, hook.point, request.step, moment.key, str(error)
+                )
                 continue
             result = replace(result, text=reply.result) if reply.result else result
         await self._workspaces.keep(request.ref.tenant, request.workspace_id)
@@ -322,12 +324,12 @@ class HookError(Exception):
     """A hook failed. The text says how, and contains none of the hook's input."""
 
 
-async def reply_of(hook: SessionHook, moment: Moment, state: ThreadState, most_s: float | None = None) -> HookReply:
+async def run_hook(hook: SessionHook, moment: Moment, state: ThreadState, most_s: float | None = None) -> HookReply:
     """The reply of a hook, without secrets; `most_s`: the remaining time, if that is less than the hook's own limit."""
     seconds = hook.timeout_s if most_s is None else min(hook.timeout_s, most_s)
-    with hidden_in_logs(state.redactor):
+    with hide_in_logs(state.redactor):
         try:
-            reply = await within(seconds, _run(hook, moment, state))
+            reply = await run_within(seconds, _run(hook, moment, state))
         except TimeoutError:
             raise HookError(f"It did not finish within {seconds:g} seconds.") from None
         except Exception as error:
@@ -340,14 +342,16 @@ async def reply_of(hook: SessionHook, moment: Moment, state: ThreadState, most_s
 
 
 async def _run(hook: SessionHook, moment: Moment, state: ThreadState) -> HookReply:
-    with hidden_in_logs(state.redactor):  # also while it runs after it was abandoned
-        return await apart(_answer, hook, moment, at_home(state))
+    with hide_in_logs(state.redactor):  # also while it runs after it was abandoned
+        return await run_apart(_answer, hook, moment, at_home(state))
 
 
 async def _answer(hook: SessionHook, moment: Moment, state: ThreadState) -> HookReply:
     return HookReply.model_validate(await hook.run(moment, state) or {}, from_attributes=True)
 
 
-async def report(pool: Pool, ref: SessionRef, name: str, point: HookPoint, step: int, key: str, error: str) -> None:
+async def report_failure(
+    pool: Pool, ref: SessionRef, name: str, point: HookPoint, step: int, key: str, error: str
+) -> None:
     row = EventRow.of(ref, HookFailed(hook=name, point=point, step=step, error=error))
     await events.append(pool, f"hook/{key}/{name}", [row], again=True)

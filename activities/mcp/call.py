@@ -14,8 +14,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, InputRequiredResult
 from temporalio import activity
 
-from activities.mcp.connection import STOP_SECONDS, McpFailure, connected, filled_headers, stated
-from activities.mcp.discover import listed
+from activities.mcp.connection import STOP_SECONDS, McpFailure, connect_server, fill_headers, quote_error
+from activities.mcp.discover import list_tools
 from activities.mcp.program import ProgramPlace
 from activities.mcp.remote_task import (
     Called,
@@ -158,13 +158,13 @@ class RunningMcpCall:
         return self._server.effect_of(self._tool)
 
     def _connected(self, seconds: float) -> AbstractAsyncContextManager[ClientSession]:
-        headers = filled_headers(self._server, self._context.state.variables)
+        headers = fill_headers(self._server, self._context.state.variables)
         context = self._context
         place = ProgramPlace(context.sandbox, context.workspace, context.limits, context.network)
-        return connected(context.fetcher, self._server, headers, seconds, place, self._elicitations)
+        return connect_server(context.fetcher, self._server, headers, seconds, place, self._elicitations)
 
     async def _begin(self, session: ClientSession) -> Called | ToolResult:
-        now = next((one for one in await listed(session, self._server) if one.name == self._tool.name), None)
+        now = next((one for one in await list_tools(session, self._server) if one.name == self._tool.name), None)
         hide = self._context.state.redactor  # the pinned tool was stored without secrets
         if now is None or hide.json(now.model_dump()) != hide.json(self._tool.model_dump()):
             return _changed(self._name, self._server_name, gone=now is None)
@@ -232,7 +232,7 @@ class RunningMcpCall:
             return _failed(f"{self._name} was cancelled at its server.")
         if state.status == "failed":
             reason = str((state.error or {}).get("message", ""))
-            return _failed(f"{self._name} failed. {stated(self._server.host, reason)}")
+            return _failed(f"{self._name} failed. {quote_error(self._server.host, reason)}")
         if state.status == "input_required":
             self._remote = await run_check(asking, self._remote, state.input_requests or {})
         return _waiting(self._remote, state.poll_interval_ms)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from temporalio import activity
 
-from activities.attempt import beating
+from activities.attempt import with_heartbeats
 from activities.egress import Fetcher
-from activities.mcp.connection import LIST_SECONDS, McpFailure, connected, filled_headers
+from activities.mcp.connection import LIST_SECONDS, McpFailure, connect_server, fill_headers
 from activities.mcp.program import empty_place
 from activities.mcp.untrusted import clean_json, clean_text, quoted
 from activities.sandbox import Commands
@@ -57,7 +57,7 @@ class ToolLists:
         self._deployments = deployments
 
     @activity.defn(name="discover_tools")
-    @beating
+    @with_heartbeats
     async def discover_tools(self, wanted: DiscoverTools) -> DiscoveredTools:
         return await self.discover(wanted.tenant, wanted.agent, wanted.servers, wanted.variables)
 
@@ -160,9 +160,9 @@ async def read_list(
 ) -> list[McpTool]:
     """The tools of one server that the definition chooses; `values`: variables, as variable_scope keeps them."""
     server = agent.mcp_servers[name]
-    headers = filled_headers(server, resolved(agent, values))
-    async with empty_place(commands) as place, connected(fetcher, server, headers, LIST_SECONDS, place) as session:
-        tools = await listed(session, server)
+    headers = fill_headers(server, resolved(agent, values))
+    async with empty_place(commands) as place, connect_server(fetcher, server, headers, LIST_SECONDS, place) as session:
+        tools = await list_tools(session, server)
     _check_list(name, tools)
     for tool in tools:
         for problem in (await run_check(schema_problems, "input_schema", tool.input_schema))[:1]:
@@ -170,7 +170,7 @@ async def read_list(
     return tools
 
 
-async def listed(session: "ClientSession", server: McpServer) -> list[McpTool]:
+async def list_tools(session: "ClientSession", server: McpServer) -> list[McpTool]:
     from mcp_types import PaginatedRequestParams
 
     found: list[McpTool] = []
@@ -180,7 +180,7 @@ async def listed(session: "ClientSession", server: McpServer) -> list[McpTool]:
         seen += len(page.tools)
         if seen > MOST_LISTED:
             raise McpFailure(f"{server.host} lists more than {MOST_LISTED:,} tools.")
-        found += [pinned(tool) for tool in page.tools if server.offers(tool.name) and not _needs_earlier_tasks(tool)]
+        found += [pin_tool(tool) for tool in page.tools if server.offers(tool.name) and not _needs_earlier_tasks(tool)]
         cursor = page.next_cursor
         if not cursor:
             return found
@@ -193,7 +193,7 @@ def _needs_earlier_tasks(tool: "Tool") -> bool:
     return tool.execution is not None and tool.execution.task_support == "required"
 
 
-def pinned(tool: "Tool") -> McpTool:
+def pin_tool(tool: "Tool") -> McpTool:
     """The description of a tool that the platform stores. A call compares it with the server's present description."""
     if not tool.name.isprintable() or clean_text(tool.name) != tool.name or not 0 < len(tool.name) <= 200:
         raise McpFailure(f"It lists a tool whose name cannot be used: {tool.name[:40]!r}.")

@@ -14,7 +14,7 @@ from opentelemetry import trace
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import call_attempt, cancel_requested, completed, heartbeating, retried_if_away
+from activities.attempt import call_attempt, cancel_requested, complete_work, retry_if_away, send_heartbeats
 from activities.definitions import Definitions
 from activities.events import EventWriter
 from activities.hooks.run_hooks import InnerHooks
@@ -88,8 +88,8 @@ class CallModel:
 
     async def reply_to(self, call: ModelCall) -> ModelReply:
         by = call_attempt()
-        async with heartbeating():
-            with retried_if_away():
+        async with send_heartbeats():
+            with retry_if_away():
                 agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
             return await self._reply(self.shown_as(call, agents[-1]), by, agents)
 
@@ -99,7 +99,7 @@ class CallModel:
         # Temporal's times and the time passed here: a worker's clock may be wrong.
         left = (call.cut_at - activity.info().started_time).total_seconds() if call.cut_at else None
         cut_at = asyncio.get_running_loop().time() + left if left is not None else None
-        with retried_if_away():
+        with retry_if_away():
             facts = await messages.begin_step(self._pool, turn_record.begin_write(call, by))
             if facts.reply is not None:  # an earlier attempt committed it, and its result was lost
                 return ModelReply.model_validate_json(facts.reply)
@@ -132,7 +132,7 @@ class CallModel:
             rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
             return await self._commit(call, by, context, nodes, judged, once, turn, rare)
 
-        return await completed(settle())  # it was paid for: a stop that arrives from here on does not lose it
+        return await complete_work(settle())  # it was paid for: a stop that arrives from here on does not lose it
 
     # ask
 
@@ -149,7 +149,7 @@ class CallModel:
         cut, leaves the part that had arrived."""
         turn = ModelResponse()
         if agent.hooks:
-            with retried_if_away():
+            with retry_if_away():
                 nodes = await self._hooks.filtered(call, agent, nodes, facts)
         limit = asyncio.timeout_at(cut_at)
         try:
@@ -193,7 +193,7 @@ class CallModel:
         given = facts.arguments if call.line == "main" else None  # an inline line has no creation arguments
         system = system_prompt(agent, facts.variables, call.agent.side, given)
         if agent.hooks:
-            with retried_if_away():
+            with retry_if_away():
                 system = await self._hooks.system(call, agent, system, facts)
         terms = facts.task_terms if takes_turn and not call.above else None
         settings = (terms and terms.model_settings) or ModelSettings()

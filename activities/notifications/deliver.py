@@ -3,7 +3,7 @@ never leave this activity."""
 
 from temporalio import activity
 
-from activities.attempt import heartbeating
+from activities.attempt import send_heartbeats
 from activities.notifications.channels import Channel, Envelope
 from activities.notifications.response_events import NotDueError, response_event
 from connectors.connector import Connector, Outgoing, SenderPorts
@@ -53,7 +53,7 @@ class Deliver:
             state = "is switched off" if job.subscription else "was removed"
             return await self._record(attempt, job, SendError(f"The subscription {state}."), None)
         try:
-            async with heartbeating():
+            async with send_heartbeats():
                 await self._send(attempt, job)
         except NotDueError as error:
             return await self._not_due(attempt, job, error, pause)

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from activities.requests.approved_files import command_of, files_to_approve
 from activities.requests.file_diff import diff_of
-from activities.tools.risks import risk_of
+from activities.tools.risks import find_risk
 from activities.tools.rules import Rulebook, judge_call
 from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool
 from domain.json_object import JsonObject
@@ -35,7 +35,7 @@ class ApprovalQuestions:
             details |= {"always": [literal(one) for one in tool.call_subjects(arguments) or [""]]}
         details |= await self._files(session, tool, arguments)
         question = f"May {tool.name} run: {tool.call_summary(arguments)}?"
-        found = await risk_of(self._pool, session.tenant, session.rules, tool.name, arguments)
+        found = await find_risk(self._pool, session.tenant, session.rules, tool.name, arguments)
         if found is not None:
             mission, risk = found
             question += f" The mission {mission.name} is paused, as this is a risk: {risk.text}."

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
-from activities.attempt import beating, run_of
+from activities.attempt import run_of, with_heartbeats
 from activities.definitions import Definitions
 from activities.delegation.record import DelegationRecord
 from activities.requests import event_waits, external_tools, missing_variables
@@ -62,7 +62,7 @@ class InputRequests:
         self._max_questions = max_questions
 
     @activity.defn(name="open_request")
-    @beating
+    @with_heartbeats
     async def open_request(self, request: OpenRequest) -> OpenedRequest:
         session = await self._session(request)
         if request.form and not session.may_ask:
@@ -125,7 +125,7 @@ class InputRequests:
         return OpenedRequest(deadline=request.deadline, refused=not described, described=described)
 
     @activity.defn(name="settle_request")
-    @beating
+    @with_heartbeats
     async def settle_request(self, settle: SettleRequest) -> SettledRequest:
         expired = InputExpired(request_id=settle.id, kind=settle.kind)
         request = await input_requests.settle(
@@ -188,7 +188,7 @@ class InputRequests:
         elif forbidden := await self._forbidden(settle, tool, answer):
             why = f"A person approved this call with other arguments, which the rules of this task forbid: {forbidden}."
         else:
-            await risks.approved(self._pool, self._conversations, settle.ref, session.rules)
+            await risks.resume_mission(self._pool, self._conversations, settle.ref, session.rules)
             return SettledRequest(status=request.status, approved=True)
         summary = tool.call_summary(request.details["arguments"])
         await self._result(settle, tool.name, CallState.FAILED, f"{why} It was not run.", summary, asks=tool.asks)

@@ -2,7 +2,7 @@
 
 from temporalio import activity
 
-from activities.attempt import beating
+from activities.attempt import with_heartbeats
 from domain.conversations.requests import Nothing
 from domain.events import EventRow, InputEscalated, InputReminder, InputRequired
 from domain.sessions.input_request import RemindRequest, RequestStatus
@@ -15,7 +15,7 @@ class Reminders:
         self._pool = pool
 
     @activity.defn(name="remind_request")
-    @beating
+    @with_heartbeats
     async def remind_request(self, remind: RemindRequest) -> Nothing:
         ref = remind.ref
         request = await input_requests.get(self._pool, ref.tenant, remind.id)

@@ -8,7 +8,15 @@ import nothing of ours. Other packages import what this one names; supervise.py 
 
 from activities.sandbox.choose import choose
 from activities.sandbox.network import NetworkPolicy
-from activities.sandbox.sandbox import Commands, Pipes, Refusing, Sandbox, SandboxLimits, SandboxResult, existing
+from activities.sandbox.sandbox import (
+    Commands,
+    Pipes,
+    Refusing,
+    Sandbox,
+    SandboxLimits,
+    SandboxResult,
+    existing_folders,
+)
 
 __all__ = ["Commands", "NetworkPolicy", "Pipes", "Refusing", "Sandbox", "SandboxLimits", "SandboxResult"]
-__all__ += ["choose", "existing"]
+__all__ += ["choose", "existing_folders"]

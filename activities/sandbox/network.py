@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from activities.egress import FetchError, Guard, checked
+from activities.egress import FetchError, Guard, check_url
 from activities.sandbox import listener
 from domain.policy.subjects import host_of
 
@@ -148,7 +148,7 @@ class Proxy:
         request = await self._request(reader)
         if not self._policy.permitted(request.host):
             raise _RefusedError(f"{request.host} is not among the hosts that this agent and this task may reach")
-        server = await self._policy.guard.open(checked(request.url), self._limits.connect_s)
+        server = await self._policy.guard.open(check_url(request.url), self._limits.connect_s)
         try:
             if request.tunnel:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -214,9 +214,9 @@ def _parsed(head: bytes) -> _Request:
         if "/" in target or not target.rpartition(":")[2].isdigit():
             raise _RefusedError("CONNECT needs a host and a port")
         url = f"http://{target}/"
-        checked(url)
+        check_url(url)
         return _Request(url, host_of(url), b"", tunnel=True)
-    parsed = checked(target)
+    parsed = check_url(target)
     if parsed.scheme != "http":
         raise _RefusedError("only http:// requests can be forwarded; https:// needs CONNECT")
     if any(line[:1] in (" ", "\t") or "\n" in line or "\r" in line for line in (first, *lines)):

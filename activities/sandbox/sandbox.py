@@ -122,7 +122,7 @@ class Commands:
         return NetworkPolicy(self.guard, lambda host: agent.may_reach(host) and host_permitted(layers, host, tools))
 
 
-def existing(folders: tuple[str, ...]) -> tuple[str, ...]:
+def existing_folders(folders: tuple[str, ...]) -> tuple[str, ...]:
     """The folders that commands may read, without those that do not exist: a sandbox could not start with them."""
     missing = [folder for folder in folders if not (Path(folder).is_absolute() and Path(folder).is_dir())]
     if missing:

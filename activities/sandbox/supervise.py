@@ -123,7 +123,7 @@ async def _watch(tree: "_Tree", limits: SandboxLimits, workspace: Path | None) -
     if sys.platform != "linux":
         return ""  # without /proc only the limits of each process apply
     init = await tree.init()
-    reason = await exceeded(init.pid if init is not None else tree.pid, limits, workspace, init=init is not None)
+    reason = await find_excess(init.pid if init is not None else tree.pid, limits, workspace, init=init is not None)
     tree.kill()
     return reason
 
@@ -286,7 +286,7 @@ class TreeUsage:
     passed: int = 0  # bytes passed to write calls, to any target
 
 
-async def exceeded(root: int, limits: SandboxLimits, workspace: Path | None, *, init: bool) -> str:
+async def find_excess(root: int, limits: SandboxLimits, workspace: Path | None, *, init: bool) -> str:
     """Wait until the tree below `root` exceeds a limit, and return which one. `init`: `root` is the init of its own
     namespaces, whose sockets and scratch files all belong to the command."""
     loop = asyncio.get_running_loop()
@@ -472,7 +472,7 @@ async def user_for(workspace: Path) -> int | None:
     if os.geteuid() != 0:
         return None
     uid = unused_uid()
-    await asyncio.to_thread(adopt, workspace, uid)
+    await asyncio.to_thread(adopt_files, workspace, uid)
     return uid
 
 
@@ -483,7 +483,7 @@ def unused_uid() -> int:
     return next(uid for uid in range(64_990, 60_000, -1) if uid not in taken)
 
 
-def adopt(workspace: Path, uid: int) -> None:
+def adopt_files(workspace: Path, uid: int) -> None:
     """Give root's files and directories below `workspace` to `uid`. It walks by directory descriptors and never follows
     a link. A file with several names may also belong elsewhere (a local git clone shares its objects) and is left
     alone."""

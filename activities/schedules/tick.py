@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import beating
+from activities.attempt import with_heartbeats
 from activities.definitions import Definitions
 from activities.delegation.subagents import Subagents
 from activities.egress import Fetcher
@@ -22,7 +22,7 @@ from activities.thread_state import ThreadState
 from activities.tools.rules import judge_call
 from activities.tools.run_tool import GRACE_SECONDS
 from activities.tools.tool import Tool, ToolContext, clean
-from activities.user_code import within
+from activities.user_code import run_within
 from activities.workspaces import Workspaces
 from domain import wire
 from domain.agents.definition import AgentDefinition
@@ -76,7 +76,7 @@ class Ticks:
         self._shared = shared
 
     @activity.defn(name="tick")
-    @beating
+    @with_heartbeats
     async def tick(self, call: TickCall) -> TickOutcome:
         await schedule_runs.settle(self._pool)  # first, so that a schedule that fails too often is paused
         schedule = await schedules.get(self._pool, call.tenant, call.schedule_id)
@@ -291,7 +291,7 @@ class Checks:
         )
         try:
             given = tool.input.model_validate(check.input)
-            result = await within(check.timeout_s, tool.run(given, context), grace=GRACE_SECONDS)
+            result = await run_within(check.timeout_s, tool.run(given, context), grace=GRACE_SECONDS)
         except ValidationError as error:
             return _failed(tool.explain(error))
         except TimeoutError:

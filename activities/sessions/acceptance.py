@@ -6,7 +6,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import heartbeating, run_of
+from activities.attempt import run_of, send_heartbeats
 from activities.definitions import Definitions
 from activities.model.anthropic import Model, classify_failure
 from activities.model.reply import Contexts
@@ -66,7 +66,7 @@ class AcceptanceChecks:
 
     @activity.defn(name="check_acceptance")
     async def check_acceptance(self, check: CheckAcceptance) -> AcceptanceVerdict:
-        async with heartbeating():
+        async with send_heartbeats():
             session = await sessions.get(self._pool, check.ref.tenant, check.ref.session_id)
             assert session is not None
             known = await acceptance.get(self._pool, check.ref.tenant, check.ref.session_id)

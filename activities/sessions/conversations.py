@@ -2,7 +2,7 @@
 
 from temporalio import activity
 
-from activities.attempt import beating
+from activities.attempt import with_heartbeats
 from domain import events as ev
 from domain.conversations.requests import ConversationRef, Delivered, Nothing
 from domain.conversations.state import ConversationState
@@ -17,7 +17,7 @@ class ConversationRecords:
         self._pool = pool
 
     @activity.defn(name="record_delivery")
-    @beating
+    @with_heartbeats
     async def record_delivery(self, delivered: Delivered) -> Nothing:
         if delivered.by is not None:
             ref = SessionRef(
@@ -30,6 +30,6 @@ class ConversationRecords:
         return Nothing()
 
     @activity.defn(name="load_conversation")
-    @beating
+    @with_heartbeats
     async def load_conversation(self, ref: ConversationRef) -> ConversationState:
         return await conversation_state.load_state(self._pool, ref.tenant, ref.conversation_id)

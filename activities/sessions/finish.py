@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import beating, run_of
+from activities.attempt import run_of, with_heartbeats
 from activities.definitions import Definitions
 from activities.delegation.report_reminder import ReportReminder
 from activities.events import EventWriter
@@ -61,7 +61,7 @@ class FinishSession:
         self._contexts = contexts
 
     @activity.defn(name="finish_session")
-    @beating
+    @with_heartbeats
     async def finish_session(self, finish: Finish) -> Finished:
         ref = finish.ref
         await self._copy_to_parent(finish)

@@ -4,7 +4,7 @@ import logging
 
 from temporalio import activity
 
-from activities.attempt import beating
+from activities.attempt import with_heartbeats
 from domain import events as ev
 from domain import wire
 from domain.content import parts_of
@@ -50,7 +50,7 @@ class OpenSessions:
         self._last: tuple[str, Node] | None = None
 
     @activity.defn(name="open_sessions")
-    @beating
+    @with_heartbeats
     async def open_sessions(self, batch: OpenBatch) -> OpenedBatch:
         """Open all sessions in one transaction, because the children of one step may be many."""
         known = await sessions.by_ids(self._pool, batch.tenant, [opening.session_id for opening in batch.sessions])

@@ -6,7 +6,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import beating, check_current
+from activities.attempt import check_current, with_heartbeats
 from domain import wire
 from domain.sessions.session import SessionRef
 from domain.sessions.session_state import SessionState
@@ -20,7 +20,7 @@ class RestoreSession:
         self._client = client
 
     @activity.defn(name="restore_session")
-    @beating
+    @with_heartbeats
     async def restore_session(self, ref: SessionRef) -> SessionState:
         before = await self._row(ref)
         # Checked between reading the row and taking it over: by then a newer run would have changed the row.

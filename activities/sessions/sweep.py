@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.attempt import beating
+from activities.attempt import with_heartbeats
 from activities.delegation.deferred import start_deferred
 from activities.notifications.dispatcher import Dispatcher
 from activities.schedules.sync import ScheduleSync, one_by_one
@@ -155,7 +155,7 @@ class Sweep:
         return signal not in self._sent
 
     @activity.defn(name="sweep")
-    @beating
+    @with_heartbeats
     async def sweep(self) -> Swept:
         swept = Swept()
         await workers.forget_stale(self._pool)

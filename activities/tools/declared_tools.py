@@ -47,7 +47,7 @@ def find_declared(agent: AgentDefinition, request: ToolRequest) -> Tool | None:
     return declared_tool(given, agent.side(request.agent.side)) if given else None
 
 
-async def with_binding(
+async def apply_binding(
     side: Side, tool: str, arguments: JsonObject, context: ToolContext, result: ToolResult
 ) -> ToolResult:
     """Add the effect of a side's binding to a call's result: a status, or attached files. A file that cannot be

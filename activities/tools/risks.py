@@ -15,7 +15,7 @@ from store.database import Pool
 from workflows.client import WorkflowClient
 
 
-async def with_risks(
+async def judge_risks(
     pool: Pool, tenant: str, layers: list[list[Rule]], calls: list[ToolCall], arguments: list[Any]
 ) -> list[ToolCall]:
     """The calls; those that match a risk trigger now need an approval. Only sessions of a mission can have any."""
@@ -48,7 +48,7 @@ def _hits(risk: RiskTrigger, call: ToolCall, arguments: Any, called: list[tuple[
     return risk.concerns(call.name, arguments) and before >= risk.after_calls and spent >= risk.after_usd
 
 
-async def risk_of(
+async def find_risk(
     pool: Pool, tenant: str, layers: list[list[Rule]], tool: str, arguments: Any
 ) -> tuple[Mission, RiskTrigger] | None:
     """The mission that such a call has paused, and its risk trigger; None if only a rule asks for the approval."""
@@ -59,7 +59,7 @@ async def risk_of(
     return next(((mission, one) for one in mission.rules.risks if one.concerns(tool, arguments)), None)
 
 
-async def approved(pool: Pool, conversations: WorkflowClient, ref: SessionRef, layers: list[list[Rule]]) -> None:
+async def resume_mission(pool: Pool, conversations: WorkflowClient, ref: SessionRef, layers: list[list[Rule]]) -> None:
     """Resume the mission of a session with these rules, after a person approved the call."""
     mission_id = mission_of(layers)
     woken = await missions.resume(pool, ref.tenant, mission_id, after=RISK) if mission_id is not None else []

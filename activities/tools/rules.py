@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 
 from activities.definitions import Definitions
 from activities.tools.offered import Offered
-from activities.tools.risks import with_risks
+from activities.tools.risks import judge_risks
 from activities.tools.tool import Tool
 from domain.content import ToolCallBlock
 from domain.json_object import JsonObject
@@ -55,7 +55,7 @@ async def judge_reply(
         calls = drop_approved_asks(calls, offered, made, layers, standing)
     if any(rule.permission == MARK for rules in layers for rule in rules):  # the session belongs to a mission
         asked, given = calls, [one.arguments for one in made]
-        calls = await patiently(lambda: with_risks(pool, ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE)
+        calls = await patiently(lambda: judge_risks(pool, ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE)
     return calls
 
 

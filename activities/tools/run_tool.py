@@ -24,10 +24,10 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from activities.attempt import (
     call_attempt,
     cancel_requested,
-    completed,
-    heartbeating,
-    retried_if_away,
+    complete_work,
+    retry_if_away,
     run_of,
+    send_heartbeats,
     workflow_is_gone,
 )
 from activities.definitions import Definitions
@@ -39,11 +39,11 @@ from activities.model.recorded import RECORDED, original_result
 from activities.requests.approved_files import changed_since, runs_commands
 from activities.sandbox import Commands, NetworkPolicy
 from activities.thread_state import ThreadStates
-from activities.tools.declared_tools import DECLARED, find_declared, with_binding
+from activities.tools.declared_tools import DECLARED, apply_binding, find_declared
 from activities.tools.rules import Rulebook
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult, bound_text, clean
-from activities.user_code import hidden_in_logs, within
+from activities.user_code import hide_in_logs, run_within
 from activities.workspaces import Workspaces
 from domain import events as ev
 from domain import wire
@@ -119,8 +119,8 @@ class RunTool:
         @activity.defn(name=f"tool.{name}")
         async def run_tool(request: ToolRequest) -> ToolOutcome:
             # the place comes before the claim: a call that goes back to the queue has not begun
-            async with heartbeating(), self._places.take_place(request):
-                with retried_if_away():
+            async with send_heartbeats(), self._places.take_place(request):
+                with retry_if_away():
                     outcome = await self.run_call(request, await self._find_tool(name, request))
                     describe_span(request, outcome)
                     return outcome
@@ -161,7 +161,7 @@ class RunTool:
             state, result = CallState.CANCELLED, ToolResult(INTERRUPTED, failed=True)
             if tool is not None and tool.stop is not None and request.effect is Effect.ONCE:  # it was sent elsewhere
                 state, result = CallState.UNKNOWN, ToolResult(f"{INTERRUPTED} {UNKNOWN}", failed=True)
-        outcome = await completed(self._commit(request, attempt, state, result, summary))
+        outcome = await complete_work(self._commit(request, attempt, state, result, summary))
         return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
 
     # claim: the store decides who makes the call. A `once` call that an earlier attempt began is never claimed again:
@@ -209,7 +209,7 @@ class RunTool:
         if result.remote is not None:
             return result
         # It has happened: a stop that arrives from here on does not call it interrupted.
-        result = await completed(self._record(request, tool, agent, given, context, result))
+        result = await complete_work(self._record(request, tool, agent, given, context, result))
         return result.replaced(changed=context.state.changed)
 
     async def _arguments(self, request: ToolRequest, given: JsonObject) -> Any:
@@ -273,7 +273,7 @@ class RunTool:
         if agent.hooks and not tool.bookkeeping:
             result = await self._hooks.stored(request, agent, given, result, context.state)
         if not request.above and (agent.side_a or agent.side_b):
-            result = await with_binding(agent.side(request.agent.side), request.name, given, context, result)
+            result = await apply_binding(agent.side(request.agent.side), request.name, given, context, result)
         if tool.bookkeeping:
             return result.replaced(text=bound_text(clean(result.text))[0])
         result = result.replaced(text=await shorten_output(request, context.workspace, result.text))
@@ -447,17 +447,17 @@ async def stop_call(tool: Tool, context: ToolContext) -> ToolResult:
 
 async def _within(seconds: float, run: Callable[[], Awaitable[ToolResult]], context: ToolContext) -> ToolResult:
     async def hidden() -> ToolResult:
-        with hidden_in_logs(context.state.redactor):  # also while it runs after it was abandoned
+        with hide_in_logs(context.state.redactor):  # also while it runs after it was abandoned
             return await run()
 
-    return await within(seconds, hidden(), grace=GRACE_SECONDS)
+    return await run_within(seconds, hidden(), grace=GRACE_SECONDS)
 
 
 async def _caught(
     what: str, seconds: float, run: Callable[[], Awaitable[ToolResult]], context: ToolContext, *, unknown: bool = False
 ) -> ToolResult:
     redactor = context.state.redactor
-    with hidden_in_logs(redactor):
+    with hide_in_logs(redactor):
         try:
             result = await run()
         except TimeoutError:

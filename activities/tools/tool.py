@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from activities.requests.file_diff import FileChange
 from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits
-from activities.user_code import apart, at_home, called_at_home
+from activities.user_code import at_home, call_at_home, run_apart
 from domain.events import Event
 from domain.json_object import JsonObject
 from domain.model_exchange import ToolDefinition
@@ -141,15 +141,15 @@ class ToolContext:
             sandbox=at_home(self.sandbox),
             subagents=at_home(self.subagents),
             state=at_home(self.state),
-            permits=called_at_home(self.permits),
-            hold=called_at_home(self.hold),
+            permits=call_at_home(self.permits),
+            hold=call_at_home(self.hold),
         )
 
 
 def _apart(function: Callable[..., Awaitable[ToolResult]]) -> Callable[..., Awaitable[ToolResult]]:
     async def run(*args: Any) -> ToolResult:
         *arguments, context = args
-        return await apart(function, *arguments, context.for_users())
+        return await run_apart(function, *arguments, context.for_users())
 
     return run
 

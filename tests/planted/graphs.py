@@ -182,7 +182,7 @@ BUGS = [
     Bug(
         "hooks of the system prompt do not wait for the database",
         "activities/model/call_model.py",
-        "            with retried_if_away():\n                system = await",
+        "            with retry_if_away():\n                system = await",
         "            if system:\n                system = await",
         ("tests/unit/activities/model/test_call_model.py",),
     ),

@@ -7,7 +7,7 @@ import pytest
 
 from activities.sandbox import SandboxLimits
 from activities.sandbox.bubblewrap import candidates
-from activities.sandbox.supervise import adopt, unused_uid
+from activities.sandbox.supervise import adopt_files, unused_uid
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
@@ -21,7 +21,7 @@ def test_links_and_shared_files_are_left_alone(workspace: Path, tmp_path: Path) 
     (workspace / "link").symlink_to(outside)
     (workspace / "folder/link").symlink_to(outside / "file")
     os.link(outside / "file", workspace / "shared")
-    adopt(workspace, 64_000)
+    adopt_files(workspace, 64_000)
     owners = {path.name: path.lstat().st_uid for path in (workspace, *workspace.rglob("*"))}
     assert owners == {"workspace": 64_000, "folder": 64_000, "file": 64_000, "link": 64_000, "shared": 0}
     assert {outside.stat().st_uid, (outside / "file").stat().st_uid} == {0}

@@ -8,12 +8,12 @@ from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 
 from activities import attempt
-from activities.attempt import beating, cancel_requested, completed, heartbeating
+from activities.attempt import cancel_requested, complete_work, send_heartbeats, with_heartbeats
 
 
 @activity.defn
 async def takes_a_while() -> str:
-    async with heartbeating():
+    async with send_heartbeats():
         await asyncio.sleep(0.1)
     return "done"
 
@@ -42,7 +42,7 @@ async def test_cancelled_activity_knows_that_cancellation_was_requested(
 ) -> None:
     alone, _ = environment
 
-    @beating
+    @with_heartbeats
     async def waits() -> bool:
         try:
             await asyncio.sleep(60)
@@ -71,7 +71,7 @@ async def test_worker_that_shuts_down_waits_for_the_write_that_it_cancels(
 
     async def commits() -> None:
         try:
-            await completed(writes())
+            await complete_work(writes())
         finally:
             steps.append("ended")
 
@@ -84,7 +84,7 @@ async def test_worker_that_shuts_down_waits_for_the_write_that_it_cancels(
 
 
 async def test_outside_an_activity_nothing_beats() -> None:
-    @beating
+    @with_heartbeats
     async def answers() -> int:
         return 1
 

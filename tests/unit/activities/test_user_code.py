@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from activities import user_code
-from activities.user_code import UserCodeError, apart, at_home, contained, within
+from activities.user_code import UserCodeError, at_home, contain_errors, run_apart, run_within
 
 
 async def leaves() -> None:
@@ -38,10 +38,10 @@ Code = Callable[[], Coroutine[Any, Any, Any]]
 def test_exit_of_the_process_is_an_ordinary_error(code: Code) -> None:
     async def run() -> None:
         with pytest.raises(UserCodeError):
-            await within(5, code())
+            await run_within(5, code())
         if code is not cancels_itself:
             with pytest.raises(UserCodeError):
-                await asyncio.wait_for(contained(code()), 5)
+                await asyncio.wait_for(contain_errors(code()), 5)
 
     asyncio.run(run())
 
@@ -60,14 +60,14 @@ def test_code_that_ignores_its_cancellation_is_abandoned(monkeypatch: pytest.Mon
                     await end.wait()
 
         with pytest.raises(TimeoutError):
-            await within(0.01, stays())
+            await run_within(0.01, stays())
         began.clear()
-        outer = asyncio.create_task(within(60, stays()))
+        outer = asyncio.create_task(run_within(60, stays()))
         await began.wait()
         outer.cancel()
         with pytest.raises(asyncio.CancelledError):
             await outer
-        assert await within(5, answers()) == "done"
+        assert await run_within(5, answers()) == "done"
         assert not end.is_set()
         end.set()  # so that the test's loop can close
 
@@ -84,8 +84,8 @@ def blocks(until: threading.Event) -> Code:
 def test_code_that_blocks_stalls_neither_the_loop_nor_other_code() -> None:
     async def run() -> None:
         end = threading.Event()
-        blocked = asyncio.create_task(apart(blocks(end)))
-        assert await within(15, apart(answers)) == "done"
+        blocked = asyncio.create_task(run_apart(blocks(end)))
+        assert await run_within(15, run_apart(answers)) == "done"
         assert not blocked.done()
         end.set()
         assert await blocked == "done"
@@ -97,7 +97,7 @@ def test_code_that_blocks_stalls_neither_the_loop_nor_other_code() -> None:
 def test_code_in_a_thread_cannot_end_the_process(code: Code) -> None:
     async def run() -> None:
         with pytest.raises(UserCodeError):
-            await within(5, apart(code))
+            await run_within(5, run_apart(code))
 
     asyncio.run(run())
 
@@ -110,7 +110,7 @@ def test_code_that_ends_its_thread_is_an_error() -> None:
 
     async def run() -> None:
         with pytest.raises(UserCodeError):
-            await within(5, apart(code))
+            await run_within(5, run_apart(code))
 
     asyncio.run(run())
     gc.collect()  # the error of `other` is reported here, not in the middle of another test
@@ -128,22 +128,22 @@ def test_cancelled_code_cleans_up_and_code_that_ignores_it_is_abandoned(monkeypa
 
     async def run() -> None:
         with pytest.raises(TimeoutError):
-            await within(0.05, apart(tidy))
+            await run_within(0.05, run_apart(tidy))
         assert cleaned == ["done"]
         monkeypatch.setattr(user_code, "GRACE_SECONDS", 0.1)
         end = threading.Event()
         began = time.monotonic()
         with pytest.raises(TimeoutError):
-            await within(0.05, apart(blocks(end)))
+            await run_within(0.05, run_apart(blocks(end)))
         assert time.monotonic() - began < 15
         monkeypatch.setattr(user_code, "MOST_STUCK", 1)
         monkeypatch.setattr(user_code, "STUCK_SECONDS", 0)
         with pytest.raises(UserCodeError, match="1 earlier calls on this worker never ended"):
-            await apart(answers)
+            await run_apart(answers)
         end.set()
         while user_code._stuck():  # noqa: ASYNC110 - the thread ends in its own time
             await asyncio.sleep(0.01)
-        assert await apart(answers) == "done"
+        assert await run_apart(answers) == "done"
 
     asyncio.run(run())
 
@@ -158,16 +158,16 @@ def test_thread_that_hangs_after_its_code_returned_counts(monkeypatch: pytest.Mo
         return "done"
 
     async def run() -> None:
-        assert await apart(code) == "done"
+        assert await run_apart(code) == "done"
         monkeypatch.setattr(user_code, "STUCK_SECONDS", 0)
         try:
             with pytest.raises(UserCodeError, match="1 earlier calls on this worker never ended"):
-                await apart(answers)
+                await run_apart(answers)
         finally:
             released.set()
         while user_code._stuck():  # noqa: ASYNC110 - the thread ends in its own time
             await asyncio.sleep(0.01)
-        assert await apart(answers) == "done"
+        assert await run_apart(answers) == "done"
 
     asyncio.run(run())
 
@@ -185,10 +185,10 @@ def test_code_for_which_there_is_no_thread_leaves_nothing_behind(
     async def run() -> None:
         with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="new thread"):
             patch.setattr(threading.Thread, "start", refuse)
-            await apart(answers)
+            await run_apart(answers)
         gc.collect()
         assert not caplog.records and not recwarn.list
-        assert await apart(answers) == "done"
+        assert await run_apart(answers) == "done"
 
     asyncio.run(run())
 
@@ -212,12 +212,12 @@ def test_cancelled_call_in_the_callers_loop_has_ended_before_the_code_does(monke
 
     async def run() -> None:
         with pytest.raises(TimeoutError):
-            await within(0.1, apart(code, at_home(Used()), 0.2))
+            await run_within(0.1, run_apart(code, at_home(Used()), 0.2))
         assert happened == ["work ended", "code ended"]
         happened.clear()
         monkeypatch.setattr(user_code, "HOME_SECONDS", 0.05)
         with pytest.raises(TimeoutError):
-            await within(0.1, apart(code, at_home(Used()), 0.4))
+            await run_within(0.1, run_apart(code, at_home(Used()), 0.4))
         assert happened == ["code ended"]  # it is not waited for without limit
         await asyncio.sleep(0.5)
         assert happened == ["code ended", "work ended"]
@@ -240,7 +240,7 @@ def test_code_has_the_context_of_its_caller_and_reaches_its_loop() -> None:
     async def run() -> None:
         variable.set("mine")
         home = asyncio.get_running_loop()
-        value, name, called, own = await apart(code, at_home(Used()))
+        value, name, called, own = await run_apart(code, at_home(Used()))
         assert (value, name, called) == ("mine", "plain", ("x", home)) and own is not home
 
     asyncio.run(run())
@@ -256,7 +256,7 @@ def test_result_that_arrives_with_the_cancellation_counts() -> None:
             await ended.wait()
             return "done"
 
-        task = asyncio.create_task(within(60, code()))
+        task = asyncio.create_task(run_within(60, code()))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         ended.set()
