@@ -189,8 +189,8 @@ BUGS = [
     Bug(
         "a hook that takes too long is waited for",
         "activities/hooks/run_hooks.py",
-        "await within(seconds, _run(hook, moment, state))",
-        "await within(600, _run(hook, moment, state))",
+        "await run_within(seconds, _run(hook, moment, state))",
+        "await run_within(600, _run(hook, moment, state))",
         (f"{_GRAPHS}/test_hooks.py::test_failing_hooks_are_reported_and_cost_the_session_nothing",),
     ),
     Bug(
@@ -252,7 +252,7 @@ BUGS = [
     Bug(
         "a hook that blocks stalls its worker",
         "activities/hooks/run_hooks.py",
-        "await apart(_answer, hook, moment, at_home(state))",
+        "await run_apart(_answer, hook, moment, at_home(state))",
         "await _answer(hook, moment, state)",
         (f"{_GRAPHS}/test_hooks.py::test_hook_that_blocks_does_not_stall_other_sessions",),
     ),
