@@ -6,8 +6,8 @@ from typing import TypeVar
 from agents.problems import Catalogue, FieldProblem, variable_problems
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.prompt import Equipment, Variable, VariableKind
-from domain.agents.side import SIDES
 from domain.agents.subagent_tool import SubagentTool
+from domain.sessions.session import SIDES
 
 Listing = TypeVar("Listing", bound=Equipment)
 

@@ -12,12 +12,13 @@ from pydantic import BaseModel, ValidationError
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_server import PREFIX, McpServer, names_variable
 from domain.agents.prompt import Equipment, VariableKind
-from domain.agents.side import SIDES, Side, SideKind, SideName
+from domain.agents.side import Side, SideKind
 from domain.agents.spelling import snake_case
 from domain.external_tool import tool_problems
 from domain.json_object import JsonObject
 from domain.redaction import PREFIX as SEALED_PREFIX
 from domain.redaction import is_sealed
+from domain.sessions.session import SIDES, SideName
 
 
 @dataclass(frozen=True)

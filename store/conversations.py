@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from domain.content import parts_of, text_of_parts
-from domain.conversations.mailbox import ConversationStatus, DeliveryMode
+from domain.conversations.mailbox import ConversationStatus
 from domain.json_object import JsonObject
 from domain.notifications import ConversationUpdated, NewNotice
+from domain.sessions.session import DeliveryMode
 from domain.sessions.session_writes import ThreadMessage
 from store import audit, notices, workspaces
 from store.database import Connection, Pool, to_json

@@ -8,10 +8,9 @@ from typing import Any
 import asyncpg
 from pydantic import BaseModel
 
-from domain.agents.side import SideName
 from domain.messages import ASSISTANT
 from domain.sessions.input_request import RequestKind
-from domain.sessions.session import SessionRef
+from domain.sessions.session import SessionRef, SideName
 from domain.sessions.session_state import SessionState, StartedChild
 from domain.sessions.step import ModelReply, ResumePoint, preview
 from store import channels

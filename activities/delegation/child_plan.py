@@ -17,7 +17,6 @@ from domain.agents.subagent_tool import SubagentTool
 from domain.agents.variable_scope import Graph, NeededVariable, inherited, resolved
 from domain.conversations.attachments import Attachment
 from domain.conversations.delegation import DelegationCall, DelegationTool
-from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.subagent import SubagentTerms
 from domain.conversations.subagent_texts import (
     another_agent,
@@ -26,7 +25,7 @@ from domain.conversations.subagent_texts import (
 )
 from domain.policy.rules import Action, Rule, RuleVerdict, verdict
 from domain.sessions.new_session import NewSession, Supervision
-from domain.sessions.session import AgentRef, Limits, SessionRef
+from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef
 from store import agent_graph, agents, budgets, children, conversations, sessions
 from store.children import Child
 from store.database import Pool

@@ -3,11 +3,10 @@
 from activities.definitions import Definitions
 from activities.tools.builtin.agents import SEND_AGENT_MESSAGE
 from domain.conversations.inbox import InboxKind
-from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import Steer
 from domain.errors import NotFound, Unavailable
 from domain.ids import derive_id
-from domain.sessions.session import SessionRef
+from domain.sessions.session import DeliveryMode, SessionRef
 from domain.sessions.session_writes import ThreadMessage
 from store import agent_messages, conversations, sessions
 from store.agent_messages import REMINDER

@@ -16,7 +16,6 @@ from domain.agents.subagent_tool import SubagentTool, WorkspaceSharing
 from domain.agents.variable_scope import needed, without_shared
 from domain.conversations.attachments import Attachment, AttachmentRefused, attached, paths_of, rewritten
 from domain.conversations.delegation import DelegationCall, DelegationTool
-from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.subagent import DEFAULT_SCHEMA, TERMINATED, SubagentTerms
 from domain.conversations.subagent_texts import (
     name_taken,
@@ -31,7 +30,7 @@ from domain.json_schema import errors, run_check
 from domain.policy.rules import Action, Rule, verdict
 from domain.policy.subjects import parts
 from domain.sessions.new_session import NewSession
-from domain.sessions.session import AgentRef
+from domain.sessions.session import AgentRef, DeliveryMode
 from store import agents as agent_versions
 from store import children, sessions, thread_variables, threads, variable_requests, workspaces
 from store.children import Child

@@ -10,7 +10,7 @@ from domain import wire
 from domain.content import parts_of
 from domain.conversations.attachments import listed, manifest_of, rewritten
 from domain.conversations.inbox import InboxKind
-from domain.conversations.mailbox import DeliveryMode, Outcome, caller_block, render
+from domain.conversations.mailbox import Outcome, caller_block, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
 from domain.conversations.subagent import first_message
 from domain.errors import Invalid
@@ -19,7 +19,7 @@ from domain.ids import derive_id
 from domain.messages import Node, calls_of
 from domain.missions import Hold
 from domain.sessions.new_session import NewSession
-from domain.sessions.session import SessionRef, Status
+from domain.sessions.session import DeliveryMode, SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewMessage, QueuedBegin
 from domain.sessions.step import preview
 from store import (

@@ -12,10 +12,10 @@ from activities.tools.declared_tools import declared_tool
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.mcp_server import pinned_tools
-from domain.agents.side import SideName
 from domain.conversations.subagent_texts import roster
 from domain.model_exchange import ToolDefinition
 from domain.policy.rules import Action, Rule, decide, possible, tools_of, verdict
+from domain.sessions.session import SideName
 from domain.sessions.step import ModelCall
 from store import agents
 from store.database import Pool

@@ -8,12 +8,11 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from api.http.body import check_input_length
 from api.http.problems import finding
-from domain.conversations.mailbox import DeliveryMode
 from domain.errors import Invalid
 from domain.json_object import JsonObject
 from domain.policy.rules import Rule
 from domain.sessions.acceptance import Criterion
-from domain.sessions.session import Status
+from domain.sessions.session import DeliveryMode, Status
 from domain.task import Boundary, Id, Line, Strict, Tags, TaskConfig, TaskContext, TaskSpec, Text, UserId
 from settings import Settings
 

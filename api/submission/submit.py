@@ -16,14 +16,13 @@ from domain.agents.sides import Sides, all_models, session_sides
 from domain.amounts import counted
 from domain.content import parts_of, text_of_parts
 from domain.conversations.inbox import InboxKind
-from domain.conversations.mailbox import DeliveryMode
 from domain.errors import Conflict, TooMany
 from domain.events import EventRow, TaskSubmitted
 from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
 from domain.json_object import JsonObject
 from domain.sessions.new_session import NewSession, Supervision, Trigger
-from domain.sessions.session import AgentRef, Limits, SessionRef
+from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef
 from domain.sessions.session_writes import Acceptance, NewMessage
 from domain.sessions.submitted_task import TRANSPORT
 from domain.task import TaskSpec, opening, title_of

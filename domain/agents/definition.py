@@ -12,11 +12,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from domain.agents.mcp_server import McpServers
 from domain.agents.names import AGENT_NAME_PATTERN, AgentName, VariableName
 from domain.agents.prompt import Equipment, PromptDefinition, SubagentRef, Variable, tools_by_kind
-from domain.agents.side import SIDES, Side, SideKind, SideName, side_from_word
+from domain.agents.side import Side, SideKind, side_from_word
 from domain.agents.spelling import AgentPart
 from domain.external_tool import MAX_TOOLS, ExternalTool
 from domain.json_object import JsonObject
 from domain.policy.rules import PlatformToolRule, Rule
+from domain.sessions.session import SIDES, SideName
 
 __all__ = [
     "AGENT_NAME_PATTERN",

@@ -2,7 +2,7 @@
 
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_server import pinned_tools
-from domain.agents.side import SIDES
+from domain.sessions.session import SIDES
 
 # The only place outside the tools that lists their names: for processes that do not load the tools. A test compares
 # each list with what the tools declare about themselves.

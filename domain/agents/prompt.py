@@ -9,9 +9,9 @@ from domain.agents.names import AgentName, HookName, ModelName, VariableName
 from domain.agents.side import PromptName
 from domain.agents.spelling import AgentPart
 from domain.agents.subagent_tool import SubagentTool
-from domain.conversations.mailbox import DeliveryMode
 from domain.external_tool import ExternalTool
 from domain.json_object import JsonObject
+from domain.sessions.session import DeliveryMode
 
 
 class SubagentRef(AgentPart):

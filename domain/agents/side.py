@@ -3,16 +3,13 @@
 import json
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from domain.agents.spelling import AgentPart
 from domain.content import ToolCallBlock
 from domain.json_object import JsonObject
-
-SideName = Literal["a", "b"]
-SIDES: tuple[SideName, SideName] = ("a", "b")
 
 PROMPT_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
 PromptName = Annotated[str, Field(pattern=PROMPT_NAME_PATTERN)]

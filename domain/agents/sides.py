@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from domain.agents.side import Side, SideName
+from domain.agents.side import Side
+from domain.sessions.session import SideName
 
 if TYPE_CHECKING:
     from domain.agents.definition import AgentDefinition

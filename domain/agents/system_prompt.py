@@ -5,11 +5,11 @@ import json
 import re
 
 from domain.agents.definition import AgentDefinition
-from domain.agents.side import SideName
 from domain.agents.sides import other_side
 from domain.agents.typed_output import instruction
 from domain.agents.variable_scope import shown_to_model
 from domain.json_object import JsonObject
+from domain.sessions.session import SideName
 
 RULES = """\
 How you work here:

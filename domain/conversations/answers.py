@@ -4,7 +4,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from domain.conversations.mailbox import DeliveryMode
+from domain.sessions.session import DeliveryMode
 
 
 class SpawnAnswer(BaseModel):

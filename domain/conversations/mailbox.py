@@ -20,13 +20,6 @@ class ConversationStatus(StrEnum):
     TERMINATED = "terminated"
 
 
-class DeliveryMode(StrEnum):
-    HOLD = "hold"  # waits in the mailbox until it is fired
-    WAKE = "wake"  # reaches the spawner at its next step, or starts it again
-    EXPLICIT = "explicit"  # only what the subagent sends is delivered
-    REPORT = "report"  # what the subagent sends, and its failure, which wakes the spawner
-
-
 class SourceType(StrEnum):
     RESULT = "subagent_result"
     FAILED = "subagent_failed"

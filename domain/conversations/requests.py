@@ -5,9 +5,9 @@ from pydantic import BaseModel, Field
 from domain.conversations.attachments import Attachment
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.inbox import InboxKind
-from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.state import ConversationState, PendingOutcome
 from domain.sessions.new_session import SessionPayload
+from domain.sessions.session import DeliveryMode
 from domain.sessions.session_state import SessionInput
 
 

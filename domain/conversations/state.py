@@ -7,8 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from domain.conversations.answers import Fired, RememberedAnswer, SpawnAnswers
-from domain.conversations.mailbox import DeliveryMode
-from domain.sessions.session import Status
+from domain.sessions.session import DeliveryMode, Status
 
 MOST_PENDING = 1_000  # outcomes kept in the state; further ones wait in the store
 REMEMBERED = 500  # answers kept for repeated requests

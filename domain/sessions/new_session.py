@@ -13,13 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from domain.agents.sides import Sides
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.handoff import Successor
-from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.subagent import SubagentTerms
 from domain.external_tool import ExternalTool
 from domain.json_object import JsonObject
 from domain.policy.rules import Action, Rule
 from domain.sessions.rerun import Rerun
-from domain.sessions.session import AgentRef, Limits, SessionRef
+from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef
 from domain.sessions.submitted_task import TRANSPORT, SubmittedTask
 from domain.sessions.task_terms import TaskTerms
 from domain.task import TaskSpec

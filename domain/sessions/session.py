@@ -1,10 +1,9 @@
 """A session: one bounded execution of an agent. Its states, its end reasons and its limits."""
 
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-
-from domain.agents.side import SideName
 
 
 class Status(StrEnum):
@@ -60,6 +59,17 @@ BUDGET_REASONS = frozenset(
     {Reason.STEP_LIMIT, Reason.TOKEN_BUDGET, Reason.COST_BUDGET, Reason.TOOL_LIMIT, Reason.TREE_BUDGET}
 )
 LIMIT_REASONS = BUDGET_REASONS | {Reason.TURN_LIMIT, Reason.TTL, Reason.LOOP_DETECTED, Reason.POLICY_DENIED}
+
+
+class DeliveryMode(StrEnum):
+    HOLD = "hold"  # waits in the mailbox until it is fired
+    WAKE = "wake"  # reaches the spawner at its next step, or starts it again
+    EXPLICIT = "explicit"  # only what the subagent sends is delivered
+    REPORT = "report"  # what the subagent sends, and its failure, which wakes the spawner
+
+
+SideName = Literal["a", "b"]  # of an agent
+SIDES: tuple[SideName, SideName] = ("a", "b")
 
 
 class SandboxMode(StrEnum):

@@ -6,9 +6,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from domain.agents.hook import HookPoint
-from domain.agents.side import SideName
 from domain.agents.sides import Sides, other_side
-from domain.sessions.session import AgentRef, Limits, SandboxMode, SessionRef, Usage
+from domain.sessions.session import AgentRef, Limits, SandboxMode, SessionRef, SideName, Usage
 from domain.sessions.step import ModelReply
 
 

@@ -9,14 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_fie
 from pydantic_core import to_json
 
 from domain.conversations.inbox import InboxKind
-from domain.conversations.mailbox import DeliveryMode
 from domain.events import EventRow
 from domain.faces import FaceRequest
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.messages import Node
 from domain.sessions.new_session import PlacedSession
-from domain.sessions.session import Reason, SessionRef, Status, Usage
+from domain.sessions.session import DeliveryMode, Reason, SessionRef, Status, Usage
 
 ENDED_FIRST = "The session ended first."
 LOW_PERCENT = 20  # of a budget left when an event says so; the default of the setting too

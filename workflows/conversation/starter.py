@@ -9,7 +9,6 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 from domain.conversations.answers import SpawnAnswer, SpawnAnswers
 from domain.conversations.delegation import DelegationTool
-from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import (
     ConversationInput,
     ConversationRef,
@@ -22,6 +21,7 @@ from domain.conversations.requests import (
     StartSession,
 )
 from domain.conversations.state import ConversationState, Live, Thread
+from domain.sessions.session import DeliveryMode
 from domain.sessions.session_state import SessionInput
 from domain.wire import SessionRefusal, session_workflow_id
 from workflows import activity_calls

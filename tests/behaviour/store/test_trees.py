@@ -5,10 +5,9 @@ from typing import Literal
 
 import pytest
 
-from domain.conversations.mailbox import DeliveryMode
 from domain.ids import new_id
 from domain.sessions.new_session import SessionType, Trigger
-from domain.sessions.session import Reason, Scope, SessionRef
+from domain.sessions.session import DeliveryMode, Reason, Scope, SessionRef
 from domain.sessions.session_writes import Acceptance
 from domain.sessions.step import RecordedStop
 from store import children, new_sessions, sessions

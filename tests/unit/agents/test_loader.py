@@ -14,8 +14,8 @@ from activities.tools.registry import TOOLS
 from agents.loader import AgentFileError, AgentFilesError, complete, load_agents, load_prices, parse_agent, to_markdown
 from agents.problems import Catalogue
 from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
-from domain.conversations.mailbox import DeliveryMode
 from domain.policy.rules import Action, Rule
+from domain.sessions.session import DeliveryMode
 from settings import ROOT
 
 FOLDER = ROOT / "agents"

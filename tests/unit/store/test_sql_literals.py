@@ -10,7 +10,7 @@ import pytest
 from domain import events as ev
 from domain.channels import NO_MESSAGE
 from domain.conversations.inbox import InboxKind
-from domain.conversations.mailbox import ConversationStatus, DeliveryMode, SourceType
+from domain.conversations.mailbox import ConversationStatus, SourceType
 from domain.conversations.variable_request import VariableRequestStatus
 from domain.messages import NodeKind
 from domain.missions import MissionStatus
@@ -19,7 +19,7 @@ from domain.schedules import RunStatus
 from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
 from domain.sessions.new_session import SessionType, Trigger
-from domain.sessions.session import Reason, Scope, Status
+from domain.sessions.session import DeliveryMode, Reason, Scope, Status
 from domain.sessions.step import CallState, Effect, Purpose
 from domain.triggers import EventOutcome
 from settings import ROOT

@@ -2,9 +2,8 @@
 
 import pytest
 
-from domain.conversations.mailbox import DeliveryMode
 from domain.sessions.new_session import NewSession
-from domain.sessions.session import SessionRef
+from domain.sessions.session import DeliveryMode, SessionRef
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from domain import wire
-from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import (
     ChildrenEnded,
     ConversationInput,
@@ -19,7 +18,7 @@ from domain.conversations.requests import (
 )
 from domain.conversations.state import ConversationState, Live, PendingOutcome, Thread, WaitingMessage
 from domain.sessions.new_session import NewSession
-from domain.sessions.session import AgentRef, Limits, SessionRef, Status
+from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef, Status
 from domain.sessions.session_state import SessionInput
 from workflows.conversation.starter import SessionStarter
 from workflows.conversation.workflow import Conversation

@@ -17,9 +17,9 @@ from temporalio.exceptions import ApplicationError
 
 from domain import wire
 from domain.conversations.delegation import DelegationTool
-from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import CallRef, EndedSession, Fire, Spawn, SpawnChild, StartSession
 from domain.conversations.state import MOST_PENDING, ConversationState
+from domain.sessions.session import DeliveryMode
 from tests.unit.workflows.conversation.pretend import (
     NEW,
     ROOT,
