@@ -18,7 +18,7 @@ from api.conversations import control
 from api.http import lookup
 from api.http.auth import Call
 from api.http.body import decode_text, parse_json
-from api.http.idempotency import IdempotencyKey, reused
+from api.http.idempotency import IdempotencyKey
 from api.http.problems import Unauthenticated, finding, pointers_moved
 from api.schemas.channels import ChannelAccepted
 from api.schemas.conversations import stream_key
@@ -41,6 +41,7 @@ from domain.triggers import EventAccepted, ExternalEvent, SignatureKind, render_
 from store import addresses, channel_answers, channels, input_requests, missions, sessions, trigger_events
 from store.channels import ChannelArrival
 from store.external_events import NewEvent
+from store.idempotency import reused
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
 from store.triggers import SignedTrigger

@@ -8,7 +8,7 @@ from api.conversations import run
 from api.conversations.run import NewTurn
 from api.http import lookup
 from api.http.auth import Call
-from api.http.idempotency import IdempotencyKey, one_at_a_time, reused
+from api.http.idempotency import IdempotencyKey, one_at_a_time
 from api.schemas.conversations import FireBody, handle
 from api.submission import submit
 from domain.conversations.requests import Fire
@@ -19,7 +19,7 @@ from domain.sessions.session_writes import ThreadMessage
 from domain.sessions.submitted_task import NotificationConfig
 from domain.task import TaskSpec, opening
 from store import conversations, idempotency, mailbox, sessions
-from store.idempotency import StoredResponse
+from store.idempotency import StoredResponse, reused
 
 CHANGED = "mailbox-changed"  # a session consumed some of the outcomes while they were read
 PAUSE_SECONDS = 0.3

@@ -19,7 +19,7 @@ from domain.ids import new_id
 from domain.sessions.session_writes import IdempotencyRecord
 from store import idempotency, request_locks
 from store.database import TRANSIENT_ERRORS, Pool
-from store.idempotency import reused as reused
+from store.idempotency import reused
 
 LOCK_SECONDS = 22.0  # if its process dies, a repetition waits this long
 HANDLED_WITHIN = 20.0  # less than the lock; a conversation that does not answer takes 15 of them

@@ -12,7 +12,7 @@ from api.conversations.control import Stop
 from api.conversations.run import NewTurn, check_transport, respond_turn, turn_responses
 from api.http.auth import Call, Reader, Stopper, Submitter
 from api.http.body import accepts_json, check_input_length, json_body, parse_json
-from api.http.idempotency import IdempotencyKey, Key, reused
+from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import conversation_of, own_conversation, session_of
 from api.http.paging import cursor, moment_and_id, position
 from api.http.problems import finding
@@ -44,6 +44,7 @@ from domain.sessions.submitted_task import TRANSPORT
 from domain.task import Tag, UserId
 from store import conversation_reads, conversations, mailbox, new_sessions, threads, workspaces
 from store.conversations import ConversationRow
+from store.idempotency import reused
 from store.sessions import SessionRow
 
 router = APIRouter(tags=["conversations"])

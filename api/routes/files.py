@@ -15,8 +15,7 @@ from api.http.lookup import check_kept, check_owner, session_of
 from api.http.paging import cursor, position
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, request_body
-from api.schemas.files import check_file_name
-from api.submission import rules
+from api.submission.task_files import check_file_name, quota_exceeded
 from domain.errors import Conflict, Gone, Invalid, NotFound
 from domain.ids import is_id
 from store import files, workspaces
@@ -63,7 +62,7 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
     kept = await files.put(call.pool, call.tenant, name, kind, content, call.caller.created_by, quota)
     if kept is None:
         used = await files.uploaded_bytes(call.pool, call.tenant)
-        raise rules.quota_exceeded("uploaded files", "ERRAND_TENANT_UPLOAD_BYTES", quota, used, len(content))
+        raise quota_exceeded("uploaded files", "ERRAND_TENANT_UPLOAD_BYTES", quota, used, len(content))
     return _record(kept)
 
 

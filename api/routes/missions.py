@@ -19,7 +19,7 @@ from api.openapi import BODY, problems, ref, request_body
 from api.routes import schedules as schedule_routes
 from api.schemas.missions import MissionFiles, NewMission, mission_record
 from api.schemas.schedules import PauseBody, Triggered
-from api.submission import rules
+from api.submission.task_files import check_workspaces, collect_files
 from domain.errors import Conflict, NotFound, Unavailable
 from domain.ids import is_id, new_id
 from domain.missions import Mission, MissionStatus, mission_mark
@@ -131,8 +131,8 @@ async def put_mission_files(
     _check_working(mission)
     context = TaskContext.model_construct(files=body.files, archives=body.archives)
     with pointers_moved("/context", ""):
-        given = await rules.collect_files(call, TaskSpec.model_construct(context=context))
-    await rules.check_workspaces(call, given)
+        given = await collect_files(call, TaskSpec.model_construct(context=context))
+    await check_workspaces(call, given)
     await workspaces.update(call.pool, call.tenant, mission.conversation_id, lambda _: given)
     return await _shown(call, mission)
 

@@ -20,6 +20,7 @@ from api.openapi import BODY, problems, ref, request_body
 from api.schemas.reruns import ChangedResult, RerunBody
 from api.submission import rules, submit
 from api.submission.submit import AcceptedResponse, Checked, Prepared, SessionPlace
+from api.submission.task_files import collect_files
 from api.views.conversation import own_nodes
 from domain.agents.definition import AgentDefinition
 from domain.agents.sides import all_models, session_sides
@@ -171,7 +172,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
     # not checked again: a caller who may act on the original may use its files
-    files = await rules.collect_files(call, spec, checked=True)
+    files = await collect_files(call, spec, checked=True)
     agent = TaskAgent(ref, definition, tenant_has_variables=True)  # assumed, because this request has not read it
     supervision = await rules.supervise(call, spec, agent, source.variables)
     return Checked(spec, ref, definition, models, limits, files, retention, supervision, sides)

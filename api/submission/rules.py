@@ -1,4 +1,6 @@
-"""The rules for a submitted task, one function each. A refusal names what is allowed."""
+"""The rules for a submitted task, one function each, in the order in which they are checked. A refusal names what is
+allowed.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,18 +12,16 @@ from jsonschema.exceptions import ValidationError, best_match
 
 from api.http.auth import Call
 from api.http.body import join_pointer
-from api.http.lookup import check_file, check_reading
+from api.http.lookup import check_reading
 from api.http.problems import finding
-from api.schemas.files import check_file_name
 from api.schemas.problems import Finding
-from api.submission.archives import unpack_into
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.own_tools import PLANNING, own_tools, reserved_names
 from domain.agents.prices import PriceTable
 from domain.agents.prompt import Variable
 from domain.agents.secret_variables import seal_secrets
 from domain.agents.variable_scope import Graph, graph_variables, kept, missing_of, without_shared
-from domain.errors import Conflict, Invalid
+from domain.errors import Invalid
 from domain.external_tool import ExternalTool, tool_problems
 from domain.json_object import JsonObject
 from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors, run_check, schema_problems
@@ -34,25 +34,10 @@ from domain.sessions.session import Limits, SandboxMode
 from domain.sessions.session_writes import NewBudget
 from domain.task import TaskConfig, TaskSpec, TreeConfig
 from settings import Settings
-from store import agent_graph, agents, files, sessions, subscriptions, workers, workspaces
+from store import agent_graph, agents, sessions, subscriptions, workers
 from store.agents import TaskAgent
 from store.database import Pool
 from store.sessions import SessionRow
-from store.workspaces import Manifest, stored_bytes, without_conflicts
-
-FILE_MODE = 0o644
-
-
-def read_rules(spec: TaskSpec, definition: AgentDefinition) -> Supervision:
-    """The rules of a session, and whether it may ask people."""
-    layers = [spec.permissions, *(spec.boundary.layers() if spec.boundary else [])]
-    # a caller who requires approvals is available to give them
-    attended = spec.config.approval_required or any(rule.action is Action.ASK for rule in spec.permissions)
-    return Supervision(
-        rules=[layer for layer in layers if layer],
-        may_ask=definition.may_ask or attended,
-        approval_required=spec.config.approval_required,
-    )
 
 
 async def find_agent(call: Call, name: str) -> TaskAgent:
@@ -168,6 +153,85 @@ def check_waiting(spec: TaskSpec, ttl_ms: int) -> None:
         raise Invalid("Without an input_timeout, a question waits until the task ends.", errors=[problem])
 
 
+def check_tree(config: TaskConfig, settings: Settings) -> None:
+    """Refuse a part that would get more than the whole."""
+    whole = config.tree or TreeConfig()
+    beyond = [
+        finding(f"/config/tree/max_{kind}", "out_of_range", "beyond what this platform allows", [f"..{ceiling}"])
+        for kind, ceiling in tree_ceilings(settings).items()
+        if (wanted := getattr(whole, f"max_{kind}")) is not None and wanted > ceiling
+    ]
+    if beyond:
+        raise Invalid("A limit is out of range.", errors=beyond)
+    over = [
+        finding(f"/config/{name}", "out_of_range", f"more than /config/tree/{name} allows", [f"..{most}"])
+        for name in ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")
+        if (most := getattr(whole, name)) is not None and (getattr(config, name) or 0) > most
+    ]
+    if over:
+        raise Invalid("A task cannot have more than it shares with its subagents.", errors=over)
+
+
+def tree_ceilings(settings: Settings) -> dict[str, float]:
+    """The ceilings of a whole conversation, for each kind that the operator limits."""
+    found = {kind: getattr(settings, f"max_tree_{kind}") for kind in KINDS}
+    return {kind: ceiling for kind, ceiling in found.items() if ceiling is not None}
+
+
+def build_budget(config: TaskConfig, now: datetime, settings: Settings) -> NewBudget | None:
+    """The budget of the whole conversation, if the task or the platform limits it."""
+    most = {f"max_{kind}": ceiling for kind, ceiling in tree_ceilings(settings).items()}
+    if config.tree is None and not most:
+        return None
+    wanted = config.tree or TreeConfig()
+    limits = most | wanted.model_dump(exclude={"ttl"}, exclude_none=True)
+    ends = now + timedelta(milliseconds=wanted.ttl) if wanted.ttl else None
+    shared = {"deadline": ends, "low_percent": settings.budget_low_percent, "default": config.tree is None}
+    return NewBudget.model_validate({**limits, **shared})
+
+
+def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
+    """Check that the agent of a task with plan approval can submit a plan."""
+    if spec.config.approval_required and not any(PLANNING & {*view.tools} for view in definition.views):
+        why = f"this agent has no {' or '.join(sorted(PLANNING))}"
+        problem = finding("/config/approval_required", "unavailable", why, [False])
+        raise Invalid("This agent cannot submit a plan.", errors=[problem])
+
+
+async def check_output_schema(spec: TaskSpec, definition: AgentDefinition) -> None:
+    """Check a form of the answer: it needs a usable schema, and an agent with a single final answer."""
+    schema, pointer = spec.config.output_schema, "/config/output_schema"
+    if schema is None:
+        return
+    if definition.dual:
+        problem = finding(pointer, "unavailable", "an agent with two sides has no single answer", [])
+        raise Invalid("This agent has no single answer.", errors=[problem])
+    if found := await run_check(schema_problems, "config.output_schema", schema):
+        problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
+        raise Invalid("The output schema cannot be used.", errors=problems[:50])
+
+
+async def check_tool_names(pool: Pool, tenant: str, spec: TaskSpec, definition: AgentDefinition) -> None:
+    """Check that permissions and boundaries name existing tools: a misspelt name would silently restrict nothing."""
+    named = [(f"/permissions/{place}/permission", rule.permission) for place, rule in enumerate(spec.permissions)]
+    if spec.boundary and spec.boundary.tools:
+        named += [(f"/boundary/tools/{place}", name) for place, name in enumerate(spec.boundary.tools)]
+    tools = await workers.tools(pool) if named else set()
+    if not tools:  # no worker is running, so no names are known, and the task is accepted
+        return
+    tools |= {tool.name for tool in spec.config.external_tools}
+    for agent in (await agent_graph.reachable(pool, tenant, definition)).values():  # rules bind subagents too
+        tools |= {tool.name for tool in agent.external_tools}
+        tools |= own_tools(agent, may_ask=agent.may_ask, plans=False)
+    found = [
+        finding(pointer, "unknown_tool", "no tool has this name", sorted(tools))
+        for pointer, name in named
+        if not names_a_tool(name, tools)
+    ]
+    if found:
+        raise Invalid("A rule names a tool that does not exist.", type="invalid-spec", errors=found[:20])
+
+
 def check_prices(
     limits: Limits, tree: TreeConfig | None, models: list[str], prices: PriceTable, settings: Settings
 ) -> None:
@@ -207,71 +271,6 @@ async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition,
     problem = finding("/config/sandbox", "unavailable", why, [])
     modes = ", ".join(SandboxMode)
     raise Invalid(f"The sandbox ({modes}) is not available: {why}.", type="not-available", errors=[problem])
-
-
-async def collect_files(call: Call, spec: TaskSpec, *, checked: bool = False) -> Manifest:
-    """Files and archives of the context, as entries of the workspace; `checked`: the caller is known to have access."""
-    wanted = [(f"/context/files/{place}", file_id) for place, file_id in enumerate(spec.context.files)]
-    archives = [(f"/context/archives/{place}", file_id) for place, file_id in enumerate(spec.context.archives)]
-    ids = [file_id for _, file_id in (*wanted, *archives)]
-    found = await files.find(call.pool, call.tenant, ids) if ids else {}
-    result: Manifest = {}
-    for pointer, file_id in (*wanted, *archives):
-        if (file := found.get(file_id)) is None:
-            raise Invalid("A file does not exist.", errors=[finding(pointer, "not_found", "there is no such file")])
-        if not checked:  # a caller must not read another key's file through a task
-            await check_file(call, file)
-        if (pointer, file_id) in wanted:
-            check_file_name(file.name, pointer)
-            entries: Manifest = {file.name: {"sha256": file.sha256, "size": file.size, "mode": FILE_MODE}}
-        else:
-            _, _, content = await files.content(call.pool, call.tenant, file_id) or ("", "", b"")
-            entries = await unpack_into(call.pool, call.tenant, call.settings, content, pointer)
-        if twice := sorted(path for path in entries if path in result and entries[path].get("kind") != "folder"):
-            problem = finding(pointer, "duplicate_name", f"names must differ: {twice[0]}")
-            raise Invalid("Two files have one name.", errors=[problem])
-        result |= entries
-    if len(without_conflicts(result)) < len(result):
-        problem = finding("/context/files", "duplicate_name", "one name is used for a file and for a folder")
-        raise Invalid("Two files have one name.", errors=[problem])
-    return result
-
-
-async def find_previous(call: Call, spec: TaskSpec) -> SessionRow | None:
-    """The ended session whose history this task continues."""
-    wanted = spec.context.history_session
-    if wanted is None:
-        return None
-    found = await sessions.get(call.pool, call.tenant, wanted)
-    pointer = "/context/history_session"
-    if found is None:
-        raise Invalid("A session does not exist.", errors=[finding(pointer, "not_found", "there is no such session")])
-    check_reading(call.caller, found)
-    if not found.status.terminal:
-        problem = finding(pointer, "not_terminal", "only a session that has ended can be continued from")
-        raise Invalid("A session has not ended.", errors=[problem])
-    return found
-
-
-async def check_tool_names(pool: Pool, tenant: str, spec: TaskSpec, definition: AgentDefinition) -> None:
-    """Check that permissions and boundaries name existing tools: a misspelt name would silently restrict nothing."""
-    named = [(f"/permissions/{place}/permission", rule.permission) for place, rule in enumerate(spec.permissions)]
-    if spec.boundary and spec.boundary.tools:
-        named += [(f"/boundary/tools/{place}", name) for place, name in enumerate(spec.boundary.tools)]
-    tools = await workers.tools(pool) if named else set()
-    if not tools:  # no worker is running, so no names are known, and the task is accepted
-        return
-    tools |= {tool.name for tool in spec.config.external_tools}
-    for agent in (await agent_graph.reachable(pool, tenant, definition)).values():  # rules bind subagents too
-        tools |= {tool.name for tool in agent.external_tools}
-        tools |= own_tools(agent, may_ask=agent.may_ask, plans=False)
-    found = [
-        finding(pointer, "unknown_tool", "no tool has this name", sorted(tools))
-        for pointer, name in named
-        if not names_a_tool(name, tools)
-    ]
-    if found:
-        raise Invalid("A rule names a tool that does not exist.", type="invalid-spec", errors=found[:20])
 
 
 async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int) -> list[str]:
@@ -325,71 +324,23 @@ async def _check_subscriptions(pool: Pool, tenant: str, config: TaskConfig) -> l
     ]
 
 
-# The budget that a whole conversation shares, and the bytes that a tenant may store.
-
-
-def check_tree(config: TaskConfig, settings: Settings) -> None:
-    """Refuse a part that would get more than the whole."""
-    whole = config.tree or TreeConfig()
-    beyond = [
-        finding(f"/config/tree/max_{kind}", "out_of_range", "beyond what this platform allows", [f"..{ceiling}"])
-        for kind, ceiling in tree_ceilings(settings).items()
-        if (wanted := getattr(whole, f"max_{kind}")) is not None and wanted > ceiling
-    ]
-    if beyond:
-        raise Invalid("A limit is out of range.", errors=beyond)
-    over = [
-        finding(f"/config/{name}", "out_of_range", f"more than /config/tree/{name} allows", [f"..{most}"])
-        for name in ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")
-        if (most := getattr(whole, name)) is not None and (getattr(config, name) or 0) > most
-    ]
-    if over:
-        raise Invalid("A task cannot have more than it shares with its subagents.", errors=over)
-
-
-def tree_ceilings(settings: Settings) -> dict[str, float]:
-    """The ceilings of a whole conversation, for each kind that the operator limits."""
-    found = {kind: getattr(settings, f"max_tree_{kind}") for kind in KINDS}
-    return {kind: ceiling for kind, ceiling in found.items() if ceiling is not None}
-
-
-def build_budget(config: TaskConfig, now: datetime, settings: Settings) -> NewBudget | None:
-    """The budget of the whole conversation, if the task or the platform limits it."""
-    most = {f"max_{kind}": ceiling for kind, ceiling in tree_ceilings(settings).items()}
-    if config.tree is None and not most:
+async def find_previous(call: Call, spec: TaskSpec) -> SessionRow | None:
+    """The ended session whose history this task continues."""
+    wanted = spec.context.history_session
+    if wanted is None:
         return None
-    wanted = config.tree or TreeConfig()
-    limits = most | wanted.model_dump(exclude={"ttl"}, exclude_none=True)
-    ends = now + timedelta(milliseconds=wanted.ttl) if wanted.ttl else None
-    shared = {"deadline": ends, "low_percent": settings.budget_low_percent, "default": config.tree is None}
-    return NewBudget.model_validate({**limits, **shared})
+    found = await sessions.get(call.pool, call.tenant, wanted)
+    pointer = "/context/history_session"
+    if found is None:
+        raise Invalid("A session does not exist.", errors=[finding(pointer, "not_found", "there is no such session")])
+    check_reading(call.caller, found)
+    if not found.status.terminal:
+        problem = finding(pointer, "not_terminal", "only a session that has ended can be continued from")
+        raise Invalid("A session has not ended.", errors=[problem])
+    return found
 
 
-async def check_workspaces(call: Call, files: Manifest) -> None:
-    """Refuse a task whose files no longer fit into the tenant's workspaces."""
-    quota = call.settings.tenant_workspace_bytes
-    if not quota or not files:
-        return
-    used = await workspaces.bytes_of_tenant(call.pool, call.tenant)
-    size = sum(map(stored_bytes, files.values()))
-    if used + size > quota:
-        raise quota_exceeded("workspaces", "ERRAND_TENANT_WORKSPACE_BYTES", quota, used, size)
-
-
-def quota_exceeded(what: str, setting: str, quota: int, used: int, size: int) -> Conflict:
-    detail = f"This tenant's {what} may hold {quota:,} bytes ({setting}). They hold {used:,}, and this adds {size:,}."
-    return Conflict(detail, type="quota-exceeded", limit=setting, limit_bytes=quota, used_bytes=used, added_bytes=size)
-
-
-# Additions of a task: tools that its caller answers, variables of its agent, and a form of its answer.
-
-
-def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
-    """Check that the agent of a task with plan approval can submit a plan."""
-    if spec.config.approval_required and not any(PLANNING & {*view.tools} for view in definition.views):
-        why = f"this agent has no {' or '.join(sorted(PLANNING))}"
-        problem = finding("/config/approval_required", "unavailable", why, [False])
-        raise Invalid("This agent cannot submit a plan.", errors=[problem])
+# What a session may do: rules, tools that the caller answers, and variables.
 
 
 async def supervise(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict[str, str]) -> Supervision:
@@ -410,23 +361,16 @@ async def supervise(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict[s
     return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
 
 
-async def seal_variables(call: Call, spec: TaskSpec, definition: AgentDefinition) -> TaskSpec:
-    """The task with its secret variables encrypted, before any of it is stored."""
-    if not spec.context.variables:
-        return spec
-    known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
-    _check_known(spec, known)  # before anything is done with them
-    values = seal_secrets(call.services.keys, call.tenant, spec.context.variables, known)
-    return spec.model_copy(update={"context": spec.context.model_copy(update={"variables": values})})
-
-
-async def _choose_tools(spec: TaskSpec, definition: AgentDefinition, reserved: set[str]) -> list[ExternalTool]:
-    """The agent's external tools and the task's own, which may replace one of the same name."""
-    given = spec.config.external_tools
-    if given and (found := await run_check(tool_problems, "config.external_tools", given, reserved)):
-        problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
-        raise Invalid("An external tool cannot be used.", errors=problems[:50])
-    return list({tool.name: tool for tool in (*definition.external_tools, *given)}.values())
+def read_rules(spec: TaskSpec, definition: AgentDefinition) -> Supervision:
+    """The rules of a session, and whether it may ask people."""
+    layers = [spec.permissions, *(spec.boundary.layers() if spec.boundary else [])]
+    # a caller who requires approvals is available to give them
+    attended = spec.config.approval_required or any(rule.action is Action.ASK for rule in spec.permissions)
+    return Supervision(
+        rules=[layer for layer in layers if layer],
+        may_ask=definition.may_ask or attended,
+        approval_required=spec.config.approval_required,
+    )
 
 
 def look_up_variables(
@@ -444,6 +388,16 @@ def look_up_variables(
     return values, missing
 
 
+async def seal_variables(call: Call, spec: TaskSpec, definition: AgentDefinition) -> TaskSpec:
+    """The task with its secret variables encrypted, before any of it is stored."""
+    if not spec.context.variables:
+        return spec
+    known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
+    _check_known(spec, known)  # before anything is done with them
+    values = seal_secrets(call.services.keys, call.tenant, spec.context.variables, known)
+    return spec.model_copy(update={"context": spec.context.model_copy(update={"variables": values})})
+
+
 def _check_known(spec: TaskSpec, known: Mapping[str, Variable]) -> None:
     if unknown := [name for name in spec.context.variables if name not in known]:
         problems = [
@@ -453,14 +407,10 @@ def _check_known(spec: TaskSpec, known: Mapping[str, Variable]) -> None:
         raise Invalid("The agent has no such variables.", errors=problems)
 
 
-async def check_output_schema(spec: TaskSpec, definition: AgentDefinition) -> None:
-    """Check a form of the answer: it needs a usable schema, and an agent with a single final answer."""
-    schema, pointer = spec.config.output_schema, "/config/output_schema"
-    if schema is None:
-        return
-    if definition.dual:
-        problem = finding(pointer, "unavailable", "an agent with two sides has no single answer", [])
-        raise Invalid("This agent has no single answer.", errors=[problem])
-    if found := await run_check(schema_problems, "config.output_schema", schema):
+async def _choose_tools(spec: TaskSpec, definition: AgentDefinition, reserved: set[str]) -> list[ExternalTool]:
+    """The agent's external tools and the task's own, which may replace one of the same name."""
+    given = spec.config.external_tools
+    if given and (found := await run_check(tool_problems, "config.external_tools", given, reserved)):
         problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
-        raise Invalid("The output schema cannot be used.", errors=problems[:50])
+        raise Invalid("An external tool cannot be used.", errors=problems[:50])
+    return list({tool.name: tool for tool in (*definition.external_tools, *given)}.values())

@@ -1,4 +1,8 @@
-"""Accept a session: refuse everything that can be refused first, then make it durable in one transaction."""
+"""Submit a task: refuse everything that can be refused first, then make it durable in one transaction, then start it.
+
+`submit` is the whole of POST /tasks. Turns of a conversation, reruns and arrivals use its parts: `check_task`,
+`prepare_session`, `accept_session`.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -9,8 +13,8 @@ from math import ceil
 from errand import models
 
 from api.http.auth import Call
-from api.http.idempotency import IdempotencyKey, reused
-from api.submission import rules, task_servers
+from api.http.idempotency import IdempotencyKey
+from api.submission import rules, task_files, task_servers
 from domain.agents.definition import AgentDefinition
 from domain.agents.sides import Sides, all_models, session_sides
 from domain.amounts import counted
@@ -28,6 +32,7 @@ from domain.sessions.submitted_task import TRANSPORT
 from domain.task import TaskSpec, opening, title_of
 from store import agents, new_sessions
 from store.agents import TaskAgent
+from store.idempotency import reused
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
 from store.workspaces import Manifest
@@ -111,6 +116,37 @@ class Prepared:
         return text_of_parts(self.acceptance.inbox[-1].parts)
 
 
+async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse:
+    """The handle of a task, once a GET on it works; Temporal may still be unreachable."""
+    if (known := await key.answered(call.pool, call.tenant)) is not None:
+        return AcceptedResponse(known, replayed=True)
+    task = await check_task(call, spec, brings_servers=True)
+    previous = await rules.find_previous(call, spec)
+    prepared = prepare_session(call, task, SessionPlace(parent=previous))
+    if spec.config.mcp_servers:  # a version of the agent that only this task has
+        own = task.agent.model_copy(update={"owner": agents.private_owner(prepared.ref.session_id)})
+        write = partial(new_sessions.accept_with_agent, call.pool, own=(own, task.definition))
+        return await run_task(call, prepared.with_owner(own.owner), key, write)
+    return await run_task(call, prepared, key)
+
+
+async def run_task(
+    call: Call,
+    prepared: Prepared,
+    key: IdempotencyKey,
+    write: Callable[[Acceptance], Awaitable[Accepted]] | None = None,
+) -> AcceptedResponse:
+    """Accept a task and start it; its handle is the response."""
+    await call.services.waiting_bound.check(call.tenant)
+    response = _handle(call, prepared)
+    accepted = await accept_session(call, prepared, key, response, write)
+    if accepted.replay:
+        return AcceptedResponse(accepted.replay.response, replayed=True)
+    assert accepted.session is not None
+    await call.services.starts.start(accepted.session)
+    return AcceptedResponse(response)
+
+
 async def check_task(
     call: Call,
     spec: TaskSpec,
@@ -144,8 +180,7 @@ async def check_task(
     await rules.check_sandbox(pool, spec, definition, settings)
     notices = await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
-    files = await rules.collect_files(call, spec)
-    await rules.check_workspaces(call, files)
+    files = await task_files.collect_task_files(call, spec) if spec.context.files or spec.context.archives else {}
     supervision = await rules.supervise(call, spec, agent, variables or {})
     return Checked(spec, agent.ref, definition, models, limits, files, retention, supervision, sides, notices)
 
@@ -166,6 +201,16 @@ def prepare_session(call: Call, task: Checked, place: SessionPlace) -> Prepared:
         face=place.face.placed(session_id) if place.face else None,
     )
     return Prepared(acceptance, {} if own else task.files, task.notices)
+
+
+def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage]:
+    """Earlier messages in order, then the one that opens the session."""
+    texts = [(InboxKind(message.role), message.content) for message in spec.context.history]
+    texts.append((InboxKind.USER, opening(spec, files)))
+    return [
+        NewMessage(id=derive_id(session_id, "inbox", place), kind=kind, parts=parts_of(text))
+        for place, (kind, text) in enumerate(texts)
+    ]
 
 
 def build_session(task: Checked, title: str, place: SessionPlace, created_by: str) -> NewSession:
@@ -231,37 +276,6 @@ def live_quota(call: Call) -> int | None:
     return call.settings.live_tasks if call.caller.key_id else None
 
 
-async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse:
-    """The handle of a task, once a GET on it works; Temporal may still be unreachable."""
-    if (known := await key.answered(call.pool, call.tenant)) is not None:
-        return AcceptedResponse(known, replayed=True)
-    task = await check_task(call, spec, brings_servers=True)
-    previous = await rules.find_previous(call, spec)
-    prepared = prepare_session(call, task, SessionPlace(parent=previous))
-    if spec.config.mcp_servers:  # a version of the agent that only this task has
-        own = task.agent.model_copy(update={"owner": agents.private_owner(prepared.ref.session_id)})
-        write = partial(new_sessions.accept_with_agent, call.pool, own=(own, task.definition))
-        return await run_task(call, prepared.with_owner(own.owner), key, write)
-    return await run_task(call, prepared, key)
-
-
-async def run_task(
-    call: Call,
-    prepared: Prepared,
-    key: IdempotencyKey,
-    write: Callable[[Acceptance], Awaitable[Accepted]] | None = None,
-) -> AcceptedResponse:
-    """Accept a task and start it; its handle is the response."""
-    await call.services.waiting_bound.check(call.tenant)
-    response = _handle(call, prepared)
-    accepted = await accept_session(call, prepared, key, response, write)
-    if accepted.replay:
-        return AcceptedResponse(accepted.replay.response, replayed=True)
-    assert accepted.session is not None
-    await call.services.starts.start(accepted.session)
-    return AcceptedResponse(response)
-
-
 def _handle(call: Call, prepared: Prepared) -> str:
     created_at = prepared.acceptance.session.created_at
     assert created_at is not None
@@ -273,13 +287,3 @@ def _handle(call: Call, prepared: Prepared) -> str:
         conversation_id=prepared.ref.conversation_id,
         notices=prepared.notices,
     ).model_dump_json(exclude_defaults=True)
-
-
-def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage]:
-    """Earlier messages in order, then the one that opens the session."""
-    texts = [(InboxKind(message.role), message.content) for message in spec.context.history]
-    texts.append((InboxKind.USER, opening(spec, files)))
-    return [
-        NewMessage(id=derive_id(session_id, "inbox", place), kind=kind, parts=parts_of(text))
-        for place, (kind, text) in enumerate(texts)
-    ]

@@ -75,7 +75,7 @@ SHARED_THREADS = {
         "activities/delegation/subagent_plan.py::SubagentPlanner._plan",
         "activities/requests/approved_files.py::files_to_approve",
         "activities/requests/file_diff.py::diff_of",
-        "api/submission/archives.py::unpack_into",
+        "api/submission/task_files.py::unpack_into",
         "api/submission/rules.py::supervise",
         "store/files.py::put_blobs",
         "store/shared_variables.py::SharedVariables.renewed",
