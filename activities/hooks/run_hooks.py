@@ -199,7 +199,7 @@ class InnerHooks:
         self._states = states
         self._workspaces = space
 
-    async def filtered(
+    async def filter_messages(
         self, call: ModelCall, agent: AgentDefinition, nodes: list[Node], facts: StepFacts
     ) -> list[Node]:
         """The messages for the model. The newest one always stays, and a call and its results are hidden together. A
@@ -212,7 +212,7 @@ class InnerHooks:
             nodes = without(nodes, reply.hide)
         return nodes
 
-    async def system(self, call: ModelCall, agent: AgentDefinition, text: str, facts: StepFacts) -> str:
+    async def change_system(self, call: ModelCall, agent: AgentDefinition, text: str, facts: StepFacts) -> str:
         """The system prompt for the model."""
 
         def given(common: JsonObject) -> Moment:
@@ -222,7 +222,7 @@ class InnerHooks:
             text = reply.text or text
         return text
 
-    async def replied(self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts) -> str:
+    async def change_reply(self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts) -> str:
         """The text that is stored for a reply."""
         text = turn.answer()
 
@@ -268,7 +268,7 @@ class InnerHooks:
                 await report_failure(self._pool, call.ref, hook.name, hook.point, call.step, key, str(error))
         await self._workspaces.keep(call.ref.tenant, session.workspace_id)
 
-    async def stored(
+    async def change_result(
         self, request: ToolRequest, agent: AgentDefinition, arguments: Any, result: ToolResult, state: ThreadState
     ) -> ToolResult:
         """The result to store. If a hook fails, the result stays unchanged."""

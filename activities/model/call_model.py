@@ -34,6 +34,7 @@ from domain.limits import TTL, CallEstimate, Grant, Share, Thresholds, budget_no
 from domain.messages import Node, render, shorten_results
 from domain.model_exchange import ModelRequest, ModelResponse, ModelSettings
 from domain.policy.rules import Rule
+from domain.sessions.rerun import Rerun
 from domain.sessions.session import Limits, Scope, Usage
 from domain.sessions.step import (
     ModelCall,
@@ -94,8 +95,9 @@ class CallModel:
             return await self._reply(self.shown_as(call, agents[-1]), by, agents)
 
     async def _reply(self, call: ModelCall, by: CallAttempt, agents: list[AgentDefinition]) -> ModelReply:
-        """The story of a step: begin it, read its context, ask, commit. Three transactions at most, and the reply is
-        committed with everything that it changes."""
+        """The story of a step: begin it, read its context, ask, commit. The reply is committed with everything that it
+        changes in one transaction: an attempt that dies before that leaves nothing, and the one after it asks again; if
+        it dies after that, the next attempt finds the reply when it begins."""
         # Temporal's times and the time passed here: a worker's clock may be wrong.
         left = (call.cut_at - activity.info().started_time).total_seconds() if call.cut_at else None
         cut_at = asyncio.get_running_loop().time() + left if left is not None else None
@@ -114,11 +116,7 @@ class CallModel:
             tools = await self.offered(call, agents, layers, facts)
         prelude = turn_record.build_prelude(call, context, facts, opening)
         if facts.rerun and (rerun := recording.find_rerun(facts)) is not None:
-            played = await recording.play_reply(self._pool, call, rerun)
-            nodes = prelude + recording.build_nodes(call, agent.speaker(call.agent.side), context + prelude, played)
-            calls = recording.judge_recorded(self.toolbox.tools, tools, played, layers, rerun, facts)
-            recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
-            return await self._commit(call, by, context, nodes, calls, [], played.turn, recorded)
+            return await self._repeat_recorded(call, by, agent, context, prelude, tools, layers, rerun, facts)
         turn = await self._ask_until(cut_at, call, agent, context + prelude, tools, facts)
         if agent.hooks:
             await self._before_reply(call, agent, turn, facts)
@@ -133,6 +131,25 @@ class CallModel:
             return await self._commit(call, by, context, nodes, judged, once, turn, rare)
 
         return await complete_work(settle())  # it was paid for: a stop that arrives from here on does not lose it
+
+    async def _repeat_recorded(
+        self,
+        call: ModelCall,
+        by: CallAttempt,
+        agent: AgentDefinition,
+        context: list[Node],
+        prelude: list[Node],
+        tools: Offered,
+        layers: list[list[Rule]],
+        rerun: Rerun,
+        facts: StepFacts,
+    ) -> ModelReply:
+        """A step of a rerun: the reply of the original, judged by the rules of now."""
+        played = await recording.play_reply(self._pool, call, rerun)
+        nodes = prelude + recording.build_nodes(call, agent.speaker(call.agent.side), context + prelude, played)
+        calls = recording.judge_recorded(self.toolbox.tools, tools, played, layers, rerun, facts)
+        recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
+        return await self._commit(call, by, context, nodes, calls, [], played.turn, recorded)
 
     # ask
 
@@ -150,7 +167,7 @@ class CallModel:
         turn = ModelResponse()
         if agent.hooks:
             with retry_if_away():
-                nodes = await self._hooks.filtered(call, agent, nodes, facts)
+                nodes = await self._hooks.filter_messages(call, agent, nodes, facts)
         limit = asyncio.timeout_at(cut_at)
         try:
             if queued := turn_record.queued_calls(call, facts):
@@ -194,7 +211,7 @@ class CallModel:
         system = system_prompt(agent, facts.variables, call.agent.side, given)
         if agent.hooks:
             with retry_if_away():
-                system = await self._hooks.system(call, agent, system, facts)
+                system = await self._hooks.change_system(call, agent, system, facts)
         terms = facts.task_terms if takes_turn and not call.above else None
         settings = (terms and terms.model_settings) or ModelSettings()
         request = ModelRequest(
@@ -239,7 +256,7 @@ class CallModel:
         if call.purpose is not Purpose.TURN or turn.immediate or turn.stop_reason is StopReason.INTERRUPTED:
             return
         try:
-            said = await patiently(lambda: self._hooks.replied(call, agent, turn, facts), seconds=COMMIT_PATIENCE)
+            said = await patiently(lambda: self._hooks.change_reply(call, agent, turn, facts), seconds=COMMIT_PATIENCE)
         except asyncio.CancelledError:
             if not cancel_requested():
                 raise
@@ -277,7 +294,7 @@ class CallModel:
             self._contexts.remember(call.ref, call.line, context + nodes)
         return committed
 
-    # fail
+    # fail: Temporal repeats the activity, or the workflow takes another model, or the session ends with the reason
 
     async def failure(self, call: ModelCall, attempt: int, error: Exception) -> ApplicationError:
         """Decide what Temporal should do about a failed call. Watchers see a retry before its pause begins."""

@@ -271,7 +271,7 @@ class RunTool:
     ) -> ToolResult:
         """The result to commit: as hooks and the binding of the side leave it, cut to its length."""
         if agent.hooks and not tool.bookkeeping:
-            result = await self._hooks.stored(request, agent, given, result, context.state)
+            result = await self._hooks.change_result(request, agent, given, result, context.state)
         if not request.above and (agent.side_a or agent.side_b):
             result = await apply_binding(agent.side(request.agent.side), request.name, given, context, result)
         if tool.bookkeeping:
