@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "activities": ("domain", "connectors", "store", "workflows.client", "workflows.schedules"),
     "activities.notifications.dispatcher": ("domain", "store", "workflows.ui"),  # it starts workflows itself
     # a webhook in OpenAI's form needs the pure fold of that face
-    "activities.notifications.response_events": ("domain", "store", "api.faces.responses.project"),
+    "activities.notifications.deliver": ("domain", "connectors", "store", "api.faces.responses.project"),
     "api": (
         # the responses, which the client and the command line read with the same classes
         *("domain", "agents", "connectors", "store", "settings", "errand.models"),

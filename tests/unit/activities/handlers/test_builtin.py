@@ -2,7 +2,7 @@
 
 import pytest
 
-from activities.handlers.builtin import hand_in, round_table
+from activities.handlers.registry import hand_in, round_table
 from domain.agents.handler import AnsweredCall, HandlerMessage, HandlerReply, HandlerTurn, Speaker
 
 SEATS = ["ann", "ben", "cat"]
