@@ -15,12 +15,11 @@ from temporalio.client import Client
 
 from activities.definitions import Definitions
 from activities.delegation.activate import Activate
-from activities.delegation.begin import BeginDelegations
-from activities.delegation.child_plan import ChildPlanner
 from activities.delegation.hand_over import HandOverThread
+from activities.delegation.messages import Subagents
+from activities.delegation.plan import ChildPlanner, SubagentPlanner
 from activities.delegation.settle import SettleDelegation
-from activities.delegation.subagent_plan import SubagentPlanner
-from activities.delegation.subagents import Subagents
+from activities.delegation.spawn import BeginDelegations
 from activities.egress import Fetcher
 from activities.events import EventWriter
 from activities.handlers.call_handler import CallHandler
@@ -33,17 +32,14 @@ from activities.model.reply import Contexts
 from activities.notifications.channels import Channel
 from activities.notifications.deliver import Deliver
 from activities.notifications.dispatcher import Dispatcher
-from activities.requests.open import InputRequests
-from activities.requests.remind import Reminders
+from activities.requests.open import InputRequests, Reminders
 from activities.sandbox import Commands
 from activities.schedules.own import OwnSchedules
 from activities.schedules.sync import ScheduleSync
 from activities.schedules.tick import Checks, Ticks
 from activities.sessions.acceptance import AcceptanceChecks
-from activities.sessions.conversations import ConversationRecords
 from activities.sessions.finish import FinishSession
-from activities.sessions.open import OpenSessions
-from activities.sessions.restore import RestoreSession
+from activities.sessions.open import ConversationRecords, OpenSessions, RestoreSession
 from activities.sessions.sweep import Sweep
 from activities.thread_state import ThreadStates
 from activities.tools.offered import Toolbox

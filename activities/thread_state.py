@@ -10,7 +10,7 @@ from temporalio import activity
 
 from activities.attempt import call_attempt
 from activities.definitions import Definitions
-from activities.delegation.subagents import Subagents
+from activities.delegation.messages import Subagents
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import clean
 from activities.workspaces import Workspaces

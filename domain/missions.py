@@ -170,7 +170,7 @@ class Mission(BaseModel):
         return local.replace(hour=0, minute=0, second=0, microsecond=0)
 
     def end(self, now: datetime, total: Spent, last_answer: str | None) -> tuple[MissionStatus, str] | None:
-        """Whether it is over, and why."""
+        """The status in which it is over, and why; None if it continues."""
         if self.rules.expires_at is not None and self.rules.expires_at <= now:
             return MissionStatus.EXPIRED, "its time is over"
         if (kind := total.over(self.rules.total)) is not None:

@@ -6,7 +6,7 @@ once. Models are shown their results, but neither the calls nor their arguments.
 
 from temporalio import activity
 
-from activities.delegation.subagent_tools import CREATE, enabled
+from activities.delegation.agent_tools import CREATE, find_enabled
 from activities.model.call_model import CallModel
 from activities.tools.offered import Offered
 from domain.agents.definition import AgentDefinition
@@ -51,7 +51,7 @@ class Activate(CallModel):
         variables = {name: value for name, value in resolved(agent, facts.variables).items() if not is_sealed(value)}
         task = _task(nodes)
         turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
-        for one in enabled(agent, facts.variables):
+        for one in find_enabled(agent, facts.variables):
             if one.immediate is None or (CREATE if one.resumable else one.name) not in tools:
                 continue
             name = _name(one, one.immediate, variables)

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 from temporalio import activity
 
 from activities.attempt import with_heartbeats
-from activities.delegation.handoff_tool import can_take_over, handoff_tool
+from activities.delegation.agent_tools import can_take_over, make_handoff_tool
 from activities.delegation.record import DelegationRecord
 from activities.model.anthropic import ModelCheck
 from activities.tools.offered import subagent_tools
@@ -60,7 +60,7 @@ class HandOverThread:
             raise HandOverRefused(f"There is no agent {call.name!r} that could take over any more.")
         ref, agent = found
         [node] = await messages.path(self._pool, call.ref.tenant, call.node, limit=1)
-        tool = handoff_tool(agent)
+        tool = make_handoff_tool(agent)
         try:
             tool.input.model_validate(calls_of(node)[call.index].arguments)
         except ValidationError as error:

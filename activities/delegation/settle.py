@@ -3,8 +3,8 @@
 from temporalio import activity
 
 from activities.attempt import with_heartbeats
+from activities.delegation.messages import Subagents
 from activities.delegation.record import DelegationRecord
-from activities.delegation.subagents import Subagents
 from activities.model import recorded as recording
 from activities.tools.builtin.agents import GatherInput
 from domain import events as ev

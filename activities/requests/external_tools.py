@@ -48,7 +48,7 @@ class CallersTool(Tool):
         return ToolDefinition(self.name, self.description, self.schema)
 
 
-def callers_tool(given: ExternalTool) -> Tool:
+def make_callers_tool(given: ExternalTool) -> Tool:
     return CallersTool(
         name=given.name,
         description=given.description,
@@ -62,7 +62,7 @@ def callers_tool(given: ExternalTool) -> Tool:
     )
 
 
-async def question(tool: Tool, arguments: JsonObject, spent: SpentSoFar) -> ShownRequest:
+async def ask_for_result(tool: Tool, arguments: JsonObject, spent: SpentSoFar) -> ShownRequest:
     if not await run_check(fits, tool.definition.input_schema, arguments):
         raise Unaskable(tool.name, f"the arguments do not fit the input schema of {tool.name}")
     return ShownRequest(
@@ -72,7 +72,7 @@ async def question(tool: Tool, arguments: JsonObject, spent: SpentSoFar) -> Show
     )
 
 
-def outcome(request: InputRequest) -> tuple[CallState, str]:
+def read_result(request: InputRequest) -> tuple[CallState, str]:
     """The state and the text of the tool's result."""
     if request.status is not RequestStatus.ANSWERED:
         return CallState.FAILED, "Nobody answered this call in time. Continue without its result."
@@ -82,5 +82,5 @@ def outcome(request: InputRequest) -> tuple[CallState, str]:
     return CallState.OK, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def summary(request: InputRequest) -> str:
+def summarise_call(request: InputRequest) -> str:
     return preview(json.dumps(request.details["arguments"], ensure_ascii=False), 200)

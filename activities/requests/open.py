@@ -2,22 +2,25 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from pydantic import ValidationError
 from temporalio import activity
 
 from activities.attempt import run_of, with_heartbeats
 from activities.definitions import Definitions
 from activities.delegation.record import DelegationRecord
-from activities.requests import event_waits, external_tools, missing_variables
+from activities.requests import external_tools, questions
 from activities.requests.external_tools import Described, Unaskable
 from activities.requests.questions import Questions
 from activities.tools import risks
-from activities.tools.builtin import ask_user
+from activities.tools.builtin import ask_user, wait_for_event
 from activities.tools.offered import Toolbox
 from activities.tools.rules import Rulebook, judge_call
 from activities.tools.tool import Tool
 from domain import events as ev
-from domain.events import EventRow, InputExpired, InputRequired
+from domain.conversations.requests import Nothing
+from domain.events import EventRow, InputEscalated, InputExpired, InputReminder, InputRequired
 from domain.json_object import JsonObject
 from domain.plan import Plan, PlanStep
 from domain.policy.rules import Action
@@ -26,6 +29,7 @@ from domain.sessions.input_request import (
     OnExpiry,
     OpenedRequest,
     OpenRequest,
+    RemindRequest,
     RequestKind,
     RequestStatus,
     SettledRequest,
@@ -33,16 +37,20 @@ from domain.sessions.input_request import (
 )
 from domain.sessions.request_writes import NewRequest, RequestOpening, RequestSettlement
 from domain.sessions.step import CallState, preview
-from store import input_requests, sessions, thread_variables
+from store import event_waits, events, input_requests, sessions, thread_variables
 from store.database import Pool
+from store.sessions import SessionRow
 from workflows.client import WorkflowClient
 
 APPROVED = "Your plan was approved. Carry it out."
 NOBODY = "Nobody answered in time."
+
 ENOUGH = (
     "You have asked as many questions as one task may, so nobody was asked. Decide this yourself, and say in your "
     "result what you assumed."
 )
+
+WAIT_TOOL = wait_for_event.TOOL
 
 
 class InputRequests:
@@ -70,8 +78,8 @@ class InputRequests:
         try:
             awaited = await self._questions.awaited_event(request, session)
             if awaited is not None:
-                opened_wait = await event_waits.open_wait(self._pool, request, session, awaited)
-                return opened_wait or await self._refuse(request, event_waits.TOOL.name, "The session has ended.")
+                opened_wait = await open_wait(self._pool, request, session, awaited)
+                return opened_wait or await self._refuse(request, WAIT_TOOL.name, "The session has ended.")
             question = await self._questions.of(request, session)
         except Unaskable as error:
             return await self._refuse(request, error.tool, str(error), described=isinstance(error, Described))
@@ -146,18 +154,18 @@ class InputRequests:
             return await self._tool(settle, request)
         if request.kind is RequestKind.MISSING_VARIABLES:
             await thread_variables.set_asked(self._pool, settle.ref, request.answer or {})
-            return missing_variables.settled(request, cancel=_cancels(request))
+            return questions.settle_variables(request, cancel=_cancels(request))
         if request.kind is RequestKind.EXTERNAL_RESULT:
             return await self._external(settle, request)
         if request.kind is RequestKind.EXTERNAL_EVENT:
-            state, text = event_waits.outcome(request)
-            await self._result(settle, event_waits.TOOL.name, state, text, request.question)
+            state, text = read_event(request)
+            await self._result(settle, WAIT_TOOL.name, state, text, request.question)
             return SettledRequest(status=request.status, approved=state is CallState.OK, preview=preview(text, 160))
         return await self._answer(settle, request)
 
     async def _external(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
-        state, text = external_tools.outcome(request)
-        await self._result(settle, request.details["tool"], state, text, external_tools.summary(request))
+        state, text = external_tools.read_result(request)
+        await self._result(settle, request.details["tool"], state, text, external_tools.summarise_call(request))
         return SettledRequest(
             status=request.status, approved=state is CallState.OK, cancel=_cancels(request), preview=preview(text, 160)
         )
@@ -241,3 +249,66 @@ def _shown(row: NewRequest) -> str:
     rule = row.details.get("rule")
     because = f' (rule: {rule["action"]} {rule["permission"]} "{rule["pattern"]}")' if rule else ""
     return preview(row.question) + because[:200]
+
+
+class Reminders:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @activity.defn(name="remind_request")
+    @with_heartbeats
+    async def remind_request(self, remind: RemindRequest) -> Nothing:
+        ref = remind.ref
+        request = await input_requests.get(self._pool, ref.tenant, remind.id)
+        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        if request is None or session is None or request.status is not RequestStatus.OPEN:
+            return Nothing()
+        shown = {name: getattr(request, name) for name in ("kind", "question", "deadline")}
+        event: InputRequired = InputReminder(request_id=request.id, **shown)
+        if remind.escalate and (to := session.task.config.escalates_to(request.kind)) is not None:
+            event = InputEscalated(request_id=request.id, to=to, **shown)
+        # A repeated attempt uses the same batch name, so nothing is emitted twice.
+        await events.append(self._pool, f"{request.id}/{event.type}", [EventRow.of(ref, event)], again=True)
+        return Nothing()
+
+
+# Waits for events: requests that only an event answers. The event becomes the result of the call.
+
+
+async def open_wait(
+    pool: Pool, request: OpenRequest, session: SessionRow, arguments: dict[str, Any]
+) -> OpenedRequest | None:
+    """Open the wait; None if the session has ended. Raises Unaskable, with the other session for the model, if another
+    session waits for the key."""
+    try:
+        given = wait_for_event.Input.model_validate(arguments)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
+        raise Unaskable(WAIT_TOOL.name, "; ".join(lines[:20])) from None
+    deadline = min(request.deadline, datetime.now(UTC) + timedelta(seconds=given.timeout_s))
+    row = NewRequest(
+        id=request.id,
+        conversation_id=request.ref.conversation_id,
+        session_id=request.ref.session_id,
+        kind=RequestKind.EXTERNAL_EVENT,
+        question=f"waits for the event {given.key}",
+        details={"tool": WAIT_TOOL.name, "arguments": arguments, "trigger": given.trigger},
+        deadline=deadline,
+        on_expiry=OnExpiry.DENY,
+        event_key=given.key,
+    )
+    opening = RequestOpening(tenant=request.ref.tenant, run=run_of(request.ref), request=row)
+    found = await event_waits.open_wait(pool, opening, given.trigger, session.created_at)
+    if found.held_by is not None:
+        raise Unaskable(WAIT_TOOL.name, f"the task {found.held_by} waits for {given.key!r} already")
+    if found.opened is None:
+        return None
+    return OpenedRequest(deadline=found.opened.deadline, settled=found.opened.status is not RequestStatus.OPEN)
+
+
+def read_event(request: InputRequest) -> tuple[CallState, str]:
+    """The state and the text of the call's result."""
+    if request.status is not RequestStatus.ANSWERED:
+        key = request.details["arguments"]["key"]
+        return CallState.FAILED, f"No event with the key {key} arrived in time."
+    return CallState.OK, str(request.answer["text"])

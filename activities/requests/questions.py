@@ -4,26 +4,41 @@ from pydantic import ValidationError
 
 from activities.definitions import Definitions
 from activities.delegation.record import DelegationRecord
-from activities.requests import external_tools, missing_variables
-from activities.requests.approvals import ApprovalQuestions
-from activities.requests.external_tools import Described, Unaskable, callers_tool
+from activities.requests import external_tools
+from activities.requests.approved_files import command_of, files_to_approve
+from activities.requests.external_tools import Described, Unaskable, make_callers_tool
+from activities.requests.file_diff import diff_of
 from activities.tools.builtin import ask_user, wait_for_event
 from activities.tools.offered import Toolbox
-from activities.tools.rules import Rulebook
-from activities.tools.tool import Tool
+from activities.tools.risks import find_risk
+from activities.tools.rules import Rulebook, judge_call
+from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool
 from domain.external_tool import ExternalTool
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.json_schema import run_check
 from domain.messages import calls_of
+from domain.policy.approval_rules import ApprovalRules
+from domain.policy.rules import about, literal
 from domain.sessions.effects import EffectKind
-from domain.sessions.input_request import PLAN_SCHEMA, OpenRequest, RequestKind, approval_schema
+from domain.sessions.input_request import (
+    ALWAYS_SCHEMA,
+    PLAN_SCHEMA,
+    InputRequest,
+    OpenRequest,
+    RequestKind,
+    RequestStatus,
+    SettledRequest,
+    approval_schema,
+)
 from domain.sessions.request_writes import ShownRequest, SpentSoFar
 from domain.sessions.session import AgentRef
 from domain.sessions.step import CallState, preview
 from store import input_requests, messages, tool_calls
 from store.database import Pool
 from store.sessions import SessionRow
+
+LONGEST_VALUE = 10_000  # characters of a value
 
 
 class Questions:
@@ -44,7 +59,7 @@ class Questions:
             if own is not None:
                 return own
         gone = ExternalTool.model_construct(name=name, description="", input_schema={})
-        return callers_tool(next((given for given in session.external_tools if given.name == name), gone))
+        return make_callers_tool(next((given for given in session.external_tools if given.name == name), gone))
 
     async def awaited_event(self, request: OpenRequest, session: SessionRow) -> JsonObject | None:
         """The arguments of a call that waits for an event; None if people are asked."""
@@ -66,7 +81,7 @@ class Questions:
         usage = session.usage
         spent = SpentSoFar(cost_usd=usage.cost_usd, tokens=usage.tokens, steps=session.step)
         if request.kind is RequestKind.MISSING_VARIABLES:
-            return missing_variables.question(session.missing, spent)
+            return ask_for_variables(session.missing, spent)
         if request.kind is RequestKind.PLAN_APPROVAL:
             steps = [step.title for step in session.plan.steps] if session.plan else []
             return ShownRequest(
@@ -85,7 +100,7 @@ class Questions:
         if request.kind is RequestKind.EXTERNAL_RESULT:
             tool = await self.tool(session, request.agents, call.name, request.external)
             arguments = await self._approved(request, call.arguments)
-            question = await external_tools.question(tool, arguments, spent)
+            question = await external_tools.ask_for_result(tool, arguments, spent)
             await self._claim(request, tool.name, tool.call_summary(arguments), tool.kind)
             if session.dry_run:
                 raise Described(tool.name, tool.call_summary(arguments))
@@ -145,3 +160,91 @@ async def _question(arguments: JsonObject, spent: SpentSoFar) -> ShownRequest:
         answer_schema=asked.answer_schema or None,
         default_answer=asked.default,
     )
+
+
+# Approvals: the call, the rule, what it would change or run, and possible changes.
+
+
+class ApprovalQuestions:
+    def __init__(self, pool: Pool, rulebook: Rulebook) -> None:
+        self._pool = pool
+        self._rulebook = rulebook
+
+    async def of(
+        self, request: OpenRequest, session: SessionRow, tool: Tool, arguments: JsonObject, spent: SpentSoFar
+    ) -> ShownRequest:
+        details: JsonObject = {"tool": tool.name, "arguments": arguments, "so_far": spent.model_dump()}
+        details |= {"external": True} if tool.external else {}
+        gate = None
+        if request.agents:
+            layers = about(await self._rulebook.layers(request.ref, request.agents), tool)
+            gate = ApprovalRules(tool=tool, layers=layers)
+            rule = judge_call(tool, arguments, layers).rule
+            details |= {"rule": rule.model_dump(mode="json")} if rule else {}
+            details |= {"always": [literal(one) for one in tool.call_subjects(arguments) or [""]]}
+        details |= await self._files(session, tool, arguments)
+        question = f"May {tool.name} run: {tool.call_summary(arguments)}?"
+        found = await find_risk(self._pool, session.tenant, session.rules, tool.name, arguments)
+        if found is not None:
+            mission, risk = found
+            question += f" The mission {mission.name} is paused, as this is a risk: {risk.text}."
+            details |= {"mission_id": mission.id, "risk": risk.model_dump()}
+        return ShownRequest(
+            question=question,
+            details=details | await self._change(session, tool, arguments),
+            answer_schema=_changeable(tool),
+            gate=gate,
+        )
+
+    async def _files(self, session: SessionRow, tool: Tool, arguments: JsonObject) -> JsonObject:
+        """The files that a command would run. The approval covers them with their present content only."""
+        if (command := command_of(tool, arguments)) is None:
+            return {}
+        found = await files_to_approve(self._pool, session.tenant, session.workspace_id, command)
+        return found.model_dump(mode="json")
+
+    async def _change(self, session: SessionRow, tool: Tool, arguments: JsonObject) -> dict[str, str]:
+        if tool.change is None:
+            return {}
+        try:
+            change = tool.change(tool.input.model_validate(arguments))
+        except ValidationError:
+            return {}
+        return await diff_of(self._pool, session.tenant, session.workspace_id, change)
+
+
+def _changeable(tool: Tool) -> JsonObject:
+    """The schema of an answer. A person may change neither the agent nor the prompt of a delegation."""
+    if tool.delegates or tool.activity in (BEGIN_DELEGATIONS, HAND_OVER):
+        return approval_schema(always=ALWAYS_SCHEMA)
+    return approval_schema(arguments=tool.definition.input_schema, always=ALWAYS_SCHEMA)
+
+
+# Missing variables: one request asks for all values that a session needs before it can begin.
+
+
+def ask_for_variables(missing: dict[str, str], spent: SpentSoFar) -> ShownRequest:
+    named = "; ".join(f"{name} ({description})" for name, description in missing.items())
+    schema = {
+        "type": "object",
+        "properties": {
+            name: {"type": "string", "minLength": 1, "maxLength": LONGEST_VALUE, "description": description}
+            for name, description in missing.items()
+        },
+        "required": list(missing),
+        "additionalProperties": False,
+    }
+    return ShownRequest(
+        question=f"Before it can begin, this task needs: {named}",
+        details={"variables": missing, "so_far": spent.model_dump()},
+        answer_schema=schema,
+    )
+
+
+def settle_variables(request: InputRequest, *, cancel: bool) -> SettledRequest:
+    """The result for the agent. The values stay in the row; the agent only learns which ones it will not get."""
+    if request.status is RequestStatus.ANSWERED:
+        return SettledRequest(status=request.status, approved=True)
+    names = ", ".join(request.details["variables"])
+    note = f"Nobody gave these variables in time: {names}. Do what is possible without them, and say what is not."
+    return SettledRequest(status=request.status, cancel=cancel, note=note)

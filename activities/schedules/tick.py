@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.attempt import with_heartbeats
 from activities.definitions import Definitions
-from activities.delegation.subagents import Subagents
+from activities.delegation.messages import Subagents
 from activities.egress import Fetcher
 from activities.sandbox import Commands, NetworkPolicy
 from activities.thread_state import ThreadState

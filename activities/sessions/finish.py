@@ -9,25 +9,39 @@ from temporalio.exceptions import ApplicationError
 
 from activities.attempt import run_of, with_heartbeats
 from activities.definitions import Definitions
-from activities.delegation.report_reminder import ReportReminder
 from activities.events import EventWriter
 from activities.model.reply import Contexts
+from activities.tools.builtin.agents import SEND_AGENT_MESSAGE
 from activities.tools.tool import clean
 from domain import events as ev
 from domain import wire
 from domain.agents.typed_output import Misfit, typed
 from domain.conversations.attachments import returned_paths
-from domain.conversations.requests import EndedSession
+from domain.conversations.inbox import InboxKind
+from domain.conversations.requests import EndedSession, Steer
 from domain.conversations.state import MOST_PENDING
+from domain.errors import NotFound, Unavailable
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
 from domain.json_schema import run_check
 from domain.messages import ASSISTANT, INTERRUPTED, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
-from domain.sessions.session import BUDGET_REASONS, Reason, Status
-from domain.sessions.session_writes import SessionEnding
+from domain.sessions.session import BUDGET_REASONS, DeliveryMode, Reason, SessionRef, Status
+from domain.sessions.session_writes import SessionEnding, ThreadMessage
 from domain.sessions.step import Finish, Finished, StopRequest, preview
 from domain.sessions.task_terms import TaskTerms, on_terms
-from store import channels, conversations, endings, files, mailbox, messages, sessions, tool_calls, workspaces
+from store import (
+    agent_messages,
+    channels,
+    conversations,
+    endings,
+    files,
+    mailbox,
+    messages,
+    sessions,
+    tool_calls,
+    workspaces,
+)
+from store.agent_messages import REMINDER
 from store.database import Pool
 from store.endings import WrittenEnding
 from store.workspaces import Manifest
@@ -252,3 +266,46 @@ def _for_parent(finish: Finish, error: str | None) -> list[EventRow]:
         return []
     event = SubagentBudgetExceeded(child_session_id=finish.ref.session_id, reason=finish.reason, error=error)
     return [EventRow.of(finish.ref.model_copy(update={"session_id": finish.spawned_by}), event)]
+
+
+# Remind a background agent, once, that has ended without a report to the agent that started it.
+
+
+REPORT_REMINDER = (
+    "You have ended without a report to the agent that started you. If there is something to report, send it now with "
+    "send_agent_message; otherwise just end."
+)
+
+
+class ReportReminder:
+    def __init__(self, pool: Pool, workflows: WorkflowClient, definitions: Definitions) -> None:
+        self._pool = pool
+        self._workflows = workflows
+        self._definitions = definitions
+
+    async def remind(self, ref: SessionRef) -> None:
+        """Wake the session's agent with a reminder, unless it has reported or this session itself answered a reminder.
+        The message is stored first; if it does not reach the conversation now, the sweeper delivers it."""
+        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        if own is None or own.delivery is not DeliveryMode.REPORT:
+            return
+        tools = own.tools if own.tools is not None else (await self._definitions.load(own.agent_ref)).tools
+        if SEND_AGENT_MESSAGE.name not in tools or await agent_messages.has_reported(self._pool, own):
+            return
+        message_id = derive_id(ref.session_id, REMINDER)
+        message = ThreadMessage(
+            id=message_id,
+            conversation_id=own.conversation_id,
+            thread_id=own.thread_id,
+            text=REPORT_REMINDER,
+            kind=InboxKind.SYSTEM,
+            author=REMINDER,
+            unsignalled=True,
+        )
+        await conversations.add_message(self._pool, ref.tenant, message)
+        steer = Steer(request_id=message_id, thread=own.thread_id, message=message_id, wake=True)
+        try:
+            await self._workflows.steer(ref.tenant, own.conversation_id, steer)
+        except (Unavailable, NotFound):
+            return
+        await conversations.mark_signalled(self._pool, ref.tenant, message_id)

@@ -1,17 +1,30 @@
-"""open_sessions: writes sessions for the conversation that decided on them. Each id is written once."""
+"""The beginning of sessions: open_sessions writes them for the conversation that decided on them, each id once;
+restore_session gives one to a run that does not know its state; and the records of a conversation."""
 
 import logging
+from datetime import timedelta
 
 from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
 
-from activities.attempt import with_heartbeats
+from activities.attempt import check_current, with_heartbeats
 from domain import events as ev
 from domain import wire
 from domain.content import parts_of
 from domain.conversations.attachments import listed, manifest_of, rewritten
 from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import Outcome, caller_block, render
-from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
+from domain.conversations.requests import (
+    ConversationRef,
+    Delivered,
+    Nothing,
+    OpenBatch,
+    Opened,
+    OpenedBatch,
+    OpenSession,
+)
+from domain.conversations.state import ConversationState
 from domain.conversations.subagent import first_message
 from domain.errors import Invalid
 from domain.events import EventRow
@@ -20,10 +33,13 @@ from domain.messages import Node, calls_of
 from domain.missions import Hold
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import DeliveryMode, SessionRef, Status
+from domain.sessions.session_state import SessionState
 from domain.sessions.session_writes import Acceptance, NewMessage, QueuedBegin
 from domain.sessions.step import preview
 from store import (
     channels,
+    children,
+    conversation_state,
     conversations,
     mailbox,
     messages,
@@ -32,6 +48,7 @@ from store import (
     new_sessions,
     outcomes,
     queued_files,
+    runs,
     sessions,
     thread_variables,
     workspaces,
@@ -163,7 +180,7 @@ class OpenSessions:
         return answers
 
     async def _drop_delivered(self, batch: OpenBatch, opening: OpenSession) -> None:
-        """The mail to claim. The rows decide: messages that were consumed by now are left out."""
+        """Leave out of an opening the messages that were consumed by now; the rows decide."""
         wanted = set(opening.mail or [])
         opening.mail = await mailbox.undelivered(self._pool, batch.tenant, list(wanted))
         others = [taken for taken in opening.take if taken not in wanted]
@@ -239,3 +256,50 @@ def _message(opening: OpenSession, texts: list[str], author: str, kind: InboxKin
         author=preview(author, 100),
         parts=parts_of(*texts),
     )
+
+
+class RestoreSession:
+    def __init__(self, pool: Pool, client: Client) -> None:
+        self._pool = pool
+        self._client = client
+
+    @activity.defn(name="restore_session")
+    @with_heartbeats
+    async def restore_session(self, ref: SessionRef) -> SessionState:
+        before = await self._row(ref)
+        # Checked between reading the row and taking it over: by then a newer run would have changed the row.
+        await check_current(self._client)
+        holder = runs.Holder(tenant=ref.tenant, session_id=ref.session_id, run_id=before.run_id)
+        if not await runs.take_over(self._pool, holder, activity.info().workflow_run_id or ""):
+            raise ApplicationError(
+                "Another run took this session.", type=wire.SUPERSEDED, next_retry_delay=timedelta(seconds=1)
+            )
+        return await runs.state(self._pool, await self._row(ref))
+
+    async def _row(self, ref: SessionRef) -> sessions.SessionRow:
+        row = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        assert row is not None
+        return row
+
+
+class ConversationRecords:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @activity.defn(name="record_delivery")
+    @with_heartbeats
+    async def record_delivery(self, delivered: Delivered) -> Nothing:
+        if delivered.by is not None:
+            ref = SessionRef(
+                tenant=delivered.tenant, session_id=delivered.by, conversation_id=delivered.conversation_id
+            )
+            event = EventRow.of(ref, ev.MailboxUpdated())
+            await mailbox.deliver(self._pool, ref.tenant, delivered.mail, ref.session_id, event)
+        if delivered.promoted is not None:
+            await children.promote(self._pool, delivered.tenant, delivered.promoted)
+        return Nothing()
+
+    @activity.defn(name="load_conversation")
+    @with_heartbeats
+    async def load_conversation(self, ref: ConversationRef) -> ConversationState:
+        return await conversation_state.load_state(self._pool, ref.tenant, ref.conversation_id)

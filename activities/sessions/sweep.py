@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.attempt import with_heartbeats
-from activities.delegation.deferred import start_deferred
+from activities.delegation.spawn import start_deferred
 from activities.notifications.dispatcher import Dispatcher
 from activities.schedules.sync import ScheduleSync, one_by_one
 from activities.sessions.finish import FinishSession
@@ -133,8 +133,8 @@ class Sweep:
                 log.info("a look at what waits failed (%s)", type(error).__name__)
 
     async def _pass_on(self, swept: Swept) -> None:
-        """Pass on what requests have written and could not send, because Temporal was unreachable or their process died: a
-        start, a stop, an answer, a message, a schedule. What fails here the sweep repeats."""
+        """Pass on what requests have written and could not send, because Temporal was unreachable or their process
+        died: a start, a stop, an answer, a message, a schedule. What fails here the sweep repeats."""
         for session in await unsettled_sessions.unstarted(self._pool, STARTING_SECONDS):
             await self._look_at(session, swept)
         for tenant, session_id, what in await unsettled_sessions.unheard(self._pool, STARTING_SECONDS):

@@ -3,10 +3,16 @@
 import time
 from dataclasses import replace
 
-from activities.delegation.handoff_tool import can_take_over, handoff_tool
-from activities.delegation.subagent_tools import can_be_subagent, enabled, instance_tools, subagent_tool
+from activities.delegation.agent_tools import (
+    can_be_subagent,
+    can_take_over,
+    find_enabled,
+    make_handoff_tool,
+    make_instance_tools,
+    make_subagent_tool,
+)
 from activities.mcp.mcp_tool import find_mcp, mcp_tools
-from activities.requests.external_tools import callers_tool
+from activities.requests.external_tools import make_callers_tool
 from activities.tools.builtin.agents import NOTIFY_PARENT, SET_STATUS
 from activities.tools.declared_tools import declared_tool
 from activities.tools.tool import Tool
@@ -68,7 +74,7 @@ class Toolbox:
     def _with_brought(self, found: list[Tool], facts: StepFacts) -> list[Tool]:
         """The tools with those that the caller brought: of two with the same name the caller's, except that the agent's
         own parts keep theirs (one that took over may have other parts), and so does the tool of a plan to approve."""
-        brought = {one.name: callers_tool(one) for one in facts.external_tools}
+        brought = {one.name: make_callers_tool(one) for one in facts.external_tools}
         needed = {tool.name for tool in found if tool.plans and facts.approval_required}
         replaced = (brought.keys() & self.tools.keys()) - needed
         found = [tool for tool in found if tool.name not in replaced]
@@ -78,10 +84,10 @@ class Toolbox:
     async def immediate(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> Offered:
         """The subagent tools that start with the prompt, whether or not a model is offered them."""
         found: dict[str, Tool] = {}
-        for one in enabled(agent, facts.variables):
+        for one in find_enabled(agent, facts.variables):
             child = await self._current(call.ref.tenant, one.name) if one.immediate else None
             if child is not None and can_be_subagent(child):
-                tool = instance_tools([child])[0] if one.resumable else subagent_tool(child, one.blocking)
+                tool = make_instance_tools([child])[0] if one.resumable else make_subagent_tool(child, one.blocking)
                 found[tool.name] = tool
         return {name: (tool, tool.definition) for name, tool in found.items()}
 
@@ -97,29 +103,29 @@ class Toolbox:
             return None
         for one in agent.subagent_tools:
             if one.name == name:
-                return subagent_tool(child, one.blocking)
-        return handoff_tool(child) if name in agent.handoffs else None
+                return make_subagent_tool(child, one.blocking)
+        return make_handoff_tool(child) if name in agent.handoffs else None
 
     async def _subagents(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> list[Tool]:
         """The subagent tools of the prompt. Instances belong to the thread, so an inline line has none."""
         found: list[Tool] = []
         persistent: list[AgentDefinition] = []
-        for one in enabled(agent, facts.variables):
+        for one in find_enabled(agent, facts.variables):
             child = None if one.hidden else await self._current(call.ref.tenant, one.name)
             if child is None or not can_be_subagent(child):
                 continue
             if one.resumable is None:
-                found.append(subagent_tool(child, one.blocking))
+                found.append(make_subagent_tool(child, one.blocking))
             else:
                 persistent.append(child)
         if persistent and call.line == "main":
-            found += instance_tools(persistent)
+            found += make_instance_tools(persistent)
         return found
 
     async def _handoffs(self, tenant: str, agent: AgentDefinition) -> list[Tool]:
         """The current definitions of the agents that may take over."""
         found = [await self._current(tenant, name) for name in agent.handoffs]
-        return [handoff_tool(one) for one in found if one is not None and can_take_over(one)]
+        return [make_handoff_tool(one) for one in found if one is not None and can_take_over(one)]
 
     async def _current(self, tenant: str, name: str) -> AgentDefinition | None:
         key = (tenant, name)

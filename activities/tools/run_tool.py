@@ -31,7 +31,7 @@ from activities.attempt import (
     workflow_is_gone,
 )
 from activities.definitions import Definitions
-from activities.delegation.subagents import Subagents
+from activities.delegation.messages import Subagents
 from activities.egress import Fetcher
 from activities.hooks.run_hooks import InnerHooks
 from activities.mcp.mcp_tool import MCP, find_mcp

@@ -24,7 +24,7 @@ from domain.sessions.session import SessionRef
 from domain.sessions.step import Effect, preview
 
 if TYPE_CHECKING:
-    from activities.delegation.subagents import Subagents
+    from activities.delegation.messages import Subagents
     from activities.egress import Fetcher
     from activities.thread_state import ThreadState
 import re

@@ -40,7 +40,7 @@ class CallState(StrEnum):
 
     @property
     def for_model(self) -> "CallState":
-        """Whether a call that did not report may have happened."""
+        """The state that the model reads: of a call that began and did not report, nobody knows whether it happened."""
         return CallState.UNKNOWN if self is CallState.STARTED else self
 
 

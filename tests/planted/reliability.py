@@ -46,7 +46,7 @@ BUGS = [
     ),
     Bug(
         "another run begins an inline delegate anew",
-        "activities/delegation/begin.py",
+        "activities/delegation/spawn.py",
         "if call.resumed else None",
         "if call.resumed and not line else None",
         (f"{_TREES}::test_nothing_is_repeated[inline-delete]",),
@@ -181,14 +181,14 @@ BUGS = [
     ),
     Bug(
         "a child has more tokens than its parent has left",
-        "activities/delegation/child_plan.py",
+        "activities/delegation/plan.py",
         "tokens = min(tokens or left, left)",
         "tokens = tokens or left",
         ("tests/unit/activities/delegation/test_child_limits.py",),
     ),
     Bug(
         "a child makes more calls than its parent has left",
-        "activities/delegation/child_plan.py",
+        "activities/delegation/plan.py",
         "calls = min(calls or unused, unused)",
         "calls = calls or unused",
         ("tests/unit/activities/delegation/test_child_limits.py",),

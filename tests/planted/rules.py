@@ -28,7 +28,7 @@ BUGS = [
     ),
     Bug(
         "a file that only an approval may read goes to a subagent",
-        "activities/delegation/subagent_plan.py",
+        "activities/delegation/plan.py",
         "            if judged.action is not Action.ALLOW:",
         "            if judged.action is Action.DENY:",
         ("tests/behaviour/graphs/test_attachments.py::test_file_that_cannot_be_attached_starts_no_subagent",),

@@ -26,7 +26,7 @@ BUGS = [
     ),
     Bug(
         "a child that is explicit reports all the same",
-        "activities/delegation/subagent_plan.py",
+        "activities/delegation/plan.py",
         "            delivery=DeliveryMode.EXPLICIT if terms.explicit else DeliveryMode.WAKE,",
         "            delivery=DeliveryMode.WAKE,",
         _SUBAGENTS,
@@ -54,14 +54,14 @@ BUGS = [
     ),
     Bug(
         "a branch that is disabled can be created and sent messages",
-        "activities/delegation/subagent_plan.py",
+        "activities/delegation/plan.py",
         "            for one in enabled(agents[-1], parent.variables)",
         "            for one in agents[-1].subagent_tools",
         (f"{_GRAPHS}/test_subagent_tools.py::test_optional_subagent_is_offered_only_if_its_variable_is_true",),
     ),
     Bug(
         "instances have no tool for messages",
-        "activities/delegation/subagent_tools.py",
+        "activities/delegation/agent_tools.py",
         "        SUBAGENT_MESSAGE,\n",
         "",
         (
@@ -84,14 +84,14 @@ BUGS = [
     ),
     Bug(
         "a parent's first message is for side A whatever its tool says",
-        "activities/delegation/wanted.py",
+        "activities/delegation/spawn.py",
         "terms.receives_messages is ReceivingSide.SIDE_B else",
         "terms.receives_messages is None else",
         _MODES,
     ),
     Bug(
         "a terminated instance can be sent messages",
-        "activities/delegation/subagent_plan.py",
+        "activities/delegation/plan.py",
         "        if await threads.is_terminated(self._pool, call.ref.tenant, found.thread_id):",
         "        if not found and await threads.is_terminated(self._pool, call.ref.tenant, found.thread_id):",
         _TERMINATE,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from activities.delegation.child_plan import ChildRefused, limits_of
+from activities.delegation.plan import ChildRefused, reduce_limits
 from domain.agents.definition import AgentDefinition, AgentLimits
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import Limits, SessionRef, Usage
@@ -31,14 +31,14 @@ def child(**limits: Any) -> AgentDefinition:
 def test_limits_of_a_child_are_cut_to_the_rest_of_its_parents(name: str) -> None:
     for own, allowed in ((LEFT[name] * 2, LEFT[name]), (LEFT[name] / 2, LEFT[name] / 2), (None, LEFT[name])):
         given = {name: type(LEFT[name])(own)} if own is not None else {}
-        assert getattr(limits_of(parent(HAS), child(**given)), name) == type(LEFT[name])(allowed)
+        assert getattr(reduce_limits(parent(HAS), child(**given)), name) == type(LEFT[name])(allowed)
 
 
 @pytest.mark.parametrize("name", HAS)
 def test_childs_own_limit_applies_if_its_parent_has_none(name: str) -> None:
     others = {one: value for one, value in HAS.items() if one != name}
-    assert getattr(limits_of(parent(others), child(**{name: HAS[name]})), name) == HAS[name]
-    assert getattr(limits_of(parent(others), child()), name) is None
+    assert getattr(reduce_limits(parent(others), child(**{name: HAS[name]})), name) == HAS[name]
+    assert getattr(reduce_limits(parent(others), child()), name) is None
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_childs_own_limit_applies_if_its_parent_has_none(name: str) -> None:
 )
 def test_nothing_is_started_for_a_parent_that_has_nothing_left(spent: Usage) -> None:
     with pytest.raises(ChildRefused):
-        limits_of(parent(HAS, spent), child(**HAS))
+        reduce_limits(parent(HAS, spent), child(**HAS))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from activities.requests.external_tools import callers_tool
+from activities.requests.external_tools import make_callers_tool
 from activities.tools import rules
 from activities.tools.registry import TOOLS
 from activities.tools.rules import drop_approved_asks
@@ -58,7 +58,7 @@ def test_an_approval_for_a_whole_conversation_holds_for_one_kind_of_tool(externa
     """An approval for a caller's tool does not cover the built-in tool of the same name, or vice versa."""
     own, brought = (
         TOOLS["write_file"],
-        callers_tool(ExternalTool(name="write_file", description="D.", input_schema={"type": "object"})),
+        make_callers_tool(ExternalTool(name="write_file", description="D.", input_schema={"type": "object"})),
     )
     layers = [[Rule(permission="write_file", action=Action.ASK)]]
     standing = [StandingRule(permission="write_file", action=Action.ALLOW, external=external)]

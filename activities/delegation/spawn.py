@@ -2,22 +2,22 @@
 
 import asyncio
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic import ValidationError
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from activities.attempt import send_heartbeats
-from activities.delegation.child_plan import ChildPlanner, ChildRefused, Planned
-from activities.delegation.deferred import DeferredCalls
-from activities.delegation.give_up import given_up, gives_up
+from activities.delegation.messages import Subagents, message_id_of
+from activities.delegation.plan import ChildPlanner, ChildRefused, Planned, SubagentPlanner
 from activities.delegation.record import DelegationRecord
-from activities.delegation.subagent_plan import SubagentPlanner
-from activities.delegation.subagents import Subagents, message_id_of
-from activities.delegation.wanted import Wanted, child_of
 from activities.requests.external_tools import Arguments
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain import events as ev
+from domain.agents.subagent_tool import ReceivingSide
 from domain.conversations.answers import SpawnAnswer
 from domain.conversations.attachments import listed, rewritten
 from domain.conversations.delegation import (
@@ -27,7 +27,8 @@ from domain.conversations.delegation import (
     DelegationTool,
     inline_path,
 )
-from domain.conversations.requests import Spawn
+from domain.conversations.inbox import InboxKind
+from domain.conversations.requests import CallRef, Spawn, SpawnChild, SpawnerThread
 from domain.conversations.subagent import SubagentTerms, first_message
 from domain.conversations.subagent_texts import (
     background,
@@ -37,13 +38,16 @@ from domain.conversations.subagent_texts import (
     not_found,
     subagent_started,
 )
+from domain.conversations.variable_request import VariableRequest
+from domain.errors import Refusal, Unavailable
+from domain.ids import derive_id
 from domain.messages import ReplyBody, calls_of
 from domain.policy.rules import Rule
 from domain.sessions.effects import EffectKind
-from domain.sessions.step import CallState, Effect, preview
-from store import children, conversations, messages, runs, sessions
+from domain.sessions.step import CallState, Effect, ToolOutcome, preview
+from store import children, conversations, messages, runs, sessions, variable_requests
 from store.children import Child
-from store.database import Pool
+from store.database import TRANSIENT_ERRORS, Pool
 from store.sessions import SessionRow
 from workflows.client import WorkflowClient
 
@@ -61,6 +65,34 @@ _NAMED_AFTER_AGENT = Tool(
     addresses=True,
     summary=lambda arguments: preview(json.dumps(arguments.model_dump(), ensure_ascii=False), 120),
 )
+
+ATTEMPTS = 3
+
+# errors that pass with time, or that others settle
+RETRIED: tuple[type[BaseException], ...] = (
+    *TRANSIENT_ERRORS,
+    *(runs.NotCurrentRun, runs.SessionEnded, Unavailable, ApplicationError, RPCError),
+)
+
+
+@dataclass
+class Wanted:
+    """One call with its checked arguments."""
+
+    index: int
+    kind: DelegationTool
+    tool: str  # its name, which may be an agent's name
+    arguments: Any
+    addresses: bool  # the tool works with subagents that are tools of the prompt
+    planned: Planned | None = None
+
+    def key(self, call: DelegationCall) -> str:
+        """The same at every attempt of the call."""
+        return f"{call.node}:{self.index}"
+
+    def child_id(self, call: DelegationCall) -> str:
+        """The session that the call starts."""
+        return derive_id(call.node, "child", self.index)
 
 
 class BeginDelegations:
@@ -89,9 +121,9 @@ class BeginDelegations:
             try:
                 return await self._begin_all(call)
             except Exception as error:
-                if not gives_up(error):
+                if not is_hopeless(error):
                     raise
-                return await given_up(self._pool, call, error)
+                return await give_up_calls(self._pool, call, error)
 
     async def _begin_all(self, call: DelegationCall) -> BegunBatch:
         [node] = await messages.path(self._pool, call.ref.tenant, call.node, limit=1)
@@ -169,7 +201,7 @@ class BeginDelegations:
             request_id=f"{call.node}/{','.join(str(one.index) for one in starting)}",
             spawned_by=call.ref.session_id,
             thread=parent.thread_id,
-            children=[child_of(call, one) for one in starting],
+            children=[build_child(call, one) for one in starting],
             max_depth=await self._planner.max_depth(call),
             max_children=self._max_children,
         )
@@ -296,3 +328,114 @@ class BeginDelegations:
 def _explain(error: ValidationError) -> str:
     lines = [f"- {'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in error.errors()]
     return "The arguments do not fit; nothing was started.\n" + "\n".join(lines[:20])
+
+
+# The child that the conversation is asked for.
+
+
+def build_child(call: DelegationCall, one: Wanted) -> SpawnChild:
+    assert one.planned is not None and one.planned.session is not None
+    return SpawnChild(
+        session_id=one.child_id(call),
+        kind=one.kind,
+        name=one.planned.name,
+        thread=one.planned.thread,
+        prompt=CallRef(
+            node=call.node,
+            index=one.index,
+            field=one.planned.field,
+            within=one.planned.within,
+            kind=_message_kind(one.planned.terms),
+            attachments=one.planned.attachments,
+        ),
+        session=one.planned.session,
+        delivery=one.planned.delivery,
+    )
+
+
+def _message_kind(terms: SubagentTerms | None) -> InboxKind:
+    """The role with which a parent's message arrives. If it is addressed to side B, it arrives as a message of side
+    A."""
+    return InboxKind.ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else InboxKind.USER
+
+
+# Calls of subagents whose variables lack values: each call is stored, and its subagent begins once they are set.
+
+
+class DeferredCalls:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def keep(
+        self,
+        call: DelegationCall,
+        record: DelegationRecord,
+        index: int,
+        tool: str,
+        planned: Planned,
+        parent: SessionRow,
+        spawn: Spawn,
+    ) -> ToolOutcome:
+        """Store one call as it was made. Its result lists the missing values and the place to set them."""
+        request = VariableRequest(
+            id=derive_id(call.node, "variables", index),
+            tenant=call.ref.tenant,
+            conversation_id=call.ref.conversation_id,
+            thread_id=parent.thread_id,
+            session_id=call.ref.session_id,
+            agent=planned.agent.name,
+            name=planned.name,
+            instance=tool == DelegationTool.SUBAGENT_CREATE,
+            needs=planned.needs,
+            spawn=spawn.model_copy(update={"deferred": await self._thread(parent)}),
+        )
+        request = await variable_requests.open_request(self._pool, request)
+        required = ev.VariablesRequired(
+            request_id=request.id,
+            thread_id=request.thread_id,
+            agent=request.agent,
+            name=request.name,
+            missing=request.missing_names,
+        )
+        return await record.settle(index, tool, CallState.FAILED, request.for_model(), [required])
+
+    async def _thread(self, parent: SessionRow) -> SpawnerThread:
+        """The position of the parent's thread in its conversation, for a start after the parent has ended."""
+        above = await sessions.get(self._pool, parent.tenant, parent.spawned_by) if parent.spawned_by else None
+        return SpawnerThread(
+            parent=above.thread_id if above else None, name=parent.subagent_name or parent.agent, depth=parent.depth
+        )
+
+
+async def start_deferred(pool: Pool, conversations: WorkflowClient, request: VariableRequest) -> None:
+    """Ask the conversation to start a subagent whose values are set. Ids derive from the first call, so it starts
+    once."""
+    try:
+        answer = await conversations.spawn(request.tenant, request.conversation_id, request.spawn)
+        started = answer.answers[0].error is None
+    except Refusal:  # the conversation was terminated
+        started = False
+    await variable_requests.settle(pool, request, started=started)
+
+
+# Calls that cannot start are settled, so that an unexpected error is not retried without end.
+
+
+def is_hopeless(error: Exception) -> bool:
+    return not isinstance(error, RETRIED) and activity.info().attempt >= ATTEMPTS
+
+
+async def give_up_calls(pool: Pool, call: DelegationCall, error: Exception) -> BegunBatch:
+    """Record an error as the result of the calls that have none yet."""
+    activity.logger.error("the delegations of %s cannot be begun", call.node, exc_info=error)
+    [node] = await messages.path(pool, call.ref.tenant, call.node, limit=1)
+    blocks = calls_of(node)
+    record = DelegationRecord(pool, call.ref, call.node)
+    text = f"This failed with an internal error ({type(error).__name__}). Look what was done before you try again."
+    begun = []
+    for index in call.indexes:
+        name = blocks[index].name
+        kind = DelegationTool(name) if name in set(DelegationTool) else DelegationTool.SUBAGENT
+        settled = await record.claim(index, name, "") or await record.settle(index, name, CallState.FAILED, text, [])
+        begun.append(Begun(index=index, kind=kind, settled=settled))
+    return BegunBatch(calls=begun)

@@ -1,12 +1,16 @@
-"""Subagents: operations of a session on the children of its thread."""
+"""What a session does with the children of its thread and with other agents: messages, events, stops. A message is
+stored first, so that none is lost, then delivered to the conversation of its receiver."""
 
+import asyncio
+import json
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from activities.delegation.agent_events import AgentEvents
-from activities.delegation.agent_messages import AgentMessages
 from activities.schedules.own import OwnSchedules
 from domain.agents.subagent_tool import ReceivingSide
+from domain.amounts import counted
 from domain.content import QueuedTool
 from domain.conversations.attachments import (
     Attachment,
@@ -22,21 +26,179 @@ from domain.conversations.mailbox import page
 from domain.conversations.quoting import quoted
 from domain.conversations.requests import ClaimOutcomes, Steer
 from domain.conversations.subagent_texts import from_subagent, listing_line, not_found, result, running
-from domain.errors import NotFound
+from domain.errors import NotFound, Unavailable
 from domain.ids import derive_id, is_id
 from domain.sessions.session import Reason, Scope, SessionRef, Status
 from domain.sessions.session_writes import ThreadMessage
 from domain.sessions.step import RecordedStop, StopRequest
-from store import children, conversations, endings, mailbox, outcomes, sessions, threads, workspaces
+from domain.triggers import EMITTED, ExternalEvent, untrusted
+from store import (
+    agent_events,
+    agent_messages,
+    channels,
+    children,
+    conversations,
+    endings,
+    mailbox,
+    mission_admission,
+    outcomes,
+    sessions,
+    threads,
+    workspaces,
+)
+from store.agent_events import MAX_PATTERNS, SentMessage
+from store.agent_messages import AgentAddress
 from store.children import Child
 from store.database import Pool
+from store.external_events import NewEvent
+from store.sessions import SessionRow
 from store.workspaces import Manifest
 from workflows.client import WorkflowClient
+
+POLL_S = 0.3
+MAX_DATA_CHARS = 20_000
+PER_HOUR = 200  # per conversation, so that agents cannot answer each other's events without end
 
 
 def message_id_of(ref: SessionRef, key: str) -> str:
     """The id of a message to an instance; `key` names the call that sends it."""
     return derive_id(ref.session_id, "message", key)
+
+
+class NoReceiver(Exception):
+    """There is no receiver for the message; the text is for the model."""
+
+
+class AgentMessages:
+    def __init__(self, pool: Pool, conversations: WorkflowClient) -> None:
+        self._pool = pool
+        self._conversations = conversations
+
+    async def send(self, ref: SessionRef, agent_id: str | None, text: str, key: str) -> tuple[str, bool]:
+        """The result for the sender, and whether it is an error."""
+        try:
+            target, _ = await self._send(ref, agent_id, text, key)
+        except NoReceiver as error:
+            return str(error), True
+        return f"Sent to the agent (agent_id: {target.thread_id}).", False
+
+    async def ask(self, ref: SessionRef, agent_id: str, text: str, key: str, seconds: float) -> tuple[str, bool]:
+        """The reply of the session that received the message."""
+        try:
+            target, message_id = await self._send(ref, agent_id, text, key)
+        except NoReceiver as error:
+            return str(error), True
+        give_up = time.monotonic() + seconds
+        while time.monotonic() < give_up:
+            taken = await conversations.message_taken(self._pool, ref.tenant, message_id)
+            session = await sessions.get(self._pool, ref.tenant, taken.by) if taken and taken.by else None
+            if session is not None and session.status.terminal:
+                [outcome] = await outcomes.of_sessions(self._pool, ref.tenant, [session.id])
+                if outcome.status is not Status.COMPLETED:
+                    return f"The agent (agent_id: {target.thread_id}) failed: {outcome.failure_so_far}", True
+                return page(outcome, 0) if outcome.output else "(no output)", False
+            await asyncio.sleep(POLL_S)
+        return f"No reply within {seconds:g} seconds. The message was delivered; a reply may still come.", True
+
+    async def _send(self, ref: SessionRef, agent_id: str | None, text: str, key: str) -> tuple[AgentAddress, str]:
+        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        assert own is not None
+        target = await self._target(ref, own.spawned_by, agent_id)
+        if target.thread_id == own.thread_id:
+            raise NoReceiver("That is you: an agent cannot send messages to itself.")
+        if target.terminated:
+            raise NoReceiver("That agent, or its conversation, was terminated.")
+        message_id = derive_id(ref.session_id, "agent_message", key)
+        await self._check_mission(ref, target, message_id)
+        message = ThreadMessage(
+            id=message_id,
+            conversation_id=target.conversation_id,
+            thread_id=target.thread_id,
+            text=text,
+            kind=InboxKind.SYSTEM,
+            author=own.thread_id,
+            unsignalled=True,
+        )
+        await conversations.add_message(self._pool, ref.tenant, message)
+        apart = bool(await channels.apart(self._pool, ref.tenant, [message_id]))
+        steer = Steer(request_id=message_id, thread=target.thread_id, message=message_id, wake=True, apart=apart)
+        try:
+            await self._conversations.steer(ref.tenant, target.conversation_id, steer)
+        except Unavailable:  # it is stored, so the sweeper will deliver it
+            return target, message_id
+        await conversations.mark_signalled(self._pool, ref.tenant, message_id)
+        return target, message_id
+
+    async def _check_mission(self, ref: SessionRef, target: AgentAddress, message_id: str) -> None:
+        """A mission that may not run now is not woken by other conversations; what was sent before stays sent."""
+        if target.conversation_id == ref.conversation_id or await conversations.has_message(
+            self._pool, ref.tenant, message_id
+        ):
+            return
+        hold = await mission_admission.wake_hold(self._pool, ref.tenant, target.conversation_id, target.thread_id)
+        if hold is not None:
+            raise NoReceiver(f"Nothing was sent, as that agent does not run now: {hold.text}.")
+
+    async def _target(self, ref: SessionRef, parent: str | None, agent_id: str | None) -> AgentAddress:
+        """The agent with this id; without an id the sender's parent, else the agent that people wrote to last."""
+        wanted = agent_id or parent
+        if wanted is not None:
+            found = await agent_messages.address(self._pool, ref.tenant, wanted) if is_id(wanted) else None
+            if found is None:
+                raise NoReceiver(f"There is no agent {wanted!r}.")
+            return found
+        recent = await agent_messages.recent_foreground(self._pool, ref.tenant, ref.conversation_id)
+        if recent is None:
+            raise NoReceiver("no recent foreground agent")
+        return recent
+
+
+class AgentEvents:
+    def __init__(self, pool: Pool, conversations: WorkflowClient) -> None:
+        self._pool = pool
+        self._conversations = conversations
+
+    async def emit(self, ref: SessionRef, name: str, data: dict[str, Any], key: str) -> tuple[str, bool]:
+        """The answer for the model, and whether it failed."""
+        if len(json.dumps(data)) > MAX_DATA_CHARS:
+            return f"The data may have {MAX_DATA_CHARS} characters as JSON. Nothing was emitted.", True
+        sender = await self._session(ref)
+        event_id = derive_id(ref.session_id, "event", key)
+        source = f"agent {sender.agent} {sender.thread_id}"
+        text = untrusted(ExternalEvent(id=event_id, type=name, payload=data), source)
+        event = NewEvent(source=EMITTED, origin=EMITTED, event_id=event_id, type=name, key=name, text=text)
+        emitted = await agent_events.emit(self._pool, sender, event, PER_HOUR)
+        if emitted is None:
+            return f"This conversation has emitted {PER_HOUR} events within an hour. Nothing was emitted.", True
+        if emitted.answered is not None:  # if this fails, the sweeper signals it
+            await self._conversations.answered(emitted.answered.session_id, emitted.answered.request_id)
+        for message in emitted.messages:
+            if message.wake:
+                await self._wake(ref.tenant, message)
+        reached = "" if emitted.receivers is None else f" It reached {counted(emitted.receivers, 'agent')}."
+        return f"Emitted {name}.{reached}", False
+
+    async def subscribe(self, ref: SessionRef, pattern: str, wanted: bool) -> tuple[str, bool]:
+        session = await self._session(ref)
+        if not wanted:
+            await agent_events.unsubscribe(self._pool, session, pattern)
+        elif not await agent_events.subscribe(self._pool, session, pattern):
+            return f"You have subscribed to {MAX_PATTERNS} patterns, as many as you may.", True
+        patterns = await agent_events.patterns(self._pool, session)
+        return f"You are subscribed to: {', '.join(patterns) or 'nothing'}.", False
+
+    async def _session(self, ref: SessionRef) -> SessionRow:
+        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        assert session is not None
+        return session
+
+    async def _wake(self, tenant: str, message: SentMessage) -> None:
+        steer = Steer(request_id=message.message_id, thread=message.thread_id, message=message.message_id, wake=True)
+        try:
+            await self._conversations.steer(tenant, message.conversation_id, steer)
+        except Unavailable:  # it is stored, so the sweeper will deliver it
+            return
+        await conversations.mark_signalled(self._pool, tenant, message.message_id)
 
 
 class Subagents:

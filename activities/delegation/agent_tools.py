@@ -1,12 +1,13 @@
-"""Tools made from the subagents that a prompt configures: one for each that is not resumable, and those that create
-instances of the others, send them messages and terminate them."""
+"""Tools made from agents: the subagents that a prompt configures, and the agents that may take over its thread."""
 
 import json
 from dataclasses import replace
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from activities.requests.external_tools import Arguments, CallersTool
 from activities.tools.builtin.agents import SUBAGENT_CREATE, SUBAGENT_MESSAGE, SUBAGENT_TERMINATE
-from activities.tools.tool import BEGIN_DELEGATIONS, Tool
+from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool
 from domain.agents.definition import AgentDefinition
 from domain.agents.subagent_tool import SubagentTool
 from domain.agents.variable_scope import resolved
@@ -19,11 +20,15 @@ CREATE = SUBAGENT_CREATE.name
 MESSAGE = SUBAGENT_MESSAGE.name
 
 
+# One tool for each subagent that is not resumable, and those that create instances of the others, send them messages
+# and terminate them.
+
+
 def can_be_subagent(agent: AgentDefinition) -> bool:
     return agent.dual and agent.expose_as_tool
 
 
-def enabled(agent: AgentDefinition, variables: dict[str, str]) -> list[SubagentTool]:
+def find_enabled(agent: AgentDefinition, variables: dict[str, str]) -> list[SubagentTool]:
     """The subagents that the agent may start now."""
     return [one for one in agent.subagent_tools if is_enabled(one, resolved(agent, variables))]
 
@@ -32,7 +37,7 @@ def description_of(agent: AgentDefinition) -> str:
     return agent.tool_description or agent.description
 
 
-def subagent_tool(agent: AgentDefinition, blocking: bool) -> Tool:
+def make_subagent_tool(agent: AgentDefinition, blocking: bool) -> Tool:
     waits = "You get its result." if blocking else "It works on its own, and its result is sent to you later."
     return CallersTool(
         name=agent.name,
@@ -48,7 +53,7 @@ def subagent_tool(agent: AgentDefinition, blocking: bool) -> Tool:
     )
 
 
-def instance_tools(agents: list[AgentDefinition]) -> list[Tool]:
+def make_instance_tools(agents: list[AgentDefinition]) -> list[Tool]:
     entries = []
     for agent in agents:
         needs = f" Arguments: {json.dumps(agent.input_schema)}" if agent.input_schema else ""
@@ -59,3 +64,32 @@ def instance_tools(agents: list[AgentDefinition]) -> list[Tool]:
         SUBAGENT_MESSAGE,
         SUBAGENT_TERMINATE,
     ]
+
+
+# Handoffs: a tool for each agent that may take over, named after it.
+
+
+class HandoffArguments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    message: str = Field("", max_length=100_000, description="What it should know beside the conversation so far.")
+
+
+def can_take_over(agent: AgentDefinition) -> bool:
+    return agent.expose_as_tool and not agent.dual
+
+
+def make_handoff_tool(agent: AgentDefinition) -> Tool:
+    return Tool(
+        name=agent.name,
+        description=(
+            f"Hand this conversation over to the agent {agent.name}, which then answers in your place and sees "
+            f"everything that was said. {agent.tool_description or agent.description}"
+        ).strip(),
+        input=HandoffArguments,
+        activity=HAND_OVER,
+        effect=Effect.IDEMPOTENT,
+        kind=None,
+        touches=(),
+        summary=lambda input: preview(input.message, 120) or f"hand over to {agent.name}",
+    )
