@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+from errand.models import InputRequest, InputRequestPage
 
-from cli.client.api import Api, segment
-from cli.client.models import PageOf
-from cli.client.request_models import RequestInfo
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.errors import Ambiguous, NotFoundError, Refused
-from cli.render.input_requests import show_request
+from cli.render.input_requests import details_of, show_request
 from cli.render.output import clean, json_wanted, note
 from cli.request_watch import RequestWatch, SettledElsewhere
 from domain.sessions.input_request import APPROVALS, RequestKind
@@ -40,9 +38,9 @@ CHOICES = {
 }
 
 
-def open_requests(api: Api, task_id: str) -> list[RequestInfo]:
+def open_requests(api: Api, task_id: str) -> list[InputRequest]:
     """The open requests of a task, oldest first."""
-    page = parse(PageOf[RequestInfo], api.get(f"/tasks/{segment(task_id)}/input-requests"))
+    page = parse(InputRequestPage, api.get(f"/tasks/{segment(task_id)}/input-requests"))
     return [request for request in reversed(page.items) if request.status == "open"]
 
 
@@ -63,9 +61,9 @@ def post_answer(api: Api, task_id: str, request_id: str, value: Any) -> Any:
     return api.post(f"/tasks/{segment(task_id)}/input", body)
 
 
-def typed_value(request: RequestInfo, text: str) -> Any:
+def typed_value(request: InputRequest, text: str) -> Any:
     """Parse what a person typed: an option's number, JSON if the schema needs more than text, else text."""
-    options = request.details.options
+    options = details_of(request).options
     # before JSON, because the list of options on the screen is numbered
     if text.isdecimal() and 0 < int(text) <= len(options):
         return options[int(text) - 1]
@@ -78,7 +76,7 @@ def typed_value(request: RequestInfo, text: str) -> Any:
     return text
 
 
-def dialogue(request: RequestInfo) -> Dialogue:
+def dialogue(request: InputRequest) -> Dialogue:
     match request.kind:
         case RequestKind.TOOL_APPROVAL | RequestKind.PLAN_APPROVAL:
             return _approval(request)
@@ -90,7 +88,7 @@ def dialogue(request: RequestInfo) -> Dialogue:
             return _question(request)
 
 
-def answer_by_typing(api: Api, request: RequestInfo) -> bool:
+def answer_by_typing(api: Api, request: InputRequest) -> bool:
     """Ask until the answer is accepted, here or elsewhere; False if the request was left open."""
     try:
         with RequestWatch(api, request) as watch:
@@ -100,7 +98,7 @@ def answer_by_typing(api: Api, request: RequestInfo) -> bool:
         return True
 
 
-def _answer(api: Api, request: RequestInfo, read: Read) -> bool:
+def _answer(api: Api, request: InputRequest, read: Read) -> bool:
     while True:
         steps, typed = dialogue(request), None
         try:
@@ -148,27 +146,27 @@ def read_line(prompt: Prompt, watch: RequestWatch | None = None) -> str:
         return ""
 
 
-def _question(request: RequestInfo) -> Dialogue:
+def _question(request: InputRequest) -> Dialogue:
     text = yield Prompt("Your answer (empty: later)")
     return typed_value(request, text.strip()) if text.strip() else None
 
 
-def _external_result(request: RequestInfo) -> Dialogue:
+def _external_result(request: InputRequest) -> Dialogue:
     text = yield Prompt("The result, as text or JSON (empty: later)")
     return {"result": typed_value(request, text)} if text else None
 
 
-def _variables(request: RequestInfo) -> Dialogue:
+def _variables(request: InputRequest) -> Dialogue:
     """Ask for all values: the task starts once it has every one."""
     given: dict[str, str] = {}
-    for name in request.details.variables:
+    for name in details_of(request).variables:
         given[name] = yield Prompt(f"{name} (empty: later)", secret=True)
         if not given[name]:
             return None
     return given
 
 
-def _approval(request: RequestInfo) -> Dialogue:
+def _approval(request: InputRequest) -> Dialogue:
     text = CHOICES[RequestKind(request.kind)]
     while True:
         typed = yield Prompt(text)
@@ -185,7 +183,7 @@ def _approval(request: RequestInfo) -> Dialogue:
             return (yield from _edited_plan(request))
         if choice == "e":
             return (yield from _edited_arguments(request))
-        if choice == "a" and request.details.always:
+        if choice == "a" and details_of(request).always:
             value = yield from _always(request)
             if value is not None:
                 return value
@@ -193,9 +191,9 @@ def _approval(request: RequestInfo) -> Dialogue:
             note(f"{clean(typed)!r} is none of them")
 
 
-def _edited_arguments(request: RequestInfo) -> Dialogue:
+def _edited_arguments(request: InputRequest) -> Dialogue:
     changed: dict[str, Any] = {}
-    for name, value in request.details.arguments.items():
+    for name, value in details_of(request).arguments.items():
         before = value if isinstance(value, str) else json.dumps(value)
         typed = yield Prompt(name, default=clean(before))
         if typed == clean(before):
@@ -207,15 +205,15 @@ def _edited_arguments(request: RequestInfo) -> Dialogue:
     return {"approved": True, "arguments": changed}
 
 
-def _edited_plan(request: RequestInfo) -> Dialogue:
-    typed = yield Prompt("Steps, one a line", default=clean("\n".join(request.details.plan)) + "\n")
+def _edited_plan(request: InputRequest) -> Dialogue:
+    typed = yield Prompt("Steps, one a line", default=clean("\n".join(details_of(request).plan)) + "\n")
     steps = [line.strip() for line in typed.splitlines() if line.strip()]
     return {"approved": True, "plan": steps} if steps else None
 
 
-def _always(request: RequestInfo) -> Dialogue:
+def _always(request: InputRequest) -> Dialogue:
     """Show the rule before it is made, so that it can be edited, for instance into `git *`."""
-    tool, patterns = request.details.tool, list(request.details.always)
+    tool, patterns = details_of(request).tool, list(details_of(request).always)
     note("From now on these calls run without asking, in this conversation only; * matches anything:")
     for number, pattern in enumerate(patterns):
         typed = yield Prompt(f"allow {tool} (empty: do not make the rule)", default=clean(pattern))
@@ -235,7 +233,7 @@ def _json_or_text(text: str) -> Any:
 
 def find_request(
     api: Api, task_id: str | None, request_id: str | None, *, approvals: bool
-) -> tuple[RequestInfo | None, str, str]:
+) -> tuple[InputRequest | None, str, str]:
     """The request that the user means, with its task's id and its own; without ids, the only open one.
 
     None if the request is no longer open: the server then refuses the answer with the reason.
@@ -261,9 +259,9 @@ def find_request(
     raise Ambiguous(f"{len(waiting)} {noun} are waiting; give the ids of one", body={"candidates": candidates})
 
 
-def _everywhere(api: Api, conversation_id: str | None = None) -> list[RequestInfo]:
-    return [parse(RequestInfo, one) for one in all_open_requests(api, conversation_id)]
+def _everywhere(api: Api, conversation_id: str | None = None) -> list[InputRequest]:
+    return [parse(InputRequest, one) for one in all_open_requests(api, conversation_id)]
 
 
-def _fitting(requests: list[RequestInfo], approvals: bool) -> list[RequestInfo]:
+def _fitting(requests: list[InputRequest], approvals: bool) -> list[InputRequest]:
     return [one for one in requests if (one.kind in APPROVALS) == approvals]

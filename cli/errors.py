@@ -102,19 +102,19 @@ class NotFinished(CliError):
     exit_code = Exit.NOT_FINISHED
 
 
-def refusal(status: int, body: JsonObject, retry_after: str | None = None) -> CliError:
+def refusal(status: int, body: JsonObject, retry_after: float | None = None) -> CliError:
     """Turn an error response, a problem document of RFC 9457, into an error for people."""
     kind = NotFoundError if status == 404 else Refused
     return kind(_message(status, body, retry_after), status=status, body=body)
 
 
-def _message(status: int, body: JsonObject, retry_after: str | None) -> str:
+def _message(status: int, body: JsonObject, retry_after: float | None) -> str:
     lines = [str(body.get("detail") or body.get("title") or "the server gave no reason")]
     lines += ["  " + _finding(error) for error in body.get("errors") or []]
     if status == 401:
         lines.append("Give a key with --key or ERRAND_API_KEY; `keys create NAME` makes one.")
     if retry_after:
-        lines.append(f"Try again in {retry_after} s.")
+        lines.append(f"Try again in {retry_after:g} s.")
     kind = str(body.get("type") or "").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
     lines[0] += f" ({status} {kind})" if kind and kind != "blank" else f" ({status})"
     return "\n".join(lines)

@@ -5,10 +5,9 @@ from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+from errand.models import Task, TaskPage
 
-from cli.client.api import Api, segment
-from cli.client.models import PageOf, TaskInfo
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.errors import Ambiguous, NotFoundError, Refused
 from cli.local_state import read_last, write_last
 from cli.render.output import one_line
@@ -111,12 +110,12 @@ def resolve_arguments(api: Api, values: dict[str, Any]) -> dict[str, Any]:
     return values | {name: resolve(api, values[name], field) for name, field in fields.items() if values.get(name)}
 
 
-def _tasks(api: Api, **filters: Any) -> list[TaskInfo]:
+def _tasks(api: Api, **filters: Any) -> list[Task]:
     given = {name: str(value).lower() if isinstance(value, bool) else value for name, value in filters.items()}
-    return parse(PageOf[TaskInfo], api.get("/tasks", **given)).items
+    return parse(TaskPage, api.get("/tasks", **given)).items
 
 
-def _described(task: TaskInfo) -> str:
+def _described(task: Task) -> str:
     return f"{one_line(task.agent)}, {task.status}: {one_line(task.title, 60)}"
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.client.api import Api
+from cli.api import Api
 from cli.ids import resolve_arguments
 from domain.policy.rules import Action
 from settings import Settings

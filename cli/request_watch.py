@@ -4,8 +4,9 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from cli.client.api import Api
-from cli.client.request_models import RequestInfo
+from errand.models import InputRequest
+
+from cli.api import Api
 from cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class SettledElsewhere(Exception):
 class RequestWatch:
     """Asks the server in a thread whether the request is still open, and ends the prompt as soon as it is not."""
 
-    def __init__(self, api: Api, request: RequestInfo) -> None:
+    def __init__(self, api: Api, request: InputRequest) -> None:
         self._api = api
         self._request = request
         self._stopped = threading.Event()

@@ -6,9 +6,7 @@ from typing import NoReturn
 import click
 
 from cli.answering import answer_by_typing, open_requests
-from cli.client.api import Api
-from cli.client.follow import TERMINAL_EVENTS, follow
-from cli.client.models import EventData
+from cli.api import ENDS, Api, EventData, follow
 from cli.errors import Exit, exit_of
 from cli.render.event_printer import EventPrinter
 from cli.render.input_requests import answer_command, show_request
@@ -27,7 +25,7 @@ def watch(api: Api, task_id: str, *, after: int, patience_ms: int, as_json: bool
     try:
         for event in follow(api, task_id, after=after, patience=patience_ms / 1_000, notify=notify):
             after = event["seq"]
-            if event["type"] in TERMINAL_EVENTS:
+            if event["type"] in ENDS:
                 status = event["status"]
             if as_json:
                 emit(event)

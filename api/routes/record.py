@@ -39,11 +39,6 @@ class VerifyQuery(BaseModel):
     )
 
 
-class AuditPage(BaseModel):
-    items: list[Listed]
-    next_before: int | None = Field(description="pass it as `before` to get older entries; null on the last page")
-
-
 class Verification(BaseModel):
     intact: bool
     chains: int
@@ -62,7 +57,7 @@ async def list_effects(call: Reader, task_id: str) -> models.EffectPage:
 @router.get(
     "/tasks/{task_id}/audit", responses=problems(404, 422), summary="List the audit log of a task, newest first"
 )
-async def list_task_audit(call: Reader, task_id: str, query: Annotated[AuditPosition, Query()]) -> AuditPage:
+async def list_task_audit(call: Reader, task_id: str, query: Annotated[AuditPosition, Query()]) -> models.AuditPage:
     session = await session_of(call, task_id)
     found = await audit.find(call.pool, call.tenant, session_id=session.id, before=query.before, limit=query.limit + 1)
     return _page(found, query.limit)
@@ -85,7 +80,7 @@ async def verify_task_audit(call: Reader, task_id: str) -> ChainState:
 
 
 @router.get("/audit", responses=problems(422), summary="List the audit log, newest first")
-async def list_audit(call: Auditor, query: Annotated[AuditQuery, Query()]) -> AuditPage:
+async def list_audit(call: Auditor, query: Annotated[AuditQuery, Query()]) -> models.AuditPage:
     """Entries of all tasks, keys and agents, or of one conversation, which is one chain."""
     found = await audit.find(
         call.pool, call.tenant, chain=query.conversation_id, before=query.before, limit=query.limit + 1
@@ -107,6 +102,7 @@ async def verify_audit(call: Auditor, query: Annotated[VerifyQuery, Query()]) ->
     )
 
 
-def _page(found: list[Listed], limit: int) -> AuditPage:
+def _page(found: list[Listed], limit: int) -> models.AuditPage:
     more = len(found) > limit
-    return AuditPage(items=found[:limit], next_before=found[limit - 1].number if more else None)
+    items = [models.AuditEntry.model_validate(one) for one in found[:limit]]
+    return models.AuditPage(items=items, next_before=items[-1].number if more else None)

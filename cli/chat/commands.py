@@ -4,11 +4,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+from errand.models import Conversation
 
+from cli.api import parse, segment
 from cli.chat.files import chosen_file
-from cli.client.api import segment
-from cli.client.models import ConversationInfo
-from cli.client.response import parse
 from cli.commands.mailbox import read_mailbox, show_mailbox
 from cli.commands.tree import show_tree
 from cli.render.output import emit, table
@@ -35,7 +34,7 @@ def mailbox(chat: "Chat", _: str) -> None:
 
 def tree(chat: "Chat", _: str) -> None:
     answer = chat.api.get(f"/conversations/{segment(chat.conversation())}")
-    emit(answer) if chat.as_json else show_tree(parse(ConversationInfo, answer))
+    emit(answer) if chat.as_json else show_tree(parse(Conversation, answer))
 
 
 def agents(chat: "Chat", _: str) -> None:

@@ -1,6 +1,6 @@
 """The cost of a conversation, read from its events."""
 
-from cli.client.models import EventData
+from cli.api import EventData
 
 
 class Costs:

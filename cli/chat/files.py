@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cli.client.api import Api
+from cli.api import Api
 from cli.commands.run import upload
 
 _AT_PATH = re.compile(r"(?:^|(?<=\s))@(\S+)")

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from cli.api import Api, follow_conversation
 from cli.chat.stdin_lines import stdin_lines
-from cli.client.api import Api
-from cli.client.follow import follow_conversation
 from cli.errors import CliError
 
 if TYPE_CHECKING:

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from errand.models import SessionHandle
 
+from cli.api import ENDS, Api, EventData, events_so_far, parse, segment
 from cli.chat.commands import COMMANDS, IMMEDIATE
 from cli.chat.costs import Costs
 from cli.chat.files import named_files, upload_all
@@ -13,10 +15,6 @@ from cli.chat.inputs import ChatInputs
 from cli.chat.past import show_past
 from cli.chat.questions import ChatRequests
 from cli.chat.view import ChatView
-from cli.client.api import Api, segment
-from cli.client.follow import TERMINAL_EVENTS, events_so_far
-from cli.client.models import EventData, HandleInfo
-from cli.client.response import parse
 from cli.errors import CliError, Exit, exit_of
 from cli.local_state import write_last
 from cli.render.output import PROGRAM, dollars, emit, one_line
@@ -80,7 +78,7 @@ class Chat:
 
     def watch_answer(self, answer: Any) -> None:
         """Watch the session that was just accepted until it ends."""
-        handle = parse(HandleInfo, answer)
+        handle = parse(SessionHandle, answer)
         write_last(self.api.address, handle.session_id)
         self._names[handle.session_id] = None
         if self._awaited:
@@ -218,7 +216,7 @@ class Chat:
         self._shown[session_id] = event["seq"]
         self._costs.note(event)
         name = self._subagent_name(session_id)
-        ended = event["type"] in TERMINAL_EVENTS
+        ended = event["type"] in ENDS
         if event["type"] == "mailbox_updated":
             self._mail = event["pending_count"]
         asked = self._may_answer and self._questions.handle_event(event)

@@ -1,10 +1,9 @@
 """The earlier turns, for a user who returns to a conversation."""
 
 import click
+from errand.models import Conversation, Turn, TurnPage
 
-from cli.client.api import Api, segment
-from cli.client.models import ConversationInfo, PageOf, TurnInfo
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.render.markdown import print_markdown
 from cli.render.output import age, clean, dim, one_line, styled_status
 from domain.amounts import counted
@@ -12,7 +11,7 @@ from domain.amounts import counted
 TURNS_SHOWN = 20
 
 
-def show_past(api: Api, conversation: ConversationInfo) -> None:
+def show_past(api: Api, conversation: Conversation) -> None:
     click.echo(click.style(one_line(conversation.title), bold=True) + dim(f"  {conversation.conversation_id}"))
     turns = _turns(api, conversation.conversation_id)
     if len(turns) > TURNS_SHOWN:
@@ -27,12 +26,12 @@ def show_past(api: Api, conversation: ConversationInfo) -> None:
     click.echo()
 
 
-def _turns(api: Api, conversation_id: str) -> list[TurnInfo]:
-    found: list[TurnInfo] = []
+def _turns(api: Api, conversation_id: str) -> list[Turn]:
+    found: list[Turn] = []
     cursor: str | None = None
     while True:
         answer = api.get(f"/conversations/{segment(conversation_id)}/turns", cursor=cursor, limit=200)
-        page = parse(PageOf[TurnInfo], answer)
+        page = parse(TurnPage, answer)
         found += page.items
         cursor = page.next_cursor
         if cursor is None:

@@ -3,10 +3,10 @@
 from collections import deque
 from typing import Any
 
+from errand.models import InputRequest
+
 from cli.answering import Dialogue, Prompt, dialogue, open_requests, post_answer
-from cli.client.api import Api
-from cli.client.models import EventData
-from cli.client.request_models import RequestInfo
+from cli.api import Api, EventData
 from cli.render.input_requests import show_request
 
 SETTLED = ("input_received", "input_expired")
@@ -17,7 +17,7 @@ class ChatRequests:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._open: deque[RequestInfo] = deque()
+        self._open: deque[InputRequest] = deque()
         self._dialogue: Dialogue | None = None
         self.prompt: Prompt | None = None  # the question for the next line; None: the next line is a message
 
@@ -36,7 +36,7 @@ class ChatRequests:
                 self._dialogue = self.prompt = None
         return False
 
-    def load(self, requests: list[RequestInfo]) -> None:
+    def load(self, requests: list[InputRequest]) -> None:
         """Add all open requests of the conversation."""
         self._dialogue = self.prompt = None
         self._open = deque(requests)

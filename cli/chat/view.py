@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import click
+from errand.models import Usage
 
-from cli.client.models import EventData, UsageInfo
+from cli.api import EventData
 from cli.render.event_printer import EventPrinter
 from cli.render.markdown import MarkdownStream
 from cli.render.output import clean, dim, fetch_command, one_line, styled_status
@@ -56,7 +57,7 @@ class AnswerPrinter(EventPrinter):
             click.echo(f"{styled_status(event['status'])} ({event['reason']})")
         if event.get("error"):
             self._line(f"  {event['error']}", fg="red")
-        click.echo(dim(f"  ({usage_line(UsageInfo.model_validate(event['usage']))})"))
+        click.echo(dim(f"  ({usage_line(Usage.model_validate(event['usage']))})"))
 
 
 class MarkdownPrinter(AnswerPrinter):

@@ -8,8 +8,7 @@ import click
 from agents.diagram import mermaid
 from agents.loader import AgentFileError, check_agents, one_text
 from agents.problems import Catalogue
-from cli.client.api import Api, segment
-from cli.client.response import decoded
+from cli.api import Api, segment
 from cli.errors import CliError, Exit, NotFoundError
 from cli.options import json_option, remote, settings
 from cli.render.output import clean, duration, emit, facts, one_line, table
@@ -89,8 +88,7 @@ def add(api: Api, file: Path, as_json: bool) -> None:
         text = one_text(file).encode()
     except AgentFileError as error:
         raise CliError(clean(str(error))) from None
-    sent = api.send("PUT", f"/agents/{segment(file.stem)}", content=text, headers={"Content-Type": "text/markdown"})
-    answer = decoded(sent)
+    answer = api.ask("PUT", f"/agents/{segment(file.stem)}", content=text, headers={"Content-Type": "text/markdown"})
     if as_json:
         emit(answer)
     else:
@@ -135,7 +133,7 @@ def _mcp_tools(agent: JsonObject) -> dict[str, JsonObject]:
 @remote
 def remove(api: Api, name: str, as_json: bool) -> None:
     """Remove an agent that your tenant has defined. Running tasks keep the version they have."""
-    api.send("DELETE", f"/agents/{segment(name)}")
+    api.request("DELETE", f"/agents/{segment(name)}")
     if as_json:
         emit({"removed": name})
     else:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from cli.answering import find_request, post_answer, typed_value
-from cli.client.api import Api
+from cli.api import Api
 from cli.ids import resolve
 from cli.options import remote
 from cli.render.output import PROGRAM, emit, note

@@ -3,11 +3,11 @@
 import click
 
 from cli.answering import find_request
-from cli.client.api import Api
+from cli.api import Api
 from cli.commands.answer import parse_json, send_answer
 from cli.ids import TaskId
 from cli.options import remote
-from cli.render.input_requests import show_request
+from cli.render.input_requests import details_of, show_request
 from cli.render.output import note, one_line
 from domain.json_object import JsonObject
 
@@ -51,9 +51,9 @@ def approve(
     request, task_id, request_id = find_request(api, task_id, request_id, approvals=True)
     if request is not None and always:
         # the patterns that the server proposed: a wider one must be typed by a person
-        value["always"] = list(request.details.always)
-        for pattern in request.details.always:
-            note(f'From now on, in this conversation: allow {request.details.tool} "{one_line(pattern)}"')
+        value["always"] = list(details_of(request).always)
+        for pattern in details_of(request).always:
+            note(f'From now on, in this conversation: allow {details_of(request).tool} "{one_line(pattern)}"')
     if request is not None and not as_json:
         show_request(request, hint=False)  # so that a terminal log shows what was approved
     send_answer(api, task_id, request_id, value, as_json=as_json)

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.client.api import Api
+from cli.api import Api
 from cli.ids import TaskId
 from cli.options import no_input_option, patience_option, remote
 from cli.watch import watch

@@ -1,28 +1,16 @@
 """`errand audit`: show the audit log, or verify that nothing in it was changed or removed."""
 
 import click
+from errand.models import AuditEntry, AuditPage
 
 from cli import audit_anchors as anchors
-from cli.client.api import Api, segment
-from cli.client.models import PageOf
-from cli.client.response import ResponseModel, parse
+from cli.api import Api, parse, segment
 from cli.errors import Exit
 from cli.ids import resolve
 from cli.options import remote
 from cli.render.output import emit, note, one_line, table
 
 VERIFY = "verify"
-
-
-class AuditInfo(ResponseModel):
-    """One entry of the audit log."""
-
-    at: str
-    actor: str
-    action: str
-    session_id: str = ""
-    subject: str = ""
-    digest: str = ""
 
 
 @click.command()
@@ -57,14 +45,14 @@ def audit(api: Api, task_id: str | None, limit: int, head: str | None, anchor: s
     if as_json:
         emit(found)
         return
-    entries = parse(PageOf[AuditInfo], found).items[::-1]
-    rows = [[one.at[:19], one.actor, one.action, _subject(one)] for one in entries]
+    entries = parse(AuditPage, found).items[::-1]
+    rows = [[one.at.isoformat()[:19], one.actor, one.action, _subject(one)] for one in entries]
     table(["AT", "ACTOR", "ACTION", "SUBJECT"], [[one_line(cell) for cell in row] for row in rows])
     if found["next_before"]:
         note(f"there are older entries; --limit shows more (at most 1000), GET {path}?before=N all of them")
 
 
-def _subject(entry: AuditInfo) -> str:
+def _subject(entry: AuditEntry) -> str:
     parts = [entry.session_id, entry.subject.replace("\n", ", "), entry.digest[:12]]
     return " ".join(part for part in parts if part)
 

@@ -3,10 +3,9 @@
 from typing import Any
 
 import click
+from errand.models import BudgetLine, TaskBudget
 
-from cli.client.api import Api, segment
-from cli.client.models import BudgetInfo, TaskBudgetInfo
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.ids import TaskId
 from cli.options import Duration, remote
 from cli.render.output import dim, duration, emit, one_line, styled_status, table
@@ -49,7 +48,7 @@ def budget(api: Api, task_id: str, as_json: bool, **limits: Any) -> None:
     if as_json:
         emit(answer)
         return
-    found = parse(TaskBudgetInfo, answer)
+    found = parse(TaskBudget, answer)
     for session in (found, *found.children):
         click.echo(f"{one_line(session.name)}  {session.task_id}  {styled_status(session.status)}")
         _table(session.budgets)
@@ -61,7 +60,7 @@ def budget(api: Api, task_id: str, as_json: bool, **limits: Any) -> None:
             click.echo(dim(f"  reserved by {reserved}"))
 
 
-def _table(budgets: list[BudgetInfo]) -> None:
+def _table(budgets: list[BudgetLine]) -> None:
     table(
         ["  BUDGET", "LIMIT", "USED", "LEFT"],
         [

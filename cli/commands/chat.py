@@ -3,12 +3,11 @@
 import sys
 
 import click
+from errand.models import ConversationPage
 
 from cli.answering import Prompt, read_line
+from cli.api import Api, parse
 from cli.chat.loop import Chat
-from cli.client.api import Api
-from cli.client.models import ConversationItem, PageOf
-from cli.client.response import parse
 from cli.errors import NotFoundError
 from cli.ids import AgentNameType, ConversationIdType
 from cli.options import no_input_option, patience_option, remote
@@ -66,7 +65,7 @@ def chat(
 def _chosen(api: Api, *, ask: bool) -> str:
     """The user's own conversation that changed last, or the one that they pick."""
     answer = api.get("/conversations", order="updated", own="true", status="open", limit=LISTED if ask else 1)
-    found = parse(PageOf[ConversationItem], answer).items
+    found = parse(ConversationPage, answer).items
     if not found:
         raise NotFoundError("there is no conversation yet; `chat` begins one")
     if not ask:

@@ -1,10 +1,9 @@
 """`errand conversations`: list conversations."""
 
 import click
+from errand.models import ConversationPage
 
-from cli.client.api import Api
-from cli.client.models import ConversationItem, PageOf
-from cli.client.response import parse
+from cli.api import Api, parse
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, note, table
 
@@ -26,7 +25,7 @@ def conversations(api: Api, query: str | None, limit: int, cursor: str | None, a
     if as_json:
         emit(answer)
         return
-    page = parse(PageOf[ConversationItem], answer)
+    page = parse(ConversationPage, answer)
     if not page.items:
         note("no conversations")
         return

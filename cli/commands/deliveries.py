@@ -1,10 +1,9 @@
 """`errand deliveries`: which notifications were sent, and sending one again."""
 
 import click
+from errand.models import DeliveryPage
 
-from cli.client.api import Api, segment
-from cli.client.models import DeliveryInfo, PageOf
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.commands.subscriptions import all_subscriptions, find_subscription
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, note, table
@@ -49,7 +48,7 @@ def list_deliveries(
     if as_json:
         emit(answer)
         return
-    page = parse(PageOf[DeliveryInfo], answer)
+    page = parse(DeliveryPage, answer)
     if not page.items:
         note("no deliveries")
         return

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import click
 from errand.models import Trace
 
-from cli.client.api import Api
+from cli.api import Api
 from cli.commands.trace import FULL_TEXT
 from cli.errors import Exit
 from cli.ids import TaskId

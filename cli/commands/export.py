@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from cli.client.api import Api, segment
-from cli.client.temporal import exits_at_once, temporal
+from cli.api import Api, segment
 from cli.errors import NotFoundError
 from cli.ids import TaskId
 from cli.options import remote
 from cli.render.history_files import write_files
 from cli.render.output import emit, note
 from cli.render.output_file import write_output
+from cli.temporal import exits_at_once, temporal
 from domain.amounts import counted
 from domain.json_object import JsonObject
 from workflows import replay as replaying

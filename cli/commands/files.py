@@ -1,10 +1,9 @@
 """`errand files`: list and delete uploaded files."""
 
 import click
+from errand.models import FilePage
 
-from cli.client.api import Api, segment
-from cli.client.models import FileInfo, PageOf
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, note, one_line, size, table
 
@@ -31,7 +30,7 @@ def list_files(api: Api, everything: bool, limit: int, cursor: str | None, as_js
     if as_json:
         emit(answer)
         return
-    page = parse(PageOf[FileInfo], answer)
+    page = parse(FilePage, answer)
     if not page.items:
         note("no uploaded files")
         return
@@ -47,5 +46,5 @@ def list_files(api: Api, everything: bool, limit: int, cursor: str | None, as_js
 def remove_files(api: Api, file_ids: tuple[str, ...], as_json: bool) -> None:
     """Delete uploaded files by their ids. A file of an unfinished task is refused; workspaces keep their copies."""
     for file_id in file_ids:
-        api.send("DELETE", f"/files/{segment(file_id)}")
+        api.request("DELETE", f"/files/{segment(file_id)}")
         emit({"file_id": file_id, "deleted": True}) if as_json else click.echo(f"deleted {file_id}")

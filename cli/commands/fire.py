@@ -1,10 +1,9 @@
 """`errand fire`: deliver the outcomes in a conversation's mailbox in one new session."""
 
 import click
+from errand.models import SessionHandle
 
-from cli.client.api import Api, segment
-from cli.client.models import HandleInfo
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.ids import ConversationIdType
 from cli.local_state import write_last
 from cli.options import patience_option, remote
@@ -34,7 +33,7 @@ def fire(
     """
     body = ({"input": text} if text else {}) | ({"if_busy": "queue"} if queue else {})
     answer = api.post(f"/conversations/{segment(conversation_id)}/fire", body)
-    session_id = parse(HandleInfo, answer).session_id
+    session_id = parse(SessionHandle, answer).session_id
     write_last(api.address, session_id)
     if wait:
         watch(api, session_id, after=0, patience_ms=patience, as_json=as_json)

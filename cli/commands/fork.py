@@ -1,10 +1,9 @@
 """`errand fork`: start a new conversation from the end of a session."""
 
 import click
+from errand.models import SessionHandle
 
-from cli.client.api import Api, segment
-from cli.client.models import HandleInfo
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.ids import TaskId
 from cli.local_state import write_last
 from cli.options import patience_option, remote
@@ -33,7 +32,7 @@ def fork(
     body = {"from_session": session_id, "execute": text is not None}
     body |= {name: value for name, value in (("input", text), ("agent", agent)) if value is not None}
     answer = api.post(f"/conversations/{segment(origin)}/fork", body)
-    handle = parse(HandleInfo, answer)
+    handle = parse(SessionHandle, answer)
     write_last(api.address, handle.session_id)
     if text is not None and wait:
         watch(api, handle.session_id, after=0, patience_ms=patience, as_json=as_json)

@@ -3,11 +3,10 @@
 import sys
 
 import click
+from errand.models import InputRequest
 
 from cli.answering import all_open_requests, answer_by_typing
-from cli.client.api import Api
-from cli.client.request_models import RequestInfo
-from cli.client.response import parse
+from cli.api import Api, parse
 from cli.ids import ConversationIdType
 from cli.options import remote
 from cli.render.input_requests import show_request
@@ -40,7 +39,7 @@ def inbox(api: Api, conversation_id: str | None, answering: bool | None, as_json
     if answering is None:
         # a script that lists the inbox must not wait for somebody to type
         answering = sys.stdin.isatty() and sys.stdout.isatty()
-    for request in (parse(RequestInfo, answer) for answer in requests):
+    for request in (parse(InputRequest, answer) for answer in requests):
         show_request(request)
         if answering:
             answer_by_typing(api, request)

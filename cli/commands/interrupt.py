@@ -2,7 +2,7 @@
 
 import click
 
-from cli.client.api import Api, segment
+from cli.api import Api, segment
 from cli.ids import ConversationIdType, TaskId, resolve
 from cli.options import remote
 from cli.render.output import PROGRAM, emit, note, styled_status

@@ -3,10 +3,9 @@
 from typing import Any
 
 import click
+from errand.models import MailboxPage
 
-from cli.client.api import Api, segment
-from cli.client.models import MailInfo, PageOf
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.ids import ConversationIdType
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, note, one_line, table
@@ -42,7 +41,7 @@ def read_mailbox(api: Api, conversation_id: str, *, live: bool = False, everythi
 
 def show_mailbox(answer: Any) -> bool:
     """Print a mailbox; True if some of it has not been delivered."""
-    messages = parse(PageOf[MailInfo], answer).items
+    messages = parse(MailboxPage, answer).items
     if not messages:
         note("the mailbox is empty")
         return False

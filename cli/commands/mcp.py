@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import click
 
-from cli.client.api import RESTART_PAUSE, RESTART_SECONDS, Api
+from cli.api import RESTART_PAUSE, RESTART_SECONDS, Api
 from cli.errors import CliError, Refused, Unreachable
 from cli.options import remote
 from domain.json_object import JsonObject
@@ -125,7 +125,7 @@ class Bridge:
                 if not away or time.monotonic() > deadline or not (self._reached or api.own_stack_runs()):
                     raise
             time.sleep(RESTART_PAUSE)
-            api.disconnect()
+            api.look_again()
 
     def _write(self, message: JsonObject) -> None:
         # a line must not be written inside another one: the host reads messages line by line
@@ -135,10 +135,10 @@ class Bridge:
 
 def _interrupt(api: Api) -> None:
     """Close the connection of a request until its thread has noticed: one that is just being opened is not closed."""
-    api.interrupt()
+    api.close()
     while api.connected:
         time.sleep(INTERRUPT_PAUSE)
-        api.interrupt()
+        api.close()
 
 
 def _key(request_id: object) -> str:

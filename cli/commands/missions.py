@@ -4,17 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+from errand.models import Mission, MissionPage
 
-from cli.client.api import Api, segment
-from cli.client.mission_models import MissionInfo
-from cli.client.models import PageOf
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.commands.run import upload, upload_archive
 from cli.errors import NotFoundError
 from cli.options import Duration, remote, settings
 from cli.render.output import emit, facts, note, table
 from cli.render.runs import show_runs
 from cli.trees import pack_folder
+from domain.amounts import counted
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -99,11 +98,11 @@ def list_missions(api: Api, as_json: bool) -> None:
     if as_json:
         emit(answer)
         return
-    items = parse(PageOf[MissionInfo], answer).items
+    items = parse(MissionPage, answer).items
     if not items:
         note("no missions")
         return
-    table(["NAME", "STATE", "USED", "ID"], [[item.name, item.state, item.used, item.id] for item in items])
+    table(["NAME", "STATE", "USED", "ID"], [[item.name, _state(item), _used(item), item.id] for item in items])
 
 
 @missions.command()
@@ -169,11 +168,11 @@ def cancel(api: Api, name: str, as_json: bool) -> None:
 
 def _find(api: Api, name: str) -> str:
     """The id of the newest mission with this name or this id."""
-    named = parse(PageOf[MissionInfo], api.get("/missions", name=name)).items
+    named = parse(MissionPage, api.get("/missions", name=name)).items
     if named:
         return named[0].id
     try:
-        return parse(MissionInfo, api.get(f"/missions/{segment(name)}")).id
+        return parse(Mission, api.get(f"/missions/{segment(name)}")).id
     except NotFoundError:
         raise NotFoundError(f"there is no mission {name}") from None
 
@@ -187,17 +186,27 @@ def _risk(text: str) -> dict[str, str]:
     return {"tool": tool, "argument": argument} if found else {"tool": tool}
 
 
+def _state(item: Mission) -> str:
+    if item.paused:
+        return f"{item.status}, paused: {item.pause_reason}"
+    return f"{item.status}: {item.reason}" if item.reason else item.status
+
+
+def _used(item: Mission) -> str:
+    return f"{counted(item.total.runs, 'run')}, {item.total.tokens} tokens, {item.total.cost_usd:.4f} USD"
+
+
 def _show(answer: Any, as_json: bool) -> None:
     if as_json:
         emit(answer)
         return
-    item = parse(MissionInfo, answer)
+    item = parse(Mission, answer)
     facts(
         [
             ("mission", f"{item.name} ({item.id})"),
-            ("state", item.state),
+            ("state", _state(item)),
             ("waits for", ", ".join(item.requests) or None),
-            ("used", item.used),
+            ("used", _used(item)),
             ("summary", item.summary),
             ("conversation", item.conversation_id),
         ]

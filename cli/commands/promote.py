@@ -2,7 +2,7 @@
 
 import click
 
-from cli.client.api import Api, segment
+from cli.api import Api, segment
 from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import emit, note

@@ -5,10 +5,9 @@ import re
 from pathlib import Path
 
 import click
+from errand.models import WorkspaceFile, WorkspaceListing
 
-from cli.client.api import Api, segment
-from cli.client.models import WorkspaceFileInfo, WorkspaceInfo
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.errors import CliError
 from cli.ids import TaskId
 from cli.options import remote
@@ -35,7 +34,7 @@ def pull(api: Api, task_id: str, folder: Path, patch: bool, force: bool, as_json
       ./errand pull ID out/
       ./errand pull ID --patch | git apply
     """
-    listed = parse(WorkspaceInfo, api.get(f"/tasks/{segment(task_id)}/workspace"))
+    listed = parse(WorkspaceListing, api.get(f"/tasks/{segment(task_id)}/workspace"))
     changed = [found for one in listed.items if (found := _of_file(one))]
     if patch:
         _print_patch(api, task_id, changed, as_json)
@@ -53,7 +52,7 @@ def pull(api: Api, task_id: str, folder: Path, patch: bool, force: bool, as_json
         note("the task has changed no file")
 
 
-def _of_file(one: WorkspaceFileInfo) -> WorkspaceFileInfo | None:
+def _of_file(one: WorkspaceFile) -> WorkspaceFile | None:
     """The change as one of a file: what was a folder or a link before is added, what has become a folder is removed."""
     if not one.change or one.kind == "link":
         return None
@@ -63,7 +62,7 @@ def _of_file(one: WorkspaceFileInfo) -> WorkspaceFileInfo | None:
     return one.model_copy(update={"change": "modified" if was and is_now else "added" if is_now else "removed"})
 
 
-def _write(api: Api, task_id: str, folder: Path, changed: list[WorkspaceFileInfo], force: bool) -> None:
+def _write(api: Api, task_id: str, folder: Path, changed: list[WorkspaceFile], force: bool) -> None:
     """Fetch and check everything first, so that a conflict leaves the folder unchanged."""
     contents: dict[Path, bytes | None] = {}
     problems = []
@@ -119,10 +118,10 @@ def _obstructed(target: Path, folder: Path, removed: set[Path]) -> bool:
 
 def _content(api: Api, task_id: str, path: str, *, before: bool = False) -> bytes:
     params = {"path": path} | ({"before": "true"} if before else {})
-    return api.send("GET", f"/tasks/{segment(task_id)}/workspace/file", params=params).content
+    return api.request("GET", f"/tasks/{segment(task_id)}/workspace/file", params=params).content
 
 
-def _print_patch(api: Api, task_id: str, changed: list[WorkspaceFileInfo], as_json: bool) -> None:
+def _print_patch(api: Api, task_id: str, changed: list[WorkspaceFile], as_json: bool) -> None:
     diffs = {one.path: _diff(api, task_id, one) for one in changed}
     text = "".join(diff for diff in diffs.values() if diff is not None)
     binary = [path for path, diff in diffs.items() if diff is None]
@@ -134,7 +133,7 @@ def _print_patch(api: Api, task_id: str, changed: list[WorkspaceFileInfo], as_js
         note(f"left out, since it is not text: {one_line(path)}; without --patch it is copied")
 
 
-def _diff(api: Api, task_id: str, one: WorkspaceFileInfo) -> str | None:
+def _diff(api: Api, task_id: str, one: WorkspaceFile) -> str | None:
     """The change in the form that `git apply` reads; None if the file is not text."""
     old = b"" if one.change == "added" else _content(api, task_id, one.path, before=True)
     new = b"" if one.change == "removed" else _content(api, task_id, one.path)

@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 from temporalio.client import WorkflowHistory
 
-from cli.client.api import Api
-from cli.client.temporal import exits_at_once, key_ring, temporal
+from cli.api import Api
 from cli.debugger import StepBreakpoint
 from cli.errors import CliError, NotFoundError
 from cli.ids import resolve
 from cli.options import Duration, json_option, settings
 from cli.render.output import emit, note, one_line
+from cli.temporal import exits_at_once, key_ring, temporal
 from domain.amounts import counted
 from domain.ids import is_id
 from workflows import replay as replaying

@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
+from errand.models import Task, TaskPage
 
-from cli.client.api import Api, segment
-from cli.client.models import PageOf, TaskInfo
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.commands.trace import FULL_TEXT
 from cli.errors import NotFinished, Refused
 from cli.ids import TaskId
@@ -161,7 +160,7 @@ def _ended_tasks(api: Api, since_ms: int) -> Iterator[str]:
     cursor = None
     while True:
         answer = api.get("/tasks", created_after=after.isoformat(), limit=200, cursor=cursor, status=sorted(TERMINAL))
-        page = parse(PageOf[TaskInfo], answer)
+        page = parse(TaskPage, answer)
         yield from (task.task_id for task in page.items if not (task.rerun_of and task.rerun_of.recorded))
         if (cursor := page.next_cursor) is None:
             return
@@ -219,7 +218,7 @@ def _report(api: Api, task_id: str, rerun_id: str, patience_ms: int) -> RerunRep
     )
 
 
-def _recording_ended(rerun: TaskInfo) -> bool:
+def _recording_ended(rerun: Task) -> bool:
     """Whether the original was stopped from outside, so that its recording ends before the task would."""
     return rerun.error is not None and rerun.error.type == "RecordingEnded"
 

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from errand.models import Artifact, Result
 
-from cli.client.api import Api, segment
-from cli.client.follow import wait_for_result
-from cli.client.models import ArtifactInfo, ResultInfo
-from cli.client.response import parse
+from cli.api import Api, parse, segment, wait_for_result
 from cli.errors import Exit, NotFinished, NotFoundError, Refused, exit_of
 from cli.ids import TaskId
 from cli.options import patience_option, remote
@@ -55,13 +53,13 @@ def result(
       ./errand result ID --json | jq .usage
     """
     answer = _wait(api, task_id, patience / 1_000) if wait else _fetch(api, task_id)
-    found = parse(ResultInfo, answer)
+    found = parse(Result, answer)
     if folder is not None:
         _download_all(api, found, folder)
     if name is not None:
         chosen = _choose(found, name)
         # an address is only printed: our key must not be sent to another server
-        content = f"{clean(chosen.url)}\n".encode() if _elsewhere(chosen) else api.send("GET", chosen.url).content
+        content = f"{clean(chosen.url)}\n".encode() if _elsewhere(chosen) else api.request("GET", chosen.url).content
         _write(content, target)
         return
     if as_json:
@@ -100,7 +98,7 @@ def _output_text(output: Any) -> str:
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
-def _show_ending(found: ResultInfo) -> None:
+def _show_ending(found: Result) -> None:
     partial = ", partial result" if found.partial else ""
     note(f"{found.status} ({found.reason or 'no reason given'}{partial}): {usage_line(found.usage)}")
     if found.error:
@@ -115,19 +113,19 @@ def _show_ending(found: ResultInfo) -> None:
         note(f"  artifact: {where}")
 
 
-def _download_all(api: Api, found: ResultInfo, folder: Path) -> None:
+def _download_all(api: Api, found: Result, folder: Path) -> None:
     """Download all artifacts. If the task saved a name several times, the last one is kept; names have no folders."""
     for artifact in {one.name: one for one in found.artifacts if not _elsewhere(one)}.values():
         folder.mkdir(parents=True, exist_ok=True)
         # only the last part of the name, because an agent chose it and `..` would leave the folder
-        _write(api.send("GET", artifact.url).content, folder / Path(artifact.name).name)
+        _write(api.request("GET", artifact.url).content, folder / Path(artifact.name).name)
 
 
-def _elsewhere(artifact: ArtifactInfo) -> bool:
+def _elsewhere(artifact: Artifact) -> bool:
     return not artifact.url.startswith("/")
 
 
-def _choose(found: ResultInfo, name: str) -> ArtifactInfo:
+def _choose(found: Result, name: str) -> Artifact:
     """The artifact with this name; if the task saved it several times, the last one."""
     chosen = next((artifact for artifact in reversed(found.artifacts) if artifact.name == name), None)
     if chosen is None:

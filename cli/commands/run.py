@@ -9,8 +9,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from cli.client.api import Api
-from cli.client.response import decoded
+from cli.api import Api
 from cli.errors import Exit, Unreachable
 from cli.ids import AgentNameType
 from cli.local_state import write_last
@@ -179,5 +178,5 @@ def upload_archive(api: Api, packed: bytes) -> str:
 
 
 def _post_file(api: Api, name: str, content: bytes, kind: str) -> str:
-    answer = api.send("POST", "/files", params={"name": name}, content=content, headers={"Content-Type": kind})
-    return str(decoded(answer)["file_id"])
+    sent = {"params": {"name": name}, "content": content, "headers": {"Content-Type": kind}}
+    return str(api.ask("POST", "/files", **sent, harmless=True)["file_id"])

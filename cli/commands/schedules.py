@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from errand.models import Schedule, SchedulePage
 
-from cli.client.api import Api, segment
-from cli.client.models import PageOf
-from cli.client.response import parse
-from cli.client.schedule_models import ScheduleInfo
+from cli.api import Api, parse, segment
 from cli.commands.run import upload
 from cli.errors import NotFoundError
 from cli.ids import AgentNameType
@@ -91,11 +89,11 @@ def list_schedules(api: Api, as_json: bool) -> None:
     if as_json:
         emit(answer)
         return
-    items = parse(PageOf[ScheduleInfo], answer).items
+    items = parse(SchedulePage, answer).items
     if not items:
         note("no schedules")
         return
-    rows = [[item.name, item.when, item.agent, item.state, item.counts, one_line(item.prompt)] for item in items]
+    rows = [[item.name, _when(item), item.agent, _state(item), _counts(item), one_line(item.prompt)] for item in items]
     table(["NAME", "WHEN", "AGENT", "STATE", "RUNS", "INPUT"], rows)
 
 
@@ -158,17 +156,17 @@ def backfill(api: Api, name: str, start: datetime, end: datetime, as_json: bool)
 @remote
 def remove(api: Api, name: str, as_json: bool) -> None:
     """Delete a schedule. Its conversation and the list of its runs stay."""
-    api.send("DELETE", _path(api, name, ""))
+    api.request("DELETE", _path(api, name, ""))
     emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
 
 
-def _find(api: Api, name: str) -> ScheduleInfo:
+def _find(api: Api, name: str) -> Schedule:
     """The schedule with this name or id."""
-    named = parse(PageOf[ScheduleInfo], api.get("/schedules", name=name)).items
+    named = parse(SchedulePage, api.get("/schedules", name=name)).items
     if named:
         return named[0]
     try:
-        return parse(ScheduleInfo, api.get(f"/schedules/{segment(name)}"))
+        return parse(Schedule, api.get(f"/schedules/{segment(name)}"))
     except NotFoundError:
         raise NotFoundError(f"there is no schedule {name}") from None
 
@@ -177,18 +175,35 @@ def _path(api: Api, name: str, rest: str) -> str:
     return f"/schedules/{segment(_find(api, name).id)}{rest}"
 
 
+def _when(item: Schedule) -> str:
+    if item.every is not None:
+        return f"every {item.every / 1_000:g} s"
+    return f"{item.cron} {item.timezone}" if item.cron else f"once at {item.at.isoformat() if item.at else ''}"
+
+
+def _state(item: Schedule) -> str:
+    return f"paused: {item.pause_reason}" if item.paused else "active"
+
+
+def _counts(item: Schedule) -> str:
+    """Such as `12, skipped: 11 of 12`."""
+    total = sum(item.runs.values())
+    others = [f"{name}: {count} of {total}" for name, count in sorted(item.runs.items()) if name != "fired"]
+    return ", ".join([str(total), *others])
+
+
 def _show(answer: Any, as_json: bool) -> None:
     if as_json:
         emit(answer)
         return
-    item = parse(ScheduleInfo, answer)
-    times = ", ".join(item.next_times) if item.next_times else None
+    item = parse(Schedule, answer)
+    times = ", ".join(one.isoformat() for one in item.next_times) if item.next_times else None
     facts(
         [
             ("schedule", f"{item.name} ({item.id})"),
-            ("when", item.when),
-            ("state", item.state),
-            ("runs", item.counts),
+            ("when", _when(item)),
+            ("state", _state(item)),
+            ("runs", _counts(item)),
             ("next", times),
             ("conversation", item.conversation_id),
         ]

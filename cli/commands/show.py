@@ -1,15 +1,13 @@
 """`errand show`: one task in detail."""
 
 import click
+from errand.models import Progress, Retry, Task
 
-from cli.client.api import Api, segment
-from cli.client.models import ProgressInfo, RetryInfo, TaskInfo
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, facts, moment, note, one_line, styled_status
 from cli.render.task_lines import error_line, plan_lines, usage_line
-from domain.sessions.session import Status
 
 
 @click.command()
@@ -27,7 +25,7 @@ def show(api: Api, task_id: str, as_json: bool) -> None:
     if as_json:
         emit(answer)
         return
-    task = parse(TaskInfo, answer)
+    task = parse(Task, answer)
     facts(
         [
             ("task", task.task_id),
@@ -42,10 +40,10 @@ def show(api: Api, task_id: str, as_json: bool) -> None:
             ("updated", age(task.updated_at)),
             ("ended", age(task.ended_at)),
             ("content", f"removed {age(task.content_removed_at)}" if task.content_removed_at else None),
-            ("used", usage_line(task.usage) if task.usage else None),
+            ("used", usage_line(task.usage)),
         ]
     )
-    if task.status == Status.INPUT_REQUIRED:
+    if task.status == "input_required":
         note(f"`{PROGRAM} inbox --conversation {task.conversation_id}` shows what it is waiting for.")
     if task.plan:
         click.echo("plan:")
@@ -53,18 +51,18 @@ def show(api: Api, task_id: str, as_json: bool) -> None:
             click.echo(f"  {line}")
 
 
-def _ending(task: TaskInfo) -> str:
+def _ending(task: Task) -> str:
     if not task.reason:
         return " (cancel requested)" if task.cancel_requested else ""
     return f" ({task.reason}{', partial result' if task.partial else ''})"
 
 
-def _progress(progress: ProgressInfo) -> str:
+def _progress(progress: Progress) -> str:
     total = f" of {progress.total_steps}" if progress.total_steps else ""
     return f"step {progress.step}{total} {one_line(progress.message)}".rstrip()
 
 
-def _retry(retry: RetryInfo | None) -> str | None:
+def _retry(retry: Retry | None) -> str | None:
     if not retry:
         return None
     reason = one_line(retry.reason).removesuffix(".")

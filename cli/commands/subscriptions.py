@@ -3,11 +3,10 @@
 from typing import Any
 
 import click
-import httpx2
+from errand.models import CreatedSubscription, Subscription, SubscriptionPage
+from errand.requests import Answer
 
-from cli.client.api import Api, segment
-from cli.client.models import PageOf, SubscriptionInfo
-from cli.client.response import decoded, parse
+from cli.api import Api, parse, segment
 from cli.errors import NotFoundError
 from cli.options import remote
 from cli.render.output import age, emit, note, one_line, table
@@ -34,7 +33,7 @@ def list_subscriptions(api: Api, as_json: bool) -> None:
     if as_json:
         emit(answer)
         return
-    items = parse(PageOf[SubscriptionInfo], answer).items
+    items = parse(SubscriptionPage, answer).items
     if not items:
         note("no subscriptions")
         return
@@ -87,7 +86,7 @@ def add(
 @remote
 def rotate(api: Api, name: str, as_json: bool) -> None:
     """Give a webhook a new secret. For a day its notifications are also signed with the old one."""
-    _show_secret(decoded(_request(api, name, "POST", "/rotate")), as_json)
+    _show_secret(_request(api, name, "POST", "/rotate").body, as_json)
     note(f"For {ROTATION_HOURS} hours notifications are signed with both secrets.")
 
 
@@ -96,7 +95,7 @@ def rotate(api: Api, name: str, as_json: bool) -> None:
 @remote
 def enable(api: Api, name: str, as_json: bool) -> None:
     """Enable a subscription that was disabled because its deliveries failed for a long time."""
-    found = decoded(_request(api, name, "POST", "/enable"))
+    found = _request(api, name, "POST", "/enable").body
     emit(found) if as_json else click.echo(f"{name} is {found['status']}")
 
 
@@ -105,7 +104,7 @@ def enable(api: Api, name: str, as_json: bool) -> None:
 @remote
 def test(api: Api, name: str, as_json: bool) -> None:
     """Send a test notification."""
-    sent = decoded(_request(api, name, "POST", "/test"))
+    sent = _request(api, name, "POST", "/test").body
     emit(sent) if as_json else click.echo(sent["id"])
 
 
@@ -118,11 +117,11 @@ def remove(api: Api, name: str, as_json: bool) -> None:
     emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
 
 
-def all_subscriptions(api: Api) -> list[SubscriptionInfo]:
-    return parse(PageOf[SubscriptionInfo], api.get("/subscriptions")).items
+def all_subscriptions(api: Api) -> list[Subscription]:
+    return parse(SubscriptionPage, api.get("/subscriptions")).items
 
 
-def find_subscription(api: Api, name: str) -> SubscriptionInfo:
+def find_subscription(api: Api, name: str) -> Subscription:
     """The subscription with this name or id."""
     for subscription in all_subscriptions(api):
         if name in (subscription.name, subscription.id):
@@ -130,15 +129,15 @@ def find_subscription(api: Api, name: str) -> SubscriptionInfo:
     raise NotFoundError(f"there is no subscription {name}")
 
 
-def _request(api: Api, name: str, method: str, path: str) -> httpx2.Response:
-    return api.send(method, f"/subscriptions/{segment(find_subscription(api, name).id)}{path}")
+def _request(api: Api, name: str, method: str, path: str) -> Answer:
+    return api.request(method, f"/subscriptions/{segment(find_subscription(api, name).id)}{path}")
 
 
 def _show_secret(answer: Any, as_json: bool) -> None:
     if as_json:
         emit(answer)
         return
-    created = parse(SubscriptionInfo, answer)
+    created = parse(CreatedSubscription, answer)
     if created.secret:
         click.echo(created.secret)
     warning = " Keep the secret: it is not shown again." if created.secret else ""

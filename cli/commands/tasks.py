@@ -3,10 +3,9 @@
 import shlex
 
 import click
+from errand.models import Progress, TaskPage
 
-from cli.client.api import Api
-from cli.client.models import PageOf, ProgressInfo, TaskInfo
-from cli.client.response import parse
+from cli.api import Api, parse
 from cli.ids import AgentNameType
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, note, one_line, styled_status, table
@@ -51,7 +50,7 @@ def tasks(
     if as_json:
         emit(answer)
         return
-    page = parse(PageOf[TaskInfo], answer)
+    page = parse(TaskPage, answer)
     if not page.items:
         note("no tasks")
         return
@@ -73,5 +72,5 @@ def tasks(
         note(f"more: {PROGRAM} tasks{filters} --limit {limit} --cursor {page.next_cursor}")
 
 
-def _steps(progress: ProgressInfo) -> str:
+def _steps(progress: Progress) -> str:
     return f"{progress.step}" + (f"/{progress.total_steps}" if progress.total_steps else "")

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.client.api import Api, segment
+from cli.api import Api, segment
 from cli.errors import NotFoundError
 from cli.ids import ThreadIdType
 from cli.options import remote

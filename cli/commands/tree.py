@@ -1,10 +1,9 @@
 """`errand tree`: the sessions of a conversation as a tree, with their usage."""
 
 import click
+from errand.models import Conversation, SessionBranch
 
-from cli.client.api import Api, segment
-from cli.client.models import ConversationInfo, SessionInfo
-from cli.client.response import parse
+from cli.api import Api, parse, segment
 from cli.ids import ConversationIdType
 from cli.options import remote
 from cli.render.output import clean, dim, dollars, emit, one_line, styled_status
@@ -26,10 +25,10 @@ def tree(api: Api, conversation_id: str, as_json: bool) -> None:
     if as_json:
         emit(answer)
     else:
-        show_tree(parse(ConversationInfo, answer))
+        show_tree(parse(Conversation, answer))
 
 
-def show_tree(conversation: ConversationInfo) -> None:
+def show_tree(conversation: Conversation) -> None:
     waiting = conversation.mailbox.pending_count
     mail = click.style(f"  [{waiting} waiting]", fg="magenta") if waiting else ""
     status = "" if conversation.status == "open" else f"  ({conversation.status})"
@@ -43,7 +42,7 @@ def show_tree(conversation: ConversationInfo) -> None:
         click.echo(dim(f"{clean(model)}: {counted(used.requests, 'call')}, {used.tokens:,} tokens, {cost}"))
 
 
-def _show_sessions(sessions: list[SessionInfo], indent: str) -> None:
+def _show_sessions(sessions: list[SessionBranch], indent: str) -> None:
     for session in sessions:
         last = session is sessions[-1]
         agent = f"{session.agent} → {session.handed_to}" if session.handed_to else session.agent

@@ -4,11 +4,9 @@ import json
 from typing import Any
 
 import click
+from errand.models import CreatedTrigger, ExternalEventPage, Trigger, TriggerPage
 
-from cli.client.api import Api, segment
-from cli.client.models import PageOf
-from cli.client.response import parse
-from cli.client.trigger_models import EventInfo, TriggerInfo
+from cli.api import Api, parse, segment
 from cli.options import remote
 from cli.render.output import emit, facts, note, one_line, table
 from domain.triggers import SignatureKind, TriggerContext
@@ -53,7 +51,7 @@ def list_triggers(api: Api, as_json: bool) -> None:
     if as_json:
         emit(answer)
         return
-    items = parse(PageOf[TriggerInfo], answer).items
+    items = parse(TriggerPage, answer).items
     if not items:
         note("no triggers")
         return
@@ -80,8 +78,15 @@ def events(api: Api, name: str, limit: int, as_json: bool) -> None:
         emit(answer)
         return
     rows = [
-        [item.created_at, item.event_id[:20], item.type, item.outcome, item.key or "", item.session_id or ""]
-        for item in parse(PageOf[EventInfo], answer).items
+        [
+            item.created_at.isoformat(),
+            item.event_id[:20],
+            item.type,
+            item.outcome,
+            item.key or "",
+            item.session_id or "",
+        ]
+        for item in parse(ExternalEventPage, answer).items
     ]
     table(["ARRIVED", "EVENT", "TYPE", "OUTCOME", "KEY", "TASK"], rows)
 
@@ -91,7 +96,7 @@ def events(api: Api, name: str, limit: int, as_json: bool) -> None:
 @remote
 def remove(api: Api, name: str, as_json: bool) -> None:
     """Remove a trigger. Its conversations and the list of its events stay."""
-    api.send("DELETE", f"/triggers/{segment(name)}")
+    api.request("DELETE", f"/triggers/{segment(name)}")
     emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
 
 
@@ -111,13 +116,13 @@ def _show(answer: Any, as_json: bool) -> None:
     if as_json:
         emit(answer)
         return
-    item = parse(TriggerInfo, answer)
+    item = parse(CreatedTrigger if "secret" in answer else Trigger, answer)
     facts(
         [
             ("trigger", f"{item.name} ({item.id})"),
             ("events to", item.url),
             ("signature", item.signature),
-            ("secret", item.secret),
+            ("secret", item.secret if isinstance(item, CreatedTrigger) else None),
             ("agent", item.agent),
             ("correlation", item.correlation),
         ]

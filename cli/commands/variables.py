@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cli.client.api import Api, segment
+from cli.api import Api, segment
 from cli.errors import NotFoundError
 from cli.ids import ConversationIdType, ThreadIdType
 from cli.options import remote
@@ -100,9 +100,9 @@ def set_values(api: Api, thread_id: str, values: tuple[str, ...], as_json: bool)
 def shared(api: Api, values: tuple[str, ...], text: bool, removed: tuple[str, ...], as_json: bool) -> None:
     """List, set or remove values for all threads without their own values. NAME=- reads the standard input."""
     for name in removed:
-        api.send("DELETE", f"/variables/{segment(name)}")
+        api.request("DELETE", f"/variables/{segment(name)}")
     if values:
-        api.send("PUT", "/variables", json={"variables": _parsed(values), "kind": "text" if text else "secret"})
+        api.request("PUT", "/variables", json={"variables": _parsed(values), "kind": "text" if text else "secret"})
     answer = api.get("/variables")
     if as_json:
         emit(answer)

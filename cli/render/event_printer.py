@@ -5,8 +5,9 @@ from datetime import datetime
 from typing import Any
 
 import click
+from errand.models import PlanStep, Usage
 
-from cli.client.models import EventData, PlanStepInfo, UsageInfo
+from cli.api import EventData
 from cli.render.input_requests import answer_command
 from cli.render.output import PROGRAM, clean, dim, duration, fetch_command, one_line, size, styled_status
 from cli.render.task_lines import plan_lines, usage_line
@@ -117,7 +118,7 @@ class EventPrinter:
 
     def on_plan_updated(self, event: EventData) -> None:
         self._line("  plan:")
-        for line in plan_lines(map(PlanStepInfo.model_validate, event["steps"])):
+        for line in plan_lines(map(PlanStep.model_validate, event["steps"])):
             self._line(f"    {line}")
 
     def on_replanning(self, event: EventData) -> None:
@@ -249,7 +250,7 @@ class EventPrinter:
         if event.get("output") and event["output"] != self._last_message:
             click.echo("\n" + clean(event["output"]))
         partial = ", partial result" if event["partial"] else ""
-        used = usage_line(UsageInfo.model_validate(event["usage"]))
+        used = usage_line(Usage.model_validate(event["usage"]))
         if self._started:
             used += f", {duration((datetime.fromisoformat(event['at']) - self._started).total_seconds())}"
         click.echo(f"\n{styled_status(event['status'])} ({event['reason']}{partial}): {used}")

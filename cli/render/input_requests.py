@@ -3,11 +3,12 @@
 import json
 
 import click
+from errand.models import AgentRule, InputRequest, JsonObject, Model
 
-from cli.client.request_models import RequestDetails, RequestInfo
+from cli.api import parse
 from cli.render.output import PROGRAM, age, clean, dim, dollars, facts, moment, one_line
 from domain.amounts import counted
-from domain.sessions.input_request import APPROVALS, RequestKind
+from domain.sessions.input_request import APPROVALS, ApprovedFile, MoreFiles, RequestKind
 
 _SHOWN_BY_DIFF = ("content", "old", "new")  # arguments of a call that writes a file
 _COLOURS = {"-": "red", "+": "green"}
@@ -15,6 +16,33 @@ _ANSWER_FORMS: dict[str, str] = {
     RequestKind.EXTERNAL_RESULT: '{"result": …}',
     RequestKind.MISSING_VARIABLES: '{"NAME": "…"}',
 }
+
+
+class Spent(Model):
+    steps: int = 0
+    tokens: int = 0
+    cost_usd: float | None = None
+
+
+class RequestDetails(Model):
+    """Details for the decision; each kind of request has some of them."""
+
+    plan: list[str] = []
+    tool: str = ""
+    always: list[str] = []  # patterns of calls like this one
+    arguments: JsonObject = {}
+    diff: str | None = None
+    files: list[ApprovedFile] = []  # files that a command names, with their present content
+    more_files: MoreFiles | None = None
+    note: str | None = None
+    rule: AgentRule | None = None  # that requires the approval
+    variables: dict[str, str] = {}
+    options: list[str] = []
+    so_far: Spent = Spent()
+
+
+def details_of(request: InputRequest) -> RequestDetails:
+    return parse(RequestDetails, request.details)
 
 
 def answer_command(task_id: str, request_id: str, kind: str) -> str:
@@ -26,8 +54,8 @@ def answer_command(task_id: str, request_id: str, kind: str) -> str:
     return f'{PROGRAM} answer {task_id} {request_id} "…"'
 
 
-def show_request(request: RequestInfo, *, hint: bool = True) -> None:
-    details = request.details
+def show_request(request: InputRequest, *, hint: bool = True) -> None:
+    details = details_of(request)
     click.echo(click.style(clean(request.question), bold=True))
     for number, step in enumerate(details.plan, start=1):
         click.echo(f"  {number}. {one_line(step)}")
@@ -70,7 +98,7 @@ def _show_call(details: RequestDetails) -> None:
         click.echo(f'  asked because of the rule: {rule.action} {rule.permission} "{one_line(rule.pattern)}"')
 
 
-def _expected_answer(request: RequestInfo) -> str | None:
+def _expected_answer(request: InputRequest) -> str | None:
     """The schema of the answer, if a question needs more than text."""
     schema = request.answer_schema
     return one_line(json.dumps(schema), 300) if schema and request.kind == RequestKind.CLARIFICATION else None

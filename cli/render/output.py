@@ -75,16 +75,15 @@ def facts(pairs: Sequence[tuple[str, str | None]]) -> None:
         click.echo(f"{dim((name + ':').ljust(width + 1))} {value}")
 
 
-def age(moment: str | None) -> str:
+def age(moment: datetime | None) -> str:
     if not moment:
         return ""
-    seconds = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
+    seconds = max(0.0, (datetime.now(UTC) - moment).total_seconds())
     return duration(seconds) + " ago"
 
 
-def moment(at: str) -> str:
+def moment(when: datetime) -> str:
     """A time in the local time zone, to the minute, with its distance from now."""
-    when = datetime.fromisoformat(at)
     left = (when - datetime.now(UTC)).total_seconds()
     distance = f"in {duration(left)}" if left >= 0 else f"{duration(-left)} ago"
     return f"{when.astimezone():%Y-%m-%d %H:%M} ({distance})"

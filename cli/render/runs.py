@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from cli.client.models import PageOf
-from cli.client.response import parse
-from cli.client.schedule_models import ScheduleRunInfo
+from errand.models import RunPage
+
+from cli.api import parse
 from cli.render.output import emit, one_line, table
 
 
@@ -13,7 +13,13 @@ def show_runs(answer: Any, as_json: bool) -> None:
         emit(answer)
         return
     rows = [
-        [item.scheduled_at, item.status, item.task_status or "", item.session_id or "", one_line(item.reason)]
-        for item in parse(PageOf[ScheduleRunInfo], answer).items
+        [
+            str(item.scheduled_at),
+            item.status,
+            item.task_status or "",
+            item.session_id or "",
+            one_line(item.reason),
+        ]
+        for item in parse(RunPage, answer).items
     ]
     table(["SCHEDULED", "RUN", "TASK", "ID", "REASON"], rows)

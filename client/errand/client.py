@@ -86,8 +86,8 @@ class Errand:
         """Where the server is; asked again whenever it does not answer."""
         return find_server(*self._given)
 
-    def before_retry(self, cause: Exception | None) -> None:
-        """Called before a request is repeated. A subclass may say that it waits, or raise an error of its own."""
+    def before_retry(self, cause: Exception | None, request: Request | None) -> None:
+        """Called before a request is repeated, or a stream opened again. A subclass may say that it waits, or raise."""
 
     def call(
         self,
@@ -251,7 +251,7 @@ class Errand:
             except httpx2.RequestError as error:
                 cause, pause = error, retries.pause_after(error, request)
                 self._connection.look_again()
-            self.before_retry(cause)
+            self.before_retry(cause, request)
             time.sleep(pause)
 
     def _events(self, reader: EventReader) -> Iterator[Event]:
@@ -271,7 +271,7 @@ class Errand:
                 cause, pause = error, reader.pause_after(error)
                 self._connection.look_again()
             if cause and not reader.done:
-                self.before_retry(cause)
+                self.before_retry(cause, None)
             time.sleep(pause)
 
 
@@ -316,7 +316,7 @@ class AsyncErrand:
     def find_server(self) -> Server:
         return find_server(*self._given)
 
-    def before_retry(self, cause: Exception | None) -> None:
+    def before_retry(self, cause: Exception | None, request: Request | None) -> None:
         """As in `Errand`."""
 
     async def call(
@@ -461,7 +461,7 @@ class AsyncErrand:
             except httpx2.RequestError as error:
                 cause, pause = error, retries.pause_after(error, request)
                 self._connection.look_again()
-            self.before_retry(cause)
+            self.before_retry(cause, request)
             await asyncio.sleep(pause)
 
     async def _events(self, reader: EventReader) -> AsyncIterator[Event]:
@@ -481,5 +481,5 @@ class AsyncErrand:
                 cause, pause = error, reader.pause_after(error)
                 self._connection.look_again()
             if cause and not reader.done:
-                self.before_retry(cause)
+                self.before_retry(cause, None)
             await asyncio.sleep(pause)

@@ -716,6 +716,31 @@ class TaskBudget(SessionBudget):
     )
 
 
+# the audit log
+
+
+class AuditEntry(Model):
+    """An entry of the audit log, bound to the one before it in its chain."""
+
+    tenant: str
+    chain: str
+    seq: int
+    at: datetime
+    actor: str
+    action: str
+    session_id: str
+    subject: str
+    digest: str
+    previous: str
+    hash: str
+    number: int
+
+
+class AuditPage(Model):
+    items: list[AuditEntry]
+    next_before: int | None = Field(description="pass it as `before` to get older entries; null on the last page")
+
+
 # notifications
 
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import httpx2
 
-from errand.errors import ErrandError, Unexpected, Unreachable, problem_of
+from errand.errors import Unexpected, Unreachable, problem_of
 from errand.events import Event, event_of
 from errand.requests import Answer, Request
 
@@ -73,7 +73,7 @@ class Connection(Generic[Http]):
 
     def http(self) -> Http:
         if self._closed:
-            raise ErrandError("the client is closed")
+            raise Unreachable("the client is closed")
         if self._given is not None:
             return self._given
         base = httpx2.URL(self.server.url)

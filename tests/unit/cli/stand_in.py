@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -9,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args, get_origin
 
 import uvicorn
+from errand import models
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,6 +22,26 @@ from domain.events import Event
 TASK = "01jzzzzzzzzzzzzzzzzzzzzzzz"
 BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 USAGE = {"llm_calls": 2, "tool_invocations": 1, "input_tokens": 1_200, "output_tokens": 34, "cost_usd": 0.0123}
+
+
+RESPONSES: dict[str, type[BaseModel]] = {  # method and path -> the model that the API answers with
+    r"GET /tasks": models.TaskPage,
+    r"POST /tasks|POST /tasks/\w+/rerun": models.TaskHandle,
+    r"GET /tasks/\w+|POST /tasks/\w+/(cancel|interrupt|promote)": models.Task,
+    r"GET /tasks/\w+/result": models.Result,
+    r"\w+ /tasks/\w+/budget": models.TaskBudget,
+    r"GET (/tasks/\w+)?/input-requests": models.InputRequestPage,
+    r"GET /tasks/\w+/workspace": models.WorkspaceListing,
+    r"GET /tasks/\w+/trace": models.Trace,
+    r"GET /conversations": models.ConversationPage,
+    r"GET /conversations/\w+": models.Conversation,
+    r"GET /conversations/\w+/turns": models.TurnPage,
+    r"GET /conversations/\w+/mailbox": models.MailboxPage,
+    r"POST /conversations/(run|\w+/(fire|fork|messages))": models.SessionHandle,
+    r"GET /files": models.FilePage,
+    r"POST /files": models.File,
+    r"GET (/tasks/\w+)?/audit": models.AuditPage,
+}
 
 
 class StandIn:
@@ -35,6 +57,8 @@ class StandIn:
         self.task: dict[str, Any] = {"task_id": TASK, "status": "working", "progress": {"step": 1, "total_steps": None}}
         self.result: dict[str, Any] = {}
         self.answers: dict[str, Any] = {}  # path -> body
+        self.as_given = False  # whether responses are sent without the fields that a test has not given
+        self.sent: Any = None  # the latest response
         self.asked: list[tuple[str, str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.queries: list[dict[str, str]] = []
@@ -94,6 +118,16 @@ class StandIn:
         return [body for _, asked, body in self.asked if asked == path]
 
     async def _answer(self, request: Request) -> Response:
+        response = await self._response(request)
+        asked = f"{request.method} {request.url.path}"
+        kind = next((model for pattern, model in RESPONSES.items() if re.fullmatch(pattern, asked)), None)
+        if kind is None or not isinstance(response, JSONResponse) or response.status_code >= 400:
+            return response
+        body = json.loads(bytes(response.body))
+        self.sent = complete(kind, body) if isinstance(body, dict) and not self.as_given else body
+        return JSONResponse(self.sent, response.status_code)
+
+    async def _response(self, request: Request) -> Response:
         path, body = request.url.path, await request.body()
         self.asked.append((request.method, path, json.loads(body) if _is_json(request) else body))
         self.headers.append(dict(request.headers))
@@ -116,6 +150,8 @@ class StandIn:
         if path == f"/tasks/{TASK}/events":
             self.streams.append(dict(request.headers))
             after = 0 if self.replay_all else int(request.headers.get("last-event-id", 0))
+            if after >= len(self.events) and self.task["status"] in ("completed", "failed", "cancelled"):
+                return Response(status_code=204)
             return StreamingResponse(self._stream(after), media_type="text/event-stream")
         if path in ("/conversations/run", f"/conversations/{TASK}/fire"):
             await asyncio.to_thread(self.open_for_messages.wait, 60)
@@ -183,6 +219,8 @@ def complete(model: type[BaseModel], given: dict[str, Any]) -> dict[str, Any]:
     for name, info in model.model_fields.items():
         if (inner := _model_of(info.annotation)) and isinstance(body.get(name), dict):
             body[name] = complete(inner, body[name])
+        elif get_origin(info.annotation) is dict and (inner := _model_of(get_args(info.annotation)[1])):
+            body[name] = {key: complete(inner, one) for key, one in body[name].items()}
         elif inner and isinstance(body.get(name), list):
             body[name] = [complete(inner, one) for one in body[name]]
     return body

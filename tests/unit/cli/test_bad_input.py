@@ -59,7 +59,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def leave(code: int) -> NoReturn:
         raise SystemExit(code)
 
-    monkeypatch.setattr("cli.client.temporal.os._exit", leave)
+    monkeypatch.setattr("cli.temporal.os._exit", leave)
     monkeypatch.setattr(Runtime, "set_default", lambda runtime: None)
 
 

@@ -116,7 +116,7 @@ def test_chat_json_is_every_event_and_nothing_else(talk: StandIn, cli: Cli) -> N
     done = cli("chat", "--json", input="hi\n/mailbox\n")
     *events, mailbox = ndjson(done.stdout)
     assert [event["conv_seq"] for event in events] == list(range(1, 7))
-    assert mailbox == {"items": [], "pending_count": 0} and done.stderr == ""
+    assert mailbox == {"items": [], "pending_count": 0, "next_cursor": None} and done.stderr == ""
 
 
 def test_chat_resumes_a_cut_stream_at_the_next_event(talk: StandIn, cli: Cli) -> None:

@@ -101,7 +101,7 @@ def test_tree_shows_which_session_started_which(server: StandIn, cli: Cli) -> No
 def test_commands_that_change_something_send_one_request(
     server: StandIn, cli: Cli, args: tuple[str, ...], path: str, body: dict[str, str], said: str
 ) -> None:
-    server.answers[path] = {"status": "cancelled", "interrupted": 3}
+    server.answers[path], server.as_given = {"status": "cancelled", "interrupted": 3}, True
     done = cli(*args)
     assert done.exit_code == 0 and said in done.output
     assert server.asked_for(path) == [body]

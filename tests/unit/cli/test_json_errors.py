@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from errand.models import InputRequest
 
 from cli.answering import typed_value
-from cli.client.request_models import RequestInfo
 from tests.unit.cli.conftest import Cli
-from tests.unit.cli.stand_in import TASK, StandIn
+from tests.unit.cli.stand_in import TASK, StandIn, complete
 
 
 def test_errors_about_ids_are_json_with_the_candidates(server: StandIn, cli: Cli) -> None:
@@ -60,9 +60,7 @@ def test_missing_token_is_an_error_as_json(cli: Cli) -> None:
 
 
 def test_superscript_is_no_number_of_an_option() -> None:
-    asked = {"id": "r", "session_id": TASK, "kind": "question", "question": "?", "status": "open", "on_expiry": "fail"}
-    asked |= {"created_at": "", "deadline": ""}
-    request = RequestInfo.model_validate({**asked, "details": {"options": ["a", "b"]}})
+    request = InputRequest.model_validate(complete(InputRequest, {"details": {"options": ["a", "b"]}}))
     assert typed_value(request, "²") == "²" and typed_value(request, "2") == "b"
 
 
@@ -72,7 +70,7 @@ def test_uploaded_files_are_listed(server: StandIn, cli: Cli) -> None:
     shown = cli("files", "list", "--limit", "1")
     assert "01f   1.2 kB" in shown.stdout and "notes" in shown.stdout and "\x1b[31m" not in shown.stdout
     assert "files list --limit 1 --cursor c2" in shown.stderr and server.queries[-1] == {"own": "true", "limit": "1"}
-    assert json.loads(cli("files", "list", "--all", "--json").stdout)["items"] == [file]
+    assert json.loads(cli("files", "list", "--all", "--json").stdout)["items"] == server.sent["items"]
     assert "own" not in server.queries[-1]
     server.answers["/files"] = {"items": [], "next_cursor": None}
     assert "no uploaded files" in cli("files", "list").stderr
