@@ -63,7 +63,7 @@ class Api(Errand):
         if self._key and not (self._key.isascii() and self._key.isprintable()):
             raise click.UsageError("the API key contains characters that no key has")
         self._notify: Callable[[str], None] | None = None  # of somebody who follows a stream
-        self._told = False  # that the server is away
+        self._noted = False  # that the server does not answer
         self.connected = True
 
     @classmethod
@@ -130,9 +130,9 @@ class Api(Errand):
         """Only our own stack is known to restart its API; another server may be gone. A request whose answer was lost
         is repeated everywhere."""
         if self._notify:
-            if not self._told:  # said once for an outage, not at every attempt
+            if not self._noted:  # said once for an outage, not at every attempt
                 self._notify("connection lost, reconnecting; the task continues")
-            self._told = True
+            self._noted = True
             return
         lost = isinstance(cause, httpx2.RequestError) and not isinstance(cause, httpx2.ConnectError)
         if isinstance(cause, Problem):
@@ -141,9 +141,9 @@ class Api(Errand):
             lost = request is not None and "Idempotency-Key" in request.headers
         if not lost and cause is not None and not self.own_stack_runs():
             raise cause if isinstance(cause, Problem) else errors.Unreachable(str(cause) or type(cause).__name__)
-        if not (self._told or lost or json_wanted()):
+        if not (self._noted or lost or json_wanted()):
             note("the stack is starting its API again; waiting for it")
-        self._told = True
+        self._noted = True
 
     # requests
 
@@ -202,12 +202,12 @@ class Api(Errand):
     def following(self, patience: float, notify: Callable[[str], None]) -> Self:
         """This client with the patience of somebody who follows a task."""
         other = self.with_options(patience=patience)
-        other._notify, other._told = notify, False
+        other._notify, other._noted = notify, False
         return other
 
     def seen(self) -> None:
         """The server has sent something: a further outage is a new one."""
-        self._told = False
+        self._noted = False
 
     # errors for people
 

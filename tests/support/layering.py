@@ -49,6 +49,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "bench": (*PACKAGES, *SCRIPTS),
 }
 
+SHARED_MODELS = "client/errand/models.py"  # of the API's responses
+
 # The SDK has no public name for the definitions of a workflow's handlers; see the module.
 MAY_USE_PRIVATE = {"workflows/argument_guard.py": "_Definition _SignalDefinition _UpdateDefinition"}
 
@@ -158,6 +160,23 @@ def sql_outside_store(root: Path) -> list[str]:
         for node in module.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _SQL.match(node.value):
                 wrong.append(f"{module.path}:{node.lineno}: SQL: {node.value.strip().splitlines()[0][:60]}")
+    return wrong
+
+
+def second_models(root: Path) -> list[str]:
+    """Models that the command line defines, and those of the API with the name of one in errand.models: a response has
+    one definition, which the server, the client and the command line share."""
+    shared = {node.name for node in parsed(root, root / SHARED_MODELS).nodes if isinstance(node, ast.ClassDef)}
+    wrong = []
+    for module in modules(root):
+        if not (_within(module.name, "cli") or _within(module.name, "api")):
+            continue
+        for node in module.nodes:
+            if isinstance(node, ast.ClassDef):
+                bases = {ast.unparse(base).split(".")[-1] for base in node.bases}
+                own = bases & {"BaseModel", "RootModel"} and _within(module.name, "cli")
+                if own or node.name in shared:
+                    wrong.append(f"{module.path}:{node.lineno}: {node.name} belongs into {SHARED_MODELS}")
     return wrong
 
 

@@ -24,6 +24,7 @@ from tests.support.layering import (
     modules,
     parsed,
     private_names,
+    second_models,
     sql_outside_store,
     wrong_imports,
 )
@@ -52,6 +53,10 @@ def test_only_store_contains_sql() -> None:
 
 def test_nothing_private_of_a_library_is_used() -> None:
     assert private_names(ROOT) == []
+
+
+def test_a_response_has_one_definition_for_api_client_and_command_line() -> None:
+    assert second_models(ROOT) == []
 
 
 def test_rules_cover_every_folder_with_code() -> None:
@@ -171,6 +176,19 @@ def test_plain_sentences_are_not_sql(tmp_path: Path) -> None:
 )
 def test_private_name_of_a_library_is_noticed(tmp_path: Path, line: str) -> None:
     assert len(private_names(write(tmp_path, "api/app.py", f"{line}\n"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "count"),
+    [
+        ("cli/commands/show.py", "class TaskInfo(BaseModel): ...", 1),
+        ("api/routes/tasks.py", "class Task(BaseModel): ...", 1),
+        ("api/routes/tasks.py", "class TaskQuery(BaseModel): ...", 0),
+    ],
+)
+def test_second_model_of_a_response_is_noticed(tmp_path: Path, path: str, line: str, count: int) -> None:
+    write(tmp_path, "client/errand/models.py", "class Task(Model): ...\n")
+    assert len(second_models(write(tmp_path, path, f"{line}\n"))) == count
 
 
 def test_own_private_names_and_own_attributes_pass(tmp_path: Path) -> None:
