@@ -18,7 +18,7 @@ _ANSWER_FORMS: dict[str, str] = {
 }
 
 
-class SpentSoFar(Model):
+class RequestSpent(Model):
     steps: int = 0
     tokens: int = 0
     cost_usd: float | None = None
@@ -38,7 +38,7 @@ class RequestDetails(Model):
     rule: AgentRule | None = None  # that requires the approval
     variables: dict[str, str] = {}
     options: list[str] = []
-    so_far: SpentSoFar = SpentSoFar()
+    so_far: RequestSpent = RequestSpent()
 
 
 def details_of(request: InputRequest) -> RequestDetails:
