@@ -1,33 +1,19 @@
 """Additions to the generated OpenAPI document: problems, and bodies that the API parses itself."""
 
-from errand import models
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.schemas.budgets import RaiseBudget
-from api.schemas.channels import ConnectorBody
-from api.schemas.conversations import ConversationChange, FireBody, ForkBody, MessageBody, RunBody
-from api.schemas.events import NoticePage
-from api.schemas.missions import NewMission
-from api.schemas.problems import Problem
-from api.schemas.reruns import RerunBody
-from api.schemas.schedules import NewSchedule
-from api.schemas.triggers import NewTrigger
-from domain.agents.definition import AgentDefinition
-from domain.channels import ChannelMessage
+from api.http.problems import Problem
 from domain.json_object import JsonObject
-from domain.notifications import NewSubscription
-from domain.task import TaskSpec
 
 _DESCRIPTION = """Submit a task, disconnect, fetch the result later.
 
 Every refusal is an RFC 9457 problem (`application/problem+json`); a refused request changes nothing.
 Lists have cursors. A POST that starts a session takes an `Idempotency-Key`: the same key with the same body returns
 the same session."""
-_MODELS = (TaskSpec, AgentDefinition, Problem, models.EventPage, NoticePage, RunBody, MessageBody, FireBody, ForkBody,
-           ConversationChange, NewSubscription, RerunBody, NewSchedule, NewMission, NewTrigger,
-           ConnectorBody, ChannelMessage, RaiseBudget)  # fmt: skip
+_models: dict[str, type[BaseModel]] = {}  # all that a route refers to
 _DESCRIPTIONS = {
     400: "The request cannot be read",
     401: "No valid key",
@@ -69,7 +55,9 @@ TAGS = [
 Responses = dict[int | str, JsonObject]  # in FastAPI's form
 
 
-def ref(model: type) -> dict[str, str]:
+def ref(model: type[BaseModel]) -> dict[str, str]:
+    """A reference to a model, which is then part of the document."""
+    _models[model.__name__] = model
     return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
@@ -93,7 +81,7 @@ def install(app: FastAPI) -> None:
                 title="Errand", version="0.1.0", description=_DESCRIPTION, routes=app.routes, tags=TAGS
             )
             _, extra = models_json_schema(
-                [(model, "validation") for model in _MODELS], ref_template="#/components/schemas/{model}"
+                [(model, "validation") for model in _models.values()], ref_template="#/components/schemas/{model}"
             )
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             for name, schema in extra["$defs"].items():

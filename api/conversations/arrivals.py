@@ -13,15 +13,15 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from jsonschema.exceptions import ValidationError
+from pydantic import BaseModel, Field
 
 from api.conversations import control
+from api.conversations.bodies import stream_key
 from api.http import lookup
 from api.http.auth import Call
 from api.http.body import decode_text, parse_json
 from api.http.idempotency import IdempotencyKey
 from api.http.problems import Unauthenticated, finding, pointers_moved
-from api.schemas.channels import ChannelAccepted
-from api.schemas.conversations import stream_key
 from api.services import Services
 from api.submission import submit
 from api.submission.submit import SessionPlace
@@ -51,6 +51,21 @@ _EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A
 _TYPE = re.compile(r"[A-Za-z0-9._:/-]{1,100}")
 _ID = re.compile(r"[!-~]{1,200}")
 _starts: set["asyncio.Task[None]"] = set()  # debounced starts; the event loop itself keeps only weak references
+
+
+class ChannelAccepted(BaseModel):
+    """The session that answers a message."""
+
+    conversation_id: str
+    session_id: str | None = Field(description="null: it waits for the next message, as it is not to wake the agent")
+    stream_key: str | None
+    queued: bool = Field(description="it waits until the running session ends")
+    merged: bool = Field(description="a session that has not begun answers it together with earlier messages")
+    duplicate: bool = Field(description="this message was accepted before; nothing was changed")
+    answered: str | None = Field(default=None, description="the input request of the session that it answers")
+    rejected: str | None = Field(
+        default=None, description="why it does not answer the open question; the person is asked again"
+    )
 
 
 # A message of a channel: checked as a task of the connector's agent, accepted at its address, and started.

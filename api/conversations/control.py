@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pydantic import BaseModel, Field
+
 from api.http import lookup
 from api.http.auth import Call, Caller
 from api.http.idempotency import IdempotencyKey
 from api.http.problems import finding, type_name
-from api.schemas.agent_state import ResetDone
 from api.services import Services
 from api.submission import rules
 from api.submission.submit import Prepared
@@ -36,6 +37,7 @@ from domain.sessions.session_writes import ThreadMessage
 from domain.sessions.step import RecordedStop, StopRequest
 from store import agent_graph, agents, conversations, endings, resets, sessions
 from store.keys import Right
+from store.resets import DroppedMessage
 from store.sessions import SessionRow
 
 log = logging.getLogger("errand.api")
@@ -43,6 +45,14 @@ AT_ONCE = 20  # stops sent at the same time
 # For all waits together, of which the one for a start takes at most three. The message is stored, so without an answer
 # it is only read later.
 ANSWER_WITHIN = timedelta(seconds=5)
+
+
+class ResetDone(BaseModel):
+    conversation_id: str
+    generation: int
+    at: datetime
+    dropped: list[DroppedMessage] = Field(description="messages that waited; they will not be answered")
+    interrupted: list[str] = Field(description="the session of the main thread that was running")
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from typing import Any
 from errand import models
 
 from api.conversations import control
+from api.conversations.bodies import MessageBody, handle
 from api.conversations.run import NewTurn
 from api.http import lookup
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
-from api.schemas.conversations import MessageBody, handle
 from api.submission import submit
 from api.submission.submit import SessionPlace
 from domain.errors import Conflict, Refusal

@@ -5,11 +5,11 @@ import asyncio
 from errand import models
 
 from api.conversations import run
+from api.conversations.bodies import FireBody, handle
 from api.conversations.run import NewTurn
 from api.http import lookup
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey, one_at_a_time
-from api.schemas.conversations import FireBody, handle
 from api.submission import submit
 from domain.conversations.requests import Fire
 from domain.errors import Invalid, Refusal, Unavailable

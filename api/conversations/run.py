@@ -9,13 +9,13 @@ from errand import models
 from fastapi import Request, Response
 
 from api.conversations import control
+from api.conversations.bodies import MessageBody, RunBody, handle, stream_key
 from api.http import lookup
 from api.http.auth import Call
 from api.http.body import choose_media_type
 from api.http.idempotency import IdempotencyKey, one_at_a_time
 from api.http.problems import finding
 from api.openapi import Responses, problems
-from api.schemas.conversations import MessageBody, RunBody, handle, stream_key
 from api.streams.feeds import Feed
 from api.streams.readers import stream_feed
 from api.submission import rules, submit

@@ -11,8 +11,7 @@ from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 
 from api.http.auth import services_of
-from api.http.problems import Unreadable, choices, finding
-from api.schemas.problems import Finding
+from api.http.problems import Finding, Unreadable, choices, finding
 from domain.errors import Invalid
 from domain.json_object import JsonObject
 from settings import Settings

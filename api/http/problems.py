@@ -11,16 +11,15 @@ from typing import Any
 
 import asyncpg
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_jsonable_python
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from api.schemas.problems import Finding
 from domain.errors import ErrandError, Invalid, Refusal, Unavailable
 from store.database import TRANSIENT_ERRORS
 
 log = logging.getLogger("errand.api")
-
 URN = "urn:errand:problem:"
 TITLES = {
     "already-terminal": "The task has ended",
@@ -108,6 +107,33 @@ TITLES = {
 }
 _OF_STATUS = {400: "bad-request", 404: "not-found", 405: "method-not-allowed"}
 _CLOSING = frozenset({"bad-request", "body-too-large", "request-timeout", "uri-too-long", "headers-too-large"})
+
+
+class Finding(BaseModel):
+    """One error of a request; the value itself is never repeated."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    pointer: str = Field(description="JSON pointer into the body, or the name of a parameter")
+    code: str
+    message: str
+    allowed: list[Any] | None = Field(default=None, exclude_if=lambda value: value is None)
+    place: str | None = Field(
+        default=None, alias="in", exclude_if=lambda value: value is None, description="of a parameter: query or path"
+    )
+
+
+class Problem(BaseModel):
+    """An RFC 9457 problem."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(examples=["urn:errand:problem:validation"])
+    title: str
+    status: int
+    detail: str
+    instance: str = Field(description="the id of the request, as in X-Request-Id")
+    errors: list[Finding] | None = None
 
 
 class Unreadable(Refusal):

@@ -14,7 +14,6 @@ from api.http.auth import Admin, Call, ServicesDep, Viewer
 from api.http.body import accepts_json, choose_media_type
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.agents import AgentPage, AgentRecord, AgentVersions
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_discovery import (
     DiscoverTools,
@@ -30,11 +29,28 @@ from domain.sessions.session import AgentRef
 from store import agents
 
 router = APIRouter(tags=["agents"])
-
 _MARKDOWN = "text/markdown"
 _EXAMPLE = (
     "---\nname: greeter\ndescription: Greets.\ntools: [write_file]\n---\n\nYou greet the person that the task names.\n"
 )
+
+
+class AgentRecord(AgentDefinition):
+    version: int
+    shipped: bool = Field(description="true: the agent was shipped as a file; false: a tenant defined it")
+
+    @classmethod
+    def of(cls, ref: AgentRef, definition: AgentDefinition) -> "AgentRecord":
+        # Not validated again: an agent file may have a packaging `version`, which is different from this one.
+        return cls.model_construct(**dict(definition), version=ref.version, shipped=ref.owner == "*")
+
+
+class AgentPage(BaseModel):
+    items: list[AgentRecord]
+
+
+class AgentVersions(BaseModel):
+    items: list[int] = Field(description="oldest first")
 
 
 @router.get(

@@ -11,15 +11,14 @@ from pydantic import Field
 from api.http.auth import Call, Reader, Stopper
 from api.http.body import accepts_json, json_body
 from api.http.lookup import own_session, session_of
-from api.http.problems import finding, type_name
+from api.http.problems import Finding, finding, type_name
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.budgets import FIELDS, RaiseBudget
-from api.schemas.problems import Finding
 from api.services import Services
 from api.submission.rules import tree_ceilings
 from domain.errors import Conflict, Invalid
 from domain.limits import KINDS, Raise, Reserved, Share, TreeBudget, shares, time_of
 from domain.sessions.session import Limits
+from domain.task import Strict
 from settings import Settings
 from store import budgets, children, tool_calls
 from store.sessions import SessionRow, get
@@ -28,6 +27,39 @@ log = logging.getLogger("errand.api")
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 ENDED = "The task has ended; run it again, or send another message."
 Kind = Annotated[str, Field(description="steps, tokens, cost_usd, tool_calls, ttl (milliseconds) or sessions")]
+FIELDS = {
+    "ttl": "ttl_ms",
+    "max_steps": "steps",
+    "max_tokens": "tokens",
+    "max_cost_usd": "cost_usd",
+    "max_tool_calls": "tool_calls",
+}
+
+
+class RaiseTree(Strict):
+    """Limits of the conversation."""
+
+    max_steps: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    max_tokens: int | None = Field(default=None, ge=1, le=2**53)
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_tool_calls: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    max_sessions: int | None = Field(default=None, ge=1, le=2**31 - 1)
+
+
+class RaiseBudget(Strict):
+    """New limits, not additions, so that a repetition changes nothing."""
+
+    ttl: int | None = Field(default=None, ge=1_000, description="milliseconds since its beginning")
+    max_steps: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_tool_calls: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    tree: RaiseTree | None = None
+
+    def wanted(self) -> Raise:
+        given = {kind: getattr(self, name) for name, kind in FIELDS.items()}
+        tree = self.tree.model_dump(exclude_none=True) if self.tree else {}
+        return Raise(**given, tree={name.removeprefix("max_"): limit for name, limit in tree.items()})
 
 
 @router.get("/tasks/{task_id}/budget", responses=problems(404), summary="Show what a task may still use")

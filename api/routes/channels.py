@@ -3,12 +3,15 @@ the services that reach agents. Changes of these need the right supervise."""
 
 import re
 import time
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from api.conversations import arrivals, control
+from api.conversations.arrivals import ChannelAccepted
+from api.conversations.control import ResetDone
 from api.http import body as bodies
 from api.http.auth import Call, Caller, Reader, ServicesDep, Stopper, Submitter, needs
 from api.http.body import accepts_json, check_input_length, check_text, json_body, parse_json
@@ -16,22 +19,13 @@ from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import own_conversation
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.agent_state import ResetDone
-from api.schemas.channels import (
-    AddressRecord,
-    ChannelAccepted,
-    ConnectorBody,
-    ConnectorPage,
-    ConnectorRecord,
-    CreatedConnector,
-    HookAccepted,
-)
-from api.schemas.subscriptions import check_target
+from api.routes.notifications import check_target
 from api.submission import rules
 from connectors import CONNECTORS
 from connectors.connector import SignedRequest
 from domain.channels import (
     CONNECTOR_NAME,
+    MAX_DEBOUNCE_MS,
     ChannelMessage,
     ChannelRef,
     ConnectorConfig,
@@ -44,6 +38,7 @@ from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
 from domain.json_object import JsonObject
 from domain.notifications import ChannelName, new_secret, shown_target
+from domain.task import Strict
 from settings import Settings
 from store import addresses, connectors
 from store.connectors import Hook
@@ -53,12 +48,63 @@ from store.keys import Right
 router = APIRouter(tags=["channels"])
 _json = [Depends(accepts_json)]
 _EXAMPLE = {"text": "What is in the workspace?", "message_id": "m-4711"}
-
-
 _CHALLENGE: JsonObject = {
     "description": "What the service asked to be sent back",
     "content": {"text/plain": {"schema": {"type": "string"}}},
 }
+# printable, because the token is sent as a header
+Secret = Annotated[str, StringConstraints(min_length=1, max_length=1_000, pattern=r"^[!-~]+$")]
+
+
+class ConnectorBody(Strict):
+    """The body of PUT /connectors/{connector}."""
+
+    kind: ConnectorKind = Field(strict=False)
+    agent: Annotated[str, StringConstraints(min_length=1, max_length=63)] = Field(description="answers the messages")
+    target: Annotated[str, StringConstraints(max_length=2_048)] = Field(
+        default="", description="URL of a webhook for answers; without one they are read at the address"
+    )
+    signing_secret: Secret | None = Field(default=None, description="of Slack; a webhook gets one from us")
+    token: Secret | None = Field(default=None, description="the bot token of Slack")
+    debounce_ms: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_DEBOUNCE_MS,
+        description="a message waits so long for the next one, at most 10 s in all; they are answered together",
+    )
+    merge: bool = Field(default=False, description="messages that wait for their turn are answered together")
+
+
+class ConnectorRecord(BaseModel):
+    id: str
+    name: str
+    kind: ConnectorKind
+    agent: str
+    target: str = Field(description="of a URL only the host, because the rest may be secret")
+    debounce_ms: int
+    merge: bool
+    hook: str = Field(description="path for the service's own signed requests")
+    created_by: str
+    created_at: datetime
+
+
+class CreatedConnector(ConnectorRecord):
+    secret: str | None = Field(
+        description="of a new webhook: signs what you send and verifies what you get. Shown once"
+    )
+
+
+class ConnectorPage(BaseModel):
+    items: list[ConnectorRecord]
+
+
+class AddressRecord(ChannelRef):
+    conversation_id: str
+
+
+class HookAccepted(BaseModel):
+    accepted: list[ChannelAccepted]
+    answered: int = Field(description="input requests that got an answer")
 
 
 def _check_length(value: object, settings: Settings) -> None:
@@ -191,7 +237,6 @@ def _caller(hook: Hook) -> Caller:
 
 
 # /connectors: the services that reach agents. Changes need the right supervise.
-
 
 Supervisor = Annotated[Call, needs(Right.SUPERVISE)]
 MOST = 100  # per tenant

@@ -8,7 +8,17 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.conversations import control, deferred, fire, run
-from api.conversations.control import Stop
+from api.conversations.bodies import (
+    ConversationChange,
+    FireBody,
+    ForkBody,
+    MessageBody,
+    RunBody,
+    check_message,
+    check_value,
+    handle,
+)
+from api.conversations.control import ResetDone, Stop
 from api.conversations.run import NewTurn, check_transport, respond_turn, turn_responses
 from api.http.auth import Call, Reader, Stopper, Submitter
 from api.http.body import accepts_json, check_input_length, json_body, parse_json
@@ -17,19 +27,6 @@ from api.http.lookup import conversation_of, own_conversation, session_of
 from api.http.paging import cursor, moment_and_id, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.agent_state import ResetDone
-from api.schemas.conversations import (
-    ConversationChange,
-    FireBody,
-    ForkBody,
-    Interrupted,
-    MessageBody,
-    RunBody,
-    Terminated,
-    check_message,
-    check_value,
-    handle,
-)
 from api.submission import submit
 from api.views.conversation import display_messages, whole
 from domain.conversations.mailbox import ConversationStatus
@@ -74,6 +71,18 @@ _RUNS = {
         },
     },
 }
+
+
+class Interrupted(BaseModel):
+    interrupted: int = Field(description="how many sessions were asked to stop, subagents included")
+    session_ids: list[str]
+
+
+class Terminated(BaseModel):
+    conversation_id: str
+    status: str
+    stopped: int
+    session_ids: list[str]
 
 
 @router.post(

@@ -2,11 +2,12 @@
 
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from errand import models
 from fastapi import APIRouter, Depends, Query
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from api.conversations import control
 from api.conversations.control import Stop
@@ -17,14 +18,14 @@ from api.http.paging import cursor, position
 from api.http.problems import pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.routes import schedules as schedule_routes
-from api.schemas.missions import MissionFiles, NewMission, mission_record
-from api.schemas.schedules import PauseBody, Triggered
+from api.routes.schedules import NewSchedule, PauseBody, Triggered
 from api.submission.task_files import check_workspaces, collect_files
 from domain.errors import Conflict, NotFound, Unavailable
 from domain.ids import is_id, new_id
-from domain.missions import Mission, MissionStatus, mission_mark
+from domain.missions import Mission, MissionRules, MissionStatus, Spent, mission_mark
+from domain.schedules import ContextMode, Overlap
 from domain.sessions.session import Reason
-from domain.task import TaskContext, TaskSpec, opening
+from domain.task import Id, Strict, TaskContext, TaskSpec, opening
 from store import missions, schedule_runs, schedules, workspaces
 
 router = APIRouter(tags=["missions"], dependencies=[Depends(accepts_json)])
@@ -37,6 +38,30 @@ _EXAMPLE = {
     "total": {"cost_usd": 20},
     "risks": [{"tool": "bash", "argument": "git push*"}],
 }
+
+
+class NewMission(NewSchedule, MissionRules):
+    """The body of POST /missions: a schedule and its bounds."""
+
+    @model_validator(mode="after")
+    def _one_run_at_a_time(self) -> Self:
+        if self.overlap not in (Overlap.SKIP, Overlap.QUEUE) or self.context is ContextMode.FORK:
+            raise PydanticCustomError("excluded", "a mission has one run at a time: overlap skip or queue, no fork")
+        if self.conversation_id is not None:
+            raise PydanticCustomError("excluded", "a mission has its own conversation")
+        if self.expires_at is not None and self.expires_at <= datetime.now(UTC):
+            raise PydanticCustomError("past", "a mission expires in the future")
+        return self
+
+    def mission_rules(self) -> MissionRules:
+        return MissionRules(**{name: getattr(self, name) for name in MissionRules.model_fields})
+
+
+class MissionFiles(Strict):
+    """The body of PUT /missions/{mission_id}/files."""
+
+    files: list[Id] = Field(default_factory=list, max_length=100, description="ids of files")
+    archives: list[Id] = Field(default_factory=list, max_length=5, description="ids of tar archives, unpacked")
 
 
 @router.post(
@@ -204,3 +229,8 @@ async def _shown(call: Call, mission: Mission) -> models.Mission:
     today = await missions.spent(call.pool, mission, mission.day_start(datetime.now(UTC)))
     total = await missions.spent(call.pool, mission)
     return mission_record(mission, today, total, await missions.open_requests(call.pool, mission))
+
+
+def mission_record(mission: Mission, today: Spent, total: Spent, requests: list[str]) -> models.Mission:
+    fields: dict[str, Any] = mission.model_dump(include=set(models.Mission.model_fields))
+    return models.Mission.model_validate({**fields, "today": today, "total": total, "requests": requests})

@@ -3,8 +3,11 @@ was sent, and sending it again. Changes need the right supervise."""
 
 import asyncio
 import contextlib
+import re
+import socket
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response, WebSocket
@@ -18,9 +21,7 @@ from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.events import LastEventId
-from api.schemas.events import NoticePage
-from api.schemas.subscriptions import check_target
-from api.streams.feeds import LOOK_SECONDS, TenantFeed, show_notice, tenant_position
+from api.streams.feeds import LOOK_SECONDS, NoticePage, TenantFeed, show_notice, tenant_position
 from api.streams.readers import still_allowed, stream_feed
 from domain.errors import Conflict, Invalid, NotAllowed, NotFound
 from domain.ids import is_id
@@ -35,7 +36,9 @@ from domain.notifications import (
     Subscription,
     new_secret,
 )
+from domain.policy.addresses import public
 from domain.task import Id
+from settings import Settings
 from store import deliveries, subscriptions
 from store.database import TRANSIENT_ERRORS
 from store.keys import Right
@@ -55,6 +58,11 @@ _ANSWER = {
     },
 }
 _EXAMPLE = {"name": "ops", "channel": "webhook", "target": "https://hooks.example.org/errand"}
+LONGEST_URL = 2_048
+_EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_URL = re.compile(r"[!-~]+")  # international names are written as xn--…
+_HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*|[0-9a-f:.]+")
+_LOCAL = ("localhost", "local", "internal", "localdomain", "home.arpa")
 
 
 class FeedQuery(BaseModel):
@@ -309,3 +317,48 @@ async def resend_delivery(call: Annotated[Call, needs(Right.SUPERVISE)], deliver
 
 def delivery_record(one: Delivery) -> models.Delivery:
     return models.Delivery(**one.model_dump(exclude={"session_id"}), task_id=one.session_id)
+
+
+def check_target(channel: ChannelName, target: str, settings: Settings) -> None:
+    """Check the form of a target and its literal address. The address of a name is checked at each delivery."""
+    if channel is ChannelName.EMAIL:
+        if not settings.smtp_host:
+            raise _refuse_target(
+                "/channel", "not_available", "no mail server is set", [c for c in ChannelName if c is not channel]
+            )
+        if not _EMAIL.fullmatch(target) or len(target) > 254:
+            raise _refuse_target("/target", "invalid_address", "must be one e-mail address", ["name@example.org"])
+        return
+    try:
+        url = urlsplit(target)
+        host, port = (url.hostname or "").rstrip("."), url.port or {"http": 80}.get(url.scheme, 443)
+    except ValueError:
+        raise _refuse_target("/target", "invalid_url", "must be a URL", ["https://host/path"]) from None
+    entries = {entry.lower() for entry in settings.notify_private_hosts}
+    trusted = host in entries or f"{host}:{port}" in entries
+    formed = _URL.fullmatch(target) and _HOST.fullmatch(host) and url.port != 0
+    # plain HTTP only to hosts of the operator: a delivery contains the content of tasks
+    if not formed or url.scheme not in (("http", "https") if trusted else ("https",)):
+        raise _refuse_target("/target", "invalid_url", "must be an https:// URL with a host", ["https://host/path"])
+    # a password in the URL would appear in the records of deliveries and in logs
+    if url.username is not None or url.password is not None or url.fragment or len(target) > LONGEST_URL:
+        rule = f"no user name, no fragment, at most {LONGEST_URL} characters"
+        raise _refuse_target("/target", "invalid_url", rule, ["https://host/path"])
+    if not trusted and _private(host):
+        raise _refuse_target("/target", "private_address", "private addresses are not notified", ["a public host"])
+
+
+def _private(host: str) -> bool:
+    if host in _LOCAL or host.endswith(tuple(f".{name}" for name in _LOCAL)):
+        return True
+    try:  # no lookup: this finds only addresses, in any notation such as 127.1 or 0x7f000001
+        found = socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return False
+    return not all(public(str(address[0])) for *_, address in found)
+
+
+def _refuse_target(pointer: str, code: str, message: str, allowed: list[Any]) -> Invalid:
+    return Invalid(
+        "This cannot be subscribed to.", type="invalid-target", errors=[finding(pointer, code, message, allowed)]
+    )

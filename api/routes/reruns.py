@@ -9,7 +9,7 @@ from typing import Annotated
 
 from errand import models
 from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StringConstraints
 
 from api.http.auth import Call, Reader, Submitter
 from api.http.body import accepts_json, check_input_length, json_body
@@ -17,23 +17,24 @@ from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import check_kept, own_session, session_of
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.reruns import ChangedResult, RerunBody
 from api.submission import rules, submit
 from api.submission.submit import AcceptedResponse, Checked, Prepared, SessionPlace
 from api.submission.task_files import collect_files
 from api.views.conversation import own_nodes
 from domain.agents.definition import AgentDefinition
+from domain.agents.names import ModelName
 from domain.agents.sides import all_models, session_sides
 from domain.content import TextBlock
 from domain.errors import Conflict, Invalid, NotFound, TooMany, Unavailable
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.messages import SUMMARY, Body, Node, ReplyBody, ResultsBody, UserBody, answer_calls, calls_of
+from domain.policy.rules import Rule
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.rerun import Rerun
 from domain.sessions.session import AgentRef, Limits
 from domain.sessions.session_writes import Acceptance
-from domain.task import TaskConfig, TaskSpec, opening
+from domain.task import Strict, TaskConfig, TaskSpec, Text, opening
 from store import agents, conversations, new_sessions, reruns, tool_calls, workspaces
 from store.agents import TaskAgent
 from store.database import Pool
@@ -41,7 +42,6 @@ from store.sessions import SessionRow
 from store.workspaces import Manifest
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
-
 _EXAMPLES = {
     "prompt": {
         "summary": "From the third step, with other instructions",
@@ -56,6 +56,44 @@ _EXAMPLES = {
         "value": {"recorded": True, "permissions": [{"permission": "bash", "pattern": "rm *", "action": "deny"}]},
     },
 }
+
+
+class ChangedResult(Strict):
+    index: int = Field(ge=0, description="index of the call in the previous step, from 0")
+    text: Annotated[str, StringConstraints(max_length=60_000)]
+    failed: bool = False
+
+
+class RerunLimits(Strict):
+    """Limits as in a task; those left out stay as they were."""
+
+    ttl: int | None = Field(default=None, ge=1_000)
+    max_steps: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_tool_calls: int | None = Field(default=None, ge=1)
+
+
+class RerunBody(Strict):
+    """The body of POST /tasks/{id}/rerun; without any field, the whole task runs again."""
+
+    from_step: int = Field(default=1, ge=1, description="everything before this step is kept")
+    input: Text | JsonObject | None = Field(
+        default=None, description="with step 1: replaces the task's input; with a later step: a further user message"
+    )
+    prompt: Annotated[str, StringConstraints(min_length=1, max_length=100_000)] | None = Field(
+        default=None, description="replaces the agent's instructions, for this rerun only"
+    )
+    model: ModelName | None = None
+    tool_results: list[ChangedResult] = Field(
+        default_factory=list, max_length=64, description="replace results of the calls of the previous step"
+    )
+    agent_version: int | None = Field(default=None, ge=1, description="default: the version that the task used")
+    permissions: list[Rule] = Field(default_factory=list, max_length=200, description="added to those of the task")
+    config: RerunLimits = RerunLimits()
+    recorded: bool = Field(
+        default=False, description="use the recorded model responses and tool results: no model is called, no tool runs"
+    )
 
 
 @router.post(
@@ -83,7 +121,6 @@ async def rerun_task(
 
 
 # Rerun a task from one of its steps. Everything that can be refused is refused before anything is written.
-
 
 CHANGES = ("input", "prompt", "model", "tool_results", "agent_version", "permissions", "config")
 ANSWERED_ALREADY = ("input", "prompt", "model", "tool_results")  # fields that could only change the model's answers
@@ -251,7 +288,6 @@ def _origin(source: SessionRow, body: RerunBody) -> Rerun:
 
 # The start of a rerun: the node before the chosen step, and the messages between that node and the step.
 
-
 Message = tuple[str, Body]  # author, body
 
 
@@ -359,7 +395,6 @@ def _as_text(value: str | JsonObject) -> str:
 
 
 # /tasks/{id}/replay: whether the current code makes the same decisions as a task's history.
-
 
 REPLAY_SECONDS = 60.0
 _one_replay = asyncio.Lock()  # a replay takes a whole processor, which requests of this process need

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from errand import models
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
 
 from api.http import lookup
 from api.http.auth import Call, Reader, Stopper, Submitter
@@ -14,18 +14,16 @@ from api.http.body import accepts_json, json_body
 from api.http.paging import cursor, position
 from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.schedules import BackfillBody, NewSchedule, PauseBody, Triggered, schedule_record
 from api.submission import submit
 from api.submission.submit import Checked, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound, Unavailable
 from domain.ids import is_id
-from domain.schedules import DAY_MS, Schedule, per_day, time_problem
+from domain.schedules import DAY_MS, Schedule, ScheduleRules, per_day, time_problem
 from domain.sessions.new_session import NewSession, Trigger
-from domain.task import opening
+from domain.task import Strict, TaskSpec, opening
 from store import schedule_runs, schedules
 
 router = APIRouter(tags=["schedules"], dependencies=[Depends(accepts_json)])
-
 MOST = 20_000  # per tenant
 MOST_BACKFILLED = 10_000  # ticks of one request
 _EXAMPLE = {
@@ -34,6 +32,26 @@ _EXAMPLE = {
     "timezone": "Europe/Berlin",
     "task": {"agent": "assistant", "input": "Write the morning report."},
 }
+
+
+class NewSchedule(ScheduleRules):
+    task: TaskSpec = Field(description="what each run does; its input is the message")
+
+    def rules(self) -> ScheduleRules:
+        return ScheduleRules(**{name: getattr(self, name) for name in ScheduleRules.model_fields})
+
+
+class PauseBody(Strict):
+    reason: Annotated[str, StringConstraints(max_length=500)] = ""
+
+
+class BackfillBody(Strict):
+    start: AwareDatetime = Field(strict=False)
+    end: AwareDatetime = Field(strict=False)
+
+
+class Triggered(BaseModel):
+    scheduled_at: datetime = Field(description="names the run in the list of runs")
 
 
 @router.post(
@@ -268,3 +286,21 @@ async def synced(call: Call, schedule: Schedule) -> Schedule:
 async def _shown(call: Call, schedule: Schedule) -> models.Schedule:
     counts: dict[str, Any] = await schedule_runs.counts(call.pool, call.tenant, schedule.id)
     return schedule_record(schedule, counts, await call.services.schedules.next_times(schedule.id))
+
+
+def schedule_record(schedule: Schedule, runs: dict[str, int], next_times: list[datetime] | None) -> models.Schedule:
+    rules: dict[str, Any] = {name: getattr(schedule.rules, name) for name in ScheduleRules.model_fields}
+    return models.Schedule(
+        **{**rules, "conversation_id": schedule.conversation_id},
+        id=schedule.id,
+        agent=schedule.session.agent,
+        agent_version=schedule.session.agent_version,
+        prompt=schedule.prompt,
+        paused=schedule.paused,
+        pause_reason=schedule.pause_reason,
+        failures=schedule.failures,
+        runs=runs,
+        next_times=[] if schedule.paused else next_times,
+        created_by=schedule.created_by,
+        created_at=schedule.created_at,
+    )

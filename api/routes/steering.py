@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from api.conversations import control
+from api.conversations.bodies import stream_key
 from api.conversations.control import Stop
 from api.http.auth import Call, Stopper
 from api.http.body import accepts_json, json_body
@@ -14,8 +15,7 @@ from api.http.idempotency import Key, check_key, one_at_a_time
 from api.http.lookup import check_open, conversation_of, own_session, session_of
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
-from api.schemas.conversations import stream_key
-from api.schemas.tasks import task_record
+from api.views.results import task_record
 from domain.conversations.requests import Promote
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import derive_id, new_id

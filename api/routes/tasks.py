@@ -16,14 +16,12 @@ from api.http.lookup import check_kept, session_of
 from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.agents import AgentRecord
-from api.schemas.conversations import ChildRecord, SessionRecord, kind_of
-from api.schemas.tasks import task_record
+from api.routes.agents import AgentRecord
 from api.streams.feeds import show_event
 from api.streams.readers import await_ending
 from api.submission import submit
-from api.views.conversation import display_messages
-from api.views.results import is_inline, task_result
+from api.views.conversation import ChildRecord, SessionRecord, display_messages, kind_of
+from api.views.results import is_inline, task_record, task_result
 from api.views.trace import Tracer
 from domain.agents.definition import AgentName
 from domain.errors import Conflict, Invalid

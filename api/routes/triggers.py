@@ -1,10 +1,12 @@
 """/triggers: events from outside that start an agent, or that agents wait for."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
 
 from api.conversations import arrivals
 from api.http import body as bodies
@@ -14,25 +16,20 @@ from api.http.body import accepts_json, json_body
 from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.channels import Supervisor
-from api.schemas.triggers import (
-    NewTrigger,
-    trigger_fields,
-)
 from api.submission import submit
 from api.submission.submit import SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
 from domain.missions import HoldKind, MissionStatus
 from domain.notifications import is_secret, new_secret
 from domain.sessions.new_session import NewSession, Trigger
-from domain.task import opening
-from domain.triggers import EMITTED, TRIGGER_NAME, EventAccepted, SignatureKind
+from domain.task import TaskSpec, opening
+from domain.triggers import EMITTED, TRIGGER_NAME, EventAccepted, EventTrigger, SignatureKind, TriggerRules
 from store import external_events, missions, triggers
 from store.database import current_tenant
 from store.triggers import SignedTrigger
 
 router = APIRouter(tags=["triggers"])
 _json = [Depends(accepts_json)]
-
 MOST = 1_000  # per tenant
 # read into memory before the signature is checked, so that strangers can send this much
 MAX_EVENT_BYTES = 1_000_000
@@ -48,6 +45,33 @@ _CHALLENGE: dict[str, Any] = {
     "description": "What the service asked to be sent back",
     "content": {"text/plain": {"schema": {"type": "string"}}},
 }
+# long enough that nobody can guess it, because the sender of an event has no other proof
+TriggerSecret = Annotated[str, StringConstraints(min_length=16, max_length=500, pattern=r"^[!-~]+$")]
+
+
+class NewTrigger(TriggerRules):
+    """The body of PUT /triggers/{name}."""
+
+    task: TaskSpec | None = Field(
+        default=None,
+        description="the task of the agent for each event; null: events only reach sessions that wait for them",
+    )
+    secret: TriggerSecret | None = Field(
+        default=None, description="signs the events; Slack brings its own, else one is made and shown once"
+    )
+
+    @model_validator(mode="after")
+    def _useful(self) -> Self:
+        if self.task is None and self.correlation is None:
+            raise PydanticCustomError("needs", "without a task a trigger needs a correlation")
+        if self.task is None and self.conversation_id is not None:
+            raise PydanticCustomError("excluded", "without a task no conversation gets a message")
+        return self
+
+    def rules(self) -> TriggerRules:
+        return TriggerRules(
+            **{name: getattr(self, name) for name in TriggerRules.model_fields if name in self.model_fields_set}
+        )
 
 
 @router.put(
@@ -203,3 +227,18 @@ async def _check_conversation(call: Call, conversation_id: str) -> None:
 def _invalid(pointer: str, code: str, message: str, *, path: bool = False) -> Invalid:
     problem = finding(pointer, code, message, place="path" if path else None)
     return Invalid("The trigger is not valid.", errors=[problem])
+
+
+def trigger_fields(trigger: EventTrigger) -> dict[str, Any]:
+    session = trigger.session
+    return {
+        **trigger.rules.model_dump(),
+        "id": trigger.id,
+        "name": trigger.name,
+        "url": f"/triggers/{trigger.id}",
+        "agent": session.agent if session else None,
+        "agent_version": session.agent_version if session else None,
+        "prompt": trigger.prompt,
+        "created_by": trigger.created_by,
+        "created_at": trigger.created_at,
+    }

@@ -14,9 +14,9 @@ from typing import Protocol
 
 from errand import models
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.http.problems import Unreadable
-from api.schemas.events import ShownNotice
 from domain.errors import Conflict, TooMany
 from domain.events import ENDED, Recorded
 from store import events, notices
@@ -38,6 +38,24 @@ _NOTICE_TYPES = {
     "task_failed": "session_failed",
     "task_cancelled": "session_cancelled",
 }
+
+
+class ShownNotice(BaseModel):
+    """A notice of the tenant's feed as callers see it, with the fields of its own type."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    number: int
+    session_id: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    conversation_id: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    at: str
+
+
+class NoticePage(BaseModel):
+    items: list[ShownNotice]
+    next_after: int = Field(description="pass it as `after` to get the next page")
+    closed: bool = Field(default=False, description="false: the feed of a tenant has no end")
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from jsonschema.exceptions import ValidationError, best_match
 from api.http.auth import Call
 from api.http.body import join_pointer
 from api.http.lookup import check_reading
-from api.http.problems import finding
-from api.schemas.problems import Finding
+from api.http.problems import Finding, finding
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.own_tools import PLANNING, own_tools, reserved_names
 from domain.agents.prices import PriceTable

@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 from agents.problems import mcp_problems
 from api.http.auth import Call
-from api.http.problems import finding
-from api.schemas.problems import Finding
+from api.http.problems import Finding, finding
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_discovery import DiscoverTools, lists_problem, unread, with_lists
 from domain.agents.mcp_server import MOST_SERVERS, McpServer

@@ -1,17 +1,18 @@
 """A conversation for its reader: its sessions as a tree, its agent's settings, and the messages of a session."""
 
-from errand import models
+from datetime import datetime
 
+from errand import models
+from pydantic import BaseModel, Field
+
+from api.conversations.bodies import stream_key
 from api.http import lookup
 from api.http.auth import Call
-from api.schemas.conversations import (
-    kind_of,
-    stream_key,
-)
 from domain.conversations.address import AddressKind
 from domain.conversations.display_messages import display_messages as displayed
 from domain.messages import Node
 from domain.sessions.input_request import InputRequest
+from domain.sessions.session import DeliveryMode, Status
 from store import (
     addresses,
     channels,
@@ -32,6 +33,41 @@ from store.sessions import SessionRow
 
 MOST = 1_000  # sessions, and threads
 PARTS = {AddressKind.CHANNEL: ("connector", "channel_id", "user_id")}  # all other kinds have an id
+
+
+class ChildRecord(BaseModel):
+    session_id: str
+    name: str
+    agent: str
+    title: str
+    status: Status
+    live: bool
+    created_at: datetime
+
+
+class SessionRecord(models.Task):
+    """A task with its place in the conversation."""
+
+    session_id: str
+    thread_id: str
+    session_type: str
+    kind: str = Field(description="sync_agent, async_agent, sync_subagent or async_subagent")
+    transport: str
+    trigger: str
+    subagent_name: str | None
+    delivery: DeliveryMode | None
+    output: str | None
+    outcome_message_id: str | None = Field(description="the mailbox message with its outcome")
+    delivered_to: str | None = Field(description="the session that consumed its outcome; null: pending, or no outcome")
+    children: list[ChildRecord]
+    display_messages: list[models.DisplayMessage]
+
+
+def kind_of(spawned_by: str | None, blocking: bool, transport: str) -> str:
+    """One of four kinds, by who started the session and whether somebody waits for it."""
+    if spawned_by is not None:
+        return "sync_subagent" if blocking else "async_subagent"
+    return "sync_agent" if transport == "sse" else "async_agent"
 
 
 async def whole(call: Call, found: ConversationRow) -> models.Conversation:

@@ -50,8 +50,8 @@ CONNECTIONS = {
     ],
     "asks the kernel who the caller on this machine is": ["api/http/auth.py imports socket"],
     "reads an address in any notation, and never looks up a name": [
-        "api/schemas/subscriptions.py imports socket",
-        "api/schemas/subscriptions.py::_private getaddrinfo",
+        "api/routes/notifications.py imports socket",
+        "api/routes/notifications.py::_private getaddrinfo",
     ],
     "the name of this machine": ["worker.py imports socket"],
 }

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.conversations import fire, run
+from api.conversations.bodies import FireBody, MessageBody
 from api.faces.mcp.tasks import SETTLED
 from api.faces.mcp.view import (
     McpTask,
@@ -29,7 +30,6 @@ from api.http.lookup import own_session, session_of
 from api.http.problems import finding
 from api.routes import input_requests, steering
 from api.routes import tasks as task_routes
-from api.schemas.conversations import FireBody, MessageBody
 from api.submission import submit
 from domain.agents.definition import AgentDefinition, AgentName, Mode
 from domain.errors import Conflict, Invalid

@@ -23,8 +23,8 @@ from api.http import body
 from api.http.auth import Call
 from api.http.lookup import check_acting, session_of
 from api.http.problems import finding
-from api.schemas.tasks import task_error
 from api.streams.readers import await_state
+from api.views.results import task_error
 from domain.agents.prompt import VariableKind
 from domain.agents.variable_scope import graph_variables
 from domain.amounts import counted

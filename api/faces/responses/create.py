@@ -8,6 +8,7 @@ from errand import models
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.conversations import control, deferred, run
+from api.conversations.bodies import MessageBody, RunBody
 from api.conversations.control import Stop
 from api.faces.responses.errors import BadParameter
 from api.faces.responses.project import ResponseId, without_prefix
@@ -17,7 +18,6 @@ from api.http import lookup
 from api.http.auth import Call
 from api.http.body import parse_json, validate_body
 from api.http.idempotency import IdempotencyKey
-from api.schemas.conversations import MessageBody, RunBody
 from api.submission import rules
 from domain.conversations.display_messages import display_messages
 from domain.errors import Conflict, NotFound, Refusal

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from api.app import create_app
-from api.schemas.conversations import RunBody
+from api.conversations.bodies import RunBody
 from domain.task import TaskSpec
 from settings import ROOT
 

@@ -11,10 +11,10 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from agents.loader import load_prices
+from api.conversations.bodies import FireBody
 from api.conversations.fire import fire as fire_now
 from api.http.auth import ANONYMOUS, Call
 from api.http.idempotency import IdempotencyKey
-from api.schemas.conversations import FireBody
 from api.services import Services
 from domain.conversations.answers import Fired
 from domain.conversations.requests import Fire

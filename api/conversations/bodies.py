@@ -1,10 +1,9 @@
-"""Bodies and responses of /conversations."""
+"""Bodies of the requests that run turns of a conversation, and the handle that they get."""
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from errand import models
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from api.http.body import check_input_length
 from api.http.problems import finding
@@ -12,7 +11,7 @@ from domain.errors import Invalid
 from domain.json_object import JsonObject
 from domain.policy.rules import Rule
 from domain.sessions.acceptance import Criterion
-from domain.sessions.session import DeliveryMode, Status
+from domain.sessions.session import DeliveryMode
 from domain.task import Boundary, Id, Line, Strict, Tags, TaskConfig, TaskContext, TaskSpec, Text, UserId
 from settings import Settings
 
@@ -130,50 +129,3 @@ def handle(session_id: str, conversation_id: str, **more: bool) -> models.Sessio
     return models.SessionHandle(
         session_id=session_id, conversation_id=conversation_id, stream_key=stream_key(session_id), **more
     )
-
-
-class Interrupted(BaseModel):
-    interrupted: int = Field(description="how many sessions were asked to stop, subagents included")
-    session_ids: list[str]
-
-
-class Terminated(BaseModel):
-    conversation_id: str
-    status: str
-    stopped: int
-    session_ids: list[str]
-
-
-class ChildRecord(BaseModel):
-    session_id: str
-    name: str
-    agent: str
-    title: str
-    status: Status
-    live: bool
-    created_at: datetime
-
-
-class SessionRecord(models.Task):
-    """A task with its place in the conversation."""
-
-    session_id: str
-    thread_id: str
-    session_type: str
-    kind: str = Field(description="sync_agent, async_agent, sync_subagent or async_subagent")
-    transport: str
-    trigger: str
-    subagent_name: str | None
-    delivery: DeliveryMode | None
-    output: str | None
-    outcome_message_id: str | None = Field(description="the mailbox message with its outcome")
-    delivered_to: str | None = Field(description="the session that consumed its outcome; null: pending, or no outcome")
-    children: list[ChildRecord]
-    display_messages: list[models.DisplayMessage]
-
-
-def kind_of(spawned_by: str | None, blocking: bool, transport: str) -> str:
-    """One of four kinds, by who started the session and whether somebody waits for it."""
-    if spawned_by is not None:
-        return "sync_subagent" if blocking else "async_subagent"
-    return "sync_agent" if transport == "sse" else "async_agent"

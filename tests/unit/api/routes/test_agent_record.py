@@ -1,6 +1,6 @@
 """The record of an agent: its definition, and the version that the platform counts."""
 
-from api.schemas.agents import AgentRecord
+from api.routes.agents import AgentRecord
 from domain.agents.definition import AgentDefinition
 from domain.sessions.session import AgentRef
 
