@@ -14,10 +14,16 @@ from activities.delegation.messages import Subagents
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import clean
 from activities.workspaces import Workspaces
-from domain.agents.definition import AgentDefinition
-from domain.agents.names import GivenVariables
-from domain.agents.secret_variables import open_secrets, sealed_for_thread
-from domain.agents.variable_scope import graph_variables, hidden_from_model, of_agent, resolved, unnamed
+from domain.agents.definition import AgentDefinition, GivenVariables
+from domain.agents.variables import (
+    find_unnamed,
+    graph_variables,
+    hidden_names,
+    open_secrets,
+    resolve_values,
+    seal_for_thread,
+    tool_values,
+)
 from domain.content import QueuedTool
 from domain.events import EventRow, Progress
 from domain.redaction import Redactor
@@ -162,10 +168,12 @@ class ThreadStates:
         redactor = Redactor()
         if stored or any(one.env or one.all_variables for one in definitions):  # most agents have no variables
             plain = {**stored, **open_secrets(self._keys, ref.tenant, stored)}
-            hidden = hidden_from_model(definitions, stored)
-            known = [value for one in definitions for name, value in resolved(one, plain).items() if name in hidden]
-            values = of_agent(definitions[-1], plain)
-            redactor = Redactor([*known, *unnamed(plain).values()])
+            hidden = hidden_names(definitions, stored)
+            known = [
+                value for one in definitions for name, value in resolve_values(one, plain).items() if name in hidden
+            ]
+            values = tool_values(definitions[-1], plain)
+            redactor = Redactor([*known, *find_unnamed(plain).values()])
         return ThreadState(
             self._pool,
             self._subagents,
@@ -184,7 +192,7 @@ class ThreadStates:
         thread = await threads.get(self._pool, ref.tenant, session.thread_id) if session else None
         assert thread is not None
         known = graph_variables(await agent_graph.reachable(self._pool, ref.tenant, agent))
-        sealed = sealed_for_thread(self._keys, ref.tenant, values, known)
+        sealed = seal_for_thread(self._keys, ref.tenant, values, known)
         by = f"session {ref.session_id}"
         await thread_variables.set_values(self._pool, ref.tenant, thread, sealed, by)
         return [name for name in values if name not in known or known[name].hidden]

@@ -31,8 +31,8 @@ from typing_extensions import TypedDict
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import ToolResult, clean
 from domain.events import WorkspaceNotKept
-from domain.policy.subjects import MAX_DEPTH, PathError
-from domain.sessions.step import preview
+from domain.policy.rules import MAX_DEPTH, PathError
+from domain.sessions.session import preview
 from store import files, workspaces
 from store.database import Pool, patiently
 from store.workspaces import Manifest, ManifestEntry, pieces_of, stored_bytes, without_conflicts

@@ -3,9 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from domain.agents.definition import AgentDefinition
-from domain.agents.prompt import Equipment
-from domain.agents.side import Side, SideKind
+from domain.agents.definition import AgentDefinition, Equipment, Side, SideKind
 
 
 def mermaid(agents: Mapping[str, AgentDefinition], root: str | None = None) -> str:

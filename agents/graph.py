@@ -4,9 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from agents.problems import Catalogue, FieldProblem, variable_problems
-from domain.agents.definition import AgentDefinition, Mode
-from domain.agents.prompt import Equipment, Variable, VariableKind
-from domain.agents.subagent_tool import SubagentTool
+from domain.agents.definition import AgentDefinition, Equipment, Mode, SubagentTool, Variable, VariableKind
 from domain.sessions.session import SIDES
 
 Listing = TypeVar("Listing", bound=Equipment)

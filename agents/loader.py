@@ -20,15 +20,18 @@ from agents.problems import (
     side_problems,
     validated,
 )
-from domain.agents.definition import AgentDefinition
-from domain.agents.mcp_server import PREFIX
-from domain.agents.own_tools import own_tools
+from domain.agents.definition import (
+    MCP_PREFIX,
+    PROMPT_NAME_PATTERN,
+    AgentDefinition,
+    Equipment,
+    PromptDefinition,
+    own_tools,
+    snake_case,
+    tool_problems,
+)
 from domain.agents.prices import PriceTable
-from domain.agents.prompt import Equipment, PromptDefinition
-from domain.agents.side import PROMPT_NAME_PATTERN
-from domain.agents.spelling import snake_case
 from domain.agents.system_prompt import argument_names
-from domain.external_tool import tool_problems
 from domain.json_object import JsonObject
 from domain.json_schema import schema_problems
 from domain.policy.rules import names_a_tool
@@ -186,7 +189,7 @@ def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[F
         for index, rule in enumerate(definition.permissions)
         if not names_a_tool(rule.permission, named)
         and not names_a_server(rule.permission, definition)
-        and not (definition.references and rule.permission.startswith(PREFIX))  # of a subagent's server, perhaps
+        and not (definition.references and rule.permission.startswith(MCP_PREFIX))  # of a subagent's server, perhaps
     ]
     found += mcp_problems(definition)
     properties = (definition.input_schema or {}).get("properties")

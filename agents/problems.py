@@ -9,12 +9,18 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from domain.agents.definition import AgentDefinition
-from domain.agents.mcp_server import PREFIX, McpServer, names_variable
-from domain.agents.prompt import Equipment, VariableKind
-from domain.agents.side import Side, SideKind
-from domain.agents.spelling import snake_case
-from domain.external_tool import tool_problems
+from domain.agents.definition import (
+    MCP_PREFIX,
+    AgentDefinition,
+    Equipment,
+    McpServer,
+    Side,
+    SideKind,
+    VariableKind,
+    names_variable,
+    snake_case,
+    tool_problems,
+)
 from domain.json_object import JsonObject
 from domain.redaction import PREFIX as SEALED_PREFIX
 from domain.redaction import is_sealed
@@ -191,7 +197,7 @@ _SECRET_NAMES = ("auth", "cookie", "key", "secret", "token")
 
 def names_a_server(permission: str, definition: AgentDefinition) -> bool:
     """Whether a rule is about tools of one of its servers, whose list may not be known yet."""
-    return any(permission.startswith(f"{PREFIX}{name}__") for name in definition.mcp_servers)
+    return any(permission.startswith(f"{MCP_PREFIX}{name}__") for name in definition.mcp_servers)
 
 
 def rule_problem(permission: str, definition: AgentDefinition) -> str | None:

@@ -8,11 +8,11 @@ from typing import Any
 from bench.lab import Lab
 from bench.ours import PATIENCE
 from bench.table import Aim, Row
-from domain.conversations.delegation import DelegationTool
+from domain.conversations.subagents import DelegationTool
 from domain.ids import new_id
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import DeliveryMode, Reason, SessionRef
-from domain.sessions.session_writes import Acceptance, SessionEnding
+from domain.sessions.writes import Acceptance, SessionEnding
 from store import new_sessions, sessions
 
 PAUSE = 0.1  # seconds between two polls

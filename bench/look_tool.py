@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from bench.peers.script import result
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect
 
 
 class LookInput(BaseModel):

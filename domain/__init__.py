@@ -1,1 +1,8 @@
-"""Pure types and rules. This package imports none of our others, does no I/O and is safe inside workflows."""
+"""Pure types and rules: no I/O, safe inside workflows (but for sealing.py). Everything may import domain/; it imports
+nothing of ours.
+
+One file for each concept, or a folder where a concept has several. A reader of one task needs, in this order: task.py
+(what a caller submits), agents/ (what runs it), sessions/ and messages.py (what one run is), policy/ and limits.py
+(what it may do, and when it stops), events.py (what watchers see), conversations/ (how sessions work together).
+wire.py has the names that cross process boundaries.
+"""

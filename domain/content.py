@@ -55,7 +55,7 @@ AnyBlock = TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock
 _PARTS = TypeAdapter(list[TextBlock])
 
 
-def joined(blocks: list[TextBlock]) -> str:
+def join_text(blocks: list[TextBlock]) -> str:
     return "\n\n".join(block.text for block in blocks)
 
 
@@ -66,4 +66,4 @@ def parts_of(*texts: str) -> str:
 
 def text_of_parts(parts: str | None) -> str:
     """The text of a message of the inbox."""
-    return joined(_PARTS.validate_json(parts)) if parts else ""
+    return join_text(_PARTS.validate_json(parts)) if parts else ""

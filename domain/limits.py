@@ -10,11 +10,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from domain.agents.side import Binding, Side
+from domain.agents.definition import Binding, Side
 from domain.amounts import counted
 from domain.events import Anomaly
-from domain.sessions.session import Limits, Reason, Usage
-from domain.sessions.step import ModelReply, StopReason, ToolOutcome
+from domain.sessions.session import Limits, ModelReply, Reason, StopReason, ToolOutcome, Usage
 
 # Which limit is reached before the next model call, and the request for a last summary.
 

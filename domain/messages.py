@@ -1,24 +1,146 @@
-"""The message tree's nodes, and how a path of them becomes the messages that one side's model is sent."""
+"""Messages: a request to a model and its answer, the nodes of the message tree, how a path of nodes becomes the
+messages that one side's model is sent, and the checkpoint that replaces a path which is too long."""
 
 import itertools
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_serializer, field_validator
-
-from domain.content import (
-    AnyBlock,
-    ReplyBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-    joined,
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
 )
+from pydantic_core import PydanticCustomError
+
+from domain.content import AnyBlock, ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock, join_text
 from domain.ids import derive_id
-from domain.model_exchange import ModelMessage
-from domain.sessions.step import CallState, StopReason, ToolCallResult
+from domain.json_object import JsonObject
+from domain.sessions.session import CallState, StopReason, ToolCallResult, Usage
+
+# A request to a model and its answer, independent of the vendor.
+
+
+@dataclass(frozen=True)
+class ModelMessage:
+    role: Literal["user", "assistant"]
+    content: list[AnyBlock]
+
+
+@dataclass(frozen=True)
+class ToolDefinition:
+    """A tool as it is described to the model."""
+
+    name: str
+    description: str
+    input_schema: JsonObject
+
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+THINKING_TOKENS: dict[Effort, int] = {
+    "none": 0,
+    "minimal": 1_024,
+    "low": 2_048,
+    "medium": 8_192,
+    "high": 16_384,
+    "xhigh": 32_768,
+}
+
+
+class ModelSettings(BaseModel):
+    """How the model of a task replies; what is left out is as the agent and the model have it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    temperature: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    top_p: float | None = Field(default=None, gt=0, le=1, allow_inf_nan=False, description="not with temperature")
+    effort: Effort | None = Field(default=None, description="how much it thinks")
+    tool_choice: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] = Field(
+        default="auto", description="auto, none, or for the first reply: required, or the tool that it must call"
+    )
+    parallel_tool_calls: bool = Field(default=True, description="whether a reply may call several tools")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if self.temperature is not None and self.top_p is not None:  # models refuse the two together
+            raise PydanticCustomError("excluded", "temperature and top_p exclude each other")
+        return self
+
+    @property
+    def forces_call(self) -> bool:
+        return self.tool_choice not in ("auto", "none")
+
+    def thinking_tokens(self, usual: int) -> int:
+        """Models refuse to think with another temperature, or if they must call a tool. What the caller chose counts,
+        for all calls of the task, because a model cannot begin to think between a call and its result."""
+        if self.temperature is not None or self.top_p is not None or self.forces_call:
+            return 0
+        return usual if self.effort is None else THINKING_TOKENS[self.effort]
+
+    def for_reply(self, step: int, tools: Collection[str]) -> Self:
+        """The settings for one reply: only the first must call a tool, or the task could never end."""
+        named = self.forces_call and self.tool_choice != "required"
+        if self.forces_call and (step > 1 or (named and self.tool_choice not in tools)):
+            return self.model_copy(update={"tool_choice": "auto"})
+        return self
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    model: str
+    max_tokens: int  # longest answer, without its thoughts
+    system: str
+    messages: list[ModelMessage]
+    notes: list[str] = field(default_factory=list)  # for this call only, so they come after all that can be cached
+    tools: list[ToolDefinition] = field(default_factory=list)
+    settings: ModelSettings = ModelSettings()
+    thinking_tokens: int = 0
+    cached: bool = True  # the next request begins with the same messages
+
+    @property
+    def output_tokens(self) -> int:
+        """The most output tokens that the answer may use, including its thoughts."""
+        return self.max_tokens + self.thinking_tokens
+
+
+@dataclass
+class ModelResponse:
+    """The result of one request, whole or interrupted."""
+
+    content: list[ReplyBlock] = field(default_factory=list)
+    stop_reason: StopReason | None = None
+    usage: Usage = field(default_factory=Usage)
+    text: str = ""  # so far
+    thinking: str = ""
+    # only in a handler's reply: whether it ends the session, and the status that it publishes
+    ends: Literal["stop", "fail"] | None = None
+    status: str | None = None
+    immediate: bool = False  # the platform's own calls, at the beginning of a thread
+
+    @property
+    def calls(self) -> list[ToolCallBlock]:
+        return [block for block in self.content if isinstance(block, ToolCallBlock)]
+
+    def replace_text(self, text: str) -> None:
+        """Replace the first text, or insert one before the calls if there is none. Thoughts and calls stay."""
+        if text == self.answer():
+            return
+        texts = [place for place, block in enumerate(self.content) if isinstance(block, TextBlock)]
+        calls = [place for place, block in enumerate(self.content) if isinstance(block, ToolCallBlock)]
+        first = (texts or calls or [len(self.content)])[0]
+        others = [block for place, block in enumerate(self.content) if place > first and place not in texts]
+        kept = self.content[first : first + 1] if not texts else []
+        self.content = [*self.content[:first], TextBlock(text=text), *kept, *others]
+
+    def answer(self) -> str:
+        return "\n\n".join(block.text for block in self.content if isinstance(block, TextBlock))
 
 
 class NodeKind(StrEnum):
@@ -52,7 +174,7 @@ class UserBody(NodeBody):
 
     @property
     def text(self) -> str:
-        return joined(self.parts)
+        return join_text(self.parts)
 
 
 class NoteBody(NodeBody):
@@ -77,7 +199,7 @@ class ReplyBody(NodeBody):
 
     @property
     def text(self) -> str:
-        return joined([block for block in self.content if isinstance(block, TextBlock)]).strip()
+        return join_text([block for block in self.content if isinstance(block, TextBlock)]).strip()
 
     @property
     def thinking(self) -> str:
@@ -148,7 +270,7 @@ def calls_of(node: Node) -> list[ToolCallBlock]:
     return node.body.calls if isinstance(node.body, ReplyBody) else []
 
 
-def answered(node: Node, results: list[ToolCallResult], because: str = INTERRUPTED) -> ResultsBody:
+def answer_node(node: Node, results: list[ToolCallResult], because: str = INTERRUPTED) -> ResultsBody:
     """The results that answer every call of an assistant node. `because`: why there is none for the others."""
     immediate = isinstance(node.body, ReplyBody) and node.body.immediate
     return answer_calls(calls_of(node), results, because).model_copy(update={"immediate": immediate})
@@ -166,7 +288,7 @@ def answer_calls(calls: list[ToolCallBlock], results: list[ToolCallResult], beca
     return ResultsBody(results=answers)
 
 
-def without_gaps(nodes: list[Node]) -> list[Node]:
+def repair_gaps(nodes: list[Node]) -> list[Node]:
     """Repair a path that lacks some nodes: drop results without their calls, and add results to calls without any."""
     kept: list[Node] = []
     for node in nodes:
@@ -176,7 +298,7 @@ def without_gaps(nodes: list[Node]) -> list[Node]:
         if open_calls and not isinstance(node.body, ResultsBody):
             last = kept[-1]
             given = {"id": derive_id(last.id, "gap"), "parent": last.id, "kind": TOOL_RESULTS, "author": ""}
-            kept.append(last.model_copy(update={**given, "body": answered(last, [])}))
+            kept.append(last.model_copy(update={**given, "body": answer_node(last, [])}))
         kept.append(node)
     return kept
 
@@ -227,7 +349,7 @@ def shown_nodes(nodes: list[Node], side: str) -> list[Node]:
     return [node for node in shown if node.side == side or isinstance(node.body, UserBody | ReplyBody)]
 
 
-def without(nodes: list[Node], hidden: Collection[str]) -> list[Node]:
+def hide_nodes(nodes: list[Node], hidden: Collection[str]) -> list[Node]:
     """The messages without the hidden ones. A reply and the results of its calls are kept or hidden together. The
     newest message is kept, since the model needs something to answer, and so is a checkpoint, which replaces all before
     it."""
@@ -245,7 +367,7 @@ def without(nodes: list[Node], hidden: Collection[str]) -> list[Node]:
     return [node for node in nodes if node.id not in gone]
 
 
-def render(nodes: list[Node], model: str, side: str = "a") -> list[ModelMessage]:
+def render_messages(nodes: list[Node], model: str, side: str = "a") -> list[ModelMessage]:
     """The messages of a request as one side sees them: itself as assistant, the other side and people as user.
 
     Neighbours of one role are merged, since models demand alternation. They also demand that a user begins; and where
@@ -282,3 +404,30 @@ def _cut(result: ToolResultBlock, limit: int) -> ToolResultBlock:
     if left_out <= 0:
         return result
     return result.model_copy(update={"text": f"{result.text[:limit]}\n[… {left_out} characters left out]"})
+
+
+# The fixed form of a checkpoint, which replaces a context that has grown too long. A model fills it in. Headings that
+# it leaves out are added as empty, so that every reader knows that nothing was noted there.
+
+
+CHECKPOINT_HEADINGS = ("Goal", "Constraints", "Done", "Open", "Decisions", "Next")
+CHECKPOINT_CHILDREN = "Running children"
+NOTHING_NOTED = "(nothing noted)"
+
+CHECKPOINT_REQUEST = f"""\
+The conversation no longer fits and will be replaced by your next reply. Write a checkpoint from which you can \
+continue without it, under these headings, each on its own line as `## Heading`: {"; ".join(CHECKPOINT_HEADINGS)}. \
+Open is what is in progress or blocked. Keep exact names, paths, ids, figures and quotations that are still needed."""
+
+
+def fill_checkpoint(text: str, children: Sequence[str]) -> str:
+    """The checkpoint with all of its headings. Running children are always listed, whatever the model wrote about
+    them."""
+    missing = [heading for heading in CHECKPOINT_HEADINGS if not _has(text, heading)]
+    parts = [text.strip(), *(f"## {heading}\n{NOTHING_NOTED}" for heading in missing)]
+    parts.append(f"## {CHECKPOINT_CHILDREN}\n" + ("\n".join(f"- {child}" for child in children) or "(none)"))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _has(text: str, heading: str) -> bool:
+    return re.search(rf"^\W*{heading}\b", text, re.MULTILINE | re.IGNORECASE) is not None

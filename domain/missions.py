@@ -18,9 +18,9 @@ from pydantic_core import PydanticCustomError
 
 from domain.amounts import counted
 from domain.patterns import PatternError, check_pattern, matches
-from domain.policy.commands import matches as matches_pattern
 from domain.policy.rules import Action, Rule
-from domain.sessions.session_writes import NewBudget
+from domain.policy.rules import matches_command as matches_pattern
+from domain.sessions.writes import NewBudget
 from domain.task import Strict
 
 # A mission: one schedule and its conversation, with budgets, conditions that end it, and risks that pause it.

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from domain.conversations.quoting import quoted
+from domain.conversations.mailbox import quote
 from domain.ids import derive_id
 from domain.sessions.new_session import NewSession
 from domain.task import Id, Strict
@@ -233,7 +233,7 @@ def tick_key(at: datetime) -> str:
 def tick_text(prompt: str, output: str) -> str:
     """The message of a tick: the prompt and the output of the check. The output is marked as data, not as an
     instruction."""
-    return f"{prompt}\n\n<check_output>\n{quoted(output)}\n</check_output>" if output else prompt
+    return f"{prompt}\n\n<check_output>\n{quote(output)}\n</check_output>" if output else prompt
 
 
 # Cron expressions of five fields: checked here, computed by Temporal.

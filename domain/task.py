@@ -6,20 +6,25 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from domain.agents.definition import VariableName
-from domain.agents.mcp_server import MOST_SERVERS, HeaderName, HeaderValue, McpServer, ServerName, ToolPattern
-from domain.agents.names import ModelName
-from domain.external_tool import MAX_TOOLS, ExternalTool
+from domain.agents.definition import (
+    MAX_EXTERNAL_TOOLS,
+    MOST_MCP_SERVERS,
+    ExternalTool,
+    HeaderName,
+    HeaderValue,
+    McpServer,
+    ModelName,
+    ServerName,
+    ToolPattern,
+    VariableName,
+)
 from domain.ids import ID_PATTERN
 from domain.json_object import JsonObject
-from domain.model_exchange import ModelSettings
-from domain.policy.rules import Action, Rule
-from domain.policy.subjects import SubjectKind
-from domain.policy.traits import BOUND_KINDS, COMMANDS, TALKING_TOOLS
+from domain.messages import ModelSettings
+from domain.policy.rules import BOUND_KINDS, COMMANDS, TALKING_TOOLS, Action, Rule, SubjectKind
 from domain.sessions.acceptance import Criterion, criterion_text
 from domain.sessions.input_request import OnExpiry
-from domain.sessions.session import SandboxMode
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect, SandboxMode
 
 
 def _says_something(text: str) -> str:
@@ -139,10 +144,10 @@ class TaskConfig(Strict):
     )
     approval_required: bool = False
     external_tools: list[ExternalTool] = Field(
-        default_factory=list, max_length=MAX_TOOLS, description="tools whose calls you answer, at …/input"
+        default_factory=list, max_length=MAX_EXTERNAL_TOOLS, description="tools whose calls you answer, at …/input"
     )
     mcp_servers: dict[ServerName, TaskMcpServer] = Field(
-        default_factory=dict, max_length=MOST_SERVERS, description="at hosts that the agent permits"
+        default_factory=dict, max_length=MOST_MCP_SERVERS, description="at hosts that the agent permits"
     )
     instructions: Annotated[str, StringConstraints(min_length=1, max_length=100_000)] | None = Field(
         default=None, description="added to the agent's prompt, for this task only"

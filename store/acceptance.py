@@ -1,8 +1,7 @@
 """Verdicts on acceptance criteria: written once for each round of a session, and read with its result."""
 
 from domain.sessions.acceptance import AcceptanceRound
-from domain.sessions.request_writes import AcceptanceRecord
-from domain.sessions.tool_writes import CheckBegin, CheckEnd
+from domain.sessions.writes import AcceptanceRecord, CheckBegin, CheckEnd
 from store.database import Pool, call
 
 

@@ -5,12 +5,12 @@ messages of one address are accepted in the order in which they arrive."""
 
 from dataclasses import dataclass
 
+from domain.channels import Address, AddressKind, ArrivingMessage
 from domain.content import parts_of
-from domain.conversations.address import Address, AddressKind, ArrivingMessage
 from domain.events import EventRow, TaskSubmitted
 from domain.ids import derive_id, new_id
 from domain.sessions.session import SessionRef
-from domain.sessions.session_writes import Acceptance, NewMessage
+from domain.sessions.writes import Acceptance, NewMessage
 from store import new_sessions, queued_files
 from store.database import Connection, Pool
 from store.new_sessions import Accepted

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domain.conversations.inbox import InboxKind
+from domain.conversations.requests import InboxKind
 from domain.ids import derive_id
 from domain.missions import HoldKind
-from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.writes import ThreadMessage
 from domain.triggers import EMITTED, EventOutcome, covers
 from store import conversations, mission_admission
 from store.database import Connection, Pool

@@ -1,9 +1,8 @@
 """Questions of agents that people answer by a message in their channel."""
 
-from domain.channels import REPLY
-from domain.conversations.address import Address, ArrivingMessage
+from domain.channels import REPLY, Address, ArrivingMessage
 from domain.ids import derive_id
-from domain.sessions.request_writes import RequestAnswer
+from domain.sessions.writes import RequestAnswer
 from store import addresses, channels, files, input_requests, workspaces
 from store.addresses import Arrival
 from store.channels import ChannelArrival

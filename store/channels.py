@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import TypedDict
 
-from domain.channels import MAX_DEBOUNCE_MS, ChannelRef, service_id
+from domain.channels import MAX_DEBOUNCE_MS, Address, ArrivingMessage, ChannelRef, service_id
 from domain.content import text_of_parts
-from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import derive_id
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import SessionRef
-from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.writes import ThreadMessage
 from store import addresses, conversations, files, idempotency, queued_files
 from store.addresses import Arrival
 from store.database import Connection, Pool

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from domain.conversations.subagent import RegistryEntry, SubagentTerms
+from domain.conversations.subagents import RegistryEntry, SubagentTerms
 from domain.events import ModelRetry
 from domain.sessions.session import AgentRef, Status
 from store.database import Pool

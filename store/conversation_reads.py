@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from domain.content import text_of_parts
 from domain.json_object import JsonObject
 from domain.messages import UserBody
+from domain.sessions.new_session import TRANSPORT
 from domain.sessions.session import DeliveryMode, Reason, Status, Usage
-from domain.sessions.submitted_task import TRANSPORT
 from store.database import Pool
 
 

@@ -1,8 +1,7 @@
 """The state of its tree that a reopened Conversation workflow loads."""
 
-from domain.conversations.state import ConversationState, Live, Thread, WaitingMessage
-from domain.sessions.session import DeliveryMode
-from domain.sessions.step import preview
+from domain.conversations.requests import ConversationState, Live, Thread, WaitingMessage
+from domain.sessions.session import DeliveryMode, preview
 from store import channels, missions
 from store.database import Pool
 from store.mailbox import held_outcomes

@@ -13,7 +13,7 @@ from domain.conversations.mailbox import ConversationStatus
 from domain.json_object import JsonObject
 from domain.notifications import ConversationUpdated, NewNotice
 from domain.sessions.session import DeliveryMode
-from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.writes import ThreadMessage
 from store import audit, notices, workspaces
 from store.database import Connection, Pool, to_json
 from store.workspaces import Manifest

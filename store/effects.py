@@ -4,9 +4,7 @@ import json
 
 from pydantic import BaseModel, Field
 
-from domain.sessions.effects import EffectRecord, Source, state_of
-from domain.sessions.session import Status
-from domain.sessions.step import CallState
+from domain.sessions.session import CallState, EffectRecord, Source, Status, state_of
 from store.database import Pool
 from store.sessions import SessionRow
 

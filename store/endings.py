@@ -5,10 +5,9 @@ import json
 from pydantic import BaseModel, ConfigDict, Json
 
 from domain.events import EventRow, TaskCancelled
-from domain.sessions.session import Reason, SessionRef, Status
-from domain.sessions.session_writes import SessionEnding
-from domain.sessions.step import StopRequest
-from domain.sessions.task_terms import TaskTerms
+from domain.sessions.new_session import TaskTerms
+from domain.sessions.session import Reason, SessionRef, Status, StopRequest
+from domain.sessions.writes import SessionEnding
 from store.database import Connection, Pool, call
 from store.sessions import SessionRow
 

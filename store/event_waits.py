@@ -9,8 +9,8 @@ import asyncpg
 
 from domain.events import EventRow, InputReceived
 from domain.sessions.input_request import RequestKind, RequestStatus
-from domain.sessions.request_writes import RequestAnswer, RequestOpening
 from domain.sessions.session import SessionRef
+from domain.sessions.writes import RequestAnswer, RequestOpening
 from domain.triggers import EventOutcome
 from store import input_requests
 from store.database import Connection, Pool

@@ -14,9 +14,8 @@ from domain.json_object import JsonObject
 from domain.plan import Plan
 from domain.policy.rules import Action, StandingRule
 from domain.sessions.input_request import InputRequest, RequestOrder, RequestStatus
-from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from domain.sessions.session import SessionRef
-from domain.sessions.session_writes import IdempotencyRecord
+from domain.sessions.writes import IdempotencyRecord, NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from store import face_requests, idempotency
 from store.database import Connection, Pool, call, to_json
 from store.idempotency import StoredResponse

@@ -3,10 +3,9 @@
 import asyncpg
 
 from domain.conversations.mailbox import MailboxMessage
-from domain.conversations.state import MOST_PENDING, PendingOutcome
+from domain.conversations.requests import MOST_PENDING, PendingOutcome
 from domain.events import EventRow
-from domain.sessions.session import SessionRef
-from domain.sessions.step import preview
+from domain.sessions.session import SessionRef, preview
 from store.database import Pool, to_json
 
 _COLUMNS = "message_id, conversation_id, source_session_id, source_type, subagent_name, created_at, delivered_to"

@@ -6,18 +6,17 @@ from datetime import datetime
 import asyncpg
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
+from domain.agents.definition import ExternalTool
 from domain.content import TextBlock
-from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import Outcome
-from domain.conversations.subagent import RegistryEntry, SubagentTerms
-from domain.external_tool import ExternalTool
+from domain.conversations.requests import InboxKind
+from domain.conversations.subagents import RegistryEntry, SubagentTerms
 from domain.json_object import JsonObject
 from domain.limits import TreeBudget
-from domain.messages import Node, calls_of, without_gaps
-from domain.sessions.session import Status, Usage
-from domain.sessions.step import ModelReply, ToolCallResult
-from domain.sessions.step_writes import RetryNote, StepBegin, StepCommit
-from domain.sessions.task_terms import TaskTerms
+from domain.messages import Node, calls_of, repair_gaps
+from domain.sessions.new_session import TaskTerms
+from domain.sessions.session import ModelReply, Status, ToolCallResult, Usage
+from domain.sessions.writes import RetryNote, StepBegin, StepCommit
 from store import outcomes
 from store.database import Pool, call
 
@@ -164,4 +163,4 @@ def _read(rows: list[asyncpg.Record]) -> list[Node]:
             nodes.append(Node(**row))
         except ValidationError:
             log.warning("message %s cannot be read and is left out", row["id"])
-    return nodes if len(nodes) == len(rows) else without_gaps(nodes)
+    return nodes if len(nodes) == len(rows) else repair_gaps(nodes)

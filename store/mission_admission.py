@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from domain.missions import Hold, HoldKind, Mission, Spent, mission_mark, mission_of
 from domain.sessions.new_session import NewSession
-from domain.sessions.session_writes import Acceptance, NewBudget
+from domain.sessions.writes import Acceptance, NewBudget
 from store import missions, new_sessions, queued_files
 from store.database import Connection, Pool
 from store.new_sessions import Accepted

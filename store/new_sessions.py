@@ -10,7 +10,7 @@ from domain.agents.definition import AgentDefinition
 from domain.json_object import JsonObject
 from domain.messages import Node
 from domain.sessions.session import AgentRef
-from domain.sessions.session_writes import Acceptance, SessionEnding
+from domain.sessions.writes import Acceptance, SessionEnding
 from domain.wire import SessionRefusal
 from store import agents, endings, queued_files
 from store.database import Connection, Pool, call

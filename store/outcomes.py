@@ -2,9 +2,8 @@
 
 import asyncpg
 
-from domain.conversations.attachments import returned_paths, spellings, with_paths
 from domain.conversations.display_messages import said_before_the_end
-from domain.conversations.mailbox import Outcome
+from domain.conversations.mailbox import Outcome, path_spellings, replace_paths, returned_paths
 from domain.messages import ReplyBody
 from domain.sessions.session import Reason, Status
 from store import files
@@ -50,7 +49,7 @@ async def _outcomes(pool: Pool, tenant: str, rows: list[asyncpg.Record]) -> list
 
 def _outcome(row: asyncpg.Record, replies: list[ReplyBody], returned: dict[str, str | None]) -> Outcome:
     """`returned`: the parent's paths of its files, with its own. The parent reads only its own paths."""
-    paths = {} if row["shared"] else {way: new for new, old in returned.items() if old for way in spellings(old)}
+    paths = {} if row["shared"] else {way: new for new, old in returned.items() if old for way in path_spellings(old)}
     earlier = said_before_the_end(replies, row["output"], typed=row["typed"]) if replies else []
     return Outcome(
         session_id=row["session_id"],
@@ -59,11 +58,11 @@ def _outcome(row: asyncpg.Record, replies: list[ReplyBody], returned: dict[str, 
         reason=Reason(row["reason"]) if row["reason"] else None,
         partial=row["partial"],
         committed=row["committed"],
-        output=with_paths(row["output"], paths) if row["output"] else row["output"],
+        output=replace_paths(row["output"], paths) if row["output"] else row["output"],
         typed=row["typed"],
-        error=with_paths(row["error"], paths) if row["error"] else row["error"],
+        error=replace_paths(row["error"], paths) if row["error"] else row["error"],
         reference=row["reference"],
-        earlier=[with_paths(text, paths) for text in earlier],
+        earlier=[replace_paths(text, paths) for text in earlier],
         attachments=list(returned),
     )
 

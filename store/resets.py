@@ -7,8 +7,7 @@ from pydantic import BaseModel
 from domain.content import text_of_parts
 from domain.events import ContextLost, EventRow
 from domain.notifications import ConversationUpdated, NewNotice
-from domain.sessions.session import SessionRef
-from domain.sessions.step import RecordedStop
+from domain.sessions.session import RecordedStop, SessionRef
 from store import audit, channels, notices, sessions
 from store.database import Connection, Pool, to_json
 

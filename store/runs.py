@@ -10,9 +10,8 @@ from pydantic import BaseModel
 
 from domain.messages import ASSISTANT
 from domain.sessions.input_request import RequestKind
-from domain.sessions.session import SessionRef, SideName
+from domain.sessions.session import ModelReply, ResumePoint, SessionRef, SideName, preview
 from domain.sessions.session_state import SessionState, StartedChild
-from domain.sessions.step import ModelReply, ResumePoint, preview
 from store import channels
 from store.database import Connection, Pool
 from store.sessions import SessionRow

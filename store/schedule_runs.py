@@ -8,13 +8,13 @@ import asyncpg
 from pydantic import ValidationError
 
 from domain import wire
-from domain.conversations.address import Address, ArrivingMessage
+from domain.channels import Address, ArrivingMessage
 from domain.ids import new_id
 from domain.missions import Hold, Mission
 from domain.schedules import ContextMode, Overlap, RunStatus, Schedule, ScheduleRun, TickCall, tick_key
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import SessionRef
-from domain.sessions.session_writes import NewBudget, ThreadMessage
+from domain.sessions.writes import NewBudget, ThreadMessage
 from domain.wire import SessionRefusal
 from store import addresses, conversations, mission_admission, missions, new_sessions, schedules, sessions, workspaces
 from store.addresses import Arrival

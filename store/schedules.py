@@ -7,7 +7,7 @@ import asyncpg
 
 from domain.amounts import counted
 from domain.audit import TENANT
-from domain.conversations.address import Address
+from domain.channels import Address
 from domain.ids import new_id
 from domain.notifications import NewNotice, SchedulePaused
 from domain.schedules import Schedule, ScheduleRules

@@ -9,15 +9,14 @@ import asyncpg
 from pydantic import Field
 from pydantic_core import to_jsonable_python
 
-from domain.conversations.handoff import Successor
+from domain.conversations.subagents import Successor
 from domain.events import CancelRequested, EventRow, ModelRetry
 from domain.json_object import JsonObject
 from domain.plan import Plan
 from domain.sessions.new_session import PlacedSession
-from domain.sessions.session import AgentRef, Reason, Scope, SessionRef, Status, Usage
+from domain.sessions.session import AgentRef, Reason, RecordedStop, Scope, SessionRef, Status, Usage
 from domain.sessions.session_state import SessionInput
-from domain.sessions.session_writes import QueuedBegin
-from domain.sessions.step import RecordedStop
+from domain.sessions.writes import QueuedBegin
 from domain.wire import RENEW_AFTER
 from store import audit
 from store.database import Connection, Pool, call, to_json

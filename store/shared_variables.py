@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TypeVar
 
-from domain.agents.secret_variables import seal_secrets
-from domain.agents.variable_scope import Graph, graph_variables, missing_of, shared, without_shared
+from domain.agents.variables import Graph, drop_shared, find_missing, graph_variables, name_shared, seal_secrets
 from domain.errors import Invalid
 from domain.redaction import is_sealed
 from domain.sealing import KeyRing
@@ -33,14 +32,14 @@ class SharedVariables:
 
     async def renewed(self, pool: Pool, tenant: str, session: Session) -> Session:
         """A session that was planned earlier, with the present values. Refused if it lacks one and may not ask."""
-        own = without_shared(session.variables)
+        own = drop_shared(session.variables)
         tenants = await tenant_variables.values(pool, tenant)
         if not tenants and not self._deployment and own == session.variables:
             return session
         definition = await agents.load(pool, session.agent_ref)
         graph = await agent_graph.reachable(pool, tenant, definition)
         values = {**own, **self._kept_as(tenant, graph, tenants)}
-        missing = await asyncio.to_thread(missing_of, definition, values, graph)  # takes long for a large graph
+        missing = await asyncio.to_thread(find_missing, definition, values, graph)  # takes long for a large graph
         if missing and not session.may_ask:
             raise Invalid(f"The agent lacks values for {', '.join(missing)}.", type="missing-variables")
         return session.model_copy(update={"variables": values, "missing": missing})
@@ -51,4 +50,4 @@ class SharedVariables:
         secrets = {name: value for name, value in tenants.items() if name in known and is_sealed(value)}
         deployments = {name: value for name, value in self._deployment.items() if name in known}
         seal = partial(seal_secrets, self._keys, tenant, variables=known, shortest=0)
-        return shared({**secrets, **seal(texts)}, seal(deployments))
+        return name_shared({**secrets, **seal(texts)}, seal(deployments))

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pydantic import BaseModel, Json
 
 from domain.agents.definition import AgentDefinition
-from domain.agents.variable_scope import passed_on
-from domain.conversations.handoff import Successor
+from domain.agents.variables import pass_on_values
+from domain.conversations.subagents import Successor
 from domain.sessions.session import AgentRef, SessionRef
 from store import agent_graph, agents, audit
 from store.database import Connection, Pool
@@ -132,7 +132,7 @@ async def _passed(
 ) -> dict[str, str]:
     above, definition = await _definition(connection, parent), await _definition(connection, child)
     graph = await agent_graph.reachable(connection, tenant, definition)
-    found = passed_on(values, above, definition, graph)
+    found = pass_on_values(values, above, definition, graph)
     return {name: value for name, value in found.items() if name not in child.own}
 
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field, Json
 
 from domain.messages import ReplyBody
-from domain.sessions.remote_call import RemoteCall
-from domain.sessions.step import CallState, ToolCallResult
-from domain.sessions.tool_writes import ToolClaim, ToolCommit, ToolHold
+from domain.sessions.session import CallState, RemoteCall, ToolCallResult
+from domain.sessions.writes import ToolClaim, ToolCommit, ToolHold
 from store.database import Pool, call
 from store.sessions import SessionRow
 

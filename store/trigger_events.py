@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from domain.conversations.address import Address, ArrivingMessage
+from domain.channels import Address, ArrivingMessage
 from domain.missions import Hold
 from domain.sessions.new_session import Trigger
 from domain.triggers import EventAccepted, EventOutcome, EventTrigger, TriggerContext

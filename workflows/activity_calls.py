@@ -10,28 +10,25 @@ from temporalio.common import RetryPolicy
 
 from domain import wire
 from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools
-from domain.conversations.delegation import BegunBatch, DelegationCall, Settle
-from domain.conversations.handoff import HandOver, HandOverOutcome
-from domain.conversations.requests import ConversationRef, Delivered, Nothing, OpenBatch, OpenedBatch
-from domain.conversations.state import ConversationState
+from domain.conversations.requests import ConversationRef, ConversationState, Delivered, Nothing, OpenBatch, OpenedBatch
+from domain.conversations.subagents import BegunBatch, DelegationCall, HandOver, HandOverOutcome, Settle
 from domain.notifications import DeliveryAttempt, DeliveryOutcome
 from domain.schedules import TickCall, TickOutcome
 from domain.sessions.acceptance import AcceptanceVerdict, CheckAcceptance
-from domain.sessions.hook_call import HookCall, HookList, HookOutcome, HookPoints
 from domain.sessions.input_request import OpenedRequest, OpenRequest, RemindRequest, SettledRequest, SettleRequest
-from domain.sessions.session import SessionRef
-from domain.sessions.session_state import SessionState
-from domain.sessions.step import (
+from domain.sessions.session import (
     Effect,
     Finish,
     Finished,
     ModelCall,
     ModelReply,
+    SessionRef,
     ToolCall,
     ToolOutcome,
     ToolRequest,
     preview,
 )
+from domain.sessions.session_state import HookCall, HookList, HookOutcome, HookPoints, SessionState
 
 # The definition of an activity for workflows, and its retries.
 

@@ -34,27 +34,27 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from domain import wire
 from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools
-from domain.conversations.answers import Fired, SpawnAnswers
 from domain.conversations.requests import (
     ClaimOutcomes,
     ConversationInput,
     EndedSession,
     Fire,
+    Fired,
     Nothing,
+    PendingOutcome,
     Promote,
     Spawn,
+    SpawnAnswers,
     StartSession,
     Steer,
     Steered,
 )
-from domain.conversations.state import PendingOutcome
 from domain.errors import Conflict, ErrandError, Invalid, NotFound, TooMany, Unavailable
 from domain.ids import new_id
 from domain.sealing import KeyRing
 from domain.sessions.input_request import RequestAnswered
-from domain.sessions.session import Limits
+from domain.sessions.session import Limits, StopRequest
 from domain.sessions.session_state import SessionInput
-from domain.sessions.step import StopRequest
 from domain.wire import SessionRefusal, conversation_workflow_id, session_workflow_id
 from workflows.codec import data_converter
 from workflows.telemetry import plugins

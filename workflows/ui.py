@@ -17,9 +17,9 @@ from temporalio.common import (
 )
 
 from domain.amounts import counted
-from domain.conversations.state import ConversationState, Thread
+from domain.conversations.requests import ConversationState, Thread
+from domain.sessions.session import Finished, ModelReply, ToolOutcome
 from domain.sessions.session_state import SessionInput, SessionState
-from domain.sessions.step import Finished, ModelReply, ToolOutcome
 from domain.wire import TASK_TIMEOUT, conversation_workflow_id, session_workflow_id
 
 # Search attributes: ids and enums only, since no codec hides them.

@@ -9,16 +9,14 @@ from temporalio import activity
 from activities.delegation.agent_tools import CREATE, find_enabled
 from activities.model.call_model import CallModel
 from activities.tools.offered import Offered
-from domain.agents.definition import AgentDefinition
-from domain.agents.subagent_tool import Immediate, SubagentTool
-from domain.agents.variable_scope import resolved
+from domain.agents.definition import AgentDefinition, Immediate, SubagentTool
+from domain.agents.variables import resolve_values
 from domain.content import ToolCallBlock
-from domain.conversations.subagent import TERMINATED, RegistryEntry
-from domain.messages import USER, Node, text_of
-from domain.model_exchange import ModelResponse
+from domain.conversations.subagents import TERMINATED, RegistryEntry
+from domain.messages import USER, ModelResponse, Node, text_of
 from domain.policy.rules import Rule
 from domain.redaction import is_sealed
-from domain.sessions.step import ModelCall, ModelReply, StopReason
+from domain.sessions.session import ModelCall, ModelReply, StopReason
 from store.messages import StepFacts
 
 BEGIN = "Begin."  # the first message of a child whose parent has no text to pass on
@@ -48,7 +46,9 @@ class Activate(CallModel):
         facts: StepFacts,
         turn: ModelResponse,
     ) -> None:
-        variables = {name: value for name, value in resolved(agent, facts.variables).items() if not is_sealed(value)}
+        variables = {
+            name: value for name, value in resolve_values(agent, facts.variables).items() if not is_sealed(value)
+        }
         task = _task(nodes)
         turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
         for one in find_enabled(agent, facts.variables):

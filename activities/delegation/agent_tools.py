@@ -8,13 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.requests.external_tools import Arguments, CallersTool
 from activities.tools.builtin.agents import SUBAGENT_CREATE, SUBAGENT_MESSAGE, SUBAGENT_TERMINATE
 from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool
-from domain.agents.definition import AgentDefinition
-from domain.agents.subagent_tool import SubagentTool
-from domain.agents.variable_scope import resolved
-from domain.conversations.subagent import DEFAULT_SCHEMA, is_enabled
+from domain.agents.definition import AgentDefinition, SubagentTool
+from domain.agents.variables import resolve_values
 from domain.conversations.subagent_texts import roster
-from domain.sessions.effects import EffectKind
-from domain.sessions.step import Effect, preview
+from domain.conversations.subagents import DEFAULT_SCHEMA, is_enabled
+from domain.sessions.session import Effect, EffectKind, preview
 
 CREATE = SUBAGENT_CREATE.name
 MESSAGE = SUBAGENT_MESSAGE.name
@@ -30,7 +28,7 @@ def can_be_subagent(agent: AgentDefinition) -> bool:
 
 def find_enabled(agent: AgentDefinition, variables: dict[str, str]) -> list[SubagentTool]:
     """The subagents that the agent may start now."""
-    return [one for one in agent.subagent_tools if is_enabled(one, resolved(agent, variables))]
+    return [one for one in agent.subagent_tools if is_enabled(one, resolve_values(agent, variables))]
 
 
 def description_of(agent: AgentDefinition) -> str:

@@ -10,11 +10,11 @@ from activities.model.anthropic import ModelCheck
 from activities.tools.offered import subagent_tools
 from activities.tools.tool import Tool
 from domain import events as ev
-from domain.agents.sides import session_sides
-from domain.agents.variable_scope import resolved
-from domain.conversations.handoff import ALREADY_HANDED_OVER, HandOver, HandOverOutcome, Successor, handed_over
+from domain.agents.definition import session_sides
+from domain.agents.variables import resolve_values
+from domain.conversations.subagents import ALREADY_HANDED_OVER, HandOver, HandOverOutcome, Successor, handed_over
 from domain.messages import calls_of
-from domain.sessions.step import CallState
+from domain.sessions.session import CallState
 from store import agents, messages, sessions
 from store.database import Pool
 from store.sessions import SessionRow
@@ -69,7 +69,7 @@ class HandOverThread:
         sides = session_sides(agent, lambda view: [view.model or call.model, *view.fallback_models])
         ref = ref.model_copy(update={"side": agent.first_side})
         agent = agent.for_side(agent.first_side)
-        values = resolved(agent, session.variables)
+        values = resolve_values(agent, session.variables)
         if missing := [name for name, one in agent.variables.items() if one.required and name not in values]:
             raise HandOverRefused(f"{agent.name} needs variables that this task does not have: {', '.join(missing)}.")
         models = [agent.model or call.model, *agent.fallback_models]

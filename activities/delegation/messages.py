@@ -9,28 +9,26 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activities.schedules.own import OwnSchedules
-from domain.agents.subagent_tool import ReceivingSide
+from domain.agents.definition import ReceivingSide
 from domain.amounts import counted
 from domain.content import QueuedTool
-from domain.conversations.attachments import (
+from domain.conversations.mailbox import (
     Attachment,
     AttachmentRefused,
-    attached,
-    listed,
+    attach_files,
+    list_attachments,
     manifest_of,
     paths_of,
-    rewritten,
+    quote,
+    render_page,
+    rewrite_paths,
 )
-from domain.conversations.inbox import InboxKind
-from domain.conversations.mailbox import page
-from domain.conversations.quoting import quoted
-from domain.conversations.requests import ClaimOutcomes, Steer
+from domain.conversations.requests import ClaimOutcomes, InboxKind, Steer
 from domain.conversations.subagent_texts import from_subagent, listing_line, not_found, result, running
 from domain.errors import NotFound, Unavailable
 from domain.ids import derive_id, is_id
-from domain.sessions.session import Reason, Scope, SessionRef, Status
-from domain.sessions.session_writes import ThreadMessage
-from domain.sessions.step import RecordedStop, StopRequest
+from domain.sessions.session import Reason, RecordedStop, Scope, SessionRef, Status, StopRequest
+from domain.sessions.writes import ThreadMessage
 from domain.triggers import EMITTED, ExternalEvent, untrusted
 from store import (
     agent_events,
@@ -96,7 +94,7 @@ class AgentMessages:
                 [outcome] = await outcomes.of_sessions(self._pool, ref.tenant, [session.id])
                 if outcome.status is not Status.COMPLETED:
                     return f"The agent (agent_id: {target.thread_id}) failed: {outcome.failure_so_far}", True
-                return page(outcome, 0) if outcome.output else "(no output)", False
+                return render_page(outcome, 0) if outcome.output else "(no output)", False
             await asyncio.sleep(POLL_S)
         return f"No reply within {seconds:g} seconds. The message was delivered; a reply may still come.", True
 
@@ -227,7 +225,7 @@ class Subagents:
         await self.claim(ref, [session_id], key)
         [outcome] = await outcomes.of_sessions(self._pool, ref.tenant, [session_id])
         if offset:
-            return page(outcome, offset), False
+            return render_page(outcome, offset), False
         return result(outcome, child.error_type), outcome.status is not Status.COMPLETED
 
     async def claim(self, ref: SessionRef, session_ids: list[str], key: str) -> None:
@@ -310,10 +308,10 @@ class Subagents:
         try:
             _, manifest = await workspaces.get(self._pool, ref.tenant, own.workspace_id)
             shared = own.workspace_id == spawner.workspace_id
-            files = attached(paths_of(list(attachments)), manifest, None if shared else message_id[-8:])
+            files = attach_files(paths_of(list(attachments)), manifest, None if shared else message_id[-8:])
         except AttachmentRefused as error:
             return str(error), True
-        content = listed(quoted(rewritten(content, files)), [file.path for file in files])
+        content = list_attachments(quote(rewrite_paths(content, files)), [file.path for file in files])
         text = from_subagent(own.thread_id, content, needs_answer=needs_answer)
         gained = (spawner.workspace_id, manifest_of(files))
         await self._queue(

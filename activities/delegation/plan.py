@@ -14,13 +14,17 @@ from activities.model.anthropic import ModelCheck
 from activities.tools.builtin import read_file
 from activities.tools.offered import subagent_tools
 from activities.tools.tool import Tool
-from domain.agents.definition import AgentDefinition, Mode, SubagentRef
-from domain.agents.sides import Sides, session_sides
-from domain.agents.subagent_tool import SubagentTool, WorkspaceSharing
-from domain.agents.variable_scope import Graph, NeededVariable, inherited, needed, resolved, without_shared
-from domain.conversations.attachments import Attachment, AttachmentRefused, attached, paths_of, rewritten
-from domain.conversations.delegation import DelegationCall, DelegationTool
-from domain.conversations.subagent import DEFAULT_SCHEMA, TERMINATED, SubagentTerms
+from domain.agents.definition import (
+    AgentDefinition,
+    Mode,
+    Sides,
+    SubagentRef,
+    SubagentTool,
+    WorkspaceSharing,
+    session_sides,
+)
+from domain.agents.variables import Graph, NeededVariable, drop_shared, find_needed, inherit_values, resolve_values
+from domain.conversations.mailbox import Attachment, AttachmentRefused, attach_files, paths_of, rewrite_paths
 from domain.conversations.subagent_texts import (
     another_agent,
     name_taken,
@@ -30,11 +34,11 @@ from domain.conversations.subagent_texts import (
     unknown_subagent,
     was_terminated,
 )
+from domain.conversations.subagents import DEFAULT_SCHEMA, TERMINATED, DelegationCall, DelegationTool, SubagentTerms
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.json_schema import errors, run_check
-from domain.policy.rules import Action, Rule, RuleVerdict, verdict
-from domain.policy.subjects import parts
+from domain.policy.rules import Action, Rule, RuleVerdict, path_parts, verdict
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef
 from store import (
@@ -180,7 +184,7 @@ class ChildPlanner:
     ) -> tuple[dict[str, str], Graph]:
         """The child's variables as its thread inherits them, and the graph in which they were looked up."""
         graph = await agent_graph.reachable(self._pool, call.ref.tenant, child)
-        return inherited(parent.variables, above, child, graph, tool), graph
+        return inherit_values(parent.variables, above, child, graph, tool), graph
 
     async def chosen_models(self, call: DelegationCall, child: AgentDefinition) -> tuple[Sides | None, list[str]]:
         sides = session_sides(child, lambda view: [view.model or call.model, *view.fallback_models])
@@ -275,7 +279,7 @@ def plan_supervision(
     definition says so; an inline child never waits. `complete`: its variables were asked for before."""
     may_ask = reference is not None and reference.may_ask
     waits = may_ask and kind is not DelegationTool.DELEGATE
-    known = resolved(child, values)
+    known = resolve_values(child, values)
     missing = {name: one.description for name, one in child.all_variables.items() if one.required and name not in known}
     missing = {} if complete else missing
     if missing and not (waits and child.may_ask):
@@ -351,7 +355,7 @@ class SubagentPlanner:
         before = await sessions.get(self._pool, call.ref.tenant, instance.session_id) if instance else None
         values, graph = await self._children.values(call, parent, agents, child, config)
         own = await thread_variables.own(self._pool, call.ref.tenant, instance.thread_id) if instance else {}
-        values = {**without_shared(before.variables if before else {}), **values, **own}
+        values = {**drop_shared(before.variables if before else {}), **values, **own}
         own_space = before.workspace_id if before else _choose_workspace(parent, config, None)
         files = await self._attachments(call, parent, layers, config, kind, arguments, given, own_space)
         session = NewSession.for_child(
@@ -366,7 +370,7 @@ class SubagentPlanner:
             tools=subagent_tools(self._tools, child),
             limits=reduce_limits(parent, child),
             terms=terms,
-            arguments=rewritten(given, files),
+            arguments=rewrite_paths(given, files),
             tags=[f"name:{own_name}"] if own_name and instance is None else (),
             workspace_id=own_space,
         )
@@ -384,7 +388,7 @@ class SubagentPlanner:
             within="arguments" if nested else None,
             instance=instance,
             attachments=files,
-            needs=await asyncio.to_thread(needed, child, values, graph),  # takes long for a large graph
+            needs=await asyncio.to_thread(find_needed, child, values, graph),  # takes long for a large graph
         )
 
     async def _attachments(
@@ -408,9 +412,9 @@ class SubagentPlanner:
             return []
         _, manifest = await workspaces.get(self._pool, call.ref.tenant, parent.workspace_id)
         tag = None if workspace_id == parent.workspace_id else derive_id(call.node, *call.indexes, *paths)[-8:]
-        found = attached(paths, manifest, tag)
+        found = attach_files(paths, manifest, tag)
         for one in found:
-            judged = verdict(layers, self._tools[read_file.TOOL.name], ["/".join(parts(one.given))])
+            judged = verdict(layers, self._tools[read_file.TOOL.name], ["/".join(path_parts(one.given))])
             if judged.action is not Action.ALLOW:
                 raise ChildRefused(
                     f"A rule keeps {one.given!r} from you: {judged.because}. Nothing was sent.", judged.rule

@@ -6,13 +6,11 @@ from temporalio import activity
 from activities.attempt import run_of
 from activities.tools.tool import bound_text, clean
 from domain import events as ev
-from domain.conversations.handoff import Successor
+from domain.conversations.subagents import Successor
 from domain.events import EventRow
 from domain.policy.rules import Rule
-from domain.sessions.effects import EffectKind
-from domain.sessions.session import SessionRef
-from domain.sessions.step import CallState, Effect, ToolOutcome, preview
-from domain.sessions.tool_writes import ToolAttempt, ToolClaim, ToolCommit
+from domain.sessions.session import CallState, Effect, EffectKind, SessionRef, ToolOutcome, preview
+from domain.sessions.writes import ToolAttempt, ToolClaim, ToolCommit
 from store import events, tool_calls
 from store.database import Pool
 

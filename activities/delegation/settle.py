@@ -8,13 +8,11 @@ from activities.delegation.record import DelegationRecord
 from activities.model import recorded as recording
 from activities.tools.builtin.agents import GatherInput
 from domain import events as ev
-from domain.conversations.delegation import DelegationTool, Settle
-from domain.conversations.mailbox import subagent_message
-from domain.conversations.quoting import quoted
+from domain.conversations.mailbox import quote, subagent_message
 from domain.conversations.subagent_texts import ended_its_turn, gathered, promoted, result
+from domain.conversations.subagents import DelegationTool, Settle
 from domain.messages import ASSISTANT, ReplyBody, calls_of, text_of
-from domain.sessions.session import Status
-from domain.sessions.step import CallState, ToolOutcome
+from domain.sessions.session import CallState, Status, ToolOutcome
 from store import messages, outcomes
 from store.database import Pool
 
@@ -61,7 +59,7 @@ class SettleDelegation:
             return CallState.FAILED if known.failed else CallState.OK, known.text
         nodes = await messages.path(self._pool, settle.ref.tenant, settle.head)
         spoken = [text_of(node) for node in nodes if node.kind == ASSISTANT]
-        text = quoted(next((reply for reply in reversed(spoken) if reply), "(no output)"))
+        text = quote(next((reply for reply in reversed(spoken) if reply), "(no output)"))
         if settle.failed is None:
             return CallState.OK, text
         return CallState.FAILED, f"The subagent did not finish: {settle.failed}. Its last reply:\n{text}"

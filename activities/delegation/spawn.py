@@ -17,19 +17,9 @@ from activities.delegation.record import DelegationRecord
 from activities.requests.external_tools import Arguments
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain import events as ev
-from domain.agents.subagent_tool import ReceivingSide
-from domain.conversations.answers import SpawnAnswer
-from domain.conversations.attachments import listed, rewritten
-from domain.conversations.delegation import (
-    Begun,
-    BegunBatch,
-    DelegationCall,
-    DelegationTool,
-    inline_path,
-)
-from domain.conversations.inbox import InboxKind
-from domain.conversations.requests import CallRef, Spawn, SpawnChild, SpawnerThread
-from domain.conversations.subagent import SubagentTerms, first_message
+from domain.agents.definition import ReceivingSide
+from domain.conversations.mailbox import list_attachments, rewrite_paths
+from domain.conversations.requests import CallRef, InboxKind, Spawn, SpawnAnswer, SpawnChild, SpawnerThread
 from domain.conversations.subagent_texts import (
     background,
     dispatched,
@@ -38,13 +28,21 @@ from domain.conversations.subagent_texts import (
     not_found,
     subagent_started,
 )
+from domain.conversations.subagents import (
+    Begun,
+    BegunBatch,
+    DelegationCall,
+    DelegationTool,
+    SubagentTerms,
+    first_message,
+    inline_path,
+)
 from domain.conversations.variable_request import VariableRequest
 from domain.errors import Refusal, Unavailable
 from domain.ids import derive_id
 from domain.messages import ReplyBody, calls_of
 from domain.policy.rules import Rule
-from domain.sessions.effects import EffectKind
-from domain.sessions.step import CallState, Effect, ToolOutcome, preview
+from domain.sessions.session import CallState, Effect, EffectKind, ToolOutcome, preview
 from store import children, conversations, messages, runs, sessions, variable_requests
 from store.children import Child
 from store.database import TRANSIENT_ERRORS, Pool
@@ -270,8 +268,8 @@ class BeginDelegations:
         if not instance.live and not await conversations.has_message(self._pool, tenant, message_id):
             return None
         files = one.planned.attachments
-        text = first_message(rewritten(one.arguments.model_dump(exclude_none=True), files), None)
-        text = listed(text, [file.path for file in files])
+        text = first_message(rewrite_paths(one.arguments.model_dump(exclude_none=True), files), None)
+        text = list_attachments(text, [file.path for file in files])
         space = one.planned.session.workspace_id if one.planned.session else None
         if not await self._subagents.send(call.ref, instance, text, one.key(call), space, files):
             return None

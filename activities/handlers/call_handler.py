@@ -14,13 +14,12 @@ from activities.user_code import run_apart, run_within
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.handler import Handler, HandlerReply, HandlerTurn, as_handler_sees
-from domain.agents.variable_scope import resolved, shown_to_model
+from domain.agents.variables import model_values, resolve_values
 from domain.content import TextBlock, ToolCallBlock
-from domain.conversations.subagent import is_enabled
+from domain.conversations.subagents import is_enabled
 from domain.ids import derive_id
-from domain.messages import Node
-from domain.model_exchange import ModelResponse
-from domain.sessions.step import ModelCall, ModelReply, StopReason
+from domain.messages import ModelResponse, Node
+from domain.sessions.session import ModelCall, ModelReply, StopReason
 from store.messages import StepFacts
 
 ATTEMPTS = 3  # for a handler that raises or takes too long; the death of a worker does not count
@@ -84,7 +83,7 @@ class CallHandler(CallModel):
 
 
 def _turn(call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Offered, facts: StepFacts) -> HandlerTurn:
-    variables = resolved(agent, facts.variables)
+    variables = resolve_values(agent, facts.variables)
     side = agent.side(call.agent.side)
     return HandlerTurn(
         key=derive_id(call.ref.session_id, "turn", call.head or "", call.step),
@@ -94,7 +93,7 @@ def _turn(call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Off
         label=side.label,
         step=call.step,
         messages=as_handler_sees(nodes, call.agent.side),
-        variables=shown_to_model(agent, facts.variables),
+        variables=model_values(agent, facts.variables),
         tools=list(tools),
         subagents=[
             one.name for one in agent.subagent_tools if one.resumable and not one.hidden and is_enabled(one, variables)

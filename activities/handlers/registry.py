@@ -6,7 +6,7 @@ import re
 
 from activities.tools.registry import Loaded, users_module
 from domain.agents.handler import AnsweredCall, Handler, HandlerCall, HandlerReply, HandlerTurn, Speaker
-from domain.conversations.delegation import DelegationTool
+from domain.conversations.subagents import DelegationTool
 
 ROUNDS = "ROUNDS"  # the variable for how often each of them may speak
 DEFAULT_ROUNDS = 2

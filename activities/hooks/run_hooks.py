@@ -40,12 +40,10 @@ from domain.agents.hook import (
 )
 from domain.events import EventRow, HookFailed
 from domain.json_object import JsonObject
-from domain.messages import Node, calls_of, shown_nodes, text_of, turn_text_of, without
-from domain.model_exchange import ModelResponse
+from domain.messages import ModelResponse, Node, calls_of, hide_nodes, shown_nodes, text_of, turn_text_of
 from domain.sealing import SealingError
-from domain.sessions.hook_call import HookCall, HookList, HookOutcome, HookPoints
-from domain.sessions.session import AgentRef, SessionRef
-from domain.sessions.step import CallState, ModelCall, ToolRequest
+from domain.sessions.session import AgentRef, CallState, ModelCall, SessionRef, ToolRequest
+from domain.sessions.session_state import HookCall, HookList, HookOutcome, HookPoints
 from store import conversations, events, messages, sessions, threads, tool_calls, workspaces
 from store.database import Pool
 from store.messages import StepFacts
@@ -209,7 +207,7 @@ class InnerHooks:
             return FilterMessages(**common, messages=_messages(nodes, call.agent.side))
 
         async for reply in self._replies(call, agent, facts, HookPoint.FILTER_MESSAGES, given):
-            nodes = without(nodes, reply.hide)
+            nodes = hide_nodes(nodes, reply.hide)
         return nodes
 
     async def change_system(self, call: ModelCall, agent: AgentDefinition, text: str, facts: StepFacts) -> str:

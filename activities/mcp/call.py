@@ -34,12 +34,11 @@ from activities.mcp.remote_task import (
 from activities.mcp.untrusted import clean_json, clean_text
 from activities.tools.builtin import save_artifact
 from activities.tools.tool import ArtifactFile, ToolContext, ToolResult
-from domain.agents.mcp_server import McpServer, McpTool
+from domain.agents.definition import McpServer, McpTool
 from domain.events import McpToolChanged
 from domain.json_object import JsonObject
 from domain.json_schema import errors, run_check
-from domain.sessions.remote_call import RemoteCall
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect, RemoteCall
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock

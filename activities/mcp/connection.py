@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from activities.egress import ByteAllowance, Fetcher, FetchError, HttpError, check_url
 from activities.mcp.program import ProgramPlace, RunningProgram
 from activities.mcp.untrusted import quoted
-from domain.agents.mcp_server import McpServer
+from domain.agents.definition import McpServer
 
 if TYPE_CHECKING:  # the library takes a second to load, so only a worker that needs it imports it
     from mcp.client import Transport

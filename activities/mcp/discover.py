@@ -16,7 +16,15 @@ from activities.mcp.connection import LIST_SECONDS, McpFailure, connect_server, 
 from activities.mcp.program import empty_place
 from activities.mcp.untrusted import clean_json, clean_text, quoted
 from activities.sandbox import Commands
-from domain.agents.definition import AgentDefinition
+from domain.agents.definition import (
+    LONGEST_DESCRIPTION,
+    MOST_MCP_TOOLS,
+    AgentDefinition,
+    McpServer,
+    McpTool,
+    VariableKind,
+    mcp_tool_name,
+)
 from domain.agents.mcp_discovery import (
     DiscoveredTools,
     DiscoverTools,
@@ -25,10 +33,7 @@ from domain.agents.mcp_discovery import (
     with_known_lists,
     with_lists,
 )
-from domain.agents.mcp_server import LONGEST_DESCRIPTION, MOST_TOOLS, McpServer, McpTool, tool_name
-from domain.agents.prompt import VariableKind
-from domain.agents.secret_variables import open_secrets
-from domain.agents.variable_scope import Values, resolved, shared
+from domain.agents.variables import Values, name_shared, open_secrets, resolve_values
 from domain.json_schema import run_check, schema_problems
 from domain.redaction import Redactor, is_sealed
 from domain.sealing import KeyRing, SealingError
@@ -63,7 +68,7 @@ class ToolLists:
 
     def can_fill(self, agent: AgentDefinition, server: str) -> bool:
         """Whether the headers of a server need no tenant's value."""
-        return agent.mcp_servers[server].variables() <= resolved(agent, shared({}, self._deployments)).keys()
+        return agent.mcp_servers[server].variables() <= resolve_values(agent, name_shared({}, self._deployments)).keys()
 
     async def discover(
         self, tenant: str, agent: AgentDefinition, servers: list[str], given: Mapping[str, str] = MappingProxyType({})
@@ -75,9 +80,9 @@ class ToolLists:
             own = {**given, **open_secrets(self._keys, tenant, given)}
         except SealingError as error:
             return DiscoveredTools(problems=dict.fromkeys(servers, f"The tenant's secrets cannot be read: {error}."))
-        values = {**shared(tenants, self._deployments), **own}
+        values = {**name_shared(tenants, self._deployments), **own}
 
-        known = resolved(agent, values)
+        known = resolve_values(agent, values)
         kinds = {**agent.all_variables, **agent.variables}
         secret = {name for name, value in stored.items() if is_sealed(value)}
         secret |= {name for name, one in kinds.items() if one.kind is VariableKind.SECRET}
@@ -160,7 +165,7 @@ async def read_list(
 ) -> list[McpTool]:
     """The tools of one server that the definition chooses; `values`: variables, as variable_scope keeps them."""
     server = agent.mcp_servers[name]
-    headers = fill_headers(server, resolved(agent, values))
+    headers = fill_headers(server, resolve_values(agent, values))
     async with empty_place(commands) as place, connect_server(fetcher, server, headers, LIST_SECONDS, place) as session:
         tools = await list_tools(session, server)
     _check_list(name, tools)
@@ -211,13 +216,13 @@ def pin_tool(tool: "Tool") -> McpTool:
 
 
 def _check_list(server: str, tools: list[McpTool]) -> None:
-    if len(tools) > MOST_TOOLS:
-        raise McpFailure(f"It has {len(tools)} tools, and an agent may have {MOST_TOOLS} of one server. {ADVICE}")
+    if len(tools) > MOST_MCP_TOOLS:
+        raise McpFailure(f"It has {len(tools)} tools, and an agent may have {MOST_MCP_TOOLS} of one server. {ADVICE}")
     if sum(len(tool.model_dump_json()) for tool in tools) > LARGEST_LIST:
         raise McpFailure(f"Its tools are described in more than {LARGEST_LIST:,} characters. {ADVICE}")
     taken: set[str] = set()
     for tool in tools:
-        if (name := tool_name(server, tool.name)) in taken:
+        if (name := mcp_tool_name(server, tool.name)) in taken:
             raise McpFailure(f"Two of its tools would be called {name}.")
         taken.add(name)
         if tool.input_schema.get("type") != "object":

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from activities.mcp.connection import STOP_SECONDS
 from activities.requests.external_tools import Arguments, CallersTool
 from activities.tools.tool import Tool, ToolContext, ToolResult
-from domain.agents.definition import AgentDefinition
-from domain.agents.mcp_server import McpServer, McpTool, pinned_tools
+from domain.agents.definition import AgentDefinition, McpServer, McpTool, pinned_tools
 from domain.json_object import JsonObject
-from domain.policy.subjects import Subject, SubjectKind
-from domain.sessions.effects import EffectKind
-from domain.sessions.step import preview
+from domain.policy.rules import Subject, SubjectKind
+from domain.sessions.session import EffectKind, preview
 
 if TYPE_CHECKING:
     from activities.mcp.call import RunningMcpCall

@@ -24,14 +24,7 @@ from activities.mcp.connection import TASKS, McpFailure
 from activities.mcp.untrusted import clean_json, clean_text
 from domain.json_object import JsonObject
 from domain.json_schema import schema_problems
-from domain.sessions.remote_call import (
-    LONGEST_POLL_MS,
-    MOST_ASKED,
-    MOST_ROUNDS,
-    SHORTEST_POLL_MS,
-    RemoteCall,
-    RemoteForm,
-)
+from domain.sessions.session import LONGEST_POLL_MS, MOST_ASKED, MOST_ROUNDS, SHORTEST_POLL_MS, RemoteCall, RemoteForm
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession

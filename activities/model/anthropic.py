@@ -28,10 +28,9 @@ from domain.agents.prices import PriceTable
 from domain.content import AnyBlock, ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from domain.json_object import JsonObject
 from domain.limits import CallEstimate
-from domain.model_exchange import ModelRequest, ModelResponse, ModelSettings
+from domain.messages import ModelRequest, ModelResponse, ModelSettings
 from domain.redaction import shorten_and_redact
-from domain.sessions.session import Usage
-from domain.sessions.step import StopReason
+from domain.sessions.session import StopReason, Usage
 
 MESSAGES = "/v1/messages"
 MOST_EVENT = 32_000_000  # bytes; a single event is a piece of a reply

@@ -24,30 +24,38 @@ from activities.model.anthropic import UNAVAILABLE, Model, ModelCheck, retry_pau
 from activities.model.reply import Contexts
 from activities.tools.offered import Offered, Toolbox
 from activities.tools.rules import RULES, judge_reply
-from domain import checkpoint, wire
 from domain import events as ev
+from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import system_prompt
-from domain.conversations.subagent import registry_message
+from domain.conversations.subagents import registry_message
 from domain.events import BudgetLow, CallAttempt, EventRow
 from domain.limits import TTL, CallEstimate, Grant, Share, Thresholds, budget_note, find_anomalies, shares, time_of
-from domain.messages import Node, render, shorten_results
-from domain.model_exchange import ModelRequest, ModelResponse, ModelSettings
+from domain.messages import (
+    CHECKPOINT_REQUEST,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    Node,
+    render_messages,
+    shorten_results,
+)
 from domain.policy.rules import Rule
-from domain.sessions.rerun import Rerun
-from domain.sessions.session import Limits, Scope, Usage
-from domain.sessions.step import (
+from domain.sessions.new_session import Rerun, apply_terms
+from domain.sessions.session import (
+    Limits,
     ModelCall,
     ModelReply,
     Purpose,
     RareFacts,
     RecordedStop,
+    Scope,
     StopReason,
     ToolCall,
+    Usage,
     preview,
 )
-from domain.sessions.step_writes import OnceEvent, RetryNote
-from domain.sessions.task_terms import on_terms
+from domain.sessions.writes import OnceEvent, RetryNote
 from store import budgets, messages
 from store.database import COMMIT_PATIENCE, TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
@@ -109,7 +117,7 @@ class CallModel:
                 stop = RecordedStop.model_validate_json(facts.cancel_requested)
                 raise ApplicationError(stop.by, stop.reason, type=wire.CANCEL_REQUESTED, non_retryable=True)
             call = call.model_copy(update={"take": [message.id for message in facts.inbox]})  # the rows decide
-            agent = on_terms(agents[-1], None if call.above else facts.task_terms)
+            agent = apply_terms(agents[-1], None if call.above else facts.task_terms)
             context = await self._contexts.load(call.ref, call.line, call.head)
             opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
             layers = [*(one.rules for one in agents), *RULES.validate_json(facts.rules)]
@@ -218,8 +226,8 @@ class CallModel:
             model=call.model,
             max_tokens=agent.max_tokens,
             system=system,
-            messages=render(shown, call.model, call.agent.side),
-            notes=[checkpoint.REQUEST] if compacts else self._notes(call, facts) if takes_turn else [],
+            messages=render_messages(shown, call.model, call.agent.side),
+            notes=[CHECKPOINT_REQUEST] if compacts else self._notes(call, facts) if takes_turn else [],
             tools=[definition for _, definition in tools.values()] if takes_turn else [],
             settings=settings.for_reply(call.step, tools),
             thinking_tokens=settings.thinking_tokens(agent.thinking_tokens or 0) if takes_turn else 0,

@@ -10,12 +10,10 @@ from activities.tools.offered import Offered
 from activities.tools.tool import HAND_OVER, Tool, ToolResult
 from domain import wire
 from domain.content import ToolCallBlock
-from domain.messages import UNANSWERED, Node, ReplyBody
-from domain.model_exchange import ModelResponse
+from domain.messages import UNANSWERED, ModelResponse, Node, ReplyBody
 from domain.policy.rules import Action, Rule
-from domain.sessions.rerun import Rerun
-from domain.sessions.session import Usage
-from domain.sessions.step import CallState, Effect, ModelCall, ModelReply, Purpose, StopReason, ToolCall
+from domain.sessions.new_session import Rerun
+from domain.sessions.session import CallState, Effect, ModelCall, ModelReply, Purpose, StopReason, ToolCall, Usage
 from store import reruns
 from store import tool_calls as calls_made
 from store.database import Pool

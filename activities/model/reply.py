@@ -8,11 +8,9 @@ from activities.tools.tool import clean
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
-from domain.checkpoint import in_form
-from domain.content import QueuedTool, TextBlock, ToolCallBlock, joined
-from domain.conversations.inbox import InboxKind
-from domain.conversations.mailbox import render
-from domain.conversations.quoting import quoted, quoted_line
+from domain.content import QueuedTool, TextBlock, ToolCallBlock, join_text
+from domain.conversations.mailbox import quote, quote_line, render_outcomes
+from domain.conversations.requests import InboxKind
 from domain.events import CallAttempt, EventRow
 from domain.ids import new_id
 from domain.json_schema import run_check
@@ -20,18 +18,18 @@ from domain.messages import (
     ASSISTANT,
     TOOL_RESULTS,
     Body,
+    ModelResponse,
     Node,
     NoteBody,
     ReplyBody,
     SummaryBody,
     UserBody,
-    answered,
+    answer_node,
     calls_of,
+    fill_checkpoint,
 )
-from domain.model_exchange import ModelResponse
-from domain.sessions.session import SessionRef, Usage
-from domain.sessions.step import ModelCall, ModelReply, Purpose, StopReason, preview
-from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, StepBegin, StepCommit
+from domain.sessions.session import ModelCall, ModelReply, Purpose, SessionRef, StopReason, Usage, preview
+from domain.sessions.writes import BudgetUse, NewNode, OnceEvent, StepBegin, StepCommit
 from store import messages, resets
 from store.database import Pool
 from store.messages import HistoryLost, StepFacts, TakenMessage
@@ -121,7 +119,7 @@ def build_prelude(call: ModelCall, context: list[Node], facts: StepFacts, openin
     if call.opening:
         bodies.append(("", UserBody(parts=[TextBlock(text=opening)])))
     if context and calls_of(context[-1]):
-        bodies.append(("", answered(context[-1], facts.results)))
+        bodies.append(("", answer_node(context[-1], facts.results)))
     messages = [message for message in facts.inbox if message.kind is not InboxKind.TOOL]
     bodies += [(message.author, _taken(message, facts)) for message in messages]
     if call.note:
@@ -145,7 +143,7 @@ def queued_calls(call: ModelCall, facts: StepFacts) -> list[ToolCallBlock]:
 
 
 def _queued(facts: StepFacts) -> list[QueuedTool]:
-    return [QueuedTool.model_validate_json(joined(one.parts)) for one in facts.inbox if one.kind is InboxKind.TOOL]
+    return [QueuedTool.model_validate_json(join_text(one.parts)) for one in facts.inbox if one.kind is InboxKind.TOOL]
 
 
 def _ends_with_own_reply(context: list[Node], side: str) -> bool:
@@ -159,11 +157,11 @@ def _taken(message: TakenMessage, facts: StepFacts) -> Body:
     parts = message.parts
     outcome = facts.outcomes.get(message.source) if message.source else None
     if outcome is not None:
-        parts = [TextBlock(text=render([outcome]))]
+        parts = [TextBlock(text=render_outcomes([outcome]))]
     if message.kind is InboxKind.ASSISTANT:
         return ReplyBody(content=[*parts])
     if message.kind is InboxKind.SYSTEM:  # from another agent: it must not look like a person's text
-        return NoteBody(text=quoted(joined(parts)), origin=message.author)
+        return NoteBody(text=quote(join_text(parts)), origin=message.author)
     silent = message.kind is InboxKind.SILENT or (outcome is not None and outcome.reference is not None)
     return UserBody(parts=parts, silent=silent, visible=message.visible)
 
@@ -180,8 +178,8 @@ def build_reply(
     author = agent.speaker(call.agent.side)
     body: Body
     if call.purpose is Purpose.COMPACT and turn.stop_reason is not StopReason.INTERRUPTED:
-        children = [f"{quoted_line(child.name)} (session: {child.session_id})" for child in facts.children]
-        body = SummaryBody(text=in_form(turn.answer(), children))
+        children = [f"{quote_line(child.name)} (session: {child.session_id})" for child in facts.children]
+        body = SummaryBody(text=fill_checkpoint(turn.answer(), children))
     else:
         turn_text = agent.side(call.agent.side).turn_text(turn.calls)
         body = ReplyBody(

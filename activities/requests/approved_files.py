@@ -12,7 +12,7 @@ from typing import Any
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import Tool
 from domain.policy.command_files import files_named
-from domain.policy.subjects import PathError, SubjectKind
+from domain.policy.rules import PathError, SubjectKind
 from domain.sessions.input_request import ApprovedFile, ApprovedFiles, InputRequest, MoreFiles
 from store import files, workspaces
 from store.database import Pool

@@ -7,14 +7,13 @@ from functools import cached_property
 from pydantic import BaseModel, ConfigDict
 
 from activities.tools.tool import ASK_PEOPLE, Tool
-from domain.external_tool import RESULT_SCHEMA, ExternalTool
+from domain.agents.definition import RESULT_SCHEMA, ExternalTool
 from domain.json_object import JsonObject
 from domain.json_schema import fits, run_check
-from domain.model_exchange import ToolDefinition
-from domain.sessions.effects import would_have
+from domain.messages import ToolDefinition
 from domain.sessions.input_request import InputRequest, RequestStatus
-from domain.sessions.request_writes import ShownRequest, SpentSoFar
-from domain.sessions.step import CallState, Effect, preview
+from domain.sessions.session import CallState, Effect, preview, would_have
+from domain.sessions.writes import ShownRequest, SpentSoFar
 
 
 class Unaskable(Exception):

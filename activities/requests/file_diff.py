@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 
 from domain.amounts import counted
-from domain.policy.subjects import named
+from domain.policy.rules import canonical_path
 from store import files, workspaces
 from store.database import Pool
 from store.workspaces import with_holes
@@ -30,7 +30,7 @@ class FileChange:
 
 async def diff_of(pool: Pool, tenant: str, workspace_id: str, change: FileChange) -> dict[str, str]:
     """{"diff"}, or {"note"} with the reason why there is none. The file is read as the last tool left it."""
-    path = named(change.path)
+    path = canonical_path(change.path)
     _, manifest = await workspaces.get(pool, tenant, workspace_id)
     entry = manifest.get(path)
     if entry is not None and "kind" in entry:

@@ -35,8 +35,8 @@ from domain.sessions.input_request import (
     SettledRequest,
     SettleRequest,
 )
-from domain.sessions.request_writes import NewRequest, RequestOpening, RequestSettlement
-from domain.sessions.step import CallState, preview
+from domain.sessions.session import CallState, preview
+from domain.sessions.writes import NewRequest, RequestOpening, RequestSettlement
 from store import event_waits, events, input_requests, sessions, thread_variables
 from store.database import Pool
 from store.sessions import SessionRow

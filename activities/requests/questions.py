@@ -13,14 +13,12 @@ from activities.tools.offered import Toolbox
 from activities.tools.risks import find_risk
 from activities.tools.rules import Rulebook, judge_call
 from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool
-from domain.external_tool import ExternalTool
+from domain.agents.definition import ExternalTool
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.json_schema import run_check
 from domain.messages import calls_of
-from domain.policy.approval_rules import ApprovalRules
-from domain.policy.rules import about, literal
-from domain.sessions.effects import EffectKind
+from domain.policy.rules import ApprovalRules, literal_pattern, rules_about
 from domain.sessions.input_request import (
     ALWAYS_SCHEMA,
     PLAN_SCHEMA,
@@ -31,9 +29,8 @@ from domain.sessions.input_request import (
     SettledRequest,
     approval_schema,
 )
-from domain.sessions.request_writes import ShownRequest, SpentSoFar
-from domain.sessions.session import AgentRef
-from domain.sessions.step import CallState, preview
+from domain.sessions.session import AgentRef, CallState, EffectKind, preview
+from domain.sessions.writes import ShownRequest, SpentSoFar
 from store import input_requests, messages, tool_calls
 from store.database import Pool
 from store.sessions import SessionRow
@@ -177,11 +174,11 @@ class ApprovalQuestions:
         details |= {"external": True} if tool.external else {}
         gate = None
         if request.agents:
-            layers = about(await self._rulebook.layers(request.ref, request.agents), tool)
+            layers = rules_about(await self._rulebook.layers(request.ref, request.agents), tool)
             gate = ApprovalRules(tool=tool, layers=layers)
             rule = judge_call(tool, arguments, layers).rule
             details |= {"rule": rule.model_dump(mode="json")} if rule else {}
-            details |= {"always": [literal(one) for one in tool.call_subjects(arguments) or [""]]}
+            details |= {"always": [literal_pattern(one) for one in tool.call_subjects(arguments) or [""]]}
         details |= await self._files(session, tool, arguments)
         question = f"May {tool.name} run: {tool.call_summary(arguments)}?"
         found = await find_risk(self._pool, session.tenant, session.rules, tool.name, arguments)

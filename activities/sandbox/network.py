@@ -11,7 +11,7 @@ from typing import Protocol
 
 from activities.egress import FetchError, Guard, check_url
 from activities.sandbox import listener
-from domain.policy.subjects import host_of
+from domain.policy.rules import host_of
 
 _START_S = 10.0
 _HEAD_BYTES = 32 * 1024

@@ -14,8 +14,7 @@ from dataclasses import field
 from activities.egress import Guard
 from activities.sandbox.network import NetworkPolicy
 from domain.agents.definition import AgentDefinition
-from domain.policy.rules import Rule, host_permitted
-from domain.policy.traits import ToolTraits
+from domain.policy.rules import Rule, ToolTraits, host_permitted
 from domain.sessions.session import SandboxMode
 
 log = logging.getLogger(__name__)

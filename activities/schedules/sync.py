@@ -8,8 +8,7 @@ from typing import TypeVar
 
 from domain.errors import Unavailable
 from domain.schedules import Schedule
-from domain.sessions.session import Reason, Scope
-from domain.sessions.step import RecordedStop
+from domain.sessions.session import Reason, RecordedStop, Scope
 from store import endings, missions, schedule_runs, schedules, sessions
 from store.database import Pool
 from store.sessions import SessionRow

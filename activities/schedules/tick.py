@@ -44,8 +44,7 @@ from domain.schedules import (
     TickOutcome,
     tick_text,
 )
-from domain.sessions.session import Reason, SessionRef
-from domain.sessions.step import Effect, RecordedStop, StopRequest
+from domain.sessions.session import Effect, Reason, RecordedStop, SessionRef, StopRequest
 from store import conversations, endings, mission_admission, missions, schedule_runs, schedules, sessions, workspaces
 from store.database import Pool
 from store.sessions import SessionRow

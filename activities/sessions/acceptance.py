@@ -16,8 +16,17 @@ from activities.workspaces import Workspaces
 from domain.content import TextBlock, parts_of
 from domain.events import AcceptanceChecked, EventRow
 from domain.ids import derive_id
-from domain.messages import ASSISTANT, TOOL_RESULTS, USER, Node, text_of
-from domain.model_exchange import ModelMessage, ModelRequest, ModelResponse, ModelSettings
+from domain.messages import (
+    ASSISTANT,
+    TOOL_RESULTS,
+    USER,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    Node,
+    text_of,
+)
 from domain.policy.rules import Rule
 from domain.sessions import acceptance as rules
 from domain.sessions.acceptance import (
@@ -29,12 +38,8 @@ from domain.sessions.acceptance import (
     VerdictKind,
     criterion_text,
 )
-from domain.sessions.request_writes import AcceptanceRecord
-from domain.sessions.session import Usage
-from domain.sessions.session_writes import NewMessage
-from domain.sessions.step import CallState, preview
-from domain.sessions.step_writes import BudgetUse
-from domain.sessions.tool_writes import CheckBegin, CheckEnd, ToolCallKey
+from domain.sessions.session import CallState, Usage, preview
+from domain.sessions.writes import AcceptanceRecord, BudgetUse, CheckBegin, CheckEnd, NewMessage, ToolCallKey
 from store import acceptance, effects, sessions, workspaces
 from store.database import Pool
 

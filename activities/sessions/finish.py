@@ -16,19 +16,26 @@ from activities.tools.tool import clean
 from domain import events as ev
 from domain import wire
 from domain.agents.typed_output import Misfit, typed
-from domain.conversations.attachments import returned_paths
-from domain.conversations.inbox import InboxKind
-from domain.conversations.requests import EndedSession, Steer
-from domain.conversations.state import MOST_PENDING
+from domain.conversations.mailbox import returned_paths
+from domain.conversations.requests import MOST_PENDING, EndedSession, InboxKind, Steer
 from domain.errors import NotFound, Unavailable
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
 from domain.json_schema import run_check
-from domain.messages import ASSISTANT, INTERRUPTED, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
-from domain.sessions.session import BUDGET_REASONS, DeliveryMode, Reason, SessionRef, Status
-from domain.sessions.session_writes import SessionEnding, ThreadMessage
-from domain.sessions.step import Finish, Finished, StopRequest, preview
-from domain.sessions.task_terms import TaskTerms, on_terms
+from domain.messages import ASSISTANT, INTERRUPTED, TOOL_RESULTS, Node, answer_node, calls_of, text_of, turn_text_of
+from domain.sessions.new_session import TaskTerms, apply_terms
+from domain.sessions.session import (
+    BUDGET_REASONS,
+    DeliveryMode,
+    Finish,
+    Finished,
+    Reason,
+    SessionRef,
+    Status,
+    StopRequest,
+    preview,
+)
+from domain.sessions.writes import SessionEnding, ThreadMessage
 from store import (
     agent_messages,
     channels,
@@ -192,7 +199,7 @@ class FinishSession:
         """The answer as JSON, if the agent or the task has an output schema and the answer is JSON."""
         if output is None or finish.reason is not Reason.GOAL_REACHED:
             return None
-        agent = on_terms(await self._definitions.load(finish.agent), terms)
+        agent = apply_terms(await self._definitions.load(finish.agent), terms)
         if agent.output_schema is None:
             return None
         try:
@@ -213,7 +220,7 @@ class FinishSession:
                 kind=TOOL_RESULTS,
                 side=nodes[-1].side,
                 step=finish.step,
-                body=answered(nodes[-1], results, _BECAUSE.get(finish.reason, INTERRUPTED)),
+                body=answer_node(nodes[-1], results, _BECAUSE.get(finish.reason, INTERRUPTED)),
             )
         ]
 

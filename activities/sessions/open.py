@@ -12,30 +12,35 @@ from activities.attempt import check_current, with_heartbeats
 from domain import events as ev
 from domain import wire
 from domain.content import parts_of
-from domain.conversations.attachments import listed, manifest_of, rewritten
-from domain.conversations.inbox import InboxKind
-from domain.conversations.mailbox import Outcome, caller_block, render
+from domain.conversations.mailbox import (
+    Outcome,
+    caller_block,
+    list_attachments,
+    manifest_of,
+    render_outcomes,
+    rewrite_paths,
+)
 from domain.conversations.requests import (
     ConversationRef,
+    ConversationState,
     Delivered,
+    InboxKind,
     Nothing,
     OpenBatch,
     Opened,
     OpenedBatch,
     OpenSession,
 )
-from domain.conversations.state import ConversationState
-from domain.conversations.subagent import first_message
+from domain.conversations.subagents import first_message
 from domain.errors import Invalid
 from domain.events import EventRow
 from domain.ids import derive_id
 from domain.messages import Node, calls_of
 from domain.missions import Hold
 from domain.sessions.new_session import NewSession
-from domain.sessions.session import DeliveryMode, SessionRef, Status
+from domain.sessions.session import DeliveryMode, SessionRef, Status, preview
 from domain.sessions.session_state import SessionState
-from domain.sessions.session_writes import Acceptance, NewMessage, QueuedBegin
-from domain.sessions.step import preview
+from domain.sessions.writes import Acceptance, NewMessage, QueuedBegin
 from store import (
     channels,
     children,
@@ -225,11 +230,11 @@ class OpenSessions:
             if opening.prompt.within is not None:
                 arguments = arguments[opening.prompt.within]
             files = opening.prompt.attachments
-            text = first_message(rewritten(arguments, files), opening.prompt.field)
-            text = listed(text, [file.path for file in files])
+            text = first_message(rewrite_paths(arguments, files), opening.prompt.field)
+            text = list_attachments(text, [file.path for file in files])
             return [_message(opening, [text], author=node.author, kind=opening.prompt.kind)]
         if fired:
-            blocks = [render(fired)]
+            blocks = [render_outcomes(fired)]
             if texts:
                 blocks.append(caller_block("\n\n".join(texts)))
             return [_message(opening, blocks, author="mailbox")]

@@ -5,13 +5,11 @@ import json
 from activities.requests.external_tools import Arguments, CallersTool
 from activities.tools.builtin import save_artifact
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
-from domain.agents.definition import AgentDefinition
-from domain.agents.prompt import DeclaredTool
-from domain.agents.side import Binding, Side
+from domain.agents.definition import AgentDefinition, Binding, DeclaredTool, Side
 from domain.events import Progress
 from domain.json_object import JsonObject
 from domain.json_schema import fits, run_check
-from domain.sessions.step import Effect, ToolRequest, preview
+from domain.sessions.session import Effect, ToolRequest, preview
 
 DECLARED = "declared"  # the activity tool.declared runs them all
 MOST_ATTACHMENTS = 50

@@ -16,13 +16,11 @@ from activities.requests.external_tools import make_callers_tool
 from activities.tools.builtin.agents import NOTIFY_PARENT, SET_STATUS
 from activities.tools.declared_tools import declared_tool
 from activities.tools.tool import Tool
-from domain.agents.definition import AgentDefinition, Mode
-from domain.agents.mcp_server import pinned_tools
+from domain.agents.definition import AgentDefinition, Mode, pinned_tools
 from domain.conversations.subagent_texts import roster
-from domain.model_exchange import ToolDefinition
-from domain.policy.rules import Action, Rule, decide, possible, tools_of, verdict
-from domain.sessions.session import SideName
-from domain.sessions.step import ModelCall
+from domain.messages import ToolDefinition
+from domain.policy.rules import Action, Rule, decide, is_possible, tools_of, verdict
+from domain.sessions.session import ModelCall, SideName
 from store import agents
 from store.database import Pool
 from store.messages import StepFacts
@@ -63,7 +61,7 @@ class Toolbox:
                 found = self._with_brought(found, facts)
         offered: Offered = {}
         for tool in found:
-            if all(possible(rules, tool) for rules in layers) and not _denied_for_good(tool, layers):
+            if all(is_possible(rules, tool) for rules in layers) and not _denied_for_good(tool, layers):
                 definition = tool.definition
                 if tool.starts and tool.delegates:
                     known = await self._roster(call.ref.tenant, agent)

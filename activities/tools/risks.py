@@ -8,8 +8,7 @@ from typing import Any
 from domain.errors import Unavailable
 from domain.missions import RISK, Mission, RiskTrigger, mission_of
 from domain.policy.rules import Rule
-from domain.sessions.session import SessionRef
-from domain.sessions.step import ToolCall
+from domain.sessions.session import SessionRef, ToolCall
 from store import mission_calls, missions
 from store.database import Pool
 from workflows.client import WorkflowClient

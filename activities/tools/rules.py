@@ -11,10 +11,17 @@ from activities.tools.tool import Tool
 from domain.content import ToolCallBlock
 from domain.json_object import JsonObject
 from domain.missions import MARK
-from domain.policy.rules import Action, Rule, RuleVerdict, StandingRule, barring, still_asks, verdict
-from domain.policy.traits import ToolTraits
-from domain.sessions.session import AgentRef, SessionRef
-from domain.sessions.step import Effect, ToolCall
+from domain.policy.rules import (
+    Action,
+    Rule,
+    RuleVerdict,
+    StandingRule,
+    ToolTraits,
+    find_barring_rule,
+    still_asks,
+    verdict,
+)
+from domain.sessions.session import AgentRef, Effect, SessionRef, ToolCall
 from store import input_requests, sessions
 from store.database import COMMIT_PATIENCE, Pool, patiently
 
@@ -101,7 +108,7 @@ def _not_offered(
     index: int, tool: ToolTraits, arguments: JsonObject, offered: list[str], layers: list[list[Rule]]
 ) -> ToolCall:
     """Refuse a tool that the model remembers but no longer has, or guessed."""
-    if not tool.asks and (found := barring(layers, tool)):
+    if not tool.asks and (found := find_barring_rule(layers, tool)):
         return _denied(index, tool, found, f"denied tool {tool.name}")
     question = str(arguments.get("question", ""))[:QUESTION] if tool.asks else ""
     refusal = f"There is no tool {tool.name!r}. You have: {', '.join(offered) or 'none'}."

@@ -55,14 +55,21 @@ from domain.json_object import JsonObject
 from domain.limits import call_digest
 from domain.messages import ReplyBody
 from domain.plan import Plan
-from domain.policy.rules import Action, Rule, verdict
-from domain.policy.subjects import SubjectKind
+from domain.policy.rules import Action, Rule, SubjectKind, verdict
 from domain.sealing import SealingError
-from domain.sessions.effects import would_have
 from domain.sessions.input_request import InputRequest, RequestKind, RequestStatus
-from domain.sessions.remote_call import PendingCall, RemoteCall, form_id
-from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest, preview
-from domain.sessions.tool_writes import NewFile, ToolAttempt, ToolClaim, ToolCommit, ToolHold
+from domain.sessions.session import (
+    CallState,
+    Effect,
+    PendingCall,
+    RemoteCall,
+    ToolOutcome,
+    ToolRequest,
+    form_id,
+    preview,
+    would_have,
+)
+from domain.sessions.writes import NewFile, ToolAttempt, ToolClaim, ToolCommit, ToolHold
 from store import files, input_requests, tool_calls
 from store.database import COMMIT_PATIENCE, Pool, patiently
 from store.tool_calls import ToolClaimResult

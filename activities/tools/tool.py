@@ -13,15 +13,11 @@ from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits
 from activities.user_code import at_home, call_at_home, run_apart
 from domain.events import Event
 from domain.json_object import JsonObject
-from domain.model_exchange import ToolDefinition
+from domain.messages import ToolDefinition
 from domain.plan import Plan
-from domain.policy.subjects import subjects_of
-from domain.policy.traits import ToolTraits
+from domain.policy.rules import ToolTraits, subjects_of
 from domain.redaction import Redactor
-from domain.sessions.effects import EffectKind, Source
-from domain.sessions.remote_call import RemoteCall
-from domain.sessions.session import SessionRef
-from domain.sessions.step import Effect, preview
+from domain.sessions.session import Effect, EffectKind, RemoteCall, SessionRef, Source, preview
 
 if TYPE_CHECKING:
     from activities.delegation.messages import Subagents

@@ -26,15 +26,23 @@ from api.services import Services
 from api.submission import submit
 from api.submission.submit import SessionPlace
 from domain.amounts import counted
-from domain.channels import ChannelMessage, ChannelRef, ConnectorConfig, ConnectorKind, IncomingAnswer, message_key
-from domain.conversations.address import Address, ArrivingMessage
+from domain.channels import (
+    Address,
+    ArrivingMessage,
+    ChannelMessage,
+    ChannelRef,
+    ConnectorConfig,
+    ConnectorKind,
+    IncomingAnswer,
+    message_key,
+)
 from domain.errors import Conflict, ErrandError, Invalid, NotAllowed, NotFound, TooMany
 from domain.ids import is_id, new_id
 from domain.json_object import JsonObject
 from domain.json_schema import errors, fits, run_check
 from domain.sessions.input_request import RequestKind, RequestStatus
 from domain.sessions.new_session import NewSession, Trigger
-from domain.sessions.step import preview
+from domain.sessions.session import preview
 from domain.signatures import check_github, check_slack, check_standard_webhook
 from domain.task import TaskContext, TaskSpec, opening, title_of
 from domain.triggers import EventAccepted, ExternalEvent, SignatureKind, render_key, untrusted

@@ -21,20 +21,16 @@ from api.http.problems import finding, type_name
 from api.services import Services
 from api.submission import rules
 from api.submission.submit import Prepared
-from domain.agents.secret_variables import seal_secrets
-from domain.agents.variable_scope import graph_variables
+from domain.agents.variables import graph_variables, seal_secrets
 from domain.conversations.requests import Steer
 from domain.errors import Conflict, Invalid, NotAllowed, NotFound, Unavailable
 from domain.events import EventRow, InputReceived
 from domain.ids import derive_id
 from domain.json_object import JsonObject
-from domain.policy.approval_rules import ApprovalRules
-from domain.policy.rules import Action
+from domain.policy.rules import Action, ApprovalRules
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
-from domain.sessions.request_writes import RequestAnswer
-from domain.sessions.session import Reason, Scope, SessionRef
-from domain.sessions.session_writes import ThreadMessage
-from domain.sessions.step import RecordedStop, StopRequest
+from domain.sessions.session import Reason, RecordedStop, Scope, SessionRef, StopRequest
+from domain.sessions.writes import RequestAnswer, ThreadMessage
 from store import agent_graph, agents, conversations, endings, resets, sessions
 from store.keys import Right
 from store.resets import DroppedMessage

@@ -14,9 +14,8 @@ from api.submission import submit
 from domain.conversations.requests import Fire
 from domain.errors import Invalid, Refusal, Unavailable
 from domain.ids import derive_id, new_id
-from domain.sessions.new_session import NewSession, Trigger
-from domain.sessions.session_writes import ThreadMessage
-from domain.sessions.submitted_task import NotificationConfig
+from domain.sessions.new_session import NewSession, NotificationConfig, Trigger
+from domain.sessions.writes import ThreadMessage
 from domain.task import TaskSpec, opening
 from store import conversations, idempotency, mailbox, sessions
 from store.idempotency import StoredResponse, reused

@@ -23,9 +23,8 @@ from api.submission.submit import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound, Refusal
 from domain.faces import NewFaceRequest
 from domain.missions import Hold, Mission
-from domain.sessions.new_session import NewSession
-from domain.sessions.session_writes import Acceptance
-from domain.sessions.submitted_task import TRANSPORT
+from domain.sessions.new_session import TRANSPORT, NewSession
+from domain.sessions.writes import Acceptance
 from store import conversations, idempotency, mission_admission, missions, sessions, workspaces
 from store.conversations import ConversationUpdate, Written
 from store.idempotency import StoredResponse

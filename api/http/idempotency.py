@@ -16,7 +16,7 @@ from api.http.auth import Call
 from api.http.problems import Unreadable
 from domain.errors import Unavailable
 from domain.ids import new_id
-from domain.sessions.session_writes import IdempotencyRecord
+from domain.sessions.writes import IdempotencyRecord
 from store import idempotency, request_locks
 from store.database import TRANSIENT_ERRORS, Pool
 from store.idempotency import reused

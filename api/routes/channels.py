@@ -26,6 +26,7 @@ from connectors.connector import SignedRequest
 from domain.channels import (
     CONNECTOR_NAME,
     MAX_DEBOUNCE_MS,
+    Address,
     ChannelMessage,
     ChannelRef,
     ConnectorConfig,
@@ -33,7 +34,6 @@ from domain.channels import (
     ConnectorRules,
     ConnectorSecrets,
 )
-from domain.conversations.address import Address
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
 from domain.json_object import JsonObject

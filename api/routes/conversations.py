@@ -34,10 +34,9 @@ from domain.errors import Conflict, Invalid, NotFound, Refusal
 from domain.events import EventRow, TaskCompleted, TaskSubmitted
 from domain.ids import is_id
 from domain.json_object import JsonObject
-from domain.sessions.new_session import Trigger
+from domain.sessions.new_session import TRANSPORT, Trigger
 from domain.sessions.session import Reason, SessionRef, Usage
-from domain.sessions.session_writes import Acceptance, SessionEnding
-from domain.sessions.submitted_task import TRANSPORT
+from domain.sessions.writes import Acceptance, SessionEnding
 from domain.task import Tag, UserId
 from store import conversation_reads, conversations, mailbox, new_sessions, threads, workspaces
 from store.conversations import ConversationRow

@@ -21,19 +21,16 @@ from api.submission import rules, submit
 from api.submission.submit import AcceptedResponse, Checked, Prepared, SessionPlace
 from api.submission.task_files import collect_files
 from api.views.conversation import own_nodes
-from domain.agents.definition import AgentDefinition
-from domain.agents.names import ModelName
-from domain.agents.sides import all_models, session_sides
+from domain.agents.definition import AgentDefinition, ModelName, all_models, session_sides
 from domain.content import TextBlock
 from domain.errors import Conflict, Invalid, NotFound, TooMany, Unavailable
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.messages import SUMMARY, Body, Node, ReplyBody, ResultsBody, UserBody, answer_calls, calls_of
 from domain.policy.rules import Rule
-from domain.sessions.new_session import NewSession, Trigger
-from domain.sessions.rerun import Rerun
+from domain.sessions.new_session import NewSession, Rerun, Trigger
 from domain.sessions.session import AgentRef, Limits
-from domain.sessions.session_writes import Acceptance
+from domain.sessions.writes import Acceptance
 from domain.task import Strict, TaskConfig, TaskSpec, Text, opening
 from store import agents, conversations, new_sessions, reruns, tool_calls, workspaces
 from store.agents import TaskAgent

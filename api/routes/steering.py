@@ -20,7 +20,7 @@ from domain.conversations.requests import Promote
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import derive_id, new_id
 from domain.sessions.session import Reason, Scope
-from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.writes import ThreadMessage
 from domain.task import Strict
 from store import children, conversations, threads, tool_calls
 from store.sessions import SessionRow

@@ -16,10 +16,19 @@ from api.http.body import accepts_json, json_body
 from api.http.lookup import check_open, conversation_of, own_conversation, own_session
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
-from domain.agents.names import VARIABLE_NAME_PATTERN, GivenVariables
-from domain.agents.prompt import VariableKind
-from domain.agents.secret_variables import UNKNOWN, open_secrets, seal_secrets, sealed_for_thread
-from domain.agents.variable_scope import Level, NeededVariable, given_for, graph_variables, levels, unnamed
+from domain.agents.definition import VARIABLE_NAME_PATTERN, GivenVariables, VariableKind
+from domain.agents.variables import (
+    UNKNOWN,
+    Level,
+    NeededVariable,
+    find_unnamed,
+    graph_variables,
+    open_secrets,
+    seal_for_thread,
+    seal_secrets,
+    store_given,
+    values_by_level,
+)
 from domain.conversations.requests import Spawn
 from domain.conversations.variable_request import VariableRequest, VariableRequestStatus
 from domain.errors import Conflict, Invalid, NotFound, Unavailable
@@ -169,7 +178,7 @@ async def set_thread_variables(
         raise Conflict("This thread was terminated.", type="thread-terminated")
     definition = await agents.load(call.pool, session.current_agent_ref)
     known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
-    sealed = sealed_for_thread(call.services.keys, call.tenant, body.variables, known)
+    sealed = seal_for_thread(call.services.keys, call.tenant, body.variables, known)
     await thread_variables.set_values(call.pool, call.tenant, place, sealed, call.caller.created_by)
     return await _shown(call, *await _thread(call, thread_id))
 
@@ -187,8 +196,8 @@ async def _shown(call: Call, place: ThreadPlace, session: SessionRow) -> ThreadV
     definition = await agents.load(call.pool, session.current_agent_ref)
     own, values = await thread_variables.own(call.pool, call.tenant, place.id), session.variables
     found = []
-    sources = levels(definition, values)
-    for name, one in (definition.settable_variables | dict.fromkeys(unnamed(own), UNKNOWN)).items():
+    sources = values_by_level(definition, values)
+    for name, one in (definition.settable_variables | dict.fromkeys(find_unnamed(own), UNKNOWN)).items():
         source = next((level for level in sources if name in sources[level]), None)
         value = sources[source][name] if source else None
         given: Source | None = "inherited" if source == "thread" else source
@@ -268,7 +277,7 @@ async def _with_values(call: Call, request: VariableRequest, given: dict[str, st
     sealed = seal_secrets(call.services.keys, call.tenant, given, kinds)
     [child] = request.spawn.children
     session = child.session.model_copy(
-        update={"variables": {**child.session.variables, **given_for(request.agent, request.missing, sealed)}}
+        update={"variables": {**child.session.variables, **store_given(request.agent, request.missing, sealed)}}
     )
     return request.spawn.model_copy(
         update={
@@ -284,7 +293,7 @@ def _check_same(call: Call, request: VariableRequest, given: dict[str, str]) -> 
     stored = request.spawn.children[0].session.variables
     # decrypted, because the same secret is encrypted differently every time
     known = {**stored, **open_secrets(call.services.keys, call.tenant, stored)}
-    wanted = given_for(request.agent, request.missing, given)
+    wanted = store_given(request.agent, request.missing, given)
     if {name: known.get(name) for name in wanted} != wanted:
         raise Conflict("Other values were given before.", type="request-settled", request_status=request.status)
 

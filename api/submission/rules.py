@@ -14,14 +14,19 @@ from api.http.auth import Call
 from api.http.body import join_pointer
 from api.http.lookup import check_reading
 from api.http.problems import Finding, finding
-from domain.agents.definition import AgentDefinition, Mode
-from domain.agents.own_tools import PLANNING, own_tools, reserved_names
+from domain.agents.definition import (
+    PLANNING,
+    AgentDefinition,
+    ExternalTool,
+    Mode,
+    Variable,
+    own_tools,
+    reserved_names,
+    tool_problems,
+)
 from domain.agents.prices import PriceTable
-from domain.agents.prompt import Variable
-from domain.agents.secret_variables import seal_secrets
-from domain.agents.variable_scope import Graph, graph_variables, kept, missing_of, without_shared
+from domain.agents.variables import Graph, drop_shared, find_missing, graph_variables, seal_secrets, usable_values
 from domain.errors import Invalid
-from domain.external_tool import ExternalTool, tool_problems
 from domain.json_object import JsonObject
 from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors, run_check, schema_problems
 from domain.limits import KINDS
@@ -30,7 +35,7 @@ from domain.policy.rules import Action, names_a_tool
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.new_session import Supervision
 from domain.sessions.session import Limits, SandboxMode
-from domain.sessions.session_writes import NewBudget
+from domain.sessions.writes import NewBudget
 from domain.task import TaskConfig, TaskSpec, TreeConfig
 from settings import Settings
 from store import agent_graph, agents, sessions, subscriptions, workers
@@ -352,7 +357,7 @@ async def supervise(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict[s
     wide = bool(before or spec.context.variables or asks or (has_shared and definition.references))
     graph = await agent_graph.reachable(call.pool, call.tenant, definition) if wide else {definition.name: definition}
     common = await call.services.shared_variables.of_graph(call.pool, call.tenant, graph) if has_shared else {}
-    before = {**without_shared(before), **common}
+    before = {**drop_shared(before), **common}
     looked_up = partial(look_up_variables, spec, definition, graph, before, rules.may_ask)
     # a large graph takes long to look through, and other requests do not wait for that
     values, missing = await asyncio.to_thread(looked_up) if len(graph) > 1 else looked_up()
@@ -379,8 +384,8 @@ def look_up_variables(
     any agent of the graph, because subagents inherit it. Variables scoped to a subagent are asked for when it is
     created."""
     _check_known(spec, graph_variables(graph))
-    values = kept(before | spec.context.variables, graph)
-    missing = missing_of(definition, values, graph)
+    values = usable_values(before | spec.context.variables, graph)
+    missing = find_missing(definition, values, graph)
     if missing and not may_ask:
         problems = [finding(f"/context/variables/{name}", "missing", text) for name, text in missing.items()]
         raise Invalid("The agent needs variables, and may not ask for them.", type="missing-variables", errors=problems)

@@ -15,20 +15,18 @@ from errand import models
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.submission import rules, task_files, task_servers
-from domain.agents.definition import AgentDefinition
-from domain.agents.sides import Sides, all_models, session_sides
+from domain.agents.definition import AgentDefinition, Sides, all_models, session_sides
 from domain.amounts import counted
 from domain.content import parts_of, text_of_parts
-from domain.conversations.inbox import InboxKind
+from domain.conversations.requests import InboxKind
 from domain.errors import Conflict, TooMany
 from domain.events import EventRow, TaskSubmitted
 from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
 from domain.json_object import JsonObject
-from domain.sessions.new_session import NewSession, Supervision, Trigger
+from domain.sessions.new_session import TRANSPORT, NewSession, Supervision, Trigger
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef
-from domain.sessions.session_writes import Acceptance, NewMessage
-from domain.sessions.submitted_task import TRANSPORT
+from domain.sessions.writes import Acceptance, NewMessage
 from domain.task import TaskSpec, opening, title_of
 from store import agents, new_sessions
 from store.agents import TaskAgent

@@ -10,7 +10,7 @@ from api.http.auth import Call
 from api.http.lookup import check_file
 from api.http.problems import finding
 from domain.errors import Conflict, Invalid
-from domain.policy.subjects import MAX_DEPTH
+from domain.policy.rules import MAX_DEPTH
 from domain.task import TaskSpec
 from settings import Settings
 from store import files, workspaces

@@ -8,13 +8,12 @@ from urllib.parse import urlsplit
 from agents.problems import mcp_problems
 from api.http.auth import Call
 from api.http.problems import Finding, finding
-from domain.agents.definition import AgentDefinition
+from domain.agents.definition import MOST_MCP_SERVERS, AgentDefinition, McpServer
 from domain.agents.mcp_discovery import DiscoverTools, lists_problem, unread, with_lists
-from domain.agents.mcp_server import MOST_SERVERS, McpServer
-from domain.agents.secret_variables import all_sealed
+from domain.agents.variables import seal_all
 from domain.errors import Invalid
-from domain.policy.subjects import host_of
-from domain.sessions.step import Effect
+from domain.policy.rules import host_of
+from domain.sessions.session import Effect
 from domain.task import TaskSpec
 from store.agents import TaskAgent
 
@@ -42,7 +41,7 @@ async def add_servers(call: Call, spec: TaskSpec, agent: TaskAgent) -> TaskAgent
     named = {variable for server in given.values() for variable in server.variables()}
     # only the ones that its headers name: the others are none of the server's business
     values = {name: value for name, value in spec.context.variables.items() if name in named}
-    values = all_sealed(call.services.keys, call.tenant, values)
+    values = seal_all(call.services.keys, call.tenant, values)
     lists = await call.services.discovery.discover(DiscoverTools.of(call.tenant, definition, wanted, values))
     if lists.problems:
         found = [finding(f"{WHERE}/{name}", "unusable", why[:300]) for name, why in lists.problems.items()]
@@ -57,8 +56,8 @@ def _policy_problems(call: Call, spec: TaskSpec, definition: AgentDefinition) ->
     found: list[Finding] = []
     permitted = definition.task_mcp_hosts
     given = spec.config.mcp_servers
-    if len(given) + len(definition.mcp_servers) > MOST_SERVERS:
-        found.append(finding(WHERE, "too_many", f"with those of the agent there may be {MOST_SERVERS}"))
+    if len(given) + len(definition.mcp_servers) > MOST_MCP_SERVERS:
+        found.append(finding(WHERE, "too_many", f"with those of the agent there may be {MOST_MCP_SERVERS}"))
     for name, task_server in given.items():
         server = task_server.server()
         if name in definition.mcp_servers:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from api.conversations.bodies import stream_key
 from api.http import lookup
 from api.http.auth import Call
-from domain.conversations.address import AddressKind
+from domain.channels import AddressKind
 from domain.conversations.display_messages import display_messages as displayed
 from domain.messages import Node
 from domain.sessions.input_request import InputRequest

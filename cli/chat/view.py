@@ -10,7 +10,7 @@ from cli.render.event_printer import EventPrinter
 from cli.render.markdown import MarkdownStream
 from cli.render.output import clean, dim, fetch_command, one_line, styled_status
 from cli.render.task_lines import usage_line
-from domain.agents.own_tools import HAVE_OWN_EVENT
+from domain.agents.definition import HAVE_OWN_EVENT
 
 
 class AnswerPrinter(EventPrinter):

@@ -1,1 +1,5 @@
-"""Agent definitions: what people edit, the system prompt, prices and typed output."""
+"""Agents. Read definition.py first (what people edit), then system_prompt.py and variables.py (what its model and its
+tools are given), typed_output.py and prices.py; handler.py and hook.py are the interfaces of users' own code.
+
+Everything may import this package; it imports only domain/.
+"""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import from_json, to_json
 
-from domain.agents.side import ToolName
+from domain.agents.definition import ToolName
 from domain.content import ToolResultBlock
 from domain.json_object import JsonObject
 from domain.messages import ASSISTANT, NOTE, SUMMARY, USER, Node, ResultsBody, calls_of, text_of, turn_text_of

@@ -5,8 +5,7 @@ from types import MappingProxyType
 
 from pydantic import BaseModel, Field
 
-from domain.agents.definition import AgentDefinition
-from domain.agents.mcp_server import McpServer, McpTool
+from domain.agents.definition import AgentDefinition, McpServer, McpTool
 
 MOST_TOOLS = 256  # of all servers of an agent
 LARGEST_LISTS = 400_000  # characters of JSON, of all tools of an agent together

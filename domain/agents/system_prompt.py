@@ -4,10 +4,9 @@ can be cached."""
 import json
 import re
 
-from domain.agents.definition import AgentDefinition
-from domain.agents.sides import other_side
+from domain.agents.definition import AgentDefinition, other_side
 from domain.agents.typed_output import instruction
-from domain.agents.variable_scope import shown_to_model
+from domain.agents.variables import model_values
 from domain.json_object import JsonObject
 from domain.sessions.session import SideName
 
@@ -52,7 +51,7 @@ def system_prompt(
     side: SideName = "a",
     arguments: JsonObject | None = None,
 ) -> str:
-    given = shown_to_model(agent, variables or {})
+    given = model_values(agent, variables or {})
     listed = "".join(f"- {name}: {value}\n" for name, value in sorted(given.items()))
     section = f"Variables of this task:\n{listed}\n" if listed else ""
     rules = _side_rules(agent, side) if agent.dual else ANSWER

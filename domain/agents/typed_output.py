@@ -8,7 +8,7 @@ from jsonschema.exceptions import best_match
 
 from domain.json_object import JsonObject
 from domain.json_schema import errors
-from domain.sessions.step import preview
+from domain.sessions.session import preview
 
 MAX_MISFITS = 3  # so many answers that do not fit the schema end the session as failed
 _OPENS = re.compile(r"```(?:json)?[ \t]*$")

@@ -1,1 +1,5 @@
-"""Conversations: requests to the workflow, its state, the mailbox and delegation."""
+"""Conversations. Read requests.py first (what the workflow is asked and keeps), then mailbox.py and subagents.py;
+then the exact texts of the delegation tools, messages for display and requests for variables.
+
+Everything may import this package; it imports only domain/.
+"""

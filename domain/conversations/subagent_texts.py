@@ -1,10 +1,8 @@
 """The exact texts of the delegation tools. Models and tests rely on them: each tool keeps its own form."""
 
 from domain import wire
-from domain.conversations.mailbox import Outcome
-from domain.conversations.quoting import quoted, quoted_line
-from domain.sessions.session import Status
-from domain.sessions.step import preview
+from domain.conversations.mailbox import Outcome, quote, quote_line
+from domain.sessions.session import Status, preview
 
 MAX_PROGRESS = 200  # characters of a subagent's progress in a list
 
@@ -111,8 +109,8 @@ def too_many_instances(agent: str, most: int, names: list[str]) -> str:
 
 def listing_line(name: str, agent: str, session_id: str, status: Status, progress: str) -> str:
     """One subagent in a list. Its progress may be text that it wrote itself, such as a question to a person."""
-    line = f"- {quoted_line(name)} (agent {agent}, session: {session_id}): {status}"
-    return f"{line}, {quoted(preview(progress, MAX_PROGRESS))}" if progress else line
+    line = f"- {quote_line(name)} (agent {agent}, session: {session_id}): {status}"
+    return f"{line}, {quote(preview(progress, MAX_PROGRESS))}" if progress else line
 
 
 def gathered(blocks: list[str], still_running: list[str]) -> str:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from domain.agents.variable_scope import NeededVariable
+from domain.agents.variables import NeededVariable
 from domain.conversations.requests import Spawn
 
 ENV_REQUIRED = "subagent_env_required"

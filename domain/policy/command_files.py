@@ -7,8 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from domain.policy.commands import commands_in, folded, spellings
-from domain.policy.subjects import named
+from domain.policy.rules import canonical_path, command_spellings, commands_in, fold_command
 
 _MOST_LINKS = 40  # one after the other, as Linux has it
 # beyond these a command counts as naming everything: nobody can wait until all of it is looked for
@@ -65,7 +64,7 @@ def files_named(command: str, files: Iterable[str], links: Mapping[str, str] | N
 def _names(token: str) -> set[str]:
     """The names by which a workspace knows what a token leads to. Of a path that begins elsewhere, or who knows where
     before the command runs, its last name."""
-    plain = named(token)
+    plain = canonical_path(token)
     computed = plain.startswith("/") or any(one == ".." or set("$~") & set(one) for one in plain.split("/"))
     name = plain.rpartition("/")[2] if computed else plain
     return {plain, name, f"{name}/__main__.py"}  # Python runs a folder too
@@ -99,7 +98,7 @@ def _target(link: str, target: str, rest: str) -> str:
 def _tokens(command: str) -> set[str]:
     found: set[str] = set()
     for part in commands_in(command):
-        tokens = folded(part).split(" ")
+        tokens = fold_command(part).split(" ")
         with contextlib.suppress(ValueError):  # the command may have been cut in the middle of quotes
             tokens += shlex.split(part)
         for token in tokens:
@@ -108,6 +107,6 @@ def _tokens(command: str) -> set[str]:
             if _MODULE.fullmatch(token):  # python -m
                 place = token.replace(".", "/")
                 found |= {f"{place}.py", f"{place}/__main__.py"}
-        for spelling in spellings(part):
+        for spelling in command_spellings(part):
             found.update(_UNNAMED.get(spelling.split(" ")[0], ()))
     return found - {""}

@@ -1,1 +1,5 @@
-"""Sessions: states, steps, input requests, effects and traces."""
+"""Sessions. Read session.py first, then new_session.py (what one is created with), session_state.py (what its
+workflow keeps), writes.py (what the store writes); then input requests, acceptance criteria and traces.
+
+Everything may import this package; it imports only domain/.
+"""

@@ -7,11 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from domain.conversations.quoting import disarm_tags
-from domain.model_exchange import ToolDefinition
-from domain.sessions.effects import EffectRecord
-from domain.sessions.session import AgentRef, SandboxMode, SessionRef, Usage
-from domain.sessions.step import preview
+from domain.conversations.mailbox import disarm_tags
+from domain.messages import ToolDefinition
+from domain.sessions.session import AgentRef, EffectRecord, SandboxMode, SessionRef, Usage, preview
 
 CriterionText = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 

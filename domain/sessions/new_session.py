@@ -10,18 +10,121 @@ from typing import Annotated, Self, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
-from domain.agents.sides import Sides
-from domain.conversations.delegation import DelegationTool
-from domain.conversations.handoff import Successor
-from domain.conversations.subagent import SubagentTerms
-from domain.external_tool import ExternalTool
+from domain.agents.definition import AgentDefinition, ExternalTool, Sides
+from domain.conversations.subagents import DelegationTool, SubagentTerms, Successor
 from domain.json_object import JsonObject
+from domain.messages import ModelSettings
 from domain.policy.rules import Action, Rule
-from domain.sessions.rerun import Rerun
-from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef
-from domain.sessions.submitted_task import TRANSPORT, SubmittedTask
-from domain.sessions.task_terms import TaskTerms
-from domain.task import TaskSpec
+from domain.sessions.acceptance import Criterion
+from domain.sessions.input_request import OnExpiry
+from domain.sessions.session import AgentRef, DeliveryMode, Limits, SandboxMode, SessionRef
+from domain.task import TaskConfig, TaskSpec
+
+# Reruns: a session that repeats another one from one of its steps, with something changed.
+
+
+class Rerun(BaseModel):
+    """The session that a rerun repeats, the step from which, and the changes."""
+
+    session_id: str
+    from_step: int = Field(description="the step of the original at which it begins")
+    recorded: bool = Field(default=False, description="with the answers and results of the original: no model, no tool")
+    changed: list[str] = Field(default_factory=list, description="what was changed")
+    layers: int = Field(default=0, description="how many of its layers of rules the original had too")
+
+
+# The task of a session as the code reads it. `NewSession.spec` keeps all of the submitted task; these are the fields
+# that anything reads later. The SQL types of the same names have the same fields.
+
+
+TRANSPORT = "stream"  # unless the caller wants the events as the response itself
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class NotificationConfig(_Part):
+    """Who is notified of what happens in a whole tree, and when."""
+
+    notify: list[str] = Field(default_factory=list)
+    routes: dict[str, str] = Field(default_factory=dict)
+    reminder_after: int | None = None
+    escalate_after: int | None = None
+    escalate_to: str | dict[str, str] | None = None
+
+    def escalates_to(self, kind: str) -> str | None:
+        """The subscription that an unanswered request of this kind escalates to."""
+        return self.escalate_to.get(kind) if isinstance(self.escalate_to, dict) else self.escalate_to
+
+
+class SubmittedConfig(NotificationConfig):
+    """Settings that subagents inherit."""
+
+    sandbox: SandboxMode | None = None
+    input_timeout: int | None = None
+    on_input_timeout: OnExpiry | None = None
+
+
+class SubmittedContext(_Part):
+    files: list[str] = Field(default_factory=list)
+
+
+class SubmittedChannel(_Part):
+    """The place on another service at which a person wrote."""
+
+    message_id: str | None = None
+    thread: str | None = None
+
+
+class SubmittedSchedule(_Part):
+    id: str
+    silent_reply: str | None = None  # an answer that is exactly this is not sent
+
+
+class SubmittedTask(_Part):
+    input: str | JsonObject | None = None
+    tags: list[str] = Field(default_factory=list)
+    user_id: str | None = None
+    arguments: JsonObject | None = None  # with which a subagent was created
+    acceptance_criteria: list[Criterion] = Field(default_factory=list)
+    constraints: list[str] = Field(default_factory=list)
+    context: SubmittedContext = SubmittedContext()
+    config: SubmittedConfig = SubmittedConfig()
+    channel: SubmittedChannel | None = None
+    schedule: SubmittedSchedule | None = None
+    transport: str = TRANSPORT
+    visible: bool = True
+
+
+# The additions of a task to the definition of its agent, for this task alone.
+
+
+class TaskTerms(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    instructions: str | None = None
+    output_schema: JsonObject | None = None
+    model_settings: ModelSettings | None = None
+
+    @classmethod
+    def of(cls, config: TaskConfig) -> Self | None:
+        """None if the task adds nothing, like most tasks."""
+        given = {name: value for name in cls.model_fields if (value := getattr(config, name)) is not None}
+        return cls.model_construct(**given) if given else None
+
+
+def apply_terms(agent: AgentDefinition, terms: TaskTerms | None) -> AgentDefinition:
+    """The definition with the task's additions: its instructions after the prompt, and its output schema."""
+    if terms is None:
+        return agent
+    changes: JsonObject = {}
+    if terms.instructions:
+        changes["prompt"] = f"{agent.prompt.strip()}\n\nFor this task:\n{terms.instructions.strip()}"
+    if terms.output_schema is not None:
+        changes["output_schema"] = terms.output_schema
+    return agent.model_copy(update=changes)
+
 
 RETENTION_MS = 30 * 24 * 3_600_000  # the default of the setting too; a payload leaves it out
 # fields that a continuation does not take over from the session before it

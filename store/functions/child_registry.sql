@@ -1,5 +1,5 @@
 -- The children of a thread that its subagent tools started, each as a RegistryEntry of
--- domain/conversations/subagent.py: all that can be sent messages, and of the others those that run or ended last.
+-- domain/conversations/subagents.py: all that can be sent messages, and of the others those that run or ended last.
 CREATE OR REPLACE FUNCTION child_registry(p_tenant text, p_conversation text, p_thread text) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_object(
                'reference', c.id, 'name', coalesce(s.subagent_name, s.agent), 'agent', c.agent, 'title', s.title,

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from bench import look_tool
 from domain.agents.handler import HandlerCall, HandlerReply, HandlerTurn, Speaker
-from domain.policy.subjects import Subject, SubjectKind
-from domain.sessions.step import Effect
+from domain.policy.rules import Subject, SubjectKind
+from domain.sessions.session import Effect
 from tests.support import user_hooks, user_tools
 
 

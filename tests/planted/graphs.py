@@ -98,7 +98,7 @@ BUGS = [
     ),
     Bug(
         "a value of the deployment wins over the tenant's",
-        "domain/agents/variable_scope.py",
+        "domain/agents/variables.py",
         """        "tenant": _held(values, TENANT),
         "deployment": _held(values, DEPLOYMENT),
 """,
@@ -110,36 +110,36 @@ BUGS = [
     Bug(
         "later turns keep a value that the tenant removed",
         "api/submission/rules.py",
-        "    before = {**without_shared(before), **common}",
+        "    before = {**drop_shared(before), **common}",
         "    before = {**before, **common}",
         _VARIABLES,
     ),
     Bug(
         "a secret of the tenant is a text where an agent calls it one",
         "store/shared_variables.py",
-        "        return shared({**secrets, **seal(texts)}, seal(deployments))",
+        "        return name_shared({**secrets, **seal(texts)}, seal(deployments))",
         "        unseal = self._keys.unseal\n"
         '        texts |= {name: unseal(one, tenant, "variable", name) for name, one in secrets.items()}\n'
-        "        return shared(seal(texts), seal(deployments))",
+        "        return name_shared(seal(texts), seal(deployments))",
         _VARIABLES,
     ),
     Bug(
         "a scoped variable is inherited",
-        "domain/agents/variable_scope.py",
+        "domain/agents/variables.py",
         "    found = {name: value for name, value in usable.items() if name not in scoped}",
         "    found = {name: value for name, value in usable.items() if name or scoped}",
         (*_SCOPE, *_VARIABLES),
     ),
     Bug(
         "a name that nobody declares is inherited",
-        "domain/agents/variable_scope.py",
+        "domain/agents/variables.py",
         "    return {name: value for name, value in values.items() if not name.startswith(own)}",
         "    return {name: value for name, value in values.items() if name or own}",
         (*_SCOPE, *_VARIABLES),
     ),
     Bug(
         "a value that looks like a sealed one is taken",
-        "domain/agents/secret_variables.py",
+        "domain/agents/variables.py",
         "        if is_sealed(value):  #",
         "        if not name and is_sealed(value):  #",
         ("tests/unit/domain/test_sealing.py",),
@@ -209,8 +209,8 @@ BUGS = [
     ),
     Bug(
         "a checkpoint has the form that the model gave it",
-        "domain/checkpoint.py",
-        "    missing = [heading for heading in HEADINGS if not _has(text, heading)]",
+        "domain/messages.py",
+        "    missing = [heading for heading in CHECKPOINT_HEADINGS if not _has(text, heading)]",
         "    missing: list[str] = []",
         _COMPACTION,
     ),

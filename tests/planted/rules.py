@@ -81,7 +81,7 @@ BUGS = [
     ),
     Bug(
         "a limit that only the caller gives does not hold in a mission",
-        "domain/sessions/session_writes.py",
+        "domain/sessions/writes.py",
         "not (own[name] is None and others[name] is None)",
         "own[name] is not None",
         ("tests/unit/domain/sessions/test_session_writes.py",),

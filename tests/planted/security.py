@@ -261,7 +261,7 @@ BUGS = [
     ),
     Bug(
         "an assignment hides a command from its rule",
-        "domain/policy/commands.py",
+        "domain/policy/rules.py",
         "elif _ASSIGNMENT.match(tokens[0]):",
         "elif not tokens[0]:",
         ("tests/unit/domain/policy/test_commands.py",),

@@ -19,7 +19,7 @@ BUGS = [
     ),
     Bug(
         "an optional subagent is there whatever its variable says",
-        "domain/conversations/subagent.py",
+        "domain/conversations/subagents.py",
         'variables.get(tool.optional, "").strip().lower() in ENABLED',
         'variables.get(tool.optional, "true").strip().lower() != "x"',
         (*_SUBAGENTS, *_IMMEDIATE),
@@ -40,7 +40,7 @@ BUGS = [
     ),
     Bug(
         "the second file of a name overwrites the first",
-        "domain/conversations/attachments.py",
+        "domain/conversations/mailbox.py",
         "    while path in taken:",
         "    while not path and taken:",
         ("tests/unit/domain/conversations", f"{_GRAPHS}/test_attachments.py"),
@@ -70,14 +70,14 @@ BUGS = [
     ),
     Bug(
         "a parent waits for a child that is not waited for",
-        "domain/conversations/subagent.py",
+        "domain/conversations/subagents.py",
         "            blocking=tool.blocking,",
         "            blocking=True,",
         _MODES,
     ),
     Bug(
         "one that is not resumable keeps its address",
-        "domain/conversations/subagent.py",
+        "domain/conversations/subagents.py",
         "            resumable=tool.resumable is not None,",
         "            resumable=True,",
         (*_MODES, *_SUBAGENTS),

@@ -3,7 +3,7 @@
 from pydantic import BaseModel
 
 from activities.tools.tool import Tool
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect
 
 
 def tool(name: str) -> Tool:

@@ -22,7 +22,7 @@ from domain.agents.hook import (
     SystemMessage,
     ThreadCreated,
 )
-from domain.policy.subjects import PathError
+from domain.policy.rules import PathError
 
 LOG = "hooks.jsonl"
 

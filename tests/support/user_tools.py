@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain.events import Progress
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect
 
 log = logging.getLogger("errand.user")
 

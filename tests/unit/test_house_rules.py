@@ -374,8 +374,8 @@ def test_repeated_class_names_are_found(tmp_path: Path) -> None:
 NAMES = {*TOOLS} - {"bash", "task"}  # these two are also words for a shell and for what people submit
 THEIR_OWN = (
     *("activities/tools/builtin/", "bench/", "client/", "offline/"),
-    "domain/agents/own_tools.py",  # a test compares these names with the traits
-    "domain/conversations/delegation.py",  # the enum that defines the names of these tools
+    "domain/agents/definition.py",  # a test compares these names with the traits
+    "domain/conversations/subagents.py",  # the enum that defines the names of these tools
 )
 
 

@@ -7,8 +7,16 @@ out. It never awaits, so no signal can change the state in the middle of a decis
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from domain.conversations.requests import EndedSession, Opened, OpenSession
-from domain.conversations.state import MOST_PENDING, ConversationState, Live, PendingOutcome, WaitingMessage
+from domain.conversations.requests import (
+    MOST_PENDING,
+    ConversationState,
+    EndedSession,
+    Live,
+    Opened,
+    OpenSession,
+    PendingOutcome,
+    WaitingMessage,
+)
 from domain.ids import derive_id
 from domain.sessions.session import DeliveryMode
 

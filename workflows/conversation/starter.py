@@ -7,20 +7,23 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
-from domain.conversations.answers import SpawnAnswer, SpawnAnswers
-from domain.conversations.delegation import DelegationTool
 from domain.conversations.requests import (
     ConversationInput,
     ConversationRef,
+    ConversationState,
+    Live,
     OpenBatch,
     Opened,
     OpenedBatch,
     OpenSession,
     Spawn,
+    SpawnAnswer,
+    SpawnAnswers,
     SpawnChild,
     StartSession,
+    Thread,
 )
-from domain.conversations.state import ConversationState, Live, Thread
+from domain.conversations.subagents import DelegationTool
 from domain.sessions.session import DeliveryMode
 from domain.sessions.session_state import SessionInput
 from domain.wire import SessionRefusal, session_workflow_id

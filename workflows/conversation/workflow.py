@@ -16,26 +16,29 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from domain import wire
-from domain.conversations.answers import Fired, SpawnAnswers
 from domain.conversations.requests import (
     ChildrenEnded,
     ClaimOutcomes,
     ConversationInput,
     ConversationRef,
+    ConversationState,
     Delivered,
     EndedSession,
     Fire,
+    Fired,
     InboxMessage,
     OpenSession,
+    PendingOutcome,
     Promote,
     Spawn,
+    SpawnAnswers,
     StartSession,
     Steer,
     Steered,
+    Thread,
+    WaitingMessage,
 )
-from domain.conversations.state import ConversationState, PendingOutcome, Thread, WaitingMessage
-from domain.sessions.session import Reason
-from domain.sessions.step import StopRequest
+from domain.sessions.session import Reason, StopRequest
 from workflows import activity_calls
 from workflows.conversation.router import (
     Action,

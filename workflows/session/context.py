@@ -10,10 +10,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from domain import wire
-from domain.agents.sides import Sides
-from domain.sessions.session import LIMIT_REASONS, Limits, Reason
+from domain.agents.definition import Sides
+from domain.sessions.session import LIMIT_REASONS, BindingCall, Limits, Reason, StopRequest, preview
 from domain.sessions.session_state import Line, SessionInput, StartedChild
-from domain.sessions.step import BindingCall, StopRequest, preview
 
 T = TypeVar("T")
 PLAN_FIRST = (

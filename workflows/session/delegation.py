@@ -7,10 +7,17 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from domain.amounts import counted
-from domain.conversations.delegation import Begun, DelegationCall, DelegationTool, Settle, inline_path
-from domain.conversations.handoff import HandOver, Successor
+from domain.conversations.subagents import (
+    Begun,
+    DelegationCall,
+    DelegationTool,
+    HandOver,
+    Settle,
+    Successor,
+    inline_path,
+)
+from domain.sessions.session import CallState, ModelReply, ToolCall, ToolOutcome
 from domain.sessions.session_state import Line
-from domain.sessions.step import CallState, ModelReply, ToolCall, ToolOutcome
 from workflows import activity_calls
 from workflows.session import hooks
 from workflows.session.context import Ending, SessionContext, all_of, cause

@@ -6,9 +6,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from domain.agents.hook import HookPoint
-from domain.sessions.hook_call import HookCall, HookList, HookOutcome, HookSubject
-from domain.sessions.session_state import Line
-from domain.sessions.step import ToolCall, ToolOutcome
+from domain.sessions.session import ToolCall, ToolOutcome
+from domain.sessions.session_state import HookCall, HookList, HookOutcome, HookSubject, Line
 from workflows import activity_calls
 from workflows.session.context import END_TIME, Ending, SessionContext, cause
 

@@ -12,16 +12,8 @@ from domain.agents.hook import HookPoint
 from domain.agents.typed_output import MAX_MISFITS, retry_request
 from domain.limits import CUT_OFF, Next, decide_next, find_reached_limit
 from domain.sessions.acceptance import CheckAcceptance
-from domain.sessions.hook_call import HookSubject
-from domain.sessions.session import Reason, Usage
-from domain.sessions.session_state import Line
-from domain.sessions.step import (
-    ModelCall,
-    ModelReply,
-    Purpose,
-    StopRequest,
-    ToolOutcome,
-)
+from domain.sessions.session import ModelCall, ModelReply, Purpose, Reason, StopRequest, ToolOutcome, Usage
+from domain.sessions.session_state import HookSubject, Line
 from workflows import activity_calls
 from workflows.session import hooks
 from workflows.session.context import Ending, SessionContext, Stopped, cause, requested_reason

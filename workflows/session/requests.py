@@ -16,10 +16,8 @@ from domain.sessions.input_request import (
     SettledRequest,
     SettleRequest,
 )
-from domain.sessions.remote_call import form_id
-from domain.sessions.session import Reason
+from domain.sessions.session import CallState, Reason, StopRequest, ToolCall, ToolOutcome, form_id
 from domain.sessions.session_state import Line
-from domain.sessions.step import CallState, StopRequest, ToolCall, ToolOutcome
 from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, Stopped, cause
 from workflows.ui import STATUS, current_details

@@ -2,12 +2,10 @@
 
 from temporalio import workflow
 
-from domain.agents.side import Side
-from domain.agents.sides import Sides
+from domain.agents.definition import Side, Sides
 from domain.limits import CUT_OFF, Decision, Next, SideVerdict, decide_next, judge_response
-from domain.sessions.session import Reason
+from domain.sessions.session import BindingCall, ModelReply, Purpose, Reason, ToolOutcome
 from domain.sessions.session_state import Line
-from domain.sessions.step import BindingCall, ModelReply, Purpose, ToolOutcome
 from workflows.session.context import Ending, SessionContext
 from workflows.session.loop import (
     activate,

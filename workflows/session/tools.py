@@ -9,17 +9,19 @@ from temporalio.exceptions import ActivityError, FailureError
 
 from domain.amounts import counted
 from domain.sessions.input_request import RequestKind
-from domain.sessions.remote_call import LONGEST_POLL_MS, SHORTEST_POLL_MS, PendingCall
-from domain.sessions.session import Reason
-from domain.sessions.session_state import Line
-from domain.sessions.step import (
+from domain.sessions.session import (
+    LONGEST_POLL_MS,
+    SHORTEST_POLL_MS,
     CallState,
     Effect,
     ModelReply,
+    PendingCall,
+    Reason,
     ToolCall,
     ToolOutcome,
     ToolRequest,
 )
+from domain.sessions.session_state import Line
 from workflows import activity_calls
 from workflows.session import delegation, hooks, requests
 from workflows.session.context import Ending, Renewal, SessionContext, Stopped, all_of, cause

@@ -11,9 +11,8 @@ from domain import wire
 from domain.conversations.requests import ChildrenEnded, InboxMessage, Promote
 from domain.limits import summary_request
 from domain.sessions.input_request import RequestAnswered
-from domain.sessions.session import LIMIT_REASONS, Limits, Reason, SessionResult
+from domain.sessions.session import LIMIT_REASONS, Finish, Finished, Limits, Purpose, Reason, SessionResult, StopRequest
 from domain.sessions.session_state import SessionInput
-from domain.sessions.step import Finish, Finished, Purpose, StopRequest
 from workflows import activity_calls
 from workflows.session import hooks
 from workflows.session.context import END_TIME, SUMMARY_TIME, Ending, Renewal, SessionContext, Stopped, cause

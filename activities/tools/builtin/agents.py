@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool, ToolContext, ToolResult, clean
 from domain.events import Progress
 from domain.json_object import JsonObject
-from domain.policy.subjects import Subject
-from domain.sessions.effects import EffectKind
-from domain.sessions.step import Effect, preview
+from domain.policy.rules import Subject
+from domain.sessions.session import Effect, EffectKind, preview
 from domain.triggers import EVENT_NAME, EVENT_PATTERN, MAX_CHARS
 
 LONGEST_ASK_S = 600

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.tools.tool import ASK_PEOPLE, Tool
 from domain.json_object import JsonObject
 from domain.json_schema import fits, schema_problems
-from domain.sessions.step import Effect, preview
+from domain.sessions.session import Effect, preview
 
 
 class Input(BaseModel):

@@ -4,9 +4,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.sandbox import SandboxResult
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
-from domain.policy.subjects import Subject, SubjectKind
-from domain.sessions.effects import EffectKind
-from domain.sessions.step import Effect, preview
+from domain.policy.rules import Subject, SubjectKind
+from domain.sessions.session import Effect, EffectKind, preview
 
 
 class Input(BaseModel):

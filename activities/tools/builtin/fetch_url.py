@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.egress import Fetched, FetchError
 from activities.tools.support.child import in_child
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
-from domain.policy.subjects import Subject, SubjectKind, host_of
-from domain.sessions.effects import Source
-from domain.sessions.step import Effect
+from domain.policy.rules import Subject, SubjectKind, host_of
+from domain.sessions.session import Effect, Source
 
 _TEXTUAL = re.compile(r"^(text/|application/(json|xml|javascript|x-yaml|yaml|x-ndjson|[\w.+-]+\+(json|xml)\Z))")
 

@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.support.paths import DirectoryEntry, Workspace
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
-from domain.policy.subjects import PathError, Subject, SubjectKind
-from domain.sessions.step import Effect
+from domain.policy.rules import PathError, Subject, SubjectKind
+from domain.sessions.session import Effect
 
 _MOST = 500
 

@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from activities.schedules.own import ScheduleRefused
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.schedules import ContextMode, Overlap, ScheduleRules
-from domain.sessions.effects import EffectKind
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect, EffectKind
 
 SHORTEST_S = 60
 

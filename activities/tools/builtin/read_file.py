@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.amounts import counted
-from domain.policy.subjects import PathError, Subject, SubjectKind, named
-from domain.sessions.effects import Source
-from domain.sessions.step import Effect
+from domain.policy.rules import PathError, Subject, SubjectKind, canonical_path
+from domain.sessions.session import Effect, Source
 
 _MOST_CHARS = 15_000  # less than run_tool keeps in a result, so that no page is cut
 _LONGEST_LINE = 2_000
@@ -50,7 +49,9 @@ def _source(path: str, file: BufferedReader) -> Source:
     """The source record: the file as a whole, whichever page was read."""
     read_at = datetime.now(UTC)
     file.seek(0)
-    return Source(kind="file", name=named(path), at=read_at, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+    return Source(
+        kind="file", name=canonical_path(path), at=read_at, sha256=hashlib.file_digest(file, "sha256").hexdigest()
+    )
 
 
 def _page(input: Input, lines: Iterator[bytes]) -> ToolResult:

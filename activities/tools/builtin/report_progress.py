@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.events import Progress
-from domain.sessions.step import Effect, preview
+from domain.sessions.session import Effect, preview
 
 
 class Input(BaseModel):

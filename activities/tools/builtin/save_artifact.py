@@ -9,9 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult, clean
-from domain.policy.subjects import PathError, Subject, SubjectKind, parts
-from domain.sessions.effects import EffectKind
-from domain.sessions.step import Effect
+from domain.policy.rules import PathError, Subject, SubjectKind, path_parts
+from domain.sessions.session import Effect, EffectKind
 
 _LARGEST = 20_971_520
 _BIDI = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -78,7 +77,7 @@ async def _file(input: Input, path: str, context: ToolContext) -> ToolResult:
         media_type(name, content),
         input.type,
         clean(input.description).strip(),
-        path="/".join(parts(path)),
+        path="/".join(path_parts(path)),
     )
     return ToolResult(f"Saved {name} ({len(content):,} bytes).", artifacts=[artifact])
 

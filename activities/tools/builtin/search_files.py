@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.tools.support.child import child
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
-from domain.policy.subjects import PathError, Subject, SubjectKind
-from domain.sessions.step import Effect
+from domain.policy.rules import PathError, Subject, SubjectKind
+from domain.sessions.session import Effect
 
 _MATCHER = Path(__file__).parents[1] / "support" / "match_lines.py"
 _TIME_S = 20.0

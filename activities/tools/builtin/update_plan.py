@@ -6,7 +6,7 @@ from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.amounts import counted
 from domain.events import Event, PlanUpdated, Replanning
 from domain.plan import Plan, PlanStep, StepState, replanned
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect
 
 _NO_REASON = "The plan changed; no reason was given."
 

@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.tool import ASK_PEOPLE, Tool
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect
 from domain.triggers import MAX_KEY_CHARS, TriggerName
 
 LONGEST_S = 30 * 86_400

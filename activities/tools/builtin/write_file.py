@@ -8,9 +8,8 @@ from activities.requests.file_diff import FileChange
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.amounts import counted
-from domain.policy.subjects import PathError, Subject, SubjectKind
-from domain.sessions.effects import EffectKind
-from domain.sessions.step import Effect
+from domain.policy.rules import PathError, Subject, SubjectKind
+from domain.sessions.session import Effect, EffectKind
 
 
 class Input(BaseModel):

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from domain.policy.subjects import MAX_DEPTH, PathError, parts
+from domain.policy.rules import MAX_DEPTH, PathError, path_parts
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -92,7 +92,7 @@ class Workspace:
             _make_folder(name, folder)
 
     def set_folder_mode(self, path: str, mode: int) -> None:
-        with _explained(path), self.folder(parts(path)) as folder:
+        with _explained(path), self.folder(path_parts(path)) as folder:
             os.fchmod(folder, mode)
 
     def remove(self, path: str) -> None:
@@ -136,7 +136,7 @@ class Workspace:
 
     def walk(self, path: str, *, recursive: bool) -> Iterator[DirectoryEntry]:
         """The entries of a folder, by name, folders before their content; the path of a file gives only that file."""
-        names = parts(path)
+        names = path_parts(path)
         with _explained(path):
             if names:
                 with self.folder(names[:-1]) as folder:
@@ -174,7 +174,7 @@ class Workspace:
             os.close(fd)
 
     def _file_parts(self, path: str) -> tuple[str, ...]:
-        names = parts(path)
+        names = path_parts(path)
         if not names or path.endswith("/"):
             raise PathError(f"{path!r} is a folder, not a file.")
         return names

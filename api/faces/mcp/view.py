@@ -25,8 +25,8 @@ from api.http.lookup import check_acting, session_of
 from api.http.problems import finding
 from api.streams.readers import await_state
 from api.views.results import task_error
-from domain.agents.prompt import VariableKind
-from domain.agents.variable_scope import graph_variables
+from domain.agents.definition import VariableKind
+from domain.agents.variables import graph_variables
 from domain.amounts import counted
 from domain.errors import Invalid, NotAllowed, Refusal
 from domain.events import Recorded

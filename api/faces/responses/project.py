@@ -32,10 +32,9 @@ from api.faces.responses.objects import (
     SummaryText,
     ToolError,
 )
-from domain.agents.own_tools import PLANNING
-from domain.conversations.delegation import DelegationTool
+from domain.agents.definition import PLANNING, ExternalTool
+from domain.conversations.subagents import DelegationTool
 from domain.events import ENDED, Ended, Recorded
-from domain.external_tool import ExternalTool
 from domain.ids import ID_PATTERN
 from domain.json_object import JsonObject
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind

@@ -9,9 +9,9 @@ from pydantic import Field, StringConstraints
 from api.faces.responses.errors import BadParameter
 from api.http.auth import Call
 from api.http.body import read_json, validate_body
-from domain.external_tool import ExternalTool
+from domain.agents.definition import ExternalTool
 from domain.json_object import JsonObject
-from domain.model_exchange import Effort
+from domain.messages import Effort
 from domain.policy.rules import Rule
 from domain.task import Strict
 

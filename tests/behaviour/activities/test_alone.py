@@ -18,15 +18,26 @@ from activities.delegation.record import DelegationRecord
 from activities.events import EventWriter
 from activities.sandbox import Refusing
 from domain.content import parts_of
-from domain.conversations.delegation import DelegationCall, DelegationTool, Settle
 from domain.conversations.requests import Nothing, OpenBatch, OpenSession
+from domain.conversations.subagents import DelegationCall, DelegationTool, Settle
 from domain.events import EventRow, Progress, ToolReturned
 from domain.ids import new_id
 from domain.notifications import DeliveryAttempt, DeliveryOutcome
 from domain.sessions.input_request import OpenRequest, RemindRequest, RequestKind
-from domain.sessions.session import Reason, SessionRef, Status, Usage
-from domain.sessions.session_writes import Acceptance, NewMessage
-from domain.sessions.step import CallState, Effect, Finish, ModelCall, ModelReply, ToolRequest, preview
+from domain.sessions.session import (
+    CallState,
+    Effect,
+    Finish,
+    ModelCall,
+    ModelReply,
+    Reason,
+    SessionRef,
+    Status,
+    ToolRequest,
+    Usage,
+    preview,
+)
+from domain.sessions.writes import Acceptance, NewMessage
 from domain.wire import session_workflow_id
 from store import agents, endings, new_sessions, sessions, tool_calls
 from store.sessions import SessionRow

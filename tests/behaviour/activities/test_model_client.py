@@ -11,7 +11,7 @@ import pytest
 from activities.model.anthropic import Model, ModelFailure, classify_failure, connect_client
 from domain.agents.prices import PriceTable
 from domain.content import TextBlock
-from domain.model_exchange import ModelMessage, ModelRequest, ModelResponse
+from domain.messages import ModelMessage, ModelRequest, ModelResponse
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -7,10 +7,8 @@ import pytest
 
 from domain.ids import new_id
 from domain.limits import Raise
-from domain.sessions.request_writes import RequestAnswer
-from domain.sessions.session import Reason, SessionRef
-from domain.sessions.session_writes import ThreadMessage
-from domain.sessions.step import RecordedStop
+from domain.sessions.session import Reason, RecordedStop, SessionRef
+from domain.sessions.writes import RequestAnswer, ThreadMessage
 from store import budgets, conversations, input_requests, sessions
 from tests.behaviour.missions.test_missions import create as mission
 from tests.behaviour.schedules.clock import create as schedule

@@ -20,17 +20,16 @@ from agents.problems import Catalogue
 from api.__main__ import HeadTimeoutProtocol
 from api.app import create_app
 from deploy.postgres import API_ROLE
-from domain.agents.definition import AgentDefinition, Mode
-from domain.agents.prompt import VariableKind
-from domain.agents.variable_scope import NeededVariable
-from domain.conversations.delegation import DelegationTool
+from domain.agents.definition import AgentDefinition, Mode, VariableKind
+from domain.agents.variables import NeededVariable
 from domain.conversations.requests import Spawn
+from domain.conversations.subagents import DelegationTool
 from domain.conversations.variable_request import VariableRequest
 from domain.events import ENDED, Event, EventRow, MailboxUpdated, TaskSubmitted
 from domain.ids import new_id
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, Reason, SessionRef, Usage
-from domain.sessions.session_writes import Acceptance, SessionEnding
+from domain.sessions.writes import Acceptance, SessionEnding
 from settings import ROOT, Settings
 from store import agents, database, endings, events, keys, new_sessions, sessions, variable_requests
 from store.database import Pool

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from domain.sessions.session_writes import NewBudget
+from domain.sessions.writes import NewBudget
 from settings import Settings
 from store.database import Pool
 from tests.behaviour.api.conftest import serving, submitted

@@ -16,7 +16,7 @@ FEATURES = (
     *("activities/hooks/", "activities/handlers/", "activities/mcp/", "activities/notifications/"),
     *("activities/schedules/", "activities/delegation/", "activities/requests/", "activities/sandbox/"),
     *("activities/model/recorded.py", "activities/tools/declared_tools.py", "activities/tools/risks.py"),
-    *("domain/missions.py", "domain/agents/handler.py", "domain/agents/hook.py", "domain/agents/secret_variables.py"),
+    *("domain/missions.py", "domain/agents/handler.py", "domain/agents/hook.py", "domain/agents/variables.py"),
 )
 # The API's listener receives the first event and the response is counted while Temporal is being called, so these may
 # run before or after that.

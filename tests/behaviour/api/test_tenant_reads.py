@@ -11,8 +11,8 @@ from api.app import create_app
 from domain.events import EventRow, InputRequired
 from domain.ids import new_id
 from domain.sessions.input_request import OnExpiry, RequestKind
-from domain.sessions.request_writes import NewRequest, RequestOpening
 from domain.sessions.session import SessionRef
+from domain.sessions.writes import NewRequest, RequestOpening
 from settings import Settings
 from store import input_requests
 from store.database import Pool

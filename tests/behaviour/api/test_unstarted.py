@@ -9,7 +9,7 @@ from temporalio.api.enums.v1 import EventType
 from domain.content import parts_of
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
-from domain.sessions.session_writes import Acceptance, NewMessage
+from domain.sessions.writes import Acceptance, NewMessage
 from store import agents, new_sessions
 from tests.behaviour.conversations.talk import Talk, say
 from tests.behaviour.store.conftest import NEW

@@ -11,7 +11,7 @@ import pytest_asyncio
 from api.submission.start import LOOK_SECONDS
 from deploy.postgres import API_ROLE
 from domain.ids import derive_id, new_id
-from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.writes import ThreadMessage
 from settings import Settings
 from store import agents, conversations, database, new_sessions
 from store.database import Pool

@@ -10,8 +10,7 @@ import httpx2
 import pytest
 
 from domain.ids import new_id
-from domain.sessions.session import Reason
-from domain.sessions.step import RecordedStop
+from domain.sessions.session import Reason, RecordedStop
 from settings import ROOT
 from store import resets
 from tests.behaviour.channels.people import Service

@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.writes import ThreadMessage
 from store import conversation_state, conversations
 from tests.behaviour.conversations.talk import Talk, async_task, chain, gather, say
 from tests.support.stack import Stack, of_type

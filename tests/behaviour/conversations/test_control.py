@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from domain.conversations.mailbox import MAX_RESULT, rest
+from domain.conversations.mailbox import MAX_RESULT, rest_of_result
 from domain.sessions.session import Status
 from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import (
@@ -330,7 +330,9 @@ async def test_a_large_result_is_previewed_with_a_link(team: Stack) -> None:
     fired = await talk.fire()
     [prompt] = await talk.prompts(fired.id)
     cut = len((await talk.session(child.id)).output or "") - 8_000
-    assert prompt.endswith(f"\n[… {cut} more characters: {rest(child.id, MAX_RESULT)}]") and len(prompt) < 8_300
+    assert (
+        prompt.endswith(f"\n[… {cut} more characters: {rest_of_result(child.id, MAX_RESULT)}]") and len(prompt) < 8_300
+    )
     whole = (await team.http.get(f"/tasks/{child.id}/result")).json()["output"]
     assert whole.endswith("word1500")
     asked = await talk.say(chain([("async_task_result", {"task_id": child.id, "offset": MAX_RESULT})]))

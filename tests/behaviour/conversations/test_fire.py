@@ -16,8 +16,7 @@ from api.conversations.fire import fire as fire_now
 from api.http.auth import ANONYMOUS, Call
 from api.http.idempotency import IdempotencyKey
 from api.services import Services
-from domain.conversations.answers import Fired
-from domain.conversations.requests import Fire
+from domain.conversations.requests import Fire, Fired
 from domain.errors import TooMany, Unavailable
 from domain.ids import new_id
 from domain.sealing import KeyRing

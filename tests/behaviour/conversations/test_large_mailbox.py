@@ -2,7 +2,7 @@
 
 from temporalio.client import WorkflowExecutionStatus
 
-from domain.conversations.state import MOST_PENDING
+from domain.conversations.requests import MOST_PENDING
 from domain.wire import MAILBOX, conversation_workflow_id
 from tests.behaviour.conversations.talk import BROKEN, Talk, async_task, chain, say
 from tests.support.stack import Stack, eventually

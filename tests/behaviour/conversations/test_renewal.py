@@ -13,8 +13,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import WorkflowHandle
 
-from domain.conversations.requests import ClaimOutcomes, ConversationInput, Fire
-from domain.conversations.state import ConversationState
+from domain.conversations.requests import ClaimOutcomes, ConversationInput, ConversationState, Fire
 from domain.errors import Unavailable
 from domain.ids import new_id
 from domain.sessions.new_session import NewSession

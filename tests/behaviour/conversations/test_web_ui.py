@@ -6,7 +6,7 @@ import httpx2
 from temporalio.api.common.v1 import Payload
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
-from domain.conversations.state import PendingOutcome
+from domain.conversations.requests import PendingOutcome
 from domain.sessions.session import Status
 from tests.behaviour.conversations.talk import BROKEN, Gate, Talk, async_delegate, async_task, chain, say
 from tests.support.stack import Stack, eventually

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from domain.checkpoint import CHILDREN, HEADINGS
+from domain.messages import CHECKPOINT_CHILDREN, CHECKPOINT_HEADINGS
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, of_type
 
@@ -40,7 +40,7 @@ async def test_side_whose_context_is_full_writes_a_checkpoint_of_its_own_view(
     checkpoints = [row for row in rows if row["kind"] == "summary"]
     assert [row["side"] for row in checkpoints] == ["a"] * len(compacted)
     text = json.loads(checkpoints[0]["body"])["text"]
-    assert all(f"## {heading}" in text for heading in (*HEADINGS, CHILDREN))
+    assert all(f"## {heading}" in text for heading in (*CHECKPOINT_HEADINGS, CHECKPOINT_CHILDREN))
     # everything that the checkpoint replaces is still in the tree, and every call has its result there
     kinds = [row["kind"] for row in rows]
     assert kinds[:3] == ["user", "assistant", "tool_results"]

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from domain.conversations.inbox import InboxKind
-from domain.conversations.requests import Steer
+from domain.conversations.requests import InboxKind, Steer
 from domain.ids import new_id
 from domain.missions import Hold
-from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.writes import ThreadMessage
 from store import conversations, mission_admission
 from tests.behaviour.conversations.talk import ALLOWED, Gate, agent, async_task, chain, say
 from tests.behaviour.missions.test_missions import create, finished, show

@@ -7,7 +7,7 @@ import pytest
 
 from activities.sandbox.sandbox import SandboxResult
 from activities.tools.registry import TOOLS
-from domain.conversations.mailbox import Outcome, caller_block, render
+from domain.conversations.mailbox import Outcome, caller_block, render_outcomes
 from domain.sessions.session import Status
 from tests.behaviour.offline.demo_loop import AGENTS, LocalCommands, NoCommands, work
 
@@ -241,7 +241,7 @@ async def test_assistant_delegates_to_the_researcher_and_quotes_its_outcome(tmp_
     assert run.calls == ["async_delegate"] and run.prompts == ["look into the harbour"]
     assert "Task dispatched to 'researcher' (session: child-1)" in run.final
     one = Outcome(session_id="s1", name="researcher", status=Status.COMPLETED, output="It silts up.")
-    fired = await work("assistant", f"{render([one])}\n\n{caller_block('And the files?')}", tmp_path)
+    fired = await work("assistant", f"{render_outcomes([one])}\n\n{caller_block('And the files?')}", tmp_path)
     assert fired.calls == [] and "It silts up." in fired.final and 'You added: "And the files?"' in fired.final
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from domain.ids import new_id
 from domain.sessions.session import Reason, SessionRef
-from domain.sessions.session_writes import SessionEnding
+from domain.sessions.writes import SessionEnding
 from store import conversations, endings, schedule_runs
 from tests.behaviour.conversations.talk import BROKEN, asked
 from tests.behaviour.notifications.receivers import http_receiver

@@ -8,7 +8,7 @@ import pytest_asyncio
 from domain.ids import new_id
 from domain.sessions.new_session import NewSession, PlacedSession
 from domain.sessions.session import SessionRef
-from domain.sessions.session_writes import Acceptance
+from domain.sessions.writes import Acceptance
 from store import new_sessions
 from store.database import Pool, connect
 from store.migrate import migrate

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from domain.conversations.handoff import Successor
+from domain.conversations.subagents import Successor
 from domain.ids import new_id
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.session import AgentRef, Reason, SessionRef, Status
-from domain.sessions.session_writes import Acceptance, IdempotencyRecord, NewMessage, QueuedBegin, ThreadMessage
+from domain.sessions.writes import Acceptance, IdempotencyRecord, NewMessage, QueuedBegin, ThreadMessage
 from store import conversation_reads, conversations, endings, mailbox, new_sessions, resets, sessions, threads
 from store.database import Pool
 from store.new_sessions import Accepted

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from domain.conversations.address import Address, ArrivingMessage
+from domain.channels import Address, ArrivingMessage
 from domain.ids import new_id
 from domain.sessions.session import Reason
 from store import addresses, conversations, sessions

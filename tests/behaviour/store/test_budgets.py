@@ -10,8 +10,7 @@ import pytest
 from domain.limits import CallEstimate, TreeBudget
 from domain.sessions.new_session import Trigger
 from domain.sessions.session import Reason, SessionRef, Usage
-from domain.sessions.session_writes import Acceptance, NewBudget
-from domain.sessions.step_writes import BudgetUse
+from domain.sessions.writes import Acceptance, BudgetUse, NewBudget
 from store import budgets, endings, messages, new_sessions
 from store.database import Pool
 from tests.behaviour.store.conftest import Accept, new_session

@@ -5,7 +5,7 @@ import asyncio
 
 from domain.ids import new_id
 from domain.sessions.session import Reason
-from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.writes import ThreadMessage
 from store import conversations, endings
 from store.conversation_state import load_state
 from store.database import Pool

@@ -12,13 +12,17 @@ import pytest
 from domain.events import EventRow, InputExpired, InputReceived, MessageReceived, ModelRetry, ToolCalled, ToolReturned
 from domain.ids import new_id
 from domain.notifications import AttemptRecord, DeliveryStatus
-from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
-from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
-from domain.sessions.session import Reason, SessionRef, Status
-from domain.sessions.session_writes import Acceptance, NewBudget
-from domain.sessions.step import CallState, Effect
-from domain.sessions.step_writes import RetryNote
+from domain.sessions.session import CallState, Effect, EffectKind, Reason, SessionRef, Status
+from domain.sessions.writes import (
+    Acceptance,
+    NewBudget,
+    NewRequest,
+    RequestAnswer,
+    RequestOpening,
+    RequestSettlement,
+    RetryNote,
+)
 from store import (
     deliveries,
     endings,

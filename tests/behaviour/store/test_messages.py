@@ -8,9 +8,8 @@ import pytest
 from domain.events import EventRow, Progress
 from domain.ids import new_id
 from domain.messages import ASSISTANT, Node, ReplyBody
-from domain.sessions.session import SessionRef, Usage
-from domain.sessions.step import ModelReply, StopReason
-from domain.sessions.step_writes import NewNode, StepBegin, StepCommit
+from domain.sessions.session import ModelReply, SessionRef, StopReason, Usage
+from domain.sessions.writes import NewNode, StepBegin, StepCommit
 from store import messages, sessions
 from store.database import Pool
 from tests.behaviour.store.conftest import Accept

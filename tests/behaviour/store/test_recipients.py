@@ -10,7 +10,7 @@ from domain.faces import FaceRequest
 from domain.ids import new_id
 from domain.notifications import NewNotice
 from domain.sessions.new_session import PlacedSession
-from domain.sessions.session_writes import Acceptance
+from domain.sessions.writes import Acceptance
 from store import face_requests, new_sessions, resets
 from store.database import Pool, to_json
 from tests.behaviour.store.conftest import new_session

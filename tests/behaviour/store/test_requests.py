@@ -10,8 +10,8 @@ import pytest
 from domain.events import EventRow, InputExpired, InputReceived, InputRequired
 from domain.ids import new_id
 from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
-from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from domain.sessions.session import Reason, SessionRef, Status
+from domain.sessions.writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from store import input_requests, sessions
 from store.database import Pool
 from store.input_requests import OpenedRow

@@ -9,11 +9,19 @@ from domain.content import parts_of
 from domain.ids import new_id
 from domain.messages import ASSISTANT, ReplyBody
 from domain.sessions.input_request import OnExpiry, RequestKind
-from domain.sessions.request_writes import NewRequest, RequestOpening
-from domain.sessions.session import Reason, SessionRef, Usage
-from domain.sessions.session_writes import Acceptance, NewMessage, ThreadMessage, Write
-from domain.sessions.step import Effect, ModelReply, StopReason
-from domain.sessions.step_writes import BudgetUse, NewNode, StepBegin, StepCommit
+from domain.sessions.session import Effect, ModelReply, Reason, SessionRef, StopReason, Usage
+from domain.sessions.writes import (
+    Acceptance,
+    BudgetUse,
+    NewMessage,
+    NewNode,
+    NewRequest,
+    RequestOpening,
+    StepBegin,
+    StepCommit,
+    ThreadMessage,
+    Write,
+)
 from store import conversations, endings, input_requests, messages, new_sessions, runs, sessions, tool_calls
 from store.database import Pool
 from store.runs import Holder, NotCurrentRun, SessionEnded

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from domain.events import ENDED, EventRow
-from domain.sessions.session import Reason, SessionRef, Status, Usage
-from domain.sessions.session_writes import SessionEnding
-from domain.sessions.step import RecordedStop, StopRequest
+from domain.sessions.session import Reason, RecordedStop, SessionRef, Status, StopRequest, Usage
+from domain.sessions.writes import SessionEnding
 from store import endings, sessions
 from store.database import Pool
 from store.endings import WrittenEnding

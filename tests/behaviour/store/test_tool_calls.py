@@ -7,9 +7,8 @@ import pytest
 
 from domain.events import CallAttempt, EventRow, ToolCalled, ToolReturned
 from domain.ids import new_id
-from domain.sessions.session import SessionRef
-from domain.sessions.step import CallState, Effect
-from domain.sessions.tool_writes import ToolCallKey, ToolClaim, ToolCommit
+from domain.sessions.session import CallState, Effect, SessionRef
+from domain.sessions.writes import ToolCallKey, ToolClaim, ToolCommit
 from store import budgets, events, tool_calls
 from store.database import Pool, to_json
 from tests.behaviour.store.conftest import Accept

@@ -7,9 +7,8 @@ import pytest
 
 from domain.ids import new_id
 from domain.sessions.new_session import SessionType, Trigger
-from domain.sessions.session import DeliveryMode, Reason, Scope, SessionRef
-from domain.sessions.session_writes import Acceptance
-from domain.sessions.step import RecordedStop
+from domain.sessions.session import DeliveryMode, Reason, RecordedStop, Scope, SessionRef
+from domain.sessions.writes import Acceptance
 from store import children, new_sessions, sessions
 from store.database import Pool, to_json
 from store.new_sessions import Accepted, to_document

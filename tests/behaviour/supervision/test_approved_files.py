@@ -10,8 +10,7 @@ from temporalio.exceptions import ApplicationError
 from activities.tools.builtin.bash import TOOL as BASH
 from activities.tools.run_tool import RunTool
 from domain.ids import new_id
-from domain.sessions.session import AgentRef, SessionRef
-from domain.sessions.step import ToolRequest
+from domain.sessions.session import AgentRef, SessionRef, ToolRequest
 from tests.behaviour.supervision.people import answer, answered, bash, waiting
 from tests.support.stack import Stack, calls, eventually, steps
 

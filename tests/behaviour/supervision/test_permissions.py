@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from domain.sessions.input_request import RequestAnswered
-from domain.sessions.request_writes import RequestAnswer
+from domain.sessions.writes import RequestAnswer
 from store import input_requests
 from store.keys import Right
 from tests.behaviour.supervision.people import agent, answer, answered, ask, bash, bearer, output, waiting

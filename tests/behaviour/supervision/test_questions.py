@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from errand import AsyncErrand
 
-from domain.sessions.session_writes import ENDED_FIRST
+from domain.sessions.writes import ENDED_FIRST
 from tests.behaviour.supervision.people import answer, answered, ask, bash, output, waiting
 from tests.support.many_rows import copy_request
 from tests.support.stack import Stack, calls, eventually, of_type, steps

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from domain.agents.secret_variables import open_secrets
+from domain.agents.variables import open_secrets
 from domain.sealing import KeyRing
 from store import sessions
 from tests.behaviour.supervision.people import agent, answer, answered, output, waiting

@@ -17,12 +17,10 @@ from temporalio.common import RawValue
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.mcp_discovery import DiscoverTools
-from domain.conversations.requests import EndedSession
-from domain.conversations.state import PendingOutcome
+from domain.conversations.requests import EndedSession, PendingOutcome
 from domain.ids import new_id
 from domain.schedules import TickInput
-from domain.sessions.session import Reason, Status
-from domain.sessions.step import StopRequest
+from domain.sessions.session import Reason, Status, StopRequest
 from tests.behaviour.conversations.talk import HANG
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from activities.handlers.call_handler import _reply
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.agents.handler import HandlerReply, HandlerTurn
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect
 
 TURN = HandlerTurn(key="k", session_id="s", agent="a", side="b", step=1, messages=[])
 

@@ -1,10 +1,7 @@
 """The Mermaid diagram of agents: sides, handoffs, subagents and delegation."""
 
 from agents.diagram import mermaid
-from domain.agents.definition import AgentDefinition
-from domain.agents.prompt import PromptDefinition, SubagentRef
-from domain.agents.side import Side
-from domain.agents.subagent_tool import Resumable, SubagentTool
+from domain.agents.definition import AgentDefinition, PromptDefinition, Resumable, Side, SubagentRef, SubagentTool
 
 REVIEWER = PromptDefinition(name="reviewer", text="Review.")
 MAKER = AgentDefinition(

@@ -8,10 +8,17 @@ import pytest
 
 from agents.loader import check_agents, complete, parse_agent, to_markdown
 from agents.problems import AgentFileError, Catalogue
-from domain.agents.definition import AgentDefinition
-from domain.agents.prompt import PromptDefinition
-from domain.agents.side import Binding, SideKind
-from domain.agents.subagent_tool import Immediate, ParentCommunication, Resumable, SubagentTool, WorkspaceSharing
+from domain.agents.definition import (
+    AgentDefinition,
+    Binding,
+    Immediate,
+    ParentCommunication,
+    PromptDefinition,
+    Resumable,
+    SideKind,
+    SubagentTool,
+    WorkspaceSharing,
+)
 
 KNOWN = Catalogue(
     tools=["read_file", "write_file", "fail_asset", "approve_asset", "update_asset_status"],

@@ -8,7 +8,7 @@ import pytest
 from deploy.stack import variables
 from domain.sessions.new_session import RETENTION_MS
 from domain.sessions.session import Limits
-from domain.sessions.session_writes import LOW_PERCENT
+from domain.sessions.writes import LOW_PERCENT
 from settings import Settings, SettingsError
 
 

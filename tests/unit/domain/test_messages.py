@@ -16,13 +16,13 @@ from domain.messages import (
     UserBody,
     answer_calls,
     calls_of,
-    render,
+    hide_nodes,
+    render_messages,
     shorten_results,
     since_checkpoint,
     text_of,
-    without,
 )
-from domain.sessions.step import CallState, StopReason, ToolCallResult
+from domain.sessions.session import CallState, StopReason, ToolCallResult
 
 TEXTS = st.text(min_size=1, max_size=20)
 MODELS = st.sampled_from(["one", "other"])
@@ -72,7 +72,7 @@ def paths(draw: st.DrawFn) -> list[Node]:
 
 @given(paths(), MODELS)
 def test_roles_alternate_and_every_call_is_answered_in_the_next_message(path: list[Node], model: str) -> None:
-    messages = render(path, model)
+    messages = render_messages(path, model)
     assert messages[0].role == "user"
     assert all(one.role != next_.role for one, next_ in zip(messages, messages[1:], strict=False))
     assert all(message.content for message in messages)
@@ -89,14 +89,14 @@ def test_hiding_messages_keeps_calls_with_their_results_and_the_newest_message(
     path: list[Node], model: str, hidden: set[int]
 ) -> None:
     path = [one.model_copy(update={"id": f"n{place}"}) for place, one in enumerate(path)]
-    shown = without(path, {f"n{place}" for place in hidden})
+    shown = hide_nodes(path, {f"n{place}" for place in hidden})
     assert shown[-1] == path[-1] and [one for one in path if one in shown] == shown
     gone = [one for one in path if one not in shown]
     assert not [one for one in gone if one.kind == SUMMARY]
     assert {one.id for one in gone} >= {one.id for one in path[:-2] if one.id[1:] in map(str, hidden)} - {
         one.id for one in path if one.kind == SUMMARY
     }
-    messages = render(shown, model)
+    messages = render_messages(shown, model)
     assert messages[0].role == "user"
     assert all(one.role != next_.role for one, next_ in zip(messages, messages[1:], strict=False))
     for place, message in enumerate(messages):
@@ -107,7 +107,7 @@ def test_hiding_messages_keeps_calls_with_their_results_and_the_newest_message(
 
 @given(paths(), MODELS)
 def test_thoughts_are_shown_to_the_model_that_had_them_only(path: list[Node], model: str) -> None:
-    shown = [block for one in render(path, model) for block in one.content if isinstance(block, ThinkingBlock)]
+    shown = [block for one in render_messages(path, model) for block in one.content if isinstance(block, ThinkingBlock)]
     own = [
         block
         for reply in since_checkpoint(path)
@@ -126,7 +126,7 @@ def test_a_checkpoint_replaces_all_that_was_before_it(path: list[Node]) -> None:
     assert len(path) - len(shown) == (checkpoints[-1] if checkpoints else 0)
     if checkpoints:
         text = f"<checkpoint>\n{text_of(path[checkpoints[-1]])}\n</checkpoint>"
-        assert render(path, "one")[0].content[0] == TextBlock(text=text)
+        assert render_messages(path, "one")[0].content[0] == TextBlock(text=text)
 
 
 @given(st.integers(0, 4), st.data())

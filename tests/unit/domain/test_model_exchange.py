@@ -3,7 +3,7 @@
 import pytest
 
 from domain.content import ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock
-from domain.model_exchange import ModelResponse
+from domain.messages import ModelResponse
 
 THOUGHT = ThinkingBlock(text="Hm.", proof="s")
 CALL = ToolCallBlock(id="c", name="look", arguments={})

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from domain.redaction import REDACTED, redact, redact_json, shorten_and_redact
-from domain.sessions.step import preview
+from domain.sessions.session import preview
 
 KEYS = [
     "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUv",

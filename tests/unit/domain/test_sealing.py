@@ -2,10 +2,9 @@ import base64
 
 import pytest
 
-from domain.agents.definition import AgentDefinition
-from domain.agents.prompt import Variable, VariableKind
-from domain.agents.secret_variables import open_secrets, seal_secrets
+from domain.agents.definition import AgentDefinition, Variable, VariableKind
 from domain.agents.system_prompt import system_prompt
+from domain.agents.variables import open_secrets, seal_secrets
 from domain.errors import Conflict, Invalid
 from domain.redaction import is_sealed, mask_sealed
 from domain.sealing import KeyRing, KeyRingError, SealingError

@@ -8,6 +8,8 @@ from domain.content import ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, 
 from domain.messages import (
     NOTHING_SAID,
     Body,
+    ModelMessage,
+    ModelRequest,
     Node,
     NoteBody,
     ReplyBody,
@@ -15,9 +17,8 @@ from domain.messages import (
     UserBody,
     answer_calls,
     calls_of,
-    render,
+    render_messages,
 )
-from domain.model_exchange import ModelMessage, ModelRequest
 from offline.checks import check
 from offline.wire import sign
 
@@ -75,7 +76,7 @@ def conversations(draw: st.DrawFn) -> list[Node]:
 
 @given(conversations(), st.sampled_from(SIDES))
 def test_the_view_of_each_side_is_a_request_that_the_api_accepts(path: list[Node], side: str) -> None:
-    messages = render(path, "m", side)
+    messages = render_messages(path, "m", side)
     notes = []
     if messages[-1].role == "assistant":  # only one side has spoken: the platform adds a note before it asks again
         assert all(one.side == side for one in path)
@@ -86,21 +87,21 @@ def test_the_view_of_each_side_is_a_request_that_the_api_accepts(path: list[Node
 @given(conversations(), st.sampled_from(SIDES))
 def test_no_tool_call_of_the_other_side_is_visible(path: list[Node], side: str) -> None:
     own = {call.id for one in path if one.side == side for call in calls_of(one)}
-    shown = [block for message in render(path, "m", side) for block in message.content]
+    shown = [block for message in render_messages(path, "m", side) for block in message.content]
     assert {block.id for block in shown if isinstance(block, ToolCallBlock)} <= own
     assert {block.call_id for block in shown if isinstance(block, ToolResultBlock)} <= own
 
 
 def test_each_side_sees_itself_as_assistant_and_the_other_as_user() -> None:
     path = [user("Draw a tree."), *said("a", "Here it is.", "write"), *said("b", "Too small."), *said("a", "Larger.")]
-    assert _texts(render(path, "m", "a")) == [
+    assert _texts(render_messages(path, "m", "a")) == [
         ("user", ["Draw a tree."]),
         ("assistant", ["Here it is."]),
         ("user", ["Too small."]),
         ("assistant", ["Larger."]),
         ("user", [NOTHING_SAID]),
     ]
-    assert _texts(render(path, "m", "b")) == [
+    assert _texts(render_messages(path, "m", "b")) == [
         ("user", ["Draw a tree.", "Here it is."]),
         ("assistant", ["Too small."]),
         ("user", ["Larger."]),
@@ -109,18 +110,18 @@ def test_each_side_sees_itself_as_assistant_and_the_other_as_user() -> None:
 
 def test_the_message_of_a_stop_tool_is_what_the_other_side_sees() -> None:
     path = [user("Go."), *said("a", "thinking aloud", "done", turn_text="The result.")]
-    assert _texts(render(path, "m", "b")) == [("user", ["Go.", "The result."])]
+    assert _texts(render_messages(path, "m", "b")) == [("user", ["Go.", "The result."])]
 
 
 def test_a_checkpoint_shortens_only_the_view_of_its_own_side() -> None:
     path = [user("Go."), *said("a", "one"), *said("b", "two"), node("a", SummaryBody(text="so far")), *said("b", "x")]
-    assert _texts(render(path, "m", "a")) == [("user", ["<checkpoint>\nso far\n</checkpoint>", "x"])]
-    assert _texts(render(path, "m", "b"))[0] == ("user", ["Go.", "one"])
+    assert _texts(render_messages(path, "m", "a")) == [("user", ["<checkpoint>\nso far\n</checkpoint>", "x"])]
+    assert _texts(render_messages(path, "m", "b"))[0] == ("user", ["Go.", "one"])
 
 
 def test_notes_of_the_platform_are_for_the_side_they_were_written_for() -> None:
     path = [user("Go."), *said("a", "one"), node("b", NoteBody(text="hurry")), *said("b", "two")]
-    assert all("hurry" not in text for _, texts in _texts(render(path, "m", "a")) for text in texts)
+    assert all("hurry" not in text for _, texts in _texts(render_messages(path, "m", "a")) for text in texts)
 
 
 def _texts(messages: list[ModelMessage]) -> list[tuple[str, list[str]]]:

@@ -1,8 +1,7 @@
 """The point from which a run that takes a session over continues."""
 
-from domain.sessions.session import AgentRef, SideName
+from domain.sessions.session import AgentRef, ResumePoint, SideName
 from domain.sessions.session_state import Line, SessionState
-from domain.sessions.step import ResumePoint
 from store.runs import place
 
 

@@ -9,18 +9,16 @@ import pytest
 
 from domain import events as ev
 from domain.channels import NO_MESSAGE
-from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import ConversationStatus, SourceType
+from domain.conversations.requests import InboxKind
 from domain.conversations.variable_request import VariableRequestStatus
 from domain.messages import NodeKind
 from domain.missions import MissionStatus
 from domain.notifications import ChannelName, DeliveryStatus, SubscriptionStatus
 from domain.schedules import RunStatus
-from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
 from domain.sessions.new_session import SessionType, Trigger
-from domain.sessions.session import DeliveryMode, Reason, Scope, Status
-from domain.sessions.step import CallState, Effect, Purpose
+from domain.sessions.session import CallState, DeliveryMode, Effect, EffectKind, Purpose, Reason, Scope, Status
 from domain.triggers import EventOutcome
 from settings import ROOT
 

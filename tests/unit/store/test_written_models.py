@@ -9,40 +9,46 @@ from api.faces.responses.request import CreateResponse
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.content import ToolCallBlock
-from domain.conversations.handoff import Successor
-from domain.conversations.subagent import SubagentTerms
+from domain.conversations.subagents import SubagentTerms, Successor
 from domain.events import EventRow
 from domain.faces import FaceRequest
 from domain.messages import Node, ReplyBody, ResultsBody
 from domain.notifications import AttemptRecord, NewNotice
 from domain.sessions.acceptance import AcceptanceRound
-from domain.sessions.request_writes import (
-    AcceptanceRecord,
-    NewRequest,
-    RequestAnswer,
-    RequestOpening,
-    RequestSettlement,
-)
-from domain.sessions.rerun import Rerun
-from domain.sessions.session import AgentRef, SessionRef, Usage
-from domain.sessions.session_writes import (
-    Acceptance,
-    IdempotencyRecord,
-    NewBudget,
-    NewMessage,
-    QueuedBegin,
-    SessionEnding,
-)
-from domain.sessions.step import ModelReply, RecordedStop
-from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, RetryNote, StepBegin, StepCommit
-from domain.sessions.submitted_task import (
+from domain.sessions.new_session import (
+    Rerun,
     SubmittedChannel,
     SubmittedConfig,
     SubmittedContext,
     SubmittedSchedule,
     SubmittedTask,
 )
-from domain.sessions.tool_writes import CheckBegin, CheckEnd, NewFile, ToolClaim, ToolCommit, ToolHold
+from domain.sessions.session import AgentRef, ModelReply, RecordedStop, SessionRef, Usage
+from domain.sessions.writes import (
+    Acceptance,
+    AcceptanceRecord,
+    BudgetUse,
+    CheckBegin,
+    CheckEnd,
+    IdempotencyRecord,
+    NewBudget,
+    NewFile,
+    NewMessage,
+    NewNode,
+    NewRequest,
+    OnceEvent,
+    QueuedBegin,
+    RequestAnswer,
+    RequestOpening,
+    RequestSettlement,
+    RetryNote,
+    SessionEnding,
+    StepBegin,
+    StepCommit,
+    ToolClaim,
+    ToolCommit,
+    ToolHold,
+)
 from domain.triggers import TriggerRules
 from settings import ROOT
 from store.new_sessions import Accepted

@@ -15,7 +15,7 @@ import worker
 from activities.events import EventWriter
 from activities.sandbox import Refusing
 from activities.tools.registry import TOOLS
-from domain.sessions.step import ToolOutcome, ToolRequest
+from domain.sessions.session import ToolOutcome, ToolRequest
 from settings import LONGEST_BEAT, ROOT, Settings
 from store.database import Pool
 from workflows import activity_calls as steps

@@ -15,8 +15,7 @@ from activities.mcp.call import AGAIN
 from activities.mcp.mcp_tool import mcp_tools
 from activities.tools.tool import ToolResult
 from domain import json_schema
-from domain.sessions.remote_call import RemoteCall
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect, RemoteCall
 from tests.support.launch import free_port
 from tests.support.mcp_server import FORM, Context, EarlierServer, TaskParams, TaskServer, TestServer, serving
 from tests.unit.activities.mcp.test_mcp_tool import call, pinned

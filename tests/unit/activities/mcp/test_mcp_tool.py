@@ -20,14 +20,13 @@ from activities.mcp.discover import ToolLists, read_list
 from activities.mcp.mcp_tool import mcp_tools
 from activities.sandbox import Commands, Refusing
 from activities.tools.tool import ToolResult
-from domain.agents.definition import AgentDefinition
+from domain.agents.definition import AgentDefinition, McpTool, mcp_tool_name
 from domain.agents.mcp_discovery import DiscoveredTools, with_lists
-from domain.agents.mcp_server import McpTool, tool_name
-from domain.agents.variable_scope import shared
+from domain.agents.variables import name_shared
 from domain.events import McpToolChanged
 from domain.redaction import Redactor
 from domain.sealing import KeyRing
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect
 from store.agents import SHIPPED
 from tests.support.mcp_server import TEXT, TestServer, mcp_server, tool
 from tests.unit.activities.tools.conftest import MakeContext
@@ -49,7 +48,7 @@ def agent(server: TestServer, **more: Any) -> AgentDefinition:
 
 async def read(server: TestServer, definition: AgentDefinition, fetcher: Fetcher | None = None) -> list[McpTool]:
     return await read_list(
-        fetcher or Fetcher([server.host]), NO_PROGRAMS, definition, "pages", shared({"TOKEN": "t-123"}, {})
+        fetcher or Fetcher([server.host]), NO_PROGRAMS, definition, "pages", name_shared({"TOKEN": "t-123"}, {})
     )
 
 
@@ -73,7 +72,7 @@ async def test_list_is_pinned_with_names_effects_and_host_and_a_call_brings_text
     definition = await pinned(server, effects={"pay*": "idempotent"})
     tools = {
         one.name: one
-        for one in mcp_tools(definition, map(tool_name, ["pages"] * 3, ["get_page", "set_page", "pay.invoice"]))
+        for one in mcp_tools(definition, map(mcp_tool_name, ["pages"] * 3, ["get_page", "set_page", "pay.invoice"]))
     }
     assert {name: one.effect for name, one in tools.items()} == {
         "mcp__pages__get_page": Effect.ONCE,  # hints of a server that is not trusted are ignored
@@ -318,7 +317,9 @@ async def test_private_addresses_missing_variables_and_bad_values_are_refused(se
     with pytest.raises(McpFailure, match="TOKEN has no value"):
         await read_list(Fetcher([server.host]), NO_PROGRAMS, definition, "pages", {})
     with pytest.raises(McpFailure, match="characters that no header can have"):
-        await read_list(Fetcher([server.host]), NO_PROGRAMS, definition, "pages", shared({"TOKEN": "a\r\nX: y"}, {}))
+        await read_list(
+            Fetcher([server.host]), NO_PROGRAMS, definition, "pages", name_shared({"TOKEN": "a\r\nX: y"}, {})
+        )
     assert not server.headers
 
 

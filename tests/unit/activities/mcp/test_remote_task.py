@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from activities.mcp.connection import McpFailure
 from activities.mcp.remote_task import DONE_SCHEMA, CreatedTask, asking, poll_ms, responses
-from domain.sessions.remote_call import LONGEST_POLL_MS, MOST_ROUNDS, SHORTEST_POLL_MS, RemoteCall
+from domain.sessions.session import LONGEST_POLL_MS, MOST_ROUNDS, SHORTEST_POLL_MS, RemoteCall
 from tests.support.mcp_server import FORM
 
 

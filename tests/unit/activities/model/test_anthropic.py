@@ -7,8 +7,8 @@ import pytest
 
 from activities.model.anthropic import STOP_REASONS, read_block, render_request
 from domain.content import AnyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
-from domain.model_exchange import ModelMessage, ModelRequest, ModelSettings, ToolDefinition
-from domain.sessions.step import StopReason
+from domain.messages import ModelMessage, ModelRequest, ModelSettings, ToolDefinition
+from domain.sessions.session import StopReason
 from offline.checks import check
 from offline.wire import sign
 

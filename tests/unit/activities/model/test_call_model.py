@@ -12,9 +12,8 @@ from activities.model.call_model import CallModel
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.hook import HookPoint
-from domain.model_exchange import ModelResponse
-from domain.sessions.session import AgentRef, SessionRef, Usage
-from domain.sessions.step import ModelCall
+from domain.messages import ModelResponse
+from domain.sessions.session import AgentRef, ModelCall, SessionRef, Usage
 from store import database
 from store.messages import StepFacts
 

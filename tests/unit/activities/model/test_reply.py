@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from activities.model.reply import INTERRUPTED, build_prelude
 from domain.content import TextBlock
 from domain.messages import ASSISTANT, NOTE, USER, Node, NoteBody, ReplyBody, UserBody
-from domain.sessions.session import AgentRef, SessionRef, Usage
-from domain.sessions.step import ModelCall, Purpose
+from domain.sessions.session import AgentRef, ModelCall, Purpose, SessionRef, Usage
 from store.messages import StepFacts
 
 REF = SessionRef(tenant="default", session_id="s", conversation_id="s")

@@ -6,9 +6,7 @@ from activities.egress import Guard
 from activities.sandbox import Commands, Refusing
 from activities.tools.registry import TOOLS
 from domain.agents.definition import AgentDefinition
-from domain.policy.rules import Action, Rule
-from domain.policy.subjects import Subject, SubjectKind
-from domain.policy.traits import BOUND_KINDS, ToolTraits
+from domain.policy.rules import BOUND_KINDS, Action, Rule, Subject, SubjectKind, ToolTraits
 from domain.sessions.session import SandboxMode
 
 SANDBOX = Refusing("none", "none")

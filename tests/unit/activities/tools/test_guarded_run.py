@@ -17,7 +17,7 @@ from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, verdict
 from domain.redaction import Redactor
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect
 from domain.task import Boundary
 
 CONTEXT: Any = SimpleNamespace(state=SimpleNamespace(redactor=Redactor()))

@@ -8,12 +8,12 @@ from pydantic import BaseModel
 
 from activities.tools.registry import TOOLS, load_tools
 from activities.tools.tool import Tool
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect
 
 _TOOL = """
 from pydantic import BaseModel
 from activities.tools.tool import Tool, ToolResult
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect
 
 class Input(BaseModel):
     pass

@@ -2,8 +2,7 @@
 
 from activities.tools.registry import TOOLS
 from activities.tools.run_tool import repetition_digest
-from domain.sessions.session import AgentRef, SessionRef
-from domain.sessions.step import Effect, ToolRequest
+from domain.sessions.session import AgentRef, Effect, SessionRef, ToolRequest
 
 
 def request(name: str, *, node: str = "node-12345678", refusal: str | None = None) -> ToolRequest:

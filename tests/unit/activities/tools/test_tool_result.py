@@ -2,7 +2,7 @@
 
 from activities.tools.tool import ArtifactFile, ToolResult
 from domain.redaction import Redactor
-from domain.sessions.remote_call import RemoteCall, RemoteForm
+from domain.sessions.session import RemoteCall, RemoteForm
 
 
 def test_links_and_forms_of_a_result_are_redacted_and_what_is_sent_back_is_not() -> None:

@@ -9,7 +9,7 @@ from errand.models import ModelSpan, StepTrace, ToolSpan, Trace
 
 from cli.render.trace_diff import figures, first_difference, stopped_calls
 from cli.render.trace_text import trace_lines
-from domain.sessions.rerun import Rerun
+from domain.sessions.new_session import Rerun
 from domain.sessions.session import Status, Usage
 
 TEN_TOKENS = models.Usage.model_validate(Usage(input_tokens=10))

@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 
 from agents.problems import mcp_problems
-from domain.agents.definition import AgentDefinition
+from domain.agents.definition import AgentDefinition, ExternalTool, McpTool, tool_problems
 from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools, lists_problem, with_lists
-from domain.agents.mcp_server import McpTool
-from domain.agents.secret_variables import all_sealed, open_secrets
-from domain.external_tool import ExternalTool, tool_problems
+from domain.agents.variables import open_secrets, seal_all
 from domain.sealing import KeyRing
 
 
@@ -23,13 +21,13 @@ def test_request_has_only_its_servers_and_the_variables_of_their_headers_sealed(
     wanted = {"url": "https://a.example", "headers": {"X-Key": "${KEY}"}}
     definition = agent(a=wanted, b={"url": "https://b.example", "headers": {"X-Other": "${OTHER}"}})
     keys = KeyRing({"k1": bytes(32)})
-    values = all_sealed(keys, "t", {"KEY": "plain-key", "OTHER": "plain-other"})
+    values = seal_all(keys, "t", {"KEY": "plain-key", "OTHER": "plain-other"})
     request = DiscoverTools.of("t", definition, ["a"], values)
     sent = request.model_dump_json()
     assert not any(text in sent for text in ("Confidential", "b.example", "OTHER", "plain-"))
     assert request.agent.env == {"KEY": "env-key"} and request.agent.variables.keys() == {"KEY"}
     assert open_secrets(keys, "t", request.variables) == {"KEY": "plain-key"}
-    assert all_sealed(keys, "t", values) == values
+    assert seal_all(keys, "t", values) == values
 
 
 @pytest.mark.parametrize(("count", "size"), [(100, 10), (60, 3_500)])

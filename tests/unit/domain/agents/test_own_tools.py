@@ -7,13 +7,10 @@ from activities.tools import rules
 from activities.tools.registry import TOOLS
 from activities.tools.rules import drop_approved_asks
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
-from domain.agents import own_tools as own_tools_module
-from domain.agents.definition import AgentDefinition
-from domain.agents.own_tools import DELEGATING, own_tools
-from domain.agents.prompt import SubagentRef
+from domain.agents import definition as own_tools_module
+from domain.agents.definition import DELEGATING, AgentDefinition, ExternalTool, SubagentRef, own_tools, tool_problems
 from domain.content import ToolCallBlock
-from domain.conversations.delegation import DelegationTool
-from domain.external_tool import ExternalTool, tool_problems
+from domain.conversations.subagents import DelegationTool
 from domain.policy.rules import Action, Rule, StandingRule
 
 TRAITS = {

@@ -4,20 +4,20 @@ import time
 from typing import Any
 
 from domain.agents.definition import AgentDefinition
-from domain.agents.variable_scope import (
-    given_for,
-    hidden_from_model,
-    inherited,
-    kept,
-    needed,
-    of_agent,
-    passed_on,
-    resolved,
-    shared,
-    shown_to_model,
+from domain.agents.variables import (
+    drop_shared,
+    find_needed,
+    find_unnamed,
+    hidden_names,
+    inherit_values,
+    model_values,
+    name_shared,
+    pass_on_values,
+    resolve_values,
+    store_given,
     stored_names,
-    unnamed,
-    without_shared,
+    tool_values,
+    usable_values,
 )
 
 KEY = {"description": "a key", "kind": "secret", "scoped": True}
@@ -37,7 +37,7 @@ GRAPH = {one.name: one for one in (TOP, MIDDLE, DEEP)}
 
 
 def missing(*given: Any) -> list[tuple[str, str]]:
-    return [(one.agent, one.name) for one in needed(*given) if one.missing]
+    return [(one.agent, one.name) for one in find_needed(*given) if one.missing]
 
 
 def test_levels_are_resolved_in_their_order_and_reach_scoped_variables() -> None:
@@ -46,27 +46,39 @@ def test_levels_are_resolved_in_their_order_and_reach_scoped_variables() -> None
     child = agent("child", variables=variables, env=dict.fromkeys(names[1:], "agent"))
     parent = agent("parent", "child", variables=variables)
     graph = {"parent": parent, "child": child}
-    common = shared(dict.fromkeys(names[3:], "tenant"), dict.fromkeys([*names[2:], "OTHER"], "deployment"))
-    values = kept({**common, "X": "thread"}, graph)
-    assert "**:OTHER" not in values and without_shared(values) == {"X": "thread"}
-    assert [resolved(child, values)[name] for name in names] == ["prompt", "agent", "deployment", "tenant", "thread"]
-    below = inherited(values, [parent], child, graph)
-    assert [resolved(child, below)[name] for name in names] == ["prompt", "agent", "deployment", "tenant", "tenant"]
-    assert shown_to_model(child, below) == {} and of_agent(child, below)["X"] == "tenant"
-    sealed = kept(shared({"TOWN": "sealed:k"}, {}), GRAPH)
-    assert shown_to_model(TOP, sealed) == {} and hidden_from_model([TOP], sealed) == {"TOWN"}
+    common = name_shared(dict.fromkeys(names[3:], "tenant"), dict.fromkeys([*names[2:], "OTHER"], "deployment"))
+    values = usable_values({**common, "X": "thread"}, graph)
+    assert "**:OTHER" not in values and drop_shared(values) == {"X": "thread"}
+    assert [resolve_values(child, values)[name] for name in names] == [
+        "prompt",
+        "agent",
+        "deployment",
+        "tenant",
+        "thread",
+    ]
+    below = inherit_values(values, [parent], child, graph)
+    assert [resolve_values(child, below)[name] for name in names] == [
+        "prompt",
+        "agent",
+        "deployment",
+        "tenant",
+        "tenant",
+    ]
+    assert model_values(child, below) == {} and tool_values(child, below)["X"] == "tenant"
+    sealed = usable_values(name_shared({"TOWN": "sealed:k"}, {}), GRAPH)
+    assert model_values(TOP, sealed) == {} and hidden_names([TOP], sealed) == {"TOWN"}
 
 
 def test_scoped_value_is_not_inherited_and_others_are() -> None:
     values = {"NOTE": "mine", "TOWN": "Rome", "KEY": "sealed:k", "OTHER": "x"}
-    assert inherited(values, [TOP], MIDDLE, GRAPH) == {"TOWN": "Rome", "KEY": "sealed:k"}
-    assert inherited(values, [MIDDLE], DEEP, GRAPH) == {"TOWN": "Rome"}
+    assert inherit_values(values, [TOP], MIDDLE, GRAPH) == {"TOWN": "Rome", "KEY": "sealed:k"}
+    assert inherit_values(values, [MIDDLE], DEEP, GRAPH) == {"TOWN": "Rome"}
 
 
 def test_value_is_handed_over_where_the_tool_says_so() -> None:
     [tool] = MIDDLE.subagent_tools
-    assert inherited({"KEY": "sealed:k"}, [MIDDLE], DEEP, GRAPH, tool) == {"KEY": "sealed:k"}
-    assert inherited({}, [MIDDLE], DEEP, GRAPH, tool) == {}
+    assert inherit_values({"KEY": "sealed:k"}, [MIDDLE], DEEP, GRAPH, tool) == {"KEY": "sealed:k"}
+    assert inherit_values({}, [MIDDLE], DEEP, GRAPH, tool) == {}
 
 
 def test_needs_are_those_of_the_whole_graph() -> None:
@@ -75,12 +87,12 @@ def test_needs_are_those_of_the_whole_graph() -> None:
 
 
 def test_given_values_wait_for_the_agent_that_needs_them() -> None:
-    needs = needed(MIDDLE, {}, GRAPH)
-    held = given_for("middle", needs, {"NOTE": "n", "KEY": "k", "TOWN": "Rome"})
+    needs = find_needed(MIDDLE, {}, GRAPH)
+    held = store_given("middle", needs, {"NOTE": "n", "KEY": "k", "TOWN": "Rome"})
     assert held == {"NOTE": "n", "deep:KEY": "k", "deep:TOWN": "Rome"}
     assert missing(MIDDLE, held, GRAPH) == []
-    assert inherited(held, [MIDDLE], DEEP, GRAPH) == {"KEY": "k", "TOWN": "Rome"}
-    assert of_agent(MIDDLE, held) == {"NOTE": "n"}
+    assert inherit_values(held, [MIDDLE], DEEP, GRAPH) == {"KEY": "k", "TOWN": "Rome"}
+    assert tool_values(MIDDLE, held) == {"NOTE": "n"}
 
 
 def test_many_ways_through_a_graph_are_not_all_walked() -> None:
@@ -116,29 +128,32 @@ def test_disabled_branch_and_a_circle_need_nothing_more() -> None:
 
 def test_model_sees_neither_secrets_nor_what_is_for_a_thread_alone() -> None:
     values = {"NOTE": "n", "TOWN": "Rome", "KEY": "sealed:k"}
-    assert shown_to_model(TOP, values) == {"TOWN": "Rome"}
-    assert shown_to_model(DEEP, {"TOWN": "sealed:x"}) == {}
-    assert hidden_from_model([DEEP], values) == {"KEY"} and hidden_from_model([TOP], values) == {"NOTE", "KEY"}
+    assert model_values(TOP, values) == {"TOWN": "Rome"}
+    assert model_values(DEEP, {"TOWN": "sealed:x"}) == {}
+    assert hidden_names([DEEP], values) == {"KEY"} and hidden_names([TOP], values) == {"NOTE", "KEY"}
     hands = agent("hands", {"name": "deep", "scoped_env": ["TOWN"]}, variables={"TOWN": TOWN})
-    assert shown_to_model(hands, values) == {} and hidden_from_model([hands], {"TOWN": "Rome"}) == {"TOWN"}
+    assert model_values(hands, values) == {} and hidden_names([hands], {"TOWN": "Rome"}) == {"TOWN"}
 
 
 def test_value_that_is_set_later_reaches_all_that_inherit_it() -> None:
     values = {"TOWN": "Rome", "NOTE": "n", "KEY": "sealed:k", ":FREE": "sealed:f"}
-    assert passed_on(values, TOP, MIDDLE, GRAPH) == {"TOWN": "Rome", "KEY": "sealed:k"}
+    assert pass_on_values(values, TOP, MIDDLE, GRAPH) == {"TOWN": "Rome", "KEY": "sealed:k"}
     # the tool hands it over
-    assert passed_on(values, MIDDLE, DEEP, {"deep": DEEP}) == {"TOWN": "Rome", "KEY": "sealed:k"}
-    assert passed_on(values, agent("other", "deep"), DEEP, {"deep": DEEP}) == {"TOWN": "Rome"}
+    assert pass_on_values(values, MIDDLE, DEEP, {"deep": DEEP}) == {"TOWN": "Rome", "KEY": "sealed:k"}
+    assert pass_on_values(values, agent("other", "deep"), DEEP, {"deep": DEEP}) == {"TOWN": "Rome"}
 
 
 def test_value_that_no_agent_names_belongs_to_the_tools_of_its_thread() -> None:
     stored = stored_names({"FREE": "sealed:f", "TOWN": "Rome"}, TOP.all_variables)
-    assert stored == {":FREE": "sealed:f", "TOWN": "Rome"} and unnamed(stored) == {"FREE": "sealed:f"}
-    assert of_agent(TOP, stored) == {"FREE": "sealed:f", "TOWN": "Rome"} and kept(stored, GRAPH) == stored
-    assert inherited(stored, [TOP], MIDDLE, GRAPH) == {"TOWN": "Rome"} and shown_to_model(TOP, stored) == {
+    assert stored == {":FREE": "sealed:f", "TOWN": "Rome"} and find_unnamed(stored) == {"FREE": "sealed:f"}
+    assert tool_values(TOP, stored) == {"FREE": "sealed:f", "TOWN": "Rome"} and usable_values(stored, GRAPH) == stored
+    assert inherit_values(stored, [TOP], MIDDLE, GRAPH) == {"TOWN": "Rome"} and model_values(TOP, stored) == {
         "TOWN": "Rome"
     }
 
 
 def test_only_what_the_graph_names_is_kept() -> None:
-    assert kept({"TOWN": "x", "OTHER": "y", "deep:KEY": "z", "gone:KEY": "z"}, GRAPH) == {"TOWN": "x", "deep:KEY": "z"}
+    assert usable_values({"TOWN": "x", "OTHER": "y", "deep:KEY": "z", "gone:KEY": "z"}, GRAPH) == {
+        "TOWN": "x",
+        "deep:KEY": "z",
+    }

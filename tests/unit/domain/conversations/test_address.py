@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from domain.conversations.address import Address
+from domain.channels import Address
 
 
 def test_different_addresses_have_different_keys_and_a_key_names_its_address() -> None:

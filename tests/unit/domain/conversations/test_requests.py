@@ -3,13 +3,15 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-from domain.conversations.answers import Fired, SpawnAnswer, SpawnAnswers
-from domain.conversations.state import (
+from domain.conversations.requests import (
     REMEMBERED,
     REMEMBERED_FOR,
     REMEMBERED_LENGTH,
     ConversationState,
+    Fired,
     Live,
+    SpawnAnswer,
+    SpawnAnswers,
     Thread,
     WaitingMessage,
 )

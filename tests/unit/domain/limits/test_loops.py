@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.limits import WAITED_SECONDS, LoopVerdict, call_digest, count_repetitions, extend_trail, judge_trail
-from domain.sessions.step import ToolOutcome
+from domain.sessions.session import ToolOutcome
 
 WARNING, LIMIT = 4, 8
 TOKENS = st.lists(st.sampled_from("abcdef"), max_size=60)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.agents.side import Binding, Side
+from domain.agents.definition import Binding, Side
 from domain.limits import SideDecision, SideVerdict, judge_response
 
 FAIL, STOP, STATUS = Binding(name="fail"), Binding(name="approve"), Binding(name="status")

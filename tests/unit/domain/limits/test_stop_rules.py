@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.limits import Next, decide_next
-from domain.sessions.session import Reason, Usage
-from domain.sessions.step import Effect, ModelReply, StopReason, ToolCall
+from domain.sessions.session import Effect, ModelReply, Reason, StopReason, ToolCall, Usage
 
 CALL = ToolCall(index=0, name="bash", activity="tool.bash", effect=Effect.ONCE, timeout_s=1)
 

@@ -6,9 +6,7 @@ import pytest
 
 from domain.policy import rules as policy
 from domain.policy.command_files import files_named
-from domain.policy.commands import commands_in
-from domain.policy.rules import Action, Rule
-from domain.policy.traits import ToolTraits
+from domain.policy.rules import Action, Rule, ToolTraits, commands_in
 
 
 def verdict(command: str, *rules: tuple[str, str]) -> Action:

@@ -3,8 +3,7 @@
 import pytest
 
 from activities.tools.registry import TOOLS
-from domain.policy.rules import Action, Rule, decide, tools_of
-from domain.policy.traits import DELEGATION
+from domain.policy.rules import DELEGATION, Action, Rule, decide, tools_of
 
 DELEGATION_TOOLS = [name for name, tool in TOOLS.items() if tool.delegates]
 ALLOW = Rule(permission=DELEGATION, action=Action.ALLOW)

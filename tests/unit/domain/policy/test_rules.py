@@ -6,9 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.tools.registry import TOOLS
-from domain.policy.rules import Action, Rule, about, barring, decide, possible, tools_of, verdict
-from domain.policy.subjects import Subject, SubjectKind
-from domain.policy.traits import ToolTraits
+from domain.policy.rules import (
+    Action,
+    Rule,
+    Subject,
+    SubjectKind,
+    ToolTraits,
+    decide,
+    find_barring_rule,
+    is_possible,
+    rules_about,
+    tools_of,
+    verdict,
+)
 from domain.task import Boundary
 
 STRICTNESS = [Action.ALLOW, Action.ASK, Action.DENY]
@@ -69,7 +79,7 @@ def test_no_layer_and_no_subject_loosens_another(
 
 @given(RULES, NAMES, SUBJECTS)
 def test_a_tool_that_is_not_offered_could_not_have_been_used(rules: list[Rule], tool: str, subject: str) -> None:
-    if not possible(rules, KNOWN[tool]):
+    if not is_possible(rules, KNOWN[tool]):
         assert decide(rules, KNOWN[tool], subject) is Action.DENY
 
 
@@ -109,8 +119,8 @@ def test_boundary_allows_exactly_what_it_names(
         allowed = allowed and tools is not None and tool in tools
     layers = Boundary(tools=tools, hosts=hosts, paths=paths).layers()
     assert strictest(layers, tool, [subject]) is (Action.ALLOW if allowed else Action.DENY)
-    assert strictest(about(layers, KNOWN[tool]), tool, [subject]) is strictest(layers, tool, [subject])
-    assert (barring(layers, KNOWN[tool]) is None) is all(possible(rules, KNOWN[tool]) for rules in layers)
+    assert strictest(rules_about(layers, KNOWN[tool]), tool, [subject]) is strictest(layers, tool, [subject])
+    assert (find_barring_rule(layers, KNOWN[tool]) is None) is all(is_possible(rules, KNOWN[tool]) for rules in layers)
     assert all(strictest(layers, name, [""]) is Action.ALLOW for name, one in TOOLS.items() if one.talks)
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from domain.sessions.acceptance import EFFECTS, LINE, case, list_effects
-from domain.sessions.effects import EffectKind, EffectRecord, EffectState
+from domain.sessions.session import EffectKind, EffectRecord, EffectState
 
 PARTS = ("task", "effects", "tool_results", "answer", "criteria", "constraints")
 

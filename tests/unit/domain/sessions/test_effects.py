@@ -2,8 +2,7 @@
 
 import pytest
 
-from domain.sessions.effects import EffectKind, state_of, withheld
-from domain.sessions.step import CallState, Effect
+from domain.sessions.session import CallState, Effect, EffectKind, state_of, withheld
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from domain.sessions.session_writes import NewBudget
+from domain.sessions.writes import NewBudget
 
 SOON = datetime(2030, 1, 1, tzinfo=UTC)
 LOWER: dict[str, tuple[Any, Any]] = {

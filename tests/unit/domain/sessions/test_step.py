@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.sessions.step import PREVIEW, preview
+from domain.sessions.session import PREVIEW, preview
 
 
 @given(st.text(max_size=1_000), st.integers(1, 400))

@@ -9,14 +9,18 @@ from domain import wire
 from domain.conversations.requests import (
     ChildrenEnded,
     ConversationInput,
+    ConversationState,
     EndedSession,
     InboxMessage,
+    Live,
     OpenBatch,
     Opened,
     OpenedBatch,
     OpenSession,
+    PendingOutcome,
+    Thread,
+    WaitingMessage,
 )
-from domain.conversations.state import ConversationState, Live, PendingOutcome, Thread, WaitingMessage
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef, Status
 from domain.sessions.session_state import SessionInput

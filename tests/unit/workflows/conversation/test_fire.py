@@ -2,8 +2,7 @@
 
 import pytest
 
-from domain.conversations.requests import EndedSession, Fire
-from domain.conversations.state import ConversationState, Live, Thread
+from domain.conversations.requests import ConversationState, EndedSession, Fire, Live, Thread
 from tests.unit.workflows.conversation.pretend import NEW, ROOT, Mail, PretendStarter, Store, conversation, pending, run
 from workflows.conversation.workflow import Conversation
 

@@ -1,7 +1,6 @@
 """A message that is read apart never reaches the running session, and takes turns with the queued sessions."""
 
-from domain.conversations.requests import EndedSession, Opened
-from domain.conversations.state import ConversationState, Live, Thread, WaitingMessage
+from domain.conversations.requests import ConversationState, EndedSession, Live, Opened, Thread, WaitingMessage
 from tests.unit.workflows.conversation.pretend import ROOT, session_input
 from workflows.conversation.router import OutcomeRouter, Resume
 

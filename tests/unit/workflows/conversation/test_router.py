@@ -16,9 +16,17 @@ from hypothesis.stateful import (
 from temporalio.exceptions import ApplicationError
 
 from domain import wire
-from domain.conversations.delegation import DelegationTool
-from domain.conversations.requests import CallRef, EndedSession, Fire, Spawn, SpawnChild, StartSession
-from domain.conversations.state import MOST_PENDING, ConversationState
+from domain.conversations.requests import (
+    MOST_PENDING,
+    CallRef,
+    ConversationState,
+    EndedSession,
+    Fire,
+    Spawn,
+    SpawnChild,
+    StartSession,
+)
+from domain.conversations.subagents import DelegationTool
 from domain.sessions.session import DeliveryMode
 from tests.unit.workflows.conversation.pretend import (
     NEW,

@@ -4,9 +4,17 @@ from typing import Any
 
 import pytest
 
-from domain.conversations.delegation import DelegationTool
-from domain.conversations.requests import CallRef, OpenBatch, OpenedBatch, Spawn, SpawnChild
-from domain.conversations.state import ConversationState, Live, Thread
+from domain.conversations.requests import (
+    CallRef,
+    ConversationState,
+    Live,
+    OpenBatch,
+    OpenedBatch,
+    Spawn,
+    SpawnChild,
+    Thread,
+)
+from domain.conversations.subagents import DelegationTool
 from tests.unit.workflows.conversation.pretend import (
     ROOT,
     PretendStarter,

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from domain.conversations.requests import StartSession, Steer
-from domain.conversations.state import ConversationState, WaitingMessage
+from domain.conversations.requests import ConversationState, StartSession, Steer, WaitingMessage
 from tests.unit.workflows.conversation.pretend import ROOT, PretendStarter, Row, Store, conversation, run, session_input
 from workflows.conversation.router import Resume
 from workflows.conversation.workflow import Conversation

@@ -9,9 +9,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, RetryState
 
 from domain.agents.hook import HookPoint
-from domain.sessions.hook_call import HookOutcome, HookPoints
-from domain.sessions.session import AgentRef, SessionRef
-from domain.sessions.step import Effect, ToolCall
+from domain.sessions.session import AgentRef, Effect, SessionRef, ToolCall
+from domain.sessions.session_state import HookOutcome, HookPoints
 from workflows import activity_calls
 from workflows.session import hooks
 

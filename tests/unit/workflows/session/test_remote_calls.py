@@ -1,6 +1,6 @@
 """The pauses between two polls of a call that continues at a server."""
 
-from domain.sessions.remote_call import LONGEST_POLL_MS, SHORTEST_POLL_MS
+from domain.sessions.session import LONGEST_POLL_MS, SHORTEST_POLL_MS
 from workflows.session.tools import CROWDED_POLL_MS, pause_ms
 
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from activities.tools.registry import TOOLS
 from activities.tools.tool import ToolContext, ToolResult
-from domain.sessions.step import Effect
+from domain.sessions.session import Effect
 from tests.unit.activities.tools.conftest import MakeContext
 
 

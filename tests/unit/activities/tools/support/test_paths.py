@@ -13,7 +13,7 @@ import pytest
 
 from activities.tools.support import paths as workspace_path
 from activities.tools.support.paths import Workspace
-from domain.policy.subjects import PathError
+from domain.policy.rules import PathError
 
 SECRET = b"the secret outside"
 

@@ -8,8 +8,8 @@ from mcp_types import ElicitRequest
 
 from api.faces.mcp import view
 from api.faces.mcp.view import FormResponse, answer_of
+from domain.agents.definition import RESULT_SCHEMA
 from domain.errors import Invalid
-from domain.external_tool import RESULT_SCHEMA
 from domain.json_schema import fits
 from domain.sessions.input_request import PLAN_SCHEMA, InputRequest, OnExpiry, RequestKind, approval_schema
 

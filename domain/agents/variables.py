@@ -12,11 +12,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from domain.agents.definition import AgentDefinition
-from domain.agents.prompt import Variable, VariableKind
-from domain.agents.subagent_tool import SubagentTool
-from domain.conversations.subagent import is_enabled
-from domain.redaction import is_sealed
+from domain.agents.definition import AgentDefinition, SubagentTool, Variable, VariableKind
+from domain.conversations.subagents import is_enabled
+from domain.errors import Invalid
+from domain.redaction import PREFIX, is_sealed
+from domain.sealing import KeyRing
 
 Values = Mapping[str, str]
 Graph = Mapping[str, AgentDefinition]  # an agent and all that it can reach, by name
@@ -40,29 +40,29 @@ MOST_VISITS = 8  # of one agent, when needs are looked up
 TENANT, DEPLOYMENT = "*", "**"  # instead of an agent's name: for all agents, even if scoped
 
 
-def held_for(agent: str, name: str) -> str:
+def held_name(agent: str, name: str) -> str:
     return f"{agent}:{name}"
 
 
-def unnamed(values: Values) -> dict[str, str]:
+def find_unnamed(values: Values) -> dict[str, str]:
     """The values that no agent names. They are secrets of the thread for which they were set."""
     return _held(values, NOBODY)
 
 
-def shared(tenants: Values, deployments: Values) -> dict[str, str]:
+def name_shared(tenants: Values, deployments: Values) -> dict[str, str]:
     """Values of a tenant and of the deployment, under the names that a thread stores them by."""
     kept_as = {TENANT: tenants, DEPLOYMENT: deployments}
-    return {held_for(owner, name): value for owner, values in kept_as.items() for name, value in values.items()}
+    return {held_name(owner, name): value for owner, values in kept_as.items() for name, value in values.items()}
 
 
-def without_shared(values: Values) -> dict[str, str]:
+def drop_shared(values: Values) -> dict[str, str]:
     return {name: value for name, value in values.items() if _owner(name) not in (TENANT, DEPLOYMENT)}
 
 
 Level = Literal["thread", "tenant", "deployment", "agent", "prompt"]
 
 
-def levels(agent: AgentDefinition, values: Values) -> dict[Level, dict[str, str]]:
+def values_by_level(agent: AgentDefinition, values: Values) -> dict[Level, dict[str, str]]:
     """The values that a thread of this agent has, by their source. If two have the same name, the first one counts."""
     variables = {**agent.all_variables, **agent.variables}
     return {
@@ -74,9 +74,9 @@ def levels(agent: AgentDefinition, values: Values) -> dict[Level, dict[str, str]
     }
 
 
-def resolved(agent: AgentDefinition, values: Values) -> dict[str, str]:
+def resolve_values(agent: AgentDefinition, values: Values) -> dict[str, str]:
     """Every value that a thread of this agent has, including values that the agent does not name."""
-    return {name: value for level in reversed(levels(agent, values).values()) for name, value in level.items()}
+    return {name: value for level in reversed(values_by_level(agent, values).values()) for name, value in level.items()}
 
 
 def _owner(name: str) -> str | None:
@@ -87,28 +87,28 @@ def _held(values: Values, owner: str) -> dict[str, str]:
     return {name.rpartition(":")[2]: value for name, value in values.items() if _owner(name) == owner}
 
 
-def of_agent(agent: AgentDefinition, values: Values) -> dict[str, str]:
+def tool_values(agent: AgentDefinition, values: Values) -> dict[str, str]:
     """The values that the agent's tools receive: those that the agent names, and those that no agent names."""
-    named = {name: value for name, value in resolved(agent, values).items() if name in agent.settable_variables}
-    return {**unnamed(values), **named}
+    named = {name: value for name, value in resolve_values(agent, values).items() if name in agent.settable_variables}
+    return {**find_unnamed(values), **named}
 
 
-def shown_to_model(agent: AgentDefinition, values: Values) -> dict[str, str]:
+def model_values(agent: AgentDefinition, values: Values) -> dict[str, str]:
     """Those of the agent's variables that are neither secret nor meant for this thread or for one subagent alone."""
     hidden = _runtime_only(agent)
     return {
         name: value
-        for name, value in resolved(agent, values).items()
+        for name, value in resolve_values(agent, values).items()
         if name in agent.variables and name not in hidden and not is_sealed(value)
     }
 
 
-def hidden_from_model(agents: Iterable[AgentDefinition], values: Values) -> set[str]:
+def hidden_names(agents: Iterable[AgentDefinition], values: Values) -> set[str]:
     """The names of values that must never reach a model."""
     return {
         name
         for agent in agents
-        for name, value in resolved(agent, values).items()
+        for name, value in resolve_values(agent, values).items()
         if is_sealed(value) or name in _runtime_only(agent)
     }
 
@@ -130,21 +130,21 @@ def graph_variables(graph: Graph) -> dict[str, Variable]:
     return found
 
 
-def kept(values: Values, graph: Graph) -> dict[str, str]:
+def usable_values(values: Values, graph: Graph) -> dict[str, str]:
     """The values that some agent of the graph can use."""
     return _usable(values, _usable_names(graph), {*graph, NOBODY})
 
 
 def _usable_names(graph: Graph) -> set[str]:
     names = {name for agent in graph.values() for name in agent.settable_variables}
-    return names | {held_for(mark, name) for mark in (TENANT, DEPLOYMENT) for name in names}
+    return names | {held_name(mark, name) for mark in (TENANT, DEPLOYMENT) for name in names}
 
 
 def _usable(values: Values, names: set[str], owners: set[str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if name in names or _owner(name) in owners}
 
 
-def inherited(
+def inherit_values(
     values: Values,
     above: Sequence[AgentDefinition],
     child: AgentDefinition,
@@ -153,7 +153,7 @@ def inherited(
 ) -> dict[str, str]:
     """The values of a child's thread. It gets scoped ones only if the tool hands them over or if they were given for
     this very agent. `above`: the agents of the session that starts it; the last one makes the call."""
-    usable, starters = _named(kept(values, graph)), [_Facts.of(agent) for agent in above]
+    usable, starters = _named(usable_values(values, graph)), [_Facts.of(agent) for agent in above]
     return _passed_down(usable, values, starters, _Facts.of(child), tool)
 
 
@@ -179,35 +179,37 @@ def _passed_down(
     scoped = child.scoped.union(*(one.scoped for one in above))
     found = {name: value for name, value in usable.items() if name not in scoped}
     if tool is not None and tool.handed_over:
-        known = resolved(above[-1].agent, values)
+        known = resolve_values(above[-1].agent, values)
         found |= {name: known[name] for name in tool.handed_over if name in known}
     for name in child.variables:
-        if (held := found.pop(held_for(child.agent.name, name), None)) is not None:
+        if (held := found.pop(held_name(child.agent.name, name), None)) is not None:
             found[name] = held
     return found
 
 
 def _named(values: Values) -> dict[str, str]:
-    own = held_for(NOBODY, "")
+    own = held_name(NOBODY, "")
     return {name: value for name, value in values.items() if not name.startswith(own)}
 
 
-def passed_on(values: Values, parent: AgentDefinition, child: AgentDefinition, graph: Graph) -> dict[str, str]:
+def pass_on_values(values: Values, parent: AgentDefinition, child: AgentDefinition, graph: Graph) -> dict[str, str]:
     """Of the values that a parent's thread was given while both are live: those that its child gets too."""
     scoped = {name for agent in (parent, child) for name, one in agent.all_variables.items() if one.scoped}
     tools = [tool for view in parent.views for tool in view.subagent_tools if tool.name == child.name]
     handed = {name for tool in tools for name in tool.handed_over}
-    plain = {name: value for name, value in kept(values, graph).items() if name not in scoped and ":" not in name}
+    plain = {
+        name: value for name, value in usable_values(values, graph).items() if name not in scoped and ":" not in name
+    }
     return plain | {name: value for name, value in values.items() if name in handed}
 
 
 def stored_names(values: Values, known: Mapping[str, Variable]) -> dict[str, str]:
     """Values under the names that a thread stores them by: the plain name, or `:name` if no agent names the
     variable."""
-    return {name if name in known else held_for(NOBODY, name): value for name, value in values.items()}
+    return {name if name in known else held_name(NOBODY, name): value for name, value in values.items()}
 
 
-def needed(child: AgentDefinition, values: Values, graph: Graph) -> list[NeededVariable]:
+def find_needed(child: AgentDefinition, values: Values, graph: Graph) -> list[NeededVariable]:
     """The variables without which the child, or a subagent that its tools can start, cannot begin. A value is
     missing if it is missing on any way through the graph."""
     found: dict[tuple[str, str], NeededVariable] = {}
@@ -224,7 +226,7 @@ def needed(child: AgentDefinition, values: Values, graph: Graph) -> list[NeededV
         if own in before or len(before) == MOST_VISITS:
             continue
         before.add(own)
-        known = resolved(agent.agent, given)
+        known = resolve_values(agent.agent, given)
         for one in _required(agent, known):
             if one.missing or (one.agent, one.name) not in found:
                 found[one.agent, one.name] = one
@@ -252,20 +254,76 @@ def _required(agent: _Facts, known: Values) -> Iterator[NeededVariable]:
             )
 
 
-def missing_of(definition: AgentDefinition, values: Values, graph: Graph) -> dict[str, str]:
+def find_missing(definition: AgentDefinition, values: Values, graph: Graph) -> dict[str, str]:
     """The descriptions of the values that are to be asked for before the first step. What is scoped to a subagent is
     asked for when it is created."""
     return {
         one.name: one.description
-        for one in needed(definition, values, graph)
+        for one in find_needed(definition, values, graph)
         if one.missing and (one.agent == definition.name or not one.scoped)
     }
 
 
-def given_for(child: str, needs: Iterable[NeededVariable], given: Values) -> dict[str, str]:
+def store_given(child: str, needs: Iterable[NeededVariable], given: Values) -> dict[str, str]:
     """Given values as the child's thread stores them: its own by name, and those held for its subagents."""
     return {
-        one.name if one.agent == child else held_for(one.agent, one.name): given[one.name]
+        one.name if one.agent == child else held_name(one.agent, one.name): given[one.name]
         for one in needs
         if one.missing and one.name in given
+    }
+
+
+# Values of secret variables: sealed before they are stored, opened only for tools, never shown to the model.
+
+
+UNKNOWN = Variable(description="no agent names it", required=False, kind=VariableKind.SECRET)
+SHORTEST = 4  # characters of a secret: replacing shorter ones would make every text unreadable
+
+
+def seal_secrets(
+    keys: KeyRing,
+    tenant: str,
+    values: Mapping[str, str],
+    variables: Mapping[str, Variable | NeededVariable],
+    *,
+    shortest: int = SHORTEST,
+) -> dict[str, str]:
+    """The values as they are stored. They are sealed for the tenant, because threads inherit values from each other."""
+    sealed = dict(values)
+    for name, value in values.items():
+        if is_sealed(value):  # it would look like a sealed secret, and opening it would fail
+            raise Invalid(f"{name} cannot begin with {PREFIX!r}.", type="unusable-value", variable=name)
+        if (variable := variables.get(name)) is None or variable.kind is not VariableKind.SECRET:
+            continue
+        if len(value) < shortest:
+            detail = f"{name} is a secret, so it needs at least {shortest} characters: it is hidden wherever it occurs."
+            raise Invalid(detail, type="secret-too-short", variable=name)
+        sealed[name] = keys.seal(value, tenant, "variable", name)
+    return sealed
+
+
+def seal_all(keys: KeyRing, tenant: str, values: Mapping[str, str]) -> dict[str, str]:
+    """The values sealed whatever their kind, for a place where any of them may be a secret. Some may be sealed
+    already."""
+    return {
+        name: value if is_sealed(value) else keys.seal(value, tenant, "variable", name)
+        for name, value in values.items()
+    }
+
+
+def seal_for_thread(
+    keys: KeyRing, tenant: str, values: Mapping[str, str], known: Mapping[str, Variable]
+) -> dict[str, str]:
+    """Values set for a thread, as they are stored. A value that no agent names is a secret that nobody can read
+    back."""
+    unknown = {name: UNKNOWN for name in values if name not in known}
+    return stored_names(seal_secrets(keys, tenant, values, {**known, **unknown}), known)
+
+
+def open_secrets(keys: KeyRing, tenant: str, values: Mapping[str, str]) -> dict[str, str]:
+    """The secret values of a session's variables in plain text, for tools and for the redaction of their output."""
+    return {
+        name: keys.unseal(value, tenant, "variable", name.rpartition(":")[2])  # see variable_scope.held_for
+        for name, value in values.items()
+        if is_sealed(value)
     }
