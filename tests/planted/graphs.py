@@ -231,8 +231,8 @@ BUGS = [
     Bug(
         "calls of a side run at the same time",
         "workflows/session/sides.py",
-        "act(session, line, reply, last=_ending_tools(side))",
-        "act(session, line, reply)",
+        "act(session, line, reply, run_line, last=_ending_tools(side))",
+        "act(session, line, reply, run_line)",
         _INVARIANTS,
     ),
     Bug(

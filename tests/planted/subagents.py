@@ -55,7 +55,7 @@ BUGS = [
     Bug(
         "a branch that is disabled can be created and sent messages",
         "activities/delegation/plan.py",
-        "            for one in enabled(agents[-1], parent.variables)",
+        "            for one in find_enabled(agents[-1], parent.variables)",
         "            for one in agents[-1].subagent_tools",
         (f"{_GRAPHS}/test_subagent_tools.py::test_optional_subagent_is_offered_only_if_its_variable_is_true",),
     ),
