@@ -31,7 +31,6 @@ async def no_sweeper(stack: Stack) -> AsyncIterator[None]:
         await schedule.trigger()
 
 
-@pytest.mark.proves("S1-05")
 async def test_requests_are_passed_on_when_temporal_is_back(stack: Stack) -> None:
     """A worker passes on a new task, a cancel, an answer, a message and a schedule of the time of an outage."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
@@ -117,7 +116,6 @@ async def flooded(stack: Stack, number: signal.Signals) -> list[str]:
     return found
 
 
-@pytest.mark.proves("S1-40")
 async def test_tasks_survive_a_kill_of_the_api_right_after_its_responses(stack: Stack) -> None:
     async with no_sweeper(stack):
         for task_id in await flooded(stack, signal.SIGKILL):

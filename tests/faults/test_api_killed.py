@@ -31,7 +31,7 @@ async def follow(stack: Stack, task_id: str, seen: list[dict[str, Any]]) -> int:
     return breaks
 
 
-@pytest.mark.proves("F-09", "S0-B10", "S1-20")
+@pytest.mark.proves("S1-20")
 async def test_a_reader_resumes_after_the_api_was_killed(stack: Stack) -> None:
     task_id = await stack.submit("[[script:say words=150 delay=0.1]]")
     seen: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ DAEMONS = "channels, schedules, triggers, missions"
 
 
 @pytest.mark.parametrize(("name", "seed"), [("nothing", 1), (ANY, 2)])
-@pytest.mark.proves("S1-05", "F-09", "F-14")
+@pytest.mark.proves("S1-05", "F-09")
 async def test_faults_lose_nothing_and_do_nothing_twice(stack: Stack, tmp_path: Path, name: str, seed: int) -> None:
     await prepare(stack)
     row = await run(stack, name, seed, SHORT, tmp_path)

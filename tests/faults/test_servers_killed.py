@@ -51,7 +51,7 @@ async def all_well(stack: Stack, tasks: list[str], ledger: Path) -> None:
     assert (await stack.record(tasks[2]))["usage"]["tool_invocations"] == 25
 
 
-@pytest.mark.proves("S1-05", "S3-B07")
+@pytest.mark.proves("S3-B07")
 async def test_tasks_survive_a_killed_temporal_server(stack: Stack, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     tasks = await running(stack, ledger)
@@ -113,7 +113,6 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-@pytest.mark.proves("S1-05", "F-09")
 async def test_tasks_survive_a_killed_postgres(stack: Stack, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     tasks = await running(stack, ledger)

@@ -50,7 +50,6 @@ async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dic
     yield tasks
 
 
-@pytest.mark.proves("F-09", "S1-05", "D12")
 async def test_a_model_call_is_made_again(stack: Stack, survivors: dict[str, str]) -> None:
     record = await stack.wait(survivors["thinking"])
     assert (record["status"], record["usage"]["llm_calls"]) == ("completed", 1)
@@ -63,7 +62,6 @@ async def test_a_model_call_is_made_again(stack: Stack, survivors: dict[str, str
     assert [node["kind"] for node in await stack.nodes(survivors["thinking"])] == ["user", "assistant"]
 
 
-@pytest.mark.proves("F-09")
 async def test_once_tool_is_not_repeated_and_the_model_learns_of_it(
     stack: Stack, survivors: dict[str, str], ledgers: dict[str, Path]
 ) -> None:
@@ -76,7 +74,6 @@ async def test_once_tool_is_not_repeated_and_the_model_learns_of_it(
     assert "The outcome of this call is unknown" in sent_back and "It was not repeated" in sent_back
 
 
-@pytest.mark.proves("F-09")
 async def test_an_idempotent_tool_is_repeated(
     stack: Stack, survivors: dict[str, str], ledgers: dict[str, Path]
 ) -> None:
@@ -89,7 +86,6 @@ async def test_an_idempotent_tool_is_repeated(
     assert len(of_type(events, "tool_called")) == 1
 
 
-@pytest.mark.proves("F-09")
 async def test_bookkeeping_is_repeated_and_emitted_once(stack: Stack, survivors: dict[str, str]) -> None:
     record = await stack.wait(survivors["bookkeeping"])
     assert (record["status"], record["usage"]["tool_invocations"]) == ("completed", 1)
@@ -97,7 +93,6 @@ async def test_bookkeeping_is_repeated_and_emitted_once(stack: Stack, survivors:
     assert [event["type"] for event in events] == ["tool_called", "progress", "tool_returned"]
 
 
-@pytest.mark.proves("F-09", "S1-25")
 async def test_a_command_dies_with_its_worker(stack: Stack, survivors: dict[str, str]) -> None:
     record = await stack.wait(survivors["command"])
     assert record["status"] == "completed"
@@ -108,7 +103,7 @@ async def test_a_command_dies_with_its_worker(stack: Stack, survivors: dict[str,
     assert not [command for command in commands if b"54321.5" in command]
 
 
-@pytest.mark.proves("D12", "S1-05")
+@pytest.mark.proves("D12")
 async def test_committed_step_is_not_paid_for_twice(stack: Stack, tmp_path: Path) -> None:
     """Temporal is frozen while a reply and an effect are committed; the worker is killed before it can report them."""
     ledger = tmp_path / "ledger"

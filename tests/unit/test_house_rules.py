@@ -59,6 +59,11 @@ def test_a_response_has_one_definition_for_api_client_and_command_line() -> None
     assert second_models(ROOT) == []
 
 
+def test_no_module_uses_pipes_of_the_event_loop() -> None:
+    """They close a descriptor twice; the sandbox has its own end of a pipe."""
+    assert [module.path for module in modules(ROOT) if re.search(r"connect_(read|write)_pipe", module.text)] == []
+
+
 def test_rules_cover_every_folder_with_code() -> None:
     """Every folder with code is covered by the rules, so that a new one cannot escape them."""
     folders = {path.parent.relative_to(ROOT).parts[0] for path in ROOT.glob("*/**/*.py") if path.parent != ROOT}

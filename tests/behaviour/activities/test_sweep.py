@@ -53,7 +53,6 @@ async def test_session_of_a_terminated_workflow_is_lost(stack: Stack) -> None:
     await stack.wait(living)
 
 
-@pytest.mark.proves("F-09")
 async def test_sweeper_starts_accepted_sessions_of_an_open_conversation(stack: Stack) -> None:
     """The API died before it started the session. A later message opened the conversation, which starts nothing."""
     with stack.frozen("temporal"):
@@ -64,7 +63,7 @@ async def test_sweeper_starts_accepted_sessions_of_an_open_conversation(stack: S
     assert (await sweep_until(stack, task_id))["status"] == "completed"
 
 
-@pytest.mark.proves("S1-18", "S1-21")
+@pytest.mark.proves("S1-21")
 async def test_a_cancel_that_only_reached_the_row_is_passed_on(stack: Stack) -> None:
     """The API died between storing the cancel and signalling the workflow."""
     task_id = await stack.submit(HANGS)
@@ -83,7 +82,7 @@ def unsignalled_message(task_id: str, message_id: str) -> ThreadMessage:
     )
 
 
-@pytest.mark.proves("S0-B09")
+@pytest.mark.exactly_once
 async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack) -> None:
     """The API stored a steering message while Temporal was unavailable, and the session is still waiting for it."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}

@@ -4,15 +4,12 @@ import asyncio
 import shutil
 from pathlib import Path
 
-import pytest
-
 from activities.workspaces import Workspaces
 from domain.ids import new_id
 from store import workspaces
 from tests.support.stack import Stack, eventually, of_type, steps
 
 
-@pytest.mark.proves("S1-05")
 async def test_a_lost_directory_is_restored_between_two_calls(stack: Stack, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     task_id = await stack.submit(

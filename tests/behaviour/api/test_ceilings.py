@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import httpx2
-import pytest
 
 from domain.sessions.writes import NewBudget
 from settings import Settings
@@ -19,7 +18,6 @@ async def limits(client: httpx2.AsyncClient, task_id: str) -> dict[str, float] |
     return {one["budget"]: one["limit"] for one in tree["budgets"]} if tree else None
 
 
-@pytest.mark.proves("S1-63")
 async def test_a_conversation_never_has_more_than_the_platform_allows(
     settings: Settings, pool: Pool, api: httpx2.AsyncClient
 ) -> None:

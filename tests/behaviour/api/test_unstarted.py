@@ -80,7 +80,6 @@ async def test_task_that_nobody_started_is_stopped(stack: Stack, how: str) -> No
     assert (await stack.wait(task_id))["reason"] == ENDS[how]
 
 
-@pytest.mark.proves("S0-B09")
 @pytest.mark.parametrize("another_process", [False, True])
 async def test_task_is_steered_before_its_workflow_exists(stack: Stack, another_process: bool) -> None:
     """The session itself reads the message; nothing else has to begin for it."""

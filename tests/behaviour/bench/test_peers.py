@@ -1,7 +1,6 @@
 """The comparison with peers: the bare loop as a peer on the real stack, the table, and the lock file."""
 
 import json
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from click.testing import CliRunner
 from bench.lab import Lab
 from bench.peers.__main__ import main
 from bench.peers.contest import Contestant, Figures, Result, compete, home_team, visitors
-from bench.peers.peer import LOCK, PEERS, Peer, PeerFailed, stage
+from bench.peers.peer import PEERS, Peer, PeerFailed, stage
 from bench.peers.report import as_json, as_table
 from bench.peers.script import counted, result
 from bench.scratch import scratch_database, stored_bytes
@@ -107,14 +106,3 @@ def test_every_peer_has_its_file_and_can_be_chosen() -> None:
 def test_the_script_is_the_same_each_time() -> None:
     assert counted("Counted 12 steps. The last result was: x") == 12 and counted("No.") == 0
     assert len(result(3)) == 1_024 and result(3) == result(3) != result(4)
-
-
-def test_the_lock_file_has_hashes_and_names_no_index() -> None:
-    lock = (ROOT / LOCK).read_text()
-    entries = re.split(r"\n(?=\S)", lock.strip())
-    assert all(re.match(r"[a-z0-9.-]+(\[[a-z, ]+\])?==", entry) and "--hash=sha256:" in entry for entry in entries)
-    assert "://" not in lock and "index" not in lock
-    asked = (ROOT / LOCK).with_suffix(".in").read_text()
-    pins = re.findall(r"^([a-z-]+)(?:\[[a-z,]+\])?(==\S+)", asked, re.MULTILINE)
-    assert len(pins) == 11
-    assert all(f"\n{name}{version} " in f"\n{lock}" for name, version in pins)

@@ -59,7 +59,6 @@ async def test_session_replays_from_the_server_and_from_its_bundle(stack: Stack,
     assert (code, parted["same"], parted["event_id"]) == (1, False, int(scheduled[0]["eventId"]))
 
 
-@pytest.mark.proves("S1-80")
 async def test_conversation_replays_with_its_session(stack: Stack, tmp_path: Path) -> None:
     """The replay includes the first session, which the conversation did not start."""
     first = (await stack.run("[[script:say text=x]]"))["task_id"]
@@ -74,7 +73,6 @@ async def test_conversation_replays_with_its_session(stack: Stack, tmp_path: Pat
             assert (code, replayed) == (0, [f"session/{task_id}", f"conversation/{first}"])
 
 
-@pytest.mark.proves("S1-80")
 async def test_release_gate_replays_running_workflows_however_old(stack: Stack) -> None:
     await ensure_swept(stack.client, stack.settings.task_queue)
     ended = (await stack.run("[[script:say text=x]]"))["task_id"]

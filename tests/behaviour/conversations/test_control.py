@@ -134,7 +134,6 @@ async def test_every_open_call_ends_before_the_last_event_and_the_next_turn_is_v
     assert after.status is Status.COMPLETED and after.parent_session_id == talk.id
 
 
-@pytest.mark.proves("S1-18")
 async def test_stop_at_the_same_time_as_a_subagents_result_ends_the_session_normally(team: Stack) -> None:
     """The result is being written, which takes long: the ending waits for that write, and is the session's own."""
     gate = Gate()
@@ -354,7 +353,8 @@ async def test_running_children_survive_a_checkpoint(team: Stack) -> None:
     await talk.rest()
 
 
-@pytest.mark.proves("S0-43", "S3-B06")
+@pytest.mark.proves("S3-B06")
+@pytest.mark.exactly_once
 async def test_a_tree_is_cancelled_while_it_grows(team: Stack) -> None:
     """The cancel, or the termination of the whole conversation, arrives during a call, a spawn or a run of children: in
     each case nothing is left running and nothing is woken."""

@@ -99,7 +99,8 @@ async def test_each_waiting_call_gets_its_own_result(team: Stack, survivors: Sur
     assert len(await survivors.waiting.children()) == 2
 
 
-@pytest.mark.proves("D12", "S0-05")
+@pytest.mark.proves("S0-05")
+@pytest.mark.exactly_once
 async def test_inline_delegate_continues_in_the_middle(team: Stack, survivors: Survivors) -> None:
     talk = survivors.inside
     assert await talk.results() == ["Inline."]
@@ -120,7 +121,7 @@ async def test_a_wake_up_comes_once(team: Stack, survivors: Survivors) -> None:
     assert len(await talk.delivered_sources()) == 3
 
 
-@pytest.mark.proves("S0-20", "D13")
+@pytest.mark.proves("S0-20")
 async def test_a_conversation_ended_from_outside_is_taken_up_again(team: Stack) -> None:
     """The next run loads everything from the rows: live sessions, pending outcomes, sessions to wake, and names."""
     gate = Gate()

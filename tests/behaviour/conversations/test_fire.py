@@ -50,7 +50,7 @@ async def stormed(stack: Stack) -> tuple[Talk, list[int], float]:
     return talk, [answer.status_code for answer in answers], took
 
 
-@pytest.mark.proves("S0-27", "D6", "F-06")
+@pytest.mark.proves("S0-27", "D6")
 async def test_concurrent_fires_never_share_a_message(team: Stack) -> None:
     talk, codes, _ = await stormed(team)
     assert codes.count(202) >= 1 and set(codes) <= {202, 409, 422}
@@ -142,7 +142,7 @@ async def test_impossible_fire_creates_nothing(team: Stack) -> None:
     assert fired.agent == "waker"
 
 
-@pytest.mark.proves("S0-B50")
+@pytest.mark.exactly_once
 async def test_a_repeated_fire_is_answered_and_not_repeated(team: Stack) -> None:
     """This also holds after the conversation has closed and its state is loaded from the store."""
     talk = await with_outcomes(team, 1)
@@ -161,7 +161,7 @@ async def test_a_repeated_fire_is_answered_and_not_repeated(team: Stack) -> None
     assert len([row for row in await talk.sessions() if row.trigger == "fire"]) == 1
 
 
-@pytest.mark.proves("S0-B50", "S0-27")
+@pytest.mark.exactly_once
 async def test_repeats_of_a_fire_that_overtake_its_answer_mean_the_same_session(team: Stack) -> None:
     """A client with a short timeout repeats its request while the first one is draining the mailbox."""
     talk = await with_outcomes(team, 1)
@@ -186,7 +186,8 @@ class LostAnswer(WorkflowClient):
         raise Unavailable
 
 
-@pytest.mark.proves("S0-B50", "F-15")
+@pytest.mark.proves("F-15")
+@pytest.mark.exactly_once
 async def test_recorded_fire_is_accepted_although_its_update_got_no_answer(team: Stack) -> None:
     talk = await with_outcomes(team, 1)
     services = cast(
@@ -205,7 +206,6 @@ async def test_recorded_fire_is_accepted_although_its_update_got_no_answer(team:
     assert {message.delivered_to for message in await talk.mail()} == {turn.handle.session_id}
 
 
-@pytest.mark.proves("S0-B50")
 async def test_a_fire_counts_as_a_live_task_of_its_key(team: Stack) -> None:
     talk = await with_outcomes(team, 1)
     root = await talk.session(talk.id)

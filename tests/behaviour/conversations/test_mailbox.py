@@ -270,7 +270,7 @@ async def test_the_end_of_the_parent_stops_no_background_child(team: Stack) -> N
     assert fired.parent_session_id == talk.id
 
 
-@pytest.mark.proves("S0-20", "S0-B16")
+@pytest.mark.proves("S0-20")
 async def test_rows_and_live_query_agree_at_rest(team: Stack) -> None:
     talk = await Talk.done(team, chain([async_task(say("A.")), async_task(say("B."))], last="Off."))
     await talk.posted(2)

@@ -45,7 +45,7 @@ async def agree(talk: Talk, pending: int) -> bool:
     return bool(rows == live and rows["pending_count"] == pending)
 
 
-@pytest.mark.proves("S0-20", "D13", "F-06")
+@pytest.mark.proves("S0-20")
 async def test_conversation_that_continues_as_new_loses_nothing(own: Stack) -> None:
     """Held and waking outcomes arrive while it continues as new several times; some of them wait all the time."""
     gate = Gate()
@@ -65,7 +65,7 @@ async def test_conversation_that_continues_as_new_loses_nothing(own: Stack) -> N
     assert {message.delivered_to for message in await talk.mail()} == {fired.id}
 
 
-@pytest.mark.proves("S0-B50", "F-15")
+@pytest.mark.proves("F-15")
 async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
     workflow_client = WorkflowClient(own.client, own.settings.task_queue)
     gate = Gate()
@@ -143,7 +143,7 @@ async def test_renewed_conversation_carries_only_live_threads_and_others_can_be_
     await talk.rest()
 
 
-@pytest.mark.proves("D4", "F-05")
+@pytest.mark.proves("D4")
 async def test_a_reset_repeats_its_decisions_and_changes_nothing(own: Stack) -> None:
     gate = Gate()
     calls = [async_task(say("One.")), async_task(say("Two.")), async_task(gate.then("Three."))]

@@ -116,7 +116,6 @@ async def overtaken(stack: Stack) -> tuple[dict[str, Any], dict[str, Any], dict[
     return first, whole, await talk.shown("/turns", cursor=first["next_cursor"])
 
 
-@pytest.mark.proves("S0-B15")
 async def test_turns_are_in_the_order_of_their_beginning(team: Stack) -> None:
     first, whole, rest = await overtaken(team)
     assert [turn["trigger"] for turn in whole["items"]] == ["api", "api", "async_subagent_result"]
@@ -225,7 +224,7 @@ async def woken_in_vain(stack: Stack) -> tuple[Talk, SessionRow, SessionRow]:
     return talk, failed, await talk.fire()
 
 
-@pytest.mark.proves("F-05")
+@pytest.mark.exactly_once
 async def test_an_outcome_whose_consumer_failed_is_pending_again(team: Stack) -> None:
     talk, failed, fired = await woken_in_vain(team)
     assert failed.status is Status.FAILED and fired.status is Status.COMPLETED

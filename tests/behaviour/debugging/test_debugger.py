@@ -9,8 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from settings import ROOT
 
 HISTORY = ROOT / "tests" / "histories" / "tool_loop.json"
@@ -65,7 +63,6 @@ def session(history: Path) -> None:
     assert terminal.end("c") == 0
 
 
-@pytest.mark.proves("S1-80")
 async def test_debugger_stops_in_the_loop_at_the_chosen_step() -> None:
     await asyncio.to_thread(session, HISTORY)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 
 from tests.behaviour.conversations.talk import Gate, async_delegate, chain, say, task
 from tests.behaviour.debugging.errand import cli
@@ -33,7 +32,6 @@ async def trace(stack: Stack, task_id: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.proves("S1-84")
 async def test_rule_is_applied_to_recorded_answers(stack: Stack, tmp_path: Path) -> None:
     task_id = (await stack.run(script(tmp_path / "ledger")))["task_id"]
     asked = await requests(stack)
@@ -87,7 +85,6 @@ async def test_subagents_are_not_started_and_people_are_not_asked(team: Stack) -
     assert "would have waited" in (await trace(team, asked["task_id"]))["steps"][1]["tools"][0]["result"]
 
 
-@pytest.mark.proves("S1-84")
 async def test_rule_and_limit_are_applied_inside_inline_subagents(team: Stack, tmp_path: Path) -> None:
     """An inline subagent repeats its recorded steps, so rules apply to its calls and limits count them."""
     ledger = tmp_path / "ledger"
@@ -134,7 +131,6 @@ async def test_messages_after_an_answer_are_read_again(team: Stack) -> None:
     assert now["output"] == before["output"] and len(now["steps"]) == 3 and now["sessions"] == []
 
 
-@pytest.mark.proves("S1-84")
 async def test_report_lists_what_a_rule_would_have_stopped(stack: Stack, tmp_path: Path) -> None:
     task_id = (await stack.run(script(tmp_path / "ledger")))["task_id"]
     one = await cli(stack, "rerun", task_id, "--recorded", "--permission", "bash:rm *=deny", "--json")

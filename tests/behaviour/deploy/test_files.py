@@ -104,13 +104,6 @@ def test_image_requires_keys_and_exposes_its_port() -> None:
     assert env.keys() <= VARIABLES.keys()
 
 
-def test_requirements_have_a_hash_for_every_pin() -> None:
-    for file in ("requirements.txt", "requirements-dev.txt", "requirements-telemetry.txt"):
-        pins = re.split(r"\n(?=\S)", (ROOT / file).read_text().strip())
-        assert len(pins) > 30
-        assert [pin.split()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin] == []
-
-
 def test_compose_has_the_whole_system() -> None:
     assert {"api", "worker", "temporal", "temporal-ui", "postgresql", "setup"} <= SERVICES.keys()
     for name, service in SERVICES.items():

@@ -120,7 +120,7 @@ async def test_the_fail_tool_wins_over_the_stop_tool_and_a_limit_and_other_calls
     assert len(await stack.asked(task_id)) == 1  # no summary, because the tool ended the session, not the limit
 
 
-@pytest.mark.proves("S4-06", "S4-10")
+@pytest.mark.proves("S4-10")
 async def test_the_stop_tool_s_property_is_what_the_other_side_sees(stack: Stack) -> None:
     a = prompt("relay-a", {"text": "Musing.", "calls": [call("hand_over", message="Your move.")]}, tools=(HAND_OVER,))
     b = prompt("relay-b", {"calls": [call("approve", summary="Done.")]}, tools=(APPROVE,))

@@ -215,7 +215,6 @@ async def test_hook_that_blocks_does_not_stall_other_sessions(stack: Stack) -> N
     assert "Go on." in str(request) and of_type(await stack.events(task_id), "hook_failed", "model_retry") == []
 
 
-@pytest.mark.proves("S4-B12")  # whose hooks run
 async def test_hooks_of_a_prompt_replace_those_of_the_agent(stack: Stack) -> None:
     talk = await Talk.done(stack, "Go.", "hk_both")
     seen = await noted(stack, await talk.session(talk.id))
@@ -223,7 +222,6 @@ async def test_hooks_of_a_prompt_replace_those_of_the_agent(stack: Stack) -> Non
     assert [(one["at"], one["step"]) for one in seen] == [("AfterModel", 1), ("BeforeModel", 2)]
 
 
-@pytest.mark.proves("S4-B12")  # hooks act once
 async def test_hooks_survive_a_killed_worker_and_act_once(stack: Stack) -> None:
     script = steps([LOOK], [("bash", {"command": "sleep 4"})], [LOOK])
     task_id = await stack.submit(script, "hk_watched")

@@ -18,7 +18,6 @@ async def test_errors_and_denials_each_raise_one_event(bounded: Stack) -> None:
     assert [(one["kind"], one["value"]) for one in found] == [("denied_calls", 5.0), ("error_rate", 1.0)]
 
 
-@pytest.mark.proves("S1-26")
 async def test_fast_spending_raises_one_event(bounded: Stack) -> None:
     """A reply of fifty thousand tokens by the most expensive model costs over a dollar, within the first minute."""
     record = await bounded.run("[[script:count n=3 grow=200000]]", config={"model": "claude-fable-5-1"})

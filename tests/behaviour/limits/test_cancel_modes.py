@@ -18,7 +18,7 @@ async def working(stack: Stack, command: str = SLOW) -> str:
     return task_id
 
 
-@pytest.mark.proves("S1-B05", "S1-18")
+@pytest.mark.proves("S1-B05")
 async def test_a_graceful_cancel_lets_the_tool_finish(stack: Stack) -> None:
     task_id = await working(stack)
     answer = await stack.cancel(task_id, mode="graceful", reason="enough")

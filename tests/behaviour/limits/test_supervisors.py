@@ -16,7 +16,6 @@ async def asking(stack: Stack, headers: dict[str, str]) -> str:
     return task_id
 
 
-@pytest.mark.proves("S1-07", "S1-18")
 async def test_a_supervisor_acts_on_others_tasks_and_nobody_else_does(bounded: Stack) -> None:
     owner = await bearer(bounded, Right.SUBMIT, Right.ANSWER)
     other = await bearer(bounded, Right.SUBMIT, Right.READ, Right.ANSWER, Right.APPROVE)

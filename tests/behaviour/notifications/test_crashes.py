@@ -36,7 +36,6 @@ async def happens(stack: Stack, task_id: str) -> None:
     await events.append(stack.pool, "", [EventRow.of(ref, low)])
 
 
-@pytest.mark.proves("F-09")
 @pytest.mark.parametrize("part", ["worker", "temporal"])
 async def test_delivery_waits_for_a_part_that_is_away(
     subscribers: Subscribers, receiver: Receiver, task_id: str, part: str
@@ -54,7 +53,6 @@ async def test_delivery_waits_for_a_part_that_is_away(
     assert request.json["type"] == "budget_low" and request.json["data"]["budget"] == "tokens"
 
 
-@pytest.mark.proves("F-09")
 async def test_the_worker_is_killed_while_it_sends(subscribers: Subscribers, receiver: Receiver, task_id: str) -> None:
     receiver.held = asyncio.Event()
     made = await subscribers.subscribe(f"{receiver.url}/during")

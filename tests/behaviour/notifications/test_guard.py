@@ -133,7 +133,7 @@ async def test_task_with_unusable_notification_settings_is_refused(
         assert made["name"] in found["allowed"]
 
 
-@pytest.mark.proves("S1-40", "S1-46", "S1-47")
+@pytest.mark.proves("S1-47")
 async def test_task_that_names_channels_without_subscriptions_is_accepted_and_the_answer_says_so(stack: Stack) -> None:
     """The body as the definition of an async agent prints it, by a tenant that has nothing yet."""
     _, secret = await keys.create(stack.pool, f"fresh-{new_id()}", "first", list(Right))

@@ -85,7 +85,6 @@ async def test_subagent_takes_follow_ups_and_its_end_reaches_parent_and_webhook(
     assert child.id not in [one["task_id"] for one in await subscribers.deliveries(roots)]
 
 
-@pytest.mark.proves("S1-B06")
 async def test_low_budget_notifies(subscribers: Subscribers, receiver: Receiver) -> None:
     made = await subscribers.subscribe(f"{receiver.url}/low", "slack", every_task=False, events=["budget_low"])
     await subscribers.stack.run("[[script:forever]]", config={"max_steps": 5, "notify": [made["name"]]})

@@ -203,7 +203,6 @@ async def test_both_secrets_sign_during_a_rotation(subscribers: Subscribers, rec
     assert one.signed_by(rotated.json()["secret"]) and not one.signed_by(made["secret"])
 
 
-@pytest.mark.proves("S1-13")
 async def test_question_is_delivered_reminded_of_and_escalated(subscribers: Subscribers, receiver: Receiver) -> None:
     team = await subscribers.subscribe(f"{receiver.url}/team", every_task=False)
     boss = await subscribers.subscribe(f"{receiver.url}/boss", every_task=False, events=["task_failed"])

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests.behaviour.record.conftest import swept
 from tests.behaviour.supervision.test_command_line import cli
 from tests.support.stack import Stack, calls
@@ -11,7 +9,6 @@ from tests.support.stack import Stack, calls
 WRITE = ("write_file", {"path": "a.txt", "content": "one\n"})
 
 
-@pytest.mark.proves("S1-65")
 async def test_the_log_is_shown_and_verified(recorded: Stack) -> None:
     record = await recorded.run(calls(WRITE))
     shown = await cli(recorded, "audit", record["task_id"])

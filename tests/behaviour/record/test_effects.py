@@ -24,7 +24,7 @@ def shown(listed: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     return [(entry["kind"], entry["state"], entry["description"]) for entry in listed]
 
 
-@pytest.mark.proves("S1-73", "S1-43")
+@pytest.mark.proves("S1-73")
 async def test_effects_are_listed_with_their_keys(recorded: Stack) -> None:
     plan = ("update_plan", {"steps": [{"title": "look"}]})
     record = await recorded.run(

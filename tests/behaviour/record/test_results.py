@@ -25,7 +25,6 @@ async def answering(stack: Stack, name: str, *texts: str) -> str:
     return name
 
 
-@pytest.mark.proves("S1-43")
 async def test_an_answer_that_fits_is_json_in_the_result(recorded: Stack) -> None:
     record = await recorded.run("Which?", await answering(recorded, "fitting", "It is five.", '{"port": 5}'))
     assert (record["status"], record["usage"]["llm_calls"]) == ("completed", 2)

@@ -81,7 +81,6 @@ async def test_chain_spans_many_pages(pool: Pool, accept: Accept, monkeypatch: p
     assert (verdict.found, verdict.chains, verdict.entries) == (None, 3, 12)
 
 
-@pytest.mark.proves("S1-65")
 async def test_shared_entries_are_verified_for_every_tenant(pool: Pool, accept: Accept) -> None:
     tenant = new_id()
     await accept(tenant)

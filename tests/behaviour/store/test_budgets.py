@@ -30,7 +30,6 @@ async def held(pool: Pool, ref: SessionRef) -> tuple[int, int]:
     return found.calls, found.tokens
 
 
-@pytest.mark.proves("S1-63")
 async def test_concurrent_calls_share_the_budget(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     await budgeted(pool, ref, max_tokens=10_000)

@@ -60,7 +60,7 @@ async def test_every_session_of_a_batch_is_woken(pool: Pool, accept: Accept) -> 
     assert woken == {ref.session_id for ref in refs}
 
 
-@pytest.mark.proves("F-14")
+@pytest.mark.exactly_once
 async def test_terminal_event_is_the_last(pool: Pool, accept: Accept) -> None:
     ref, other = await accept(), await accept()
     end = TaskCompleted(status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial=False, usage=Usage())

@@ -62,7 +62,6 @@ async def test_the_projection_only_moves_forward(pool: Pool, accept: Accept) -> 
     assert row is not None and (row.version, row.progress) == (4, "newer")
 
 
-@pytest.mark.proves("D13")
 async def test_a_path_is_read_from_its_head(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     ids: list[str] = []

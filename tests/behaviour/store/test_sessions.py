@@ -33,7 +33,6 @@ async def cancel(pool: Pool, ref: SessionRef) -> bool:
     return await sessions.request_cancel(pool, ref, STOP)
 
 
-@pytest.mark.proves("F-14", "S1-18")
 async def test_a_session_ends_once(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     reasons = [Reason.GOAL_REACHED, Reason.ERROR, Reason.LOST, Reason.TTL]
@@ -44,7 +43,7 @@ async def test_a_session_ends_once(pool: Pool, accept: Accept) -> None:
     assert not await cancel(pool, ref)
 
 
-@pytest.mark.proves("F-14")
+@pytest.mark.exactly_once
 async def test_an_accepted_cancel_leaves_one_end(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     assert await cancel(pool, ref)
@@ -54,9 +53,3 @@ async def test_an_accepted_cancel_leaves_one_end(pool: Pool, accept: Accept) -> 
     row = await sessions.get(pool, "default", ref.session_id)
     assert row is not None and not row.status.terminal
     assert (await end(pool, ref, Reason.CALLER_CANCEL)).status is Status.CANCELLED
-
-
-async def test_tenants_do_not_see_each_other(pool: Pool, accept: Accept) -> None:
-    ref = await accept()
-    assert await sessions.get(pool, "somebody else", ref.session_id) is None
-    assert ref.session_id not in [row.id for row in await sessions.find(pool, "somebody else")]

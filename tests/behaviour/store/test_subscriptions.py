@@ -1,7 +1,5 @@
 """Every change of a subscription is in the audit log, with its author."""
 
-import pytest
-
 from domain.audit import TENANT
 from domain.ids import new_id
 from domain.notifications import ChannelName, NewSubscription
@@ -13,7 +11,6 @@ from tests.support.stack import Stack
 KEYS = KeyRing.parse(SECRET_KEYS)
 
 
-@pytest.mark.proves("S1-65")
 async def test_changes_of_subscriptions_are_in_the_audit_log(stack: Stack) -> None:
     tenant = f"t{new_id()}"
     body = NewSubscription(name="ops", channel=ChannelName.WEBHOOK, target="https://x.example/token")

@@ -41,7 +41,7 @@ async def cancel(pool: Pool, ref: SessionRef, scope: Literal[Scope.TREE] | None 
     return await sessions.request_cancel(pool, ref, RecordedStop(reason=Reason.CALLER_CANCEL, by="x", scope=scope))
 
 
-@pytest.mark.proves("S0-43")
+@pytest.mark.exactly_once
 async def test_cancelled_tree_and_ended_session_accept_no_child(pool: Pool, accept: Accept) -> None:
     root = await accept()
     first = child_of(root)
@@ -60,7 +60,7 @@ async def test_cancelled_tree_and_ended_session_accept_no_child(pool: Pool, acce
     assert await accepted(pool, child_of(ended)) == [False]
 
 
-@pytest.mark.proves("S0-43")
+@pytest.mark.exactly_once
 async def test_a_child_that_is_being_accepted_is_waited_for_and_found(pool: Pool, accept: Accept) -> None:
     root = await accept()
     middle = child_of(root)

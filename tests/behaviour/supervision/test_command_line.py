@@ -3,7 +3,6 @@
 import asyncio
 import json
 
-import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import errand
@@ -18,7 +17,6 @@ async def cli(stack: Stack, *args: str, input: str | None = None) -> Result:
     )
 
 
-@pytest.mark.proves("S1-42")
 async def test_the_inbox_shows_all_that_is_needed_and_takes_answers(people: Stack) -> None:
     options = ["the left one", "the right one"]
     task_id = await people.submit(calls(ask("Which?", options=options), bash("touch a"), bash("touch b")), "careful")
@@ -38,7 +36,6 @@ async def test_the_inbox_shows_all_that_is_needed_and_takes_answers(people: Stac
     assert "nothing is waiting" in (await cli(people, *mine)).stderr
 
 
-@pytest.mark.proves("S1-42")
 async def test_a_change_of_a_file_is_shown_as_a_diff(people: Stack) -> None:
     """The diff is against the present file: for a new text, an edit, a new file, and a file that cannot be compared."""
     script = steps(

@@ -14,7 +14,6 @@ from workflows.client import WorkflowClient
 DAY = 86_400_000
 
 
-@pytest.mark.proves("S1-46", "S1-13")
 async def test_a_plan_is_approved_after_three_days(people: Stack) -> None:
     config = {"approval_required": True, "ttl": 8 * DAY}
     task_id = await people.submit(steps([plan("touch")], [bash("touch late")]), config=config)
@@ -30,7 +29,7 @@ async def test_a_plan_is_approved_after_three_days(people: Stack) -> None:
     assert len(history.events) < 80  # days of waiting are a single timer
 
 
-@pytest.mark.proves("S1-15", "S1-07")
+@pytest.mark.proves("S1-15")
 async def test_input_expires_after_seven_days(people: Stack) -> None:
     task_id = await people.submit(calls(ask("Which?")), "asker", config={"ttl": 9 * DAY, "input_timeout": 7 * DAY})
     await waiting(people, task_id)
@@ -56,7 +55,6 @@ async def test_the_worker_is_killed_while_people_think(people: Stack) -> None:
     assert "this one" in await output(people, task_id)
 
 
-@pytest.mark.proves("F-11", "S1-14")
 async def test_an_answer_while_temporal_is_away_arrives_later(people: Stack) -> None:
     task_id = await people.submit(calls(ask("Which?")), "asker")
     [request] = await waiting(people, task_id)

@@ -18,7 +18,7 @@ def look_up(order: Any) -> tuple[str, dict[str, Any]]:
     return "look_up", {"order": order}
 
 
-@pytest.mark.proves("S0-B13", "S1-13")
+@pytest.mark.proves("S0-B13")
 async def test_a_call_waits_for_its_caller_and_partial_answers_keep_the_rest_open(people: Stack) -> None:
     task_id = await people.submit(calls(look_up(1), look_up(2), look_up("x"), bash("echo 3")), config=CONFIG)
     first, second = await waiting(people, task_id, 2)

@@ -58,7 +58,6 @@ async def test_rules_bind_commands_and_paths(people: Stack) -> None:
     assert len(denied) == 4 and any(one.endswith('by deny bash "*secret*"') for one in denied)
 
 
-@pytest.mark.proves("S1-61")
 async def test_call_of_a_denied_tool_names_the_rule(people: Stack) -> None:
     """The tool is not offered, but a model may remember or guess it."""
     tried = calls(bash("ls"), ("list_files", {}), ("no_such_tool", {}))
@@ -72,7 +71,6 @@ async def test_call_of_a_denied_tool_names_the_rule(people: Stack) -> None:
     assert denied.startswith("bash") and denied.endswith('by deny bash "*"')
 
 
-@pytest.mark.proves("S1-61", "S1-62")
 async def test_a_rule_for_no_tool_is_refused(people: Stack) -> None:
     """Such a rule would forbid nothing, and nobody would notice."""
     before = len((await people.http.get("/tasks", params={"limit": 200})).json()["items"])
@@ -108,7 +106,7 @@ async def results(stack: Stack, task_id: str) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-@pytest.mark.proves("S1-61", "S1-13", "S1-42")
+@pytest.mark.proves("S1-13", "S1-42")
 async def test_a_call_is_approved_changed_or_denied(people: Stack) -> None:
     task_id = await people.submit(calls(bash("touch a"), bash("touch b"), bash("touch c")), "careful")
     first, second, _ = await waiting(people, task_id, 3)
@@ -128,7 +126,7 @@ async def test_a_call_is_approved_changed_or_denied(people: Stack) -> None:
     assert len(of_type(await people.events(task_id), "input_received")) == 3
 
 
-@pytest.mark.proves("F-11", "S1-61")
+@pytest.mark.proves("F-11")
 async def test_an_approval_serves_one_call_only(people: Stack) -> None:
     task_id = await people.submit(steps([bash("touch a")], [bash("touch a")]), "careful")
     [first] = await waiting(people, task_id)
@@ -146,7 +144,6 @@ async def test_an_approval_serves_one_call_only(people: Stack) -> None:
     assert [one["state"] for one in await results(people, task_id)] == ["ok", "failed"]
 
 
-@pytest.mark.proves("S1-61")
 async def test_approver_cannot_approve_what_is_denied(people: Stack) -> None:
     """The approval is refused with the rule's name and the request stays open, also if several are answered at once."""
     task_id = await people.submit(calls(bash("touch a")), "careful")
@@ -166,7 +163,6 @@ async def test_approver_cannot_approve_what_is_denied(people: Stack) -> None:
     assert await exists(people, task_id, "b")
 
 
-@pytest.mark.proves("S1-61")
 async def test_an_inline_subagent_asks_under_its_parents_rules(people: Stack) -> None:
     inline = ("delegate", {"agent": "asking-helper", "prompt": steps([bash("danger")])})
     task_id = await people.submit(calls(inline), "asking-lead", permissions=[rule("bash", "rm *", "deny")])
@@ -177,7 +173,6 @@ async def test_an_inline_subagent_asks_under_its_parents_rules(people: Stack) ->
     await answered(people, task_id, {"approved": False})
 
 
-@pytest.mark.proves("S1-61")
 async def test_the_session_itself_refuses_what_is_denied(people: Stack) -> None:
     """An answer that reached the store without the API cannot override the rules."""
     task_id = await people.submit(calls(bash("touch a")), "careful")
@@ -249,7 +244,6 @@ async def test_boundary_binds_tools_and_paths(people: Stack) -> None:
     assert [(one["kind"], one["state"]) for one in done] == [("file", "done")] and "src/a" in done[0]["description"]
 
 
-@pytest.mark.proves("S1-62")
 async def test_boundary_binds_hosts(people: Stack) -> None:
     tried = [("fetch_url", {"url": "http://EXAMPLE.org:1/"}), ("fetch_url", {"url": "http://127.0.0.1:1/"}), bash("id")]
     record = await people.run(calls(*tried), "asker", boundary={"hosts": ["127.0.0.1"]})
@@ -267,7 +261,6 @@ def copied(source: str, *targets: str) -> tuple[str, dict[str, Any]]:
     return "copy_file", {"source": source, "targets": list(targets)}
 
 
-@pytest.mark.proves("S1-62")
 async def test_path_boundary_binds_every_tool_that_takes_paths(people: Stack, tmp_path: Path) -> None:
     """This includes users' own tools, with all of their paths. A tool without declared paths is denied."""
     await people.http.put("/agents/own-tools", json=OWN_TOOLS)
@@ -317,7 +310,7 @@ async def test_host_boundary_binds_every_tool_that_reaches_hosts(people: Stack, 
     assert [one["state"] for one in await results(people, record["task_id"])] == ["ok", "failed"]
 
 
-@pytest.mark.proves("S1-26", "S1-42")
+@pytest.mark.proves("S1-26")
 async def test_rights_decide_who_may_answer_and_who_may_approve(people: Stack) -> None:
     task_id = await people.submit(calls(ask("A?"), bash("touch a")), "careful")
     question, approval = await waiting(people, task_id, 2)
@@ -357,7 +350,6 @@ async def test_rules_that_make_no_sense_are_refused(people: Stack, spec: dict[st
     assert (said.status_code, said.json()["errors"][0]["pointer"]) == (422, pointer), said.text
 
 
-@pytest.mark.proves("S1-61")
 async def test_a_task_may_forbid_a_subagent(people: Stack) -> None:
     task = ("task", {"agent": "asking-helper", "prompt": "x", "description": "not at all"})
     inline = ("delegate", {"agent": "asking-helper", "prompt": "x"})
@@ -376,7 +368,7 @@ FETCH = ("fetch_url", {"url": "http://127.0.0.1:1/"})
 WRITES = ("write_file", {"path": "src/a", "content": "x"})
 
 
-@pytest.mark.proves("S0-B48", "S3-B05", "S1-62")
+@pytest.mark.proves("S0-B48", "S3-B05")
 @pytest.mark.parametrize("way", ["delegate", "task"])
 @pytest.mark.parametrize(
     ("spec", "lost"),

@@ -16,7 +16,7 @@ async def exists(stack: Stack, task_id: str, name: str) -> bool:
     return await asyncio.to_thread((stack.workspace(task_id) / name).exists)
 
 
-@pytest.mark.proves("S1-46", "S1-13")
+@pytest.mark.proves("S1-46")
 async def test_effects_wait_until_the_plan_is_approved(people: Stack) -> None:
     hasty = [bash("touch early"), ("write_file", {"path": "early2", "content": "x"}), ("list_files", {"path": "."})]
     hasty.append(("delegate", {"agent": "mute-helper", "prompt": steps([bash("touch early3")])}))
@@ -37,7 +37,7 @@ async def test_effects_wait_until_the_plan_is_approved(people: Stack) -> None:
     assert "approved" in str(second["body"]["messages"][-1]) and "mind the gap" in str(second["body"]["messages"][-1])
 
 
-@pytest.mark.proves("S1-46", "S1-42")
+@pytest.mark.proves("S1-46")
 async def test_a_rejection_leads_to_another_plan_and_an_edit_changes_it(people: Stack) -> None:
     text = steps([plan("burn it")], [bash("touch burnt"), plan("tidy it")], [bash("touch tidied")])
     # this includes an agent that asks no questions itself
@@ -57,7 +57,6 @@ async def test_a_rejection_leads_to_another_plan_and_an_edit_changes_it(people: 
     assert "too hot" in said[1] and "sort it" in said[2]
 
 
-@pytest.mark.proves("S1-46")
 async def test_a_plan_that_changes_is_approved_again(people: Stack) -> None:
     done = ("update_plan", {"steps": [{"title": "look", "status": "done"}, {"title": "touch"}]})
     text = steps([plan("look", "touch")], [done], [bash("touch first")], [plan("burn it")], [bash("touch burnt")])

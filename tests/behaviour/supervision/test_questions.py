@@ -69,7 +69,6 @@ async def test_open_requests_are_listed_by_deadline_and_answered_ones_by_their_a
         assert refused.status_code == 422 and refused.json()["errors"][0]["pointer"] == "/order", refused.text
 
 
-@pytest.mark.proves("S1-14", "S1-42")
 async def test_a_partial_answer_keeps_the_rest_open(people: Stack) -> None:
     task_id = await people.submit(calls(ask("A?"), ask("B?")), "asker")
     first, second = await waiting(people, task_id, 2)
@@ -104,7 +103,7 @@ async def test_an_answer_that_does_not_fit_names_the_field(
     assert (await stack.record(task_id))["status"] == "input_required"
 
 
-@pytest.mark.proves("S1-42", "F-11")
+@pytest.mark.exactly_once
 async def test_answer_to_a_closed_question_is_refused_with_the_reason(people: Stack) -> None:
     task_id = await people.submit(steps([ask("A?")], [ask("B?")]), "asker")
     [first] = await waiting(people, task_id)
@@ -255,7 +254,6 @@ async def test_an_agent_that_may_not_ask_ends_with_its_question(people: Stack) -
     assert "ask_user" not in offered
 
 
-@pytest.mark.proves("S1-13")
 async def test_a_subagents_question_shows_on_the_conversation(people: Stack) -> None:
     inner = calls(bash("true"), ask("Which port?"))
     task = ("task", {"agent": "asking-helper", "prompt": inner, "description": "find the port"})
@@ -287,7 +285,7 @@ async def test_a_subagents_question_shows_on_the_conversation(people: Stack) -> 
     assert "port 80" in said and "Which port?" in said  # the subagent that may not ask failed with its question
 
 
-@pytest.mark.proves("S1-B07", "S1-13")
+@pytest.mark.proves("S1-B07")
 async def test_question_of_a_subagent_that_may_not_ask_reaches_its_parent_who_asks_people(people: Stack) -> None:
     """The child asks its parent, the parent asks a person, and the answer returns the same way."""
     mute = {"agent": "mute-helper", "description": "find the port"}
@@ -313,7 +311,6 @@ async def test_question_of_a_subagent_that_may_not_ask_reaches_its_parent_who_as
     assert (resumed["parent_session_id"], resumed["status"]) == (child, "completed")
 
 
-@pytest.mark.proves("S1-13", "S1-14")
 async def test_the_shipped_assistant_asks_and_works_with_the_answer(people: Stack) -> None:
     """The page about supervision shows this to newcomers, with the offline model."""
     task_id = await people.submit("Ask me how many prime numbers I want, then print them", "assistant")

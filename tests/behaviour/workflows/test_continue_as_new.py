@@ -39,7 +39,7 @@ async def runs(own: Stack, task_id: str) -> list[int]:
         run_id = history.events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id
 
 
-@pytest.mark.proves("S1-05", "D13")
+@pytest.mark.exactly_once
 async def test_continued_run_takes_the_next_step(own: Stack) -> None:
     task_id = await own.submit("[[script:count n=30]]")
     await WorkflowClient(own.client, own.settings.task_queue).reopen("default", task_id)
@@ -73,7 +73,6 @@ async def test_long_session_continues_as_new_before_the_server_suggests_it(stack
         assert timeout.ToTimedelta() == wire.TASK_TIMEOUT
 
 
-@pytest.mark.proves("S1-60")
 async def test_continued_run_keeps_the_deadline(own: Stack) -> None:
     record = await own.run("[[script:forever]]", config={"ttl": 6_000, "max_steps": 1_000})
     assert record["reason"] == "ttl"

@@ -7,7 +7,7 @@ import pytest
 from temporalio.testing import TimeSkipper
 
 from tests.support.launch import TESTER
-from tests.support.stack import Stack, calls, eventually, of_type
+from tests.support.stack import Stack, calls, of_type
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,6 @@ def lateness(record: dict[str, Any]) -> timedelta:
     return datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["deadline"])
 
 
-@pytest.mark.proves("S1-15")
 async def test_ttl_does_not_run_while_a_session_is_queued(stack: Stack) -> None:
     """It begins when the session does: one that waited longer than its ttl ends, and one that works longer fails."""
     first = await stack.submit(calls(("bash", {"command": "sleep 7"})))
@@ -85,20 +84,6 @@ async def test_session_ends_with_its_time_whatever_it_does(
     record = await stack.run(text, "in-time", **{**more, "config": {"ttl": 4_000, **more.get("config", {})}})
     assert (record["status"], record["reason"]) == ("failed", reason)
     assert timedelta(seconds=-2) < lateness(record) < timedelta(seconds=2)
-
-
-@pytest.mark.parametrize(("text", "config"), [(FOREVER, {"max_steps": 1, "ttl": 60_000}), (HANGS, {"ttl": 20_000})])
-async def test_cancel_during_the_summary_counts(stack: Stack, text: str, config: dict[str, Any]) -> None:
-    task_id = await stack.submit(text, config=config)
-
-    async def summarises() -> bool:
-        return len(await stack.asked(task_id)) == 2
-
-    await eventually(summarises, what="the summary is asked for")
-    await stack.cancel(task_id)
-    record = await stack.wait(task_id)
-    assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
-    assert lateness(record) < timedelta()
 
 
 @pytest.mark.proves("S1-60")

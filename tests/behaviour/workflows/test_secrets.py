@@ -1,7 +1,5 @@
 """Secrets are visible nowhere: not in Temporal's file, the database, logs or events, nor to a command."""
 
-import pytest
-
 from store import keys
 from store.keys import Right
 from tests.support.launch import MODEL_KEY
@@ -9,7 +7,6 @@ from tests.support.secrets import secrets_found
 from tests.support.stack import Stack, calls
 
 
-@pytest.mark.proves("S1-26")
 async def test_no_secret_leaves_its_place(stack: Stack) -> None:
     _, key = await keys.create(stack.pool, "default", "canary", list(Right))
     password = stack.database_url.partition("://")[2].partition("@")[0].partition(":")[2]

@@ -82,7 +82,7 @@ async def test_a_failure_keeps_what_was_done_readable(stack: Stack) -> None:
     assert (await stack.result(task_id))["output"] == "Step 2 of 3."
 
 
-@pytest.mark.proves("S1-18", "F-14")
+@pytest.mark.proves("F-14")
 async def test_ended_session_takes_nothing_more(stack: Stack) -> None:
     task_id = await stack.submit("[[script:say text=over]]")
     record, events = await stack.wait(task_id), await stack.events(task_id)

@@ -17,7 +17,7 @@ from workflows.client import WorkflowClient
 HANGS = "[[script:say words=30]] [[fault:hang after=6]]"
 
 
-@pytest.mark.proves("S1-18", "S1-44")
+@pytest.mark.proves("S1-44")
 async def test_cancel_reaches_a_running_model_call(stack: Stack) -> None:
     task_id = await stack.submit(HANGS)
     await stack.seen(task_id, "message_delta")
@@ -39,7 +39,6 @@ async def test_cancel_reaches_a_running_model_call(stack: Stack) -> None:
     assert len(await stack.asked(task_id)) == 1
 
 
-@pytest.mark.proves("S1-18", "S1-25")
 async def test_cancel_ends_a_running_command(stack: Stack) -> None:
     odd = f"{random.randint(10_000, 99_999)}.5"
     task_id = await stack.submit(calls(("bash", {"command": f"sleep {odd} & sleep {odd}"})))
@@ -86,7 +85,6 @@ def _processes(argument: str) -> int:
     return found
 
 
-@pytest.mark.proves("S1-18")
 async def test_temporals_own_cancel_is_a_cancel(stack: Stack) -> None:
     task_id = await stack.submit(HANGS)
     await stack.seen(task_id, "message_delta")
@@ -95,7 +93,6 @@ async def test_temporals_own_cancel_is_a_cancel(stack: Stack) -> None:
     assert (record["status"], record["reason"], record["partial"]) == ("cancelled", "caller_cancel", True)
 
 
-@pytest.mark.proves("S1-18")
 @pytest.mark.parametrize("limit", [{"ttl": 4_000}, {"max_steps": 1}], ids=str)
 @pytest.mark.parametrize("by", ["api", "temporal"])
 async def test_cancel_during_the_closing_summary_counts(stack: Stack, limit: dict[str, int], by: str) -> None:
@@ -114,7 +111,6 @@ async def test_cancel_during_the_closing_summary_counts(stack: Stack, limit: dic
     assert [event["type"] for event in await stack.events(task_id)][-1] == "task_cancelled"
 
 
-@pytest.mark.proves("S1-18")
 async def test_temporals_own_cancel_loses_no_ending_that_is_under_way(stack: Stack) -> None:
     """During the final summary or another cancel: the button in the Web UI may be pressed at any moment."""
     workflow_client = WorkflowClient(stack.client, stack.settings.task_queue)
@@ -175,7 +171,6 @@ async def test_cancel_against_completion_has_one_winner(stack: Stack) -> None:
     assert set(seen) == {(202, "cancelled"), (200, "completed")}
 
 
-@pytest.mark.proves("S1-18")
 async def test_cancel_without_a_worker_is_honoured_later(stack: Stack) -> None:
     working = await stack.submit(HANGS)
     await stack.seen(working, "message_delta")

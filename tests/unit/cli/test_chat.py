@@ -230,7 +230,6 @@ def test_chat_prompt_shows_waiting_mail_and_errors_do_not_end_a_terminal_chat(
         assert shown.exit_code() == 0
 
 
-@pytest.mark.proves("F-08")
 def test_ctrl_c_in_a_chat_only_stops_watching(talk: StandIn, environment: dict[str, str]) -> None:
     talk.turns[0] = (TASK, says("A long answer.")[:-1])
     talk.answers[f"/conversations/{TASK}"] = record(active_session={"session_id": TASK})

@@ -110,7 +110,6 @@ def test_run_sends_the_key_and_prints_events_as_ndjson(server: StandIn, cli: Cli
     assert done.stderr == ""
 
 
-@pytest.mark.proves("F-08")
 def test_detached_run_says_that_the_task_continues_and_how_to_follow_it(server: StandIn, cli: Cli) -> None:
     done = cli("run", "assistant", "hello", "--detach")
     assert done.exit_code == 0
@@ -125,7 +124,6 @@ def start(server: StandIn, *args: str, stdout: int = subprocess.PIPE, **env: str
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.proves("F-08")
 @pytest.mark.parametrize("away", [False, True])
 def test_ctrl_c_detaches_and_leaves_the_task_alone(server: StandIn, away: bool) -> None:
     server.emit(StepStarted(step=1, description="long work"), END)

@@ -1,9 +1,6 @@
 """docs/guarantees.md names tests that exist, and gives one for every promise."""
 
-import ast
 import re
-
-import pytest
 
 from settings import ROOT
 
@@ -11,11 +8,11 @@ PAGE = (ROOT / "docs" / "guarantees.md").read_text()
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 
 
-@pytest.mark.parametrize(("file", "test"), NAMED)
-def test_every_test_that_is_named_exists(file: str, test: str) -> None:
-    tree = ast.parse((ROOT / file).read_text())
-    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    assert test in defined
+def test_every_test_that_is_named_exists() -> None:
+    def defines(file: str, test: str) -> bool:
+        return re.search(rf"^(?:async )?def {test}\(", (ROOT / file).read_text(), re.MULTILINE) is not None
+
+    assert [f"{file}::{test}" for file, test in NAMED if not defines(file, test)] == []
 
 
 def test_every_promise_has_a_test() -> None:

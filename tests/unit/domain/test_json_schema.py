@@ -186,7 +186,8 @@ def test_an_accepted_schema_means_what_the_library_says(
     assert time.thread_time() - begun < 2 * json_schema.SECONDS
 
 
-async def test_a_long_check_leaves_the_event_loop_free() -> None:
+async def test_a_long_check_leaves_the_event_loop_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_schema, "WORK", 40_000)  # long enough to be noticed
     twice = {"allOf": [{"properties": {"a": {"$ref": "#/$defs/n"}}} for _ in range(2)]}
     schema = {"$defs": {"n": twice}, "$ref": "#/$defs/n"}
     waiting = asyncio.gather(*(run_check(errors, schema, nested(60)) for _ in range(4)))

@@ -18,7 +18,6 @@ async def page(api: httpx2.AsyncClient, conversation_id: str, **query: Any) -> d
     return found
 
 
-@pytest.mark.proves("S0-B16", "S0-B10")
 async def test_conversation_feed_has_the_events_of_all_sessions(api: httpx2.AsyncClient, pool: Pool) -> None:
     root = (await run(api))["session_id"]
     await record(pool, root, Progress(message="begun"))
@@ -38,7 +37,6 @@ async def test_conversation_feed_has_the_events_of_all_sessions(api: httpx2.Asyn
     assert ([event["type"] for event in rest["items"]], rest["next_after"]) == (["mailbox_updated"], 6)
 
 
-@pytest.mark.proves("S0-B10")
 async def test_conversation_feed_can_be_followed_and_resumed(api: httpx2.AsyncClient, pool: Pool) -> None:
     root = (await run(api))["session_id"]
     await end(pool, root, head="node-1")

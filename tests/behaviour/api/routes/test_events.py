@@ -105,7 +105,7 @@ async def test_stream_resumes_from_every_event(api: httpx2.AsyncClient, pool: Po
     assert done.status_code == 204
 
 
-@pytest.mark.proves("S0-B10", "S0-B20")
+@pytest.mark.proves("S0-B20")
 async def test_a_reader_who_resumes_inside_an_ended_text_gets_it_whole(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     pieces = [MessageDelta(step=1, text=f"piece {number} ") for number in range(300)]

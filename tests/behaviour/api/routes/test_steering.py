@@ -20,7 +20,6 @@ async def inbox(pool: Pool, conversation_id: str) -> int:
     return count
 
 
-@pytest.mark.proves("S0-B09")
 async def test_steering_a_task_that_is_not_running_is_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     url = f"/tasks/{task_id}/steer"
@@ -36,7 +35,7 @@ async def test_steering_a_task_that_is_not_running_is_refused(api: httpx2.AsyncC
     assert await inbox(pool, task_id) == 0
 
 
-@pytest.mark.proves("S0-B09", "S0-B50")
+@pytest.mark.exactly_once
 async def test_message_that_cannot_be_delivered_is_kept(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     body = {"message": "Mind the gap.", "message_id": "mine"}
@@ -110,7 +109,6 @@ async def test_promote_of_other_than_a_waiting_subagent_is_refused(api: httpx2.A
     problem(await api.post(f"/tasks/{bound}/promote"), 409, "already-terminal")
 
 
-@pytest.mark.proves("S0-B08")
 async def test_conversations_are_interrupted_and_terminated(api: httpx2.AsyncClient, pool: Pool) -> None:
     root = (await run(api))["session_id"]
     child = await spawned(pool, root)

@@ -241,7 +241,7 @@ async def test_refused_request_does_not_use_up_its_key(api: httpx2.AsyncClient) 
     assert answer.status_code == 202 and "idempotent-replayed" not in answer.headers
 
 
-@pytest.mark.proves("S1-44", "F-14")
+@pytest.mark.proves("S1-44")
 async def test_cancel_is_recorded_once(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     answer = await api.post(f"/tasks/{task_id}/cancel", json={"reason": "not needed"})

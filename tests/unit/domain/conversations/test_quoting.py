@@ -139,7 +139,7 @@ def test_registry_quotes_what_the_subagent_calls_itself_and_its_status(marker: s
 
 
 def test_quoting_of_hostile_text_is_quick() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     for text in (
         "-" * 200_000,
         " " * 200_000,
@@ -152,4 +152,4 @@ def test_quoting_of_hostile_text_is_quick() -> None:
     ):
         quote(text)
     quote("---\n" * 2_000)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5

@@ -27,7 +27,6 @@ def walk(*steps: list[ToolOutcome], seconds: float = 0.1) -> list[LoopVerdict]:
     return found
 
 
-@pytest.mark.proves("S1-72")
 def test_the_same_call_with_the_same_result_is_warned_then_stopped() -> None:
     found = walk(*[[outcome("bash", "ls")]] * 10)
     assert found[:3] == [LoopVerdict.FINE] * 3 and found[3] is LoopVerdict.WARN
@@ -35,7 +34,6 @@ def test_the_same_call_with_the_same_result_is_warned_then_stopped() -> None:
 
 
 @pytest.mark.parametrize("period", [2, 3])
-@pytest.mark.proves("S1-72")
 def test_steps_that_alternate_are_a_loop(period: int) -> None:
     steps = [[outcome("bash", number)] for number in range(period)]
     found = walk(*islice(cycle(steps), LIMIT * period))
@@ -49,7 +47,6 @@ def test_repetition_in_any_order_is_a_loop() -> None:
     assert found[-1] is LoopVerdict.BREAK and LoopVerdict.WARN in found
 
 
-@pytest.mark.proves("S1-72")
 def test_polling_is_no_loop() -> None:
     changing = [[outcome("bash", "status", f"{number} of 40 done")] for number in range(40)]
     waiting = [[outcome("bash", "sleep 30; status", "pending")]] * 40

@@ -248,7 +248,7 @@ class ConversationMachine(RuleBasedStateMachine):
         assert not self.conversation.state.live
 
 
-@pytest.mark.proves("S0-27", "F-06", "S0-B46")
+@pytest.mark.proves("S0-B46")
 def test_router_delivers_each_outcome_once_and_to_its_spawner() -> None:
     patience = settings(stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(ConversationMachine, settings=patience)

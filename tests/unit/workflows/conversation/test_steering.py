@@ -39,7 +39,7 @@ def talk() -> tuple[Conversation, Ending]:
     return made, starter
 
 
-@pytest.mark.proves("F-06", "F-09")
+@pytest.mark.exactly_once
 def test_message_to_session_that_ends_meanwhile_starts_the_next_one() -> None:
     made, starter = talk()
     starter.store.inbox["note"] = None
