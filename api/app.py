@@ -6,6 +6,7 @@ import logging
 import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
+from operator import attrgetter
 from types import FrameType
 
 from fastapi import FastAPI
@@ -82,7 +83,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,
         # the handler's name is the operationId, and so the name of the method in a generated client
-        generate_unique_id_function=lambda route: route.name,
+        generate_unique_id_function=attrgetter("name"),
         exception_handlers={HTTPException: _raise, RequestValidationError: _raise},
     )
     for router in ROUTERS:

@@ -61,15 +61,13 @@ class IdempotencyKey:
         known = await self.answered(call.pool, call.tenant)
         return response.model_validate_json(known) if known is not None else None
 
-    @classmethod
-    def none(cls) -> "IdempotencyKey":
-        """A request without a key, of which nothing is stored."""
-        return cls(None, "")
-
     def record(self, response: str) -> IdempotencyRecord | None:
         if self.value is None:
             return None
         return IdempotencyRecord(key=self.value, digest=self.digest, status=202, response=response)
+
+
+NO_KEY = IdempotencyKey(None, "")  # of a request of which nothing is stored
 
 
 @contextlib.asynccontextmanager

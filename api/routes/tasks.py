@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from api.conversations import deferred
 from api.http.auth import Call, Reader, Submitter
 from api.http.body import accepts_json, check_input_length, json_body
-from api.http.idempotency import IdempotencyKey, Key
+from api.http.idempotency import NO_KEY, IdempotencyKey, Key
 from api.http.lookup import check_kept, session_of
 from api.http.paging import cursor, position
 from api.http.problems import finding
@@ -73,7 +73,7 @@ async def submit_task(
 ) -> Response:
     """The response comes once the task is durable: a GET on it works from then on, even if Temporal is unreachable."""
     sent = idempotency_key is not None
-    key = IdempotencyKey.of(call, "POST /tasks", spec, idempotency_key) if sent else IdempotencyKey.none()
+    key = IdempotencyKey.of(call, "POST /tasks", spec, idempotency_key) if sent else NO_KEY
     answer = await submit.submit(call, spec, key)
     return Response(answer.body, 202, answer.headers, media_type="application/json")
 

@@ -351,18 +351,32 @@ async def supervise(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict[s
     """A task's rules, tools and variables; `before` are the variables that the thread already has."""
     definition = agent.definition
     rules = read_rules(spec, definition)
+    given = spec.config.external_tools
+    if given:
+        await _check_tools(given, reserved_names(definition, plans=rules.approval_required))
+    # the task's own may replace one of the same name
+    tools = list({tool.name: tool for tool in (*definition.external_tools, *given)}.values())
+    values, missing = await _find_variables(call, spec, agent, before, rules.may_ask)
+    return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
+
+
+async def _find_variables(
+    call: Call, spec: TaskSpec, agent: TaskAgent, before: dict[str, str], may_ask: bool
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The values of a task, and the descriptions of those that are missing."""
+    definition = agent.definition
     has_shared = agent.tenant_has_variables or bool(call.settings.variables)
     asks = any(view.subagent_tools for view in definition.views)  # its subagents may ask for missing values
+    if not (before or spec.context.variables or has_shared or asks or definition.all_variables):
+        return {}, {}  # a plain agent
     # Otherwise the agents that it refers to do not matter now and need not be read.
     wide = bool(before or spec.context.variables or asks or (has_shared and definition.references))
     graph = await agent_graph.reachable(call.pool, call.tenant, definition) if wide else {definition.name: definition}
     common = await call.services.shared_variables.of_graph(call.pool, call.tenant, graph) if has_shared else {}
     before = {**drop_shared(before), **common}
-    looked_up = partial(look_up_variables, spec, definition, graph, before, rules.may_ask)
+    looked_up = partial(look_up_variables, spec, definition, graph, before, may_ask)
     # a large graph takes long to look through, and other requests do not wait for that
-    values, missing = await asyncio.to_thread(looked_up) if len(graph) > 1 else looked_up()
-    tools = await _choose_tools(spec, definition, reserved_names(definition, plans=rules.approval_required))
-    return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
+    return await asyncio.to_thread(looked_up) if len(graph) > 1 else looked_up()
 
 
 def read_rules(spec: TaskSpec, definition: AgentDefinition) -> Supervision:
@@ -411,10 +425,7 @@ def _check_known(spec: TaskSpec, known: Mapping[str, Variable]) -> None:
         raise Invalid("The agent has no such variables.", errors=problems)
 
 
-async def _choose_tools(spec: TaskSpec, definition: AgentDefinition, reserved: set[str]) -> list[ExternalTool]:
-    """The agent's external tools and the task's own, which may replace one of the same name."""
-    given = spec.config.external_tools
-    if given and (found := await run_check(tool_problems, "config.external_tools", given, reserved)):
+async def _check_tools(given: list[ExternalTool], reserved: set[str]) -> None:
+    if found := await run_check(tool_problems, "config.external_tools", given, reserved):
         problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
         raise Invalid("An external tool cannot be used.", errors=problems[:50])
-    return list({tool.name: tool for tool in (*definition.external_tools, *given)}.values())

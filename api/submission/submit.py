@@ -116,7 +116,7 @@ class Prepared:
 
 async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse:
     """The handle of a task, once a GET on it works; Temporal may still be unreachable."""
-    if (known := await key.answered(call.pool, call.tenant)) is not None:
+    if key.value is not None and (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
     task = await check_task(call, spec, brings_servers=True)
     previous = await rules.find_previous(call, spec)
@@ -164,15 +164,17 @@ async def check_task(
     spec = await rules.seal_variables(call, spec, definition)
     if not brings_servers:
         task_servers.refuse_servers(spec)
-    models = rules.choose_models(spec, definition.for_side(definition.first_side), settings)
-    sides = session_sides(definition, lambda view: rules.choose_models(spec, view, settings))
+    sided = has_sides(definition)
+    view = definition.for_side(definition.first_side) if sided else definition
+    models = rules.choose_models(spec, view, settings)
+    sides = session_sides(definition, lambda one: rules.choose_models(spec, one, settings)) if sided else None
     limits = rules.choose_limits(spec, definition, settings)
     rules.check_plan(spec, definition)
     await rules.check_output_schema(spec, definition)
     if spec.config.mcp_servers:
         definition = (agent := await task_servers.add_servers(call, spec, agent)).definition
     await rules.check_tool_names(pool, tenant, spec, definition)
-    every = all_models(models, sides)
+    every = all_models(models, sides) if sides else models
     rules.check_prices(limits, spec.config.tree, every, call.services.prices, settings)
     limits = rules.with_default_cost(limits, every, call.services.prices, settings)
     await rules.check_sandbox(pool, spec, definition, settings)
@@ -181,6 +183,12 @@ async def check_task(
     files = await task_files.collect_task_files(call, spec) if spec.context.files or spec.context.archives else {}
     supervision = await rules.supervise(call, spec, agent, variables or {})
     return Checked(spec, agent.ref, definition, models, limits, files, retention, supervision, sides, notices)
+
+
+def has_sides(definition: AgentDefinition) -> bool:
+    """Whether more than one prompt, a hook or an immediate subagent has to be looked at. Most agents have none."""
+    own = (definition.side_a, definition.side_b, definition.prompts, definition.hooks, definition.subagent_tools)
+    return any(own)
 
 
 def prepare_session(call: Call, task: Checked, place: SessionPlace) -> Prepared:
@@ -249,7 +257,7 @@ async def accept_session(
     acceptance = prepared.acceptance.model_copy(
         update={
             "events": [EventRow.of(session.ref, submitted)],
-            "idempotency": key.record(response),
+            "idempotency": key.record(response) if key.value is not None else None,
             "live_quota": live_quota(call),
         }
     )

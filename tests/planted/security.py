@@ -317,7 +317,7 @@ BUGS = [
     ),
     Bug(
         "workspaces of a tenant have no quota",
-        "api/submission/rules.py",
+        "api/submission/task_files.py",
         "if used + size > quota:",
         "if used + size > quota * 1_000_000:",
         (f"{_API}/test_ceilings.py", f"{_API}/routes/test_files.py"),

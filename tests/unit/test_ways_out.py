@@ -76,7 +76,7 @@ SHARED_THREADS = {
         "activities/requests/approved_files.py::files_to_approve",
         "activities/requests/file_diff.py::diff_of",
         "api/submission/task_files.py::unpack_into",
-        "api/submission/rules.py::supervise",
+        "api/submission/rules.py::_find_variables",
         "store/files.py::put_blobs",
         "store/shared_variables.py::SharedVariables.renewed",
         "store/workspaces.py::_parsed",
