@@ -1,3 +1,9 @@
-"""The HTTP API: stateless, in any number of processes. A server runs `api.app:app`; `cli` is its client."""
+"""The HTTP API: stateless, in any number of processes. `python -m api` serves `api.app`.
+
+Read `app` (what a process is made of), `http/` (what happens to every request), `routes/tasks` and `submission/` (a
+task, until Temporal has it), then `conversations/` (turns, and what is done to a running session), `streams/`, `views/`
+and `faces/` (other protocols over the same). Nothing but tests imports this package, except that a webhook in OpenAI's
+form uses the fold of `faces/responses`.
+"""
 
 import settings as settings  # adds the folder of the package `errand` to the path

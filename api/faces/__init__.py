@@ -1,1 +1,3 @@
-"""Faces: other protocols over the same tasks. Each is a pure fold over the event log and a thin router."""
+"""Faces: other protocols over the same tasks, `mcp` and `responses`. Each reads the event log and calls what the routes
+call, so that checks and rights exist once. Only `api.app` imports them.
+"""
