@@ -36,7 +36,17 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Schedules and notifications": ("schedules", "missions", "triggers", "subscriptions", "deliveries"),
     "Setting up": ("config", "agents", "files", "keys", "secrets", "mcp", "completion"),
 }
-MODULES = dict.fromkeys(("up", "status", "down", "token"), "stack")  # the others have a module of their own name
+SHARED = {  # modules with several commands; each other command has a module of its own name
+    "stack": ("up", "status", "down", "token"),
+    "tasks": ("show", "attach"),
+    "control": ("cancel", "steer", "interrupt", "promote", "terminate"),
+    "inbox": ("answer", "approve"),
+    "conversations": ("tree", "mailbox", "fire", "fork"),
+    "trace": ("diff",),
+    "subscriptions": ("deliveries",),
+    "keys": ("secrets",),
+}
+MODULES = {name: module for module, names in SHARED.items() for name in names}
 COMMANDS = {name: f"cli.commands.{MODULES.get(name, name)}" for names in GROUPS.values() for name in names}
 
 

@@ -5,11 +5,10 @@ from typing import NoReturn
 
 import click
 
-from cli.answering import answer_by_typing, open_requests
+from cli.answering import answer_by_typing, answer_command, open_requests, show_request
 from cli.api import ENDS, Api, EventData, follow
 from cli.errors import Exit, exit_of
 from cli.render.event_printer import EventPrinter
-from cli.render.input_requests import answer_command, show_request
 from cli.render.output import PROGRAM, emit, note
 
 

@@ -1,15 +1,14 @@
 """The commands of a chat: each is one function and one line in COMMANDS."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from errand.models import Conversation
 
 from cli.api import parse, segment
-from cli.chat.files import chosen_file
-from cli.commands.mailbox import read_mailbox, show_mailbox
-from cli.commands.tree import show_tree
+from cli.commands.conversations import read_mailbox, show_mailbox, show_tree
 from cli.render.output import emit, table
 
 if TYPE_CHECKING:
@@ -69,9 +68,16 @@ def later(chat: "Chat", _: str) -> None:
 
 
 def file(chat: "Chat", name: str) -> None:
-    path = chosen_file(name)
+    path = _chosen_file(name)
     chat.attach_file(path)
     chat.note(f"{path} goes along with your next message.")
+
+
+def _chosen_file(name: str) -> Path:
+    path = Path(name).expanduser()
+    if not name or not path.is_file():
+        raise click.UsageError(f"there is no file {name!r}; write /file PATH" if name else "give a file: /file PATH")
+    return path
 
 
 def wait(chat: "Chat", _: str) -> None:

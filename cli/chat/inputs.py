@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from cli.api import Api, follow_conversation
-from cli.chat.stdin_lines import stdin_lines
 from cli.errors import CliError
 
 if TYPE_CHECKING:
     from cli.chat.terminal_input import TerminalInput
+import io
+from typing import IO
 
 
 class ChatInputs:
@@ -109,3 +110,25 @@ class ChatInputs:
         for line in stdin_lines(sys.stdin):
             self._queue.put(("line", line))
         self._queue.put(("line", None))
+
+
+# lines from a pipe, read in a thread
+
+
+def stdin_lines(stream: IO[str]) -> Iterator[str]:
+    """Yield lines without their line ends.
+
+    It bypasses Python's own buffer: a thread that waits there holds its lock, and the interpreter could not exit.
+    """
+    try:
+        descriptor = stream.fileno()
+    except (OSError, io.UnsupportedOperation):
+        yield from (line.rstrip("\r\n") for line in stream)
+        return
+    rest = b""
+    while chunk := os.read(descriptor, 65_536):
+        # split as bytes: a character of several bytes may be cut between two reads
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode(errors="replace").rstrip("\r") for line in whole)
+    if rest:
+        yield rest.decode(errors="replace")

@@ -1,23 +1,24 @@
 """The loop of a chat: handles typed lines and events one at a time."""
 
+import re
 from collections import deque
 from pathlib import Path
 from typing import Any
 
 import click
-from errand.models import SessionHandle
+from errand.models import Conversation, SessionHandle, Turn, TurnPage
 
 from cli.api import ENDS, Api, EventData, events_so_far, parse, segment
 from cli.chat.commands import COMMANDS, IMMEDIATE
-from cli.chat.costs import Costs
-from cli.chat.files import named_files, upload_all
 from cli.chat.inputs import ChatInputs
-from cli.chat.past import show_past
 from cli.chat.questions import ChatRequests
 from cli.chat.view import ChatView
+from cli.commands.run import upload
 from cli.errors import CliError, Exit, exit_of
-from cli.local_state import write_last
-from cli.render.output import PROGRAM, dollars, emit, one_line
+from cli.ids import write_last
+from cli.render.markdown import print_markdown
+from cli.render.output import PROGRAM, age, clean, dim, dollars, emit, one_line, styled_status
+from domain.amounts import counted
 
 OWN_EVENTS_SHOW_IT = ("subagent_started", "subagent_ended")  # the subagent's first and last events are shown instead
 
@@ -296,3 +297,81 @@ class Chat:
     def _show_resume_command(self) -> None:
         if self._conversation_id:
             self.note(f"Continue with: {PROGRAM} chat --conversation {self._conversation_id}")
+
+
+# the cost of a conversation, read from its events
+
+
+class Costs:
+    """Dollars by session. A session that was running when the chat began is counted only by its own events."""
+
+    def __init__(self) -> None:
+        self._by_session: dict[str, float | None] = {}
+
+    def note(self, event: EventData) -> None:
+        used = event.get("total") if event["type"] == "usage_updated" else event.get("usage")
+        if isinstance(used, dict) and "cost_usd" in used:
+            self._by_session[event["session_id"]] = used["cost_usd"]
+
+    def begin_with(self, known: list[float | None]) -> None:
+        """The costs so far, by model; costs of running sessions were noted before."""
+        # minus what running sessions have noted, because their next event replaces their own share
+        self._by_session[""] = sum(cost or 0.0 for cost in known) - self.total
+
+    @property
+    def total(self) -> float:
+        """The total, without models that have no price."""
+        return sum(cost for cost in self._by_session.values() if cost is not None)
+
+
+# the earlier turns, for a user who returns to a conversation
+
+
+TURNS_SHOWN = 20
+
+
+def show_past(api: Api, conversation: Conversation) -> None:
+    click.echo(click.style(one_line(conversation.title), bold=True) + dim(f"  {conversation.conversation_id}"))
+    turns = _turns(api, conversation.conversation_id)
+    if len(turns) > TURNS_SHOWN:
+        click.echo(dim(f"({counted(len(turns) - TURNS_SHOWN, 'earlier turn')})"))
+    for turn in turns[-TURNS_SHOWN:]:
+        text = turn.input if isinstance(turn.input, str) else str(turn.input or "")
+        click.echo("\n" + click.style("> ", bold=True) + clean(text) + dim(f"   {age(turn.created_at)}"))
+        if turn.output:
+            print_markdown(turn.output)
+        if turn.status not in ("completed", "working", "submitted"):
+            click.echo(styled_status(turn.status) + (f" ({turn.reason})" if turn.reason else ""))
+    click.echo()
+
+
+def _turns(api: Api, conversation_id: str) -> list[Turn]:
+    found: list[Turn] = []
+    cursor: str | None = None
+    while True:
+        answer = api.get(f"/conversations/{segment(conversation_id)}/turns", cursor=cursor, limit=200)
+        page = parse(TurnPage, answer)
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+# files attached to a message: named with /file, or as @path in its text
+
+
+_AT_PATH = re.compile(r"(?:^|(?<=\s))@(\S+)")
+
+
+def named_files(text: str) -> list[Path]:
+    """The files that a message names as @path; any other @ is plain text."""
+    # a path at the end of a sentence has its punctuation
+    paths = [Path(name.rstrip(".,;:!?)")).expanduser() for name in _AT_PATH.findall(text)]
+    return [path for path in dict.fromkeys(paths) if path.is_file()]
+
+
+def upload_all(api: Api, paths: list[Path]) -> list[str]:
+    try:
+        return [upload(api, path) for path in dict.fromkeys(paths)]
+    except OSError as error:
+        raise click.UsageError(f"{error.filename}: {error.strerror}") from None

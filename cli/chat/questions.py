@@ -5,9 +5,8 @@ from typing import Any
 
 from errand.models import InputRequest
 
-from cli.answering import Dialogue, Prompt, dialogue, open_requests, post_answer
+from cli.answering import Dialogue, Prompt, dialogue, open_requests, post_answer, show_request
 from cli.api import Api, EventData
-from cli.render.input_requests import show_request
 
 SETTLED = ("input_received", "input_expired")
 

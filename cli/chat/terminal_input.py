@@ -20,7 +20,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from cli.chat.commands import COMMANDS
-from cli.local_state import chat_history
+from cli.ids import chat_history
 
 MOST_COMPLETIONS = 50
 # the terminal is restored even if the prompt does not end

@@ -8,8 +8,7 @@ from errand.models import Usage
 from cli.api import EventData
 from cli.render.event_printer import EventPrinter
 from cli.render.markdown import MarkdownStream
-from cli.render.output import clean, dim, fetch_command, one_line, styled_status
-from cli.render.task_lines import usage_line
+from cli.render.output import clean, dim, fetch_command, one_line, styled_status, usage_line
 from domain.agents.definition import HAVE_OWN_EVENT
 
 

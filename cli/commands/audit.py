@@ -1,11 +1,15 @@
 """`errand audit`: show the audit log, or verify that nothing in it was changed or removed."""
 
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
 import click
+import httpx2
 from errand.models import AuditEntry, AuditPage
 
-from cli import audit_anchors as anchors
 from cli.api import Api, parse, segment
-from cli.errors import Exit
+from cli.errors import CliError, Exit
 from cli.ids import resolve
 from cli.options import remote
 from cli.render.output import emit, note, one_line, table
@@ -38,7 +42,7 @@ def audit(api: Api, task_id: str | None, limit: int, head: str | None, anchor: s
     if (head or anchor) is not None and task_id != VERIFY:
         raise click.UsageError("--head and --anchor need verify")
     if task_id == VERIFY:
-        _verify(api, head or anchors.last_head(anchor), anchor, as_json)
+        _verify(api, head or last_head(anchor), anchor, as_json)
         return
     path = f"/tasks/{segment(resolve(api, task_id))}/audit" if task_id else "/audit"
     found = api.get(path, limit=limit)
@@ -61,7 +65,7 @@ def _verify(api: Api, head: str | None, anchor: str | None, as_json: bool) -> No
     found = api.get("/audit/verify", head=head)
     # a head of a broken log must not become the next proof
     if anchor is not None and found["intact"]:
-        anchors.keep(anchor, found["head"], found["entries"], found["chains"])
+        keep(anchor, found["head"], found["entries"], found["chains"])
     if as_json:
         emit(found)
     elif found["intact"]:
@@ -72,3 +76,39 @@ def _verify(api: Api, head: str | None, anchor: str | None, as_json: bool) -> No
         chain = f"conversation {broken['chain']}" if broken["chain"] else "the tenant's own chain"
         click.echo(f"BROKEN: {chain}, entry {broken['seq']}: {broken['problem']}")
     click.get_current_context().exit(int(Exit.OK if found["intact"] else Exit.FAILED))
+
+
+# anchors: heads of the log, kept outside of the platform, in a growing file or at an address
+
+
+TIMEOUT_S = 20.0
+
+
+def last_head(anchor: str | None) -> str | None:
+    """The last head in a file; None if there is none yet, and for an address, which only receives."""
+    if anchor is None or _is_url(anchor) or not Path(anchor).exists():
+        return None
+    try:
+        lines = [line for line in Path(anchor).read_text().splitlines() if line.strip()]
+        return str(json.loads(lines[-1])["head"]) or None if lines else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CliError(f"{anchor} cannot be read as a list of heads ({type(error).__name__})") from None
+
+
+def keep(anchor: str, head: str, entries: int, chains: int) -> None:
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    line = json.dumps({"at": at, "head": head, "entries": entries, "chains": chains})
+    try:
+        if _is_url(anchor):
+            headers = {"content-type": "application/json"}
+            httpx2.post(anchor, content=line, headers=headers, timeout=TIMEOUT_S).raise_for_status()
+        else:
+            # appended and never rewritten: earlier heads prove what the log once contained
+            with Path(anchor).open("a") as file:
+                file.write(f"{line}\n")
+    except (OSError, httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise CliError(f"the head could not be kept ({type(error).__name__})") from None
+
+
+def _is_url(anchor: str) -> bool:
+    return anchor.startswith(("https://", "http://"))

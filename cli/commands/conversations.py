@@ -1,11 +1,16 @@
-"""`errand conversations`: list conversations."""
+"""`errand conversations`, `tree`, `mailbox`, `fire`, `fork`: conversations, their sessions and their mailbox."""
+
+from typing import Any
 
 import click
-from errand.models import ConversationPage
+from errand.models import Conversation, ConversationPage, MailboxPage, SessionBranch, SessionHandle
 
-from cli.api import Api, parse
-from cli.options import remote
-from cli.render.output import PROGRAM, age, emit, note, table
+from cli.api import Api, parse, segment
+from cli.ids import ConversationIdType, TaskId, write_last
+from cli.options import patience_option, remote
+from cli.render.output import PROGRAM, age, clean, dim, dollars, emit, note, one_line, styled_status, table
+from cli.watch import show_detached, watch
+from domain.amounts import counted
 
 
 @click.command()
@@ -42,3 +47,165 @@ def conversations(api: Api, query: str | None, limit: int, cursor: str | None, a
     table(["CONVERSATION", "STATUS", "MAIL", "UPDATED", "TITLE"], rows)
     if page.next_cursor:
         note(f"more: {PROGRAM} conversations --limit {limit} --cursor {page.next_cursor}")
+
+
+@click.command()
+@click.argument("conversation_id", type=ConversationIdType())
+@remote
+def tree(api: Api, conversation_id: str, as_json: bool) -> None:
+    """Show the sessions of a conversation as a tree, their usage, and the number of waiting outcomes.
+
+    \b
+    Examples:
+      ./errand tree ID
+      ./errand tree ID --json | jq .usage
+    """
+    answer = api.get(f"/conversations/{segment(conversation_id)}")
+    if as_json:
+        emit(answer)
+    else:
+        show_tree(parse(Conversation, answer))
+
+
+def show_tree(conversation: Conversation) -> None:
+    waiting = conversation.mailbox.pending_count
+    mail = click.style(f"  [{waiting} waiting]", fg="magenta") if waiting else ""
+    status = "" if conversation.status == "open" else f"  ({conversation.status})"
+    title = f"{conversation.conversation_id}  {one_line(conversation.title)}"
+    click.echo(click.style(title, bold=True) + status + mail)
+    _show_sessions(conversation.sessions, "")
+    if not conversation.complete:
+        click.echo(dim("(only the newest sessions are shown)"))
+    for model, used in conversation.usage.items():
+        cost = dollars(used.cost_usd)
+        click.echo(dim(f"{clean(model)}: {counted(used.requests, 'call')}, {used.tokens:,} tokens, {cost}"))
+
+
+def _show_sessions(sessions: list[SessionBranch], indent: str) -> None:
+    for session in sessions:
+        last = session is sessions[-1]
+        agent = f"{session.agent} → {session.handed_to}" if session.handed_to else session.agent
+        label = agent if session.name in (None, session.agent) else f"{session.name} ({agent})"
+        reason = f" ({session.reason})" if session.reason else ""
+        click.echo(
+            dim(indent + ("└─ " if last else "├─ "))
+            + f"{one_line(label)}  {session.session_id}  {styled_status(session.status)}{reason}"
+            + dim(f"  {one_line(session.title, 80)}")
+        )
+        _show_sessions(session.children, indent + ("   " if last else "│  "))
+
+
+@click.command()
+@click.argument("conversation_id", type=ConversationIdType())
+@click.option("--live", is_flag=True, help="Ask the running conversation workflow instead of the database.")
+@click.option("--all", "everything", is_flag=True, help="Include outcomes that were delivered already.")
+@remote
+def mailbox(api: Api, conversation_id: str, live: bool, everything: bool, as_json: bool) -> None:
+    """Show the outcomes of subagents that wait for a fire.
+
+    \b
+    Examples:
+      ./errand mailbox ID
+      ./errand mailbox ID --all --json | jq -r '.items[].source_session_id'
+    """
+    answer = read_mailbox(api, conversation_id, live=live, everything=everything)
+    if as_json:
+        emit(answer)
+    elif show_mailbox(answer):
+        note(f"deliver them: {PROGRAM} fire {conversation_id}")
+
+
+def read_mailbox(api: Api, conversation_id: str, *, live: bool = False, everything: bool = False) -> Any:
+    return api.get(
+        f"/conversations/{segment(conversation_id)}/mailbox",
+        live="true" if live else None,
+        all="true" if everything else None,
+    )
+
+
+def show_mailbox(answer: Any) -> bool:
+    """Print a mailbox; True if some of it has not been delivered."""
+    messages = parse(MailboxPage, answer).items
+    if not messages:
+        note("the mailbox is empty")
+        return False
+    rows = [
+        [
+            one_line(message.subagent_name),
+            click.style("failed", fg="red") if message.source_type == "subagent_failed" else "result",
+            message.source_session_id,
+            age(message.created_at),
+            message.delivered_to or "waiting",
+        ]
+        for message in messages
+    ]
+    table(["SUBAGENT", "OUTCOME", "SESSION", "POSTED", "DELIVERED TO"], rows)
+    return any(not message.delivered_to for message in messages)
+
+
+@click.command()
+@click.argument("conversation_id", type=ConversationIdType())
+@click.argument("text", metavar="[INPUT]", required=False)
+@click.option("--queue", is_flag=True, help="If a session is running in the conversation, fire after it has ended.")
+@click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the new session.  [default: wait]")
+@patience_option
+@remote
+def fire(
+    api: Api, conversation_id: str, text: str | None, queue: bool, wait: bool, patience: int, as_json: bool
+) -> None:
+    """Give the agent all outcomes that wait in the mailbox, with INPUT as your own message after them.
+
+    An empty mailbox is refused (exit code 5), and nothing happens. Otherwise the exit code is that of the new session.
+
+    \b
+    Examples:
+      ./errand fire ID
+      ./errand fire ID "Sum it up in three sentences"
+      ./errand fire ID --detach --json | jq -r .session_id
+    """
+    body = ({"input": text} if text else {}) | ({"if_busy": "queue"} if queue else {})
+    answer = api.post(f"/conversations/{segment(conversation_id)}/fire", body)
+    session_id = parse(SessionHandle, answer).session_id
+    write_last(api.address, session_id)
+    if wait:
+        watch(api, session_id, after=0, patience_ms=patience, as_json=as_json)
+    elif as_json:
+        emit(answer)
+    else:
+        click.echo(session_id)
+        show_detached(session_id, 0, "Fired")
+
+
+@click.command()
+@click.argument("session_id", type=TaskId())
+@click.option("--input", "text", help="Continue with this message; without it the fork waits for its first message.")
+@click.option("--agent", help="Another agent than the session's own.")
+@click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the answer to --input.  [default: wait]")
+@patience_option
+@remote
+def fork(
+    api: Api, session_id: str, text: str | None, agent: str | None, wait: bool, patience: int, as_json: bool
+) -> None:
+    """Start a new conversation with the history and files of a finished session; the old one stays as it is.
+
+    \b
+    Examples:
+      ./errand fork SESSION
+      ./errand fork SESSION --input "The same, but shorter"
+    """
+    origin = api.get(f"/sessions/{segment(session_id)}")["conversation_id"]
+    body = {"from_session": session_id, "execute": text is not None}
+    body |= {name: value for name, value in (("input", text), ("agent", agent)) if value is not None}
+    answer = api.post(f"/conversations/{segment(origin)}/fork", body)
+    handle = parse(SessionHandle, answer)
+    write_last(api.address, handle.session_id)
+    if text is not None and wait:
+        watch(api, handle.session_id, after=0, patience_ms=patience, as_json=as_json)
+    elif as_json:
+        emit(answer)
+    else:
+        click.echo(handle.conversation_id)
+        if text is None:
+            note(f"Continue with: {PROGRAM} chat --conversation {handle.conversation_id}")
+        else:
+            show_detached(handle.session_id, 0, "Forked")

@@ -15,7 +15,7 @@ from cli.errors import NotFinished, Refused
 from cli.ids import TaskId
 from cli.options import Duration, PermissionRule, patience_option, remote
 from cli.render.output import dim, emit, note, one_line, styled_status
-from cli.render.trace_diff import StoppedCall, stopped_calls
+from cli.render.traces import StoppedCall, stopped_calls
 from cli.watch import show_detached, watch
 from domain.json_object import JsonObject
 from domain.sessions.session import TERMINAL

@@ -11,9 +11,8 @@ from cli.api import Api, parse, segment, wait_for_result
 from cli.errors import Exit, NotFinished, NotFoundError, Refused, exit_of
 from cli.ids import TaskId
 from cli.options import patience_option, remote
-from cli.render.output import PROGRAM, clean, emit, fetch_command, note, one_line
+from cli.render.output import PROGRAM, clean, emit, error_line, fetch_command, note, one_line, usage_line
 from cli.render.output_file import write_output
-from cli.render.task_lines import error_line, usage_line
 
 EFFECTS_SHOWN = 20
 

@@ -11,8 +11,7 @@ import click
 
 from cli.api import Api
 from cli.errors import Exit, Unreachable
-from cli.ids import AgentNameType
-from cli.local_state import write_last
+from cli.ids import AgentNameType, write_last
 from cli.options import Duration, PermissionRule, no_input_option, patience_option, remote, settings
 from cli.render.output import emit, note
 from cli.trees import pack_folder

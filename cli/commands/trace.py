@@ -1,12 +1,17 @@
-"""`errand trace`: the steps of a task, as a tree or as JSON."""
+"""`errand trace` and `diff`: what a task did step by step, and where two tasks differ."""
+
+from dataclasses import asdict
 
 import click
+from errand.models import Trace
 
 from cli.api import Api
+from cli.errors import Exit
 from cli.ids import TaskId
 from cli.options import remote
-from cli.render.output import emit
-from cli.render.trace_text import trace_lines
+from cli.render.output import dim, duration, emit, one_line, spent, styled_status
+from cli.render.traces import TraceDifference, TraceFigures, figures, first_difference, trace_lines
+from domain.amounts import counted
 
 FULL_TEXT = 100_000  # characters of each text in JSON
 SHORT_TEXT = 2_000
@@ -30,3 +35,76 @@ def trace(api: Api, task_id: str, as_json: bool) -> None:
     else:
         for line in trace_lines(api.trace(task_id, SHORT_TEXT)):
             click.echo(line)
+
+
+DESCRIPTIONS = {
+    "text": "different text",
+    "tool_call": "different tool call",
+    "tool_result": "different result",
+    "length": "one of them ended",
+    "ending": "different ending",
+}
+
+
+@click.command()
+@click.argument("a", type=TaskId())
+@click.argument("b", type=TaskId())
+@remote
+def diff(api: Api, a: str, b: str, as_json: bool) -> None:
+    """Show the first text, call, result or ending in which task B differs from task A, and what each cost.
+
+    A rerun is compared with its original from the step at which it starts. The exit code is 0 if they are the same,
+    1 if not.
+
+    \b
+    Examples:
+      ./errand diff A B
+      ./errand diff A B --json | jq .parted.what
+    """
+    trace_a, trace_b = api.trace(a, FULL_TEXT), api.trace(b, FULL_TEXT)
+    found = first_difference(trace_a, trace_b)
+    if as_json:
+        difference = asdict(found) if found else None
+        known = {name: figures(trace).model_dump(mode="json") for name, trace in (("a", trace_a), ("b", trace_b))}
+        emit({"same": found is None, "parted": difference, **known})
+    else:
+        for name, trace in (("A", trace_a), ("B", trace_b)):
+            _show_figures(name, figures(trace), spent(trace.usage))
+        for name, trace, other in (("A", trace_a, trace_b), ("B", trace_b, trace_a)):
+            _show_origin(name, trace, other)
+        _show_difference(found)
+    raise SystemExit(int(Exit.FAILED if found else Exit.OK))
+
+
+def _show_figures(name: str, known: TraceFigures, cost: str) -> None:
+    took = "" if known.duration_ms is None else f", {duration(known.duration_ms / 1_000)}"
+    reason = f" ({known.reason})" if known.reason else ""
+    click.echo(
+        f"{name}  {known.task_id}  {styled_status(known.status)}{reason}  "
+        + dim(f"{counted(known.steps, 'step')}, {cost}{took}")
+    )
+
+
+def _show_origin(name: str, trace: Trace, other: Trace) -> None:
+    """Print what a rerun was started with: it is not a difference of the two, but the reason for one."""
+    origin = trace.rerun_of
+    if origin is not None and origin.session_id == other.session_id:
+        changed = f", changed: {', '.join(origin.changed)}" if origin.changed else ""
+        click.echo(dim(f"{name} repeats the other from step {origin.from_step}{changed}"))
+
+
+def _show_difference(found: TraceDifference | None) -> None:
+    if found is None:
+        click.echo("They are the same.")
+        return
+    step = "" if found.step_a is None and found.step_b is None else f" at step {_step(found.step_a, found.step_b)}"
+    tool = f" of {one_line(found.tool)}" if found.tool else ""
+    click.echo(f"They differ{step}: {DESCRIPTIONS[found.what]}{tool}")
+    click.echo(click.style(f"- {one_line(found.a, 500)}", fg="red"))
+    click.echo(click.style(f"+ {one_line(found.b, 500)}", fg="green"))
+
+
+def _step(a: int | None, b: int | None) -> str:
+    if a == b or a is None or b is None:
+        return str(a if a is not None else b)
+    return f"{a} of A, {b} of B"

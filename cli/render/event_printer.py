@@ -7,10 +7,20 @@ from typing import Any
 import click
 from errand.models import PlanStep, Usage
 
+from cli.answering import answer_command
 from cli.api import EventData
-from cli.render.input_requests import answer_command
-from cli.render.output import PROGRAM, clean, dim, duration, fetch_command, one_line, size, styled_status
-from cli.render.task_lines import plan_lines, usage_line
+from cli.render.output import (
+    PROGRAM,
+    clean,
+    dim,
+    duration,
+    fetch_command,
+    one_line,
+    plan_lines,
+    size,
+    styled_status,
+    usage_line,
+)
 from domain.amounts import counted
 from domain.limits import figure
 

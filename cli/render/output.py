@@ -1,17 +1,18 @@
-"""Building blocks of the output: safe text, tables, durations, sizes, and JSON for scripts."""
+"""Building blocks of the output: safe text, tables, durations, sizes, JSON, files, and lines about a task."""
 
 import json
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import click
-from errand.models import Usage
+from errand.models import PlanStep, TaskError, Usage
 
 from domain.amounts import clean as clean
+from domain.amounts import counted
 from domain.amounts import dollars as dollars
 from domain.amounts import duration as duration
 from settings import INSTALLED
@@ -97,3 +98,22 @@ def size(count: int) -> str:
     if count < 1_000:
         return f"{count} B"
     return f"{count / 1_000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+# lines about a task: its usage, its error, its plan
+
+
+MARKS = {"done": "[x]", "in_progress": "[>]", "skipped": "[-]"}
+
+
+def usage_line(usage: Usage) -> str:
+    calls = f"{counted(usage.llm_calls, 'model call')}, {counted(usage.tool_invocations, 'tool call')}"
+    return f"{calls}, {usage.tokens:,} tokens, {dollars(usage.cost_usd)}"
+
+
+def error_line(error: TaskError | None) -> str:
+    return one_line(f"{error.type}: {error.message}", 1_000) if error else ""
+
+
+def plan_lines(steps: Iterable[PlanStep]) -> list[str]:
+    return [f"{MARKS.get(step.status, '[ ]')} {one_line(step.title)}" for step in steps]

@@ -36,7 +36,7 @@ BUGS = [
     ),
     Bug(
         "an anchor of the audit log is never read",
-        "cli/audit_anchors.py",
+        "cli/commands/audit.py",
         "if anchor is None or _is_url(anchor) or not Path(anchor).exists():",
         "if anchor is None or not _is_url(anchor):",
         ("tests/unit/cli/test_audit_anchors.py",),

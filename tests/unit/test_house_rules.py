@@ -186,7 +186,7 @@ def test_private_name_of_a_library_is_noticed(tmp_path: Path, line: str) -> None
 @pytest.mark.parametrize(
     ("path", "line", "count"),
     [
-        ("cli/commands/show.py", "class TaskInfo(BaseModel): ...", 1),
+        ("cli/commands/tasks.py", "class TaskInfo(BaseModel): ...", 1),
         ("api/routes/tasks.py", "class Task(BaseModel): ...", 1),
         ("api/routes/tasks.py", "class TaskQuery(BaseModel): ...", 0),
     ],

@@ -11,7 +11,7 @@ from errand.models import Trace
 from temporalio.api.common.v1 import Payload
 
 from cli.errors import Exit
-from cli.render.trace_text import trace_lines
+from cli.render.traces import trace_lines
 from tests.behaviour.conversations.talk import chain
 from tests.behaviour.debugging.errand import cli
 from tests.support.stack import Stack, of_type

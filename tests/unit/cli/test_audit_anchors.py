@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from cli import audit_anchors
+from cli.commands import audit
 from cli.errors import CliError
 
 
 def test_a_file_grows_and_gives_its_last_head(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
-    assert audit_anchors.last_head(str(file)) is None
+    assert audit.last_head(str(file)) is None
     for head in ("one", "two"):
-        audit_anchors.keep(str(file), head, 3, 1)
-    assert audit_anchors.last_head(str(file)) == "two"
+        audit.keep(str(file), head, 3, 1)
+    assert audit.last_head(str(file)) == "two"
     assert [json.loads(line)["head"] for line in file.read_text().splitlines()] == ["one", "two"]
     file.write_text("nothing\n")
     with pytest.raises(CliError, match="heads"):
-        audit_anchors.last_head(str(file))
+        audit.last_head(str(file))
 
 
 def test_an_address_receives_the_head() -> None:
@@ -37,9 +37,9 @@ def test_an_address_receives_the_head() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         try:
-            audit_anchors.keep(f"{url}/ok", "one", 3, 1)
+            audit.keep(f"{url}/ok", "one", 3, 1)
             with pytest.raises(CliError, match="kept"):
-                audit_anchors.keep(f"{url}/broken", "two", 3, 1)
+                audit.keep(f"{url}/broken", "two", 3, 1)
         finally:
             server.shutdown()
-    assert [one["head"] for one in received] == ["one", "two"] and audit_anchors.last_head(url) is None
+    assert [one["head"] for one in received] == ["one", "two"] and audit.last_head(url) is None

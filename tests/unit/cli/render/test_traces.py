@@ -7,8 +7,7 @@ import pytest
 from errand import models
 from errand.models import ModelSpan, StepTrace, ToolSpan, Trace
 
-from cli.render.trace_diff import figures, first_difference, stopped_calls
-from cli.render.trace_text import trace_lines
+from cli.render.traces import figures, first_difference, stopped_calls, trace_lines
 from domain.sessions.new_session import Rerun
 from domain.sessions.session import Status, Usage
 
