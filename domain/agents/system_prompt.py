@@ -51,7 +51,7 @@ def system_prompt(
     side: SideName = "a",
     arguments: JsonObject | None = None,
 ) -> str:
-    given = model_values(agent, variables or {})
+    given = model_values(agent, variables or {}) if agent.variables else {}
     listed = "".join(f"- {name}: {value}\n" for name, value in sorted(given.items()))
     section = f"Variables of this task:\n{listed}\n" if listed else ""
     rules = _side_rules(agent, side) if agent.dual else ANSWER

@@ -115,6 +115,7 @@ KEYS: dict[str, Fields] = {
     "runs": {"immediate": (ReplyBody, ResultsBody)},
     "send_replies": {"question": (ev.InputRequired,), "options": (ev.InputRequired,), "text": (ev.ContextLost,)},
     "settle_budget": {"budget": (ev.BudgetLow,)},
+    "unsettled_sessions": {"at": (RecordedStop,)},
     "with_arguments": {
         "arguments": (ToolCallBlock,),
         "type": (ToolCallBlock,),
