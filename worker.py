@@ -137,7 +137,7 @@ class AgentFiles:
         if (loaded := self._unpublished) is None:
             return False
         if self._names is None:  # the first worker also removes earlier files; others may have files that we lack
-            earlier = set() if await workers.fresh(self._pool) else await agents.shipped(self._pool)
+            earlier = set() if await workers.fresh(self._pool) else await agents.list_shipped(self._pool)
             self._names = frozenset(earlier)
         for definition in loaded.agents.values():
             await agents.put(self._pool, agents.SHIPPED, await self._lists.pinned(definition))

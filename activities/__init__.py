@@ -54,7 +54,7 @@ from domain.limits import Thresholds
 from domain.notifications import ChannelName
 from domain.sealing import KeyRing
 from store.database import Pool
-from store.shared_variables import SharedVariables
+from store.variables import SharedVariables
 from workflows.client import WorkflowClient
 from workflows.schedules import ScheduleClient
 

@@ -17,7 +17,7 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
 from domain.wire import conversation_workflow_id, session_workflow_id
-from store import unsettled_sessions, workers
+from store import sessions, workers
 from store.database import TRANSIENT_ERRORS, Pool
 
 log = logging.getLogger("errand.worker")
@@ -44,7 +44,7 @@ async def _end_calls(pool: Pool, client: Client, dead: set[str]) -> int:
         async with gate:
             return await _end_calls_of(client, workflow_id, dead)
 
-    running = await unsettled_sessions.running(pool)
+    running = await sessions.find_running(pool)
     names = [session_workflow_id(session_id) for session_id, _ in running]
     names += {conversation_workflow_id(conversation_id) for _, conversation_id in running}
     counts = await asyncio.gather(*map(one, names), return_exceptions=True)

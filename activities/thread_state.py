@@ -29,7 +29,9 @@ from domain.events import EventRow, Progress
 from domain.redaction import Redactor
 from domain.sealing import KeyRing
 from domain.sessions.session import AgentRef, SessionRef
-from store import agent_graph, sessions, thread_variables, threads
+from store import agents as stored_agents
+from store import sessions, threads
+from store import variables as stored_variables
 from store.database import Pool
 
 MOST_STATUS = 500  # characters
@@ -191,8 +193,8 @@ class ThreadStates:
         session = await sessions.get(self._pool, ref.tenant, ref.session_id)
         thread = await threads.get(self._pool, ref.tenant, session.thread_id) if session else None
         assert thread is not None
-        known = graph_variables(await agent_graph.reachable(self._pool, ref.tenant, agent))
+        known = graph_variables(await stored_agents.find_reachable(self._pool, ref.tenant, agent))
         sealed = seal_for_thread(self._keys, ref.tenant, values, known)
         by = f"session {ref.session_id}"
-        await thread_variables.set_values(self._pool, ref.tenant, thread, sealed, by)
+        await stored_variables.set_for_thread(self._pool, ref.tenant, thread, sealed, by)
         return [name for name in values if name not in known or known[name].hidden]

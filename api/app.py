@@ -52,7 +52,7 @@ from domain.policy.addresses import is_loopback
 from domain.sealing import KeyRing
 from settings import Settings, SettingsError
 from store import database
-from store.shared_variables import SharedVariables
+from store.variables import SharedVariables
 from workflows import client, telemetry
 from workflows.client import DiscoveryClient, QueueClient
 from workflows.schedules import ScheduleClient

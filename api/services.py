@@ -10,7 +10,7 @@ from domain.agents.prices import PriceTable
 from domain.sealing import KeyRing
 from settings import Settings
 from store.database import Pool
-from store.shared_variables import SharedVariables
+from store.variables import SharedVariables
 from workflows.client import DiscoveryClient, QueueClient, WorkflowClient
 from workflows.schedules import ScheduleClient
 

@@ -13,7 +13,7 @@ from domain.ids import new_id
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import DeliveryMode, Reason, SessionRef
 from domain.sessions.writes import Acceptance, SessionEnding
-from store import new_sessions, sessions
+from store import sessions
 
 PAUSE = 0.1  # seconds between two polls
 TENANT = "default"
@@ -41,7 +41,7 @@ async def _mailbox(lab: Lab, size: int) -> str:
     assert root is not None
     for _ in range(size):
         child = _child(root, new_id())
-        await new_sessions.accept_ended(lab.pool, child, _ending(child.session.ref))
+        await sessions.accept_ended(lab.pool, child, _ending(child.session.ref))
     return conversation_id
 
 

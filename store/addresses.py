@@ -11,10 +11,9 @@ from domain.events import EventRow, TaskSubmitted
 from domain.ids import derive_id, new_id
 from domain.sessions.session import SessionRef
 from domain.sessions.writes import Acceptance, NewMessage
-from store import new_sessions, queued_files
+from store import sessions
 from store.database import Connection, Pool
-from store.new_sessions import Accepted
-from store.sessions import SessionRow, from_columns
+from store.sessions import Accepted, SessionRow, from_columns
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,13 @@ async def accept_in(
     session_id = conversation_id if first else new_id()
     ref = SessionRef(tenant=tenant, session_id=session_id, conversation_id=conversation_id)
     acceptance = acceptance_of(ref, message, workspace_id).model_copy(update={"queue": wait})
-    accepted = await new_sessions.accept(connection, acceptance)
+    accepted = await sessions.accept(connection, acceptance)
     if accepted.busy and message.if_busy == "queue":
-        accepted = await new_sessions.accept(connection, acceptance.model_copy(update={"queue": True}))
+        accepted = await sessions.accept(connection, acceptance.model_copy(update={"queue": True}))
     if accepted.session is None:
         return Arrival(refused=accepted)
     if message.files and not first:
-        await queued_files.add(connection, accepted.session, dict(message.files))
+        await sessions.add_queued_files(connection, accepted.session, dict(message.files))
     await remember(connection, tenant, conversation_id, message.key, session_id)
     return Arrival(accepted.session)
 

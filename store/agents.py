@@ -2,11 +2,13 @@
 unless it was removed."""
 
 import hashlib
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 import asyncpg
+from pydantic import ValidationError
 
 from domain.agents.definition import AgentDefinition
 from domain.audit import TENANT
@@ -57,7 +59,7 @@ async def put(
         if check is not None:
             await check(await _known(connection, owner))
         if made_from is not None:
-            now = await current(connection, owner, definition.name)
+            now = await get_current(connection, owner, definition.name)
             if now is None or now[0] != made_from:
                 raise Conflict(f"The agent {definition.name} was changed or removed meanwhile. Try again.")
         newest = await _newest(connection, owner, definition.name)
@@ -112,7 +114,7 @@ async def _lock(connection: Connection, owner: str) -> None:
 
 
 async def _known(connection: Connection, owner: str) -> dict[str, AgentDefinition]:
-    return {ref.name: definition for ref, definition in await all_current(connection, owner)}
+    return {ref.name: definition for ref, definition in await list_current(connection, owner)}
 
 
 async def _newest(connection: Connection, owner: str, name: str) -> asyncpg.Record | None:
@@ -124,13 +126,13 @@ async def _newest(connection: Connection, owner: str, name: str) -> asyncpg.Reco
     )
 
 
-async def connectors_with(pool: Pool, tenant: str, name: str) -> list[str]:
+async def find_connectors(pool: Pool, tenant: str, name: str) -> list[str]:
     """The connectors that send their messages to this agent."""
     rows = await pool.fetch("SELECT name FROM connectors WHERE tenant = $1 AND agent = $2 ORDER BY name", tenant, name)
     return [row["name"] for row in rows]
 
 
-async def shipped(pool: Pool) -> set[str]:
+async def list_shipped(pool: Pool) -> set[str]:
     """The names of the agents that come as files, except those that were removed."""
     rows = await pool.fetch(f"SELECT DISTINCT name FROM agent_versions v WHERE owner = '*' AND NOT {_REMOVED}")
     return {row["name"] for row in rows}
@@ -145,7 +147,7 @@ class TaskAgent:
     tenant_has_variables: bool  # tenant-wide ones; read here to save most tasks a query
 
 
-async def for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
+async def get_for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
     row = await pool.fetchrow(
         f"""SELECT v.*, EXISTS (SELECT FROM tenant_variables WHERE tenant = $1) AS tenant_has_variables
               FROM ({_CURRENT.format(where="AND name = $2")}) v""",
@@ -155,7 +157,7 @@ async def for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
     return TaskAgent(*_read(row), row["tenant_has_variables"]) if row else None
 
 
-async def current(pool: "Pool | Connection", tenant: str, name: str) -> tuple[AgentRef, AgentDefinition] | None:
+async def get_current(pool: "Pool | Connection", tenant: str, name: str) -> tuple[AgentRef, AgentDefinition] | None:
     row = await pool.fetchrow(_CURRENT.format(where="AND name = $2"), tenant, name)
     return _read(row) if row else None
 
@@ -164,12 +166,12 @@ def _read(row: asyncpg.Record) -> tuple[AgentRef, AgentDefinition]:
     return AgentRef(owner=row["owner"], name=row["name"], version=row["version"]), _parsed(row["definition"])
 
 
-async def all_current(pool: "Pool | Connection", tenant: str) -> list[tuple[AgentRef, AgentDefinition]]:
+async def list_current(pool: "Pool | Connection", tenant: str) -> list[tuple[AgentRef, AgentDefinition]]:
     rows = await pool.fetch(_CURRENT.format(where=""), tenant)
     return [_read(row) for row in rows]
 
 
-async def at_version(pool: Pool, tenant: str, name: str, version: int) -> tuple[AgentRef, AgentDefinition] | None:
+async def get_version(pool: Pool, tenant: str, name: str, version: int) -> tuple[AgentRef, AgentDefinition] | None:
     """A definition by its version; a tenant's own comes before a shipped one with the same number."""
     row = await pool.fetchrow(
         """SELECT owner, definition FROM agent_versions
@@ -184,7 +186,7 @@ async def at_version(pool: Pool, tenant: str, name: str, version: int) -> tuple[
     return ref, _parsed(row["definition"])
 
 
-async def versions(pool: Pool, tenant: str, name: str) -> list[int]:
+async def list_versions(pool: Pool, tenant: str, name: str) -> list[int]:
     rows = await pool.fetch(
         "SELECT DISTINCT version FROM agent_versions WHERE owner IN ($1, '*') AND name = $2 ORDER BY version",
         tenant,
@@ -225,7 +227,7 @@ async def load(pool: "Pool | Connection", ref: AgentRef) -> AgentDefinition:
     return AgentDefinition.model_validate_json(text) if is_private(ref.owner) else _parsed(text)
 
 
-async def known_tools(pool: Pool) -> set[str]:
+async def list_known_tools(pool: Pool) -> set[str]:
     """The tools that workers reported, and those of the shipped definitions, which a worker has checked."""
     rows = await pool.fetch(
         """SELECT unnest(tools) AS tool FROM workers
@@ -234,13 +236,13 @@ async def known_tools(pool: Pool) -> set[str]:
     return {row["tool"] for row in rows}
 
 
-async def known_hooks(pool: Pool) -> set[str]:
+async def list_known_hooks(pool: Pool) -> set[str]:
     """The hooks that workers reported."""
     rows = await pool.fetch("SELECT DISTINCT unnest(hooks) AS hook FROM workers")
     return {row["hook"] for row in rows}
 
 
-async def known_handlers(pool: Pool) -> set[str]:
+async def list_known_handlers(pool: Pool) -> set[str]:
     """The handlers that workers reported, and those of the shipped definitions, which a worker has checked."""
     rows = await pool.fetch(
         """SELECT unnest(handlers) AS handler FROM workers
@@ -248,3 +250,33 @@ async def known_handlers(pool: Pool) -> set[str]:
                         unnest(ARRAY['side_a', 'side_b']) AS side WHERE owner = '*'"""
     )
     return {row["handler"] for row in rows if row["handler"]}
+
+
+# The graph of an agent: the agent itself and all agents that it can start or hand its thread to, as defined now.
+
+
+log = logging.getLogger("errand.store")
+MOST = 200  # agents: a graph could include all agents of a tenant
+
+
+async def find_reachable(pool: "Pool | Connection", tenant: str, agent: AgentDefinition) -> dict[str, AgentDefinition]:
+    found = {agent.name: agent}
+    waiting = [agent]
+    while waiting:
+        for name in waiting.pop().references:
+            if name in found or len(found) >= MOST:
+                continue
+            if (known := await _readable(pool, tenant, name)) is not None:
+                found[name] = known
+                waiting.append(known)
+    return found
+
+
+async def _readable(pool: "Pool | Connection", tenant: str, name: str) -> AgentDefinition | None:
+    """None also if the definition can no longer be read: the agents that refer to it work without it."""
+    try:
+        known = await get_current(pool, tenant, name)
+    except ValidationError:
+        log.exception("the definition of agent %s cannot be read", name)
+        return None
+    return known[1] if known else None

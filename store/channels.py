@@ -1,19 +1,19 @@
-"""Messages of channels: each becomes a session of its address's conversation, or joins a session that still waits."""
+"""Messages of channels: each becomes a session of its conversation, joins one that waits, or answers a question."""
 
 from dataclasses import dataclass
 from typing import TypedDict
 
-from domain.channels import MAX_DEBOUNCE_MS, Address, ArrivingMessage, ChannelRef, service_id
+from domain.channels import MAX_DEBOUNCE_MS, REPLY, Address, ArrivingMessage, ChannelRef, service_id
 from domain.content import text_of_parts
 from domain.ids import derive_id
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import SessionRef
-from domain.sessions.writes import ThreadMessage
-from store import addresses, conversations, files, idempotency, queued_files
+from domain.sessions.writes import RequestAnswer, ThreadMessage
+from store import addresses, conversations, files, idempotency, input_requests, sessions, workspaces
 from store.addresses import Arrival
 from store.database import Connection, Pool
 from store.idempotency import StoredResponse
-from store.sessions import from_columns
+from store.sessions import SessionRow, from_columns
 
 
 class JoinedMessage(TypedDict):
@@ -68,7 +68,7 @@ async def _accept(
     wait: bool,
 ) -> ChannelArrival:
     conversation_id = await addresses.locked(connection, tenant, address)
-    if await key_reused(connection, tenant, message):
+    if await is_key_reused(connection, tenant, message):
         return ChannelArrival(Arrival(), key_reused=True)
     if merge and (joined := await _join(connection, tenant, conversation_id, message)) is not None:
         return ChannelArrival(joined, merged=not joined.duplicate)
@@ -129,7 +129,7 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
         message_id,
     )
     if message.files:
-        await queued_files.add(connection, waiting, dict(message.files))
+        await sessions.add_queued_files(connection, waiting, dict(message.files))
         await files.use_in(connection, tenant, message.session.task.context.files, waiting.id)
     await addresses.remember(connection, tenant, conversation_id, message.key, waiting.id)
     return Arrival(waiting)
@@ -150,7 +150,7 @@ async def debounce_left(pool: Pool, ref: SessionRef, debounce_s: float) -> float
     return left or 0
 
 
-async def joined(connection: Connection, tenant: str, session_id: str) -> list[JoinedMessage]:
+async def find_joined(connection: Connection, tenant: str, session_id: str) -> list[JoinedMessage]:
     """The messages that joined a session, in their order, without the first, which the session's row holds."""
     known = await connection.fetch(
         "SELECT key FROM address_messages WHERE tenant = $1 AND session_id = $2", tenant, session_id
@@ -183,12 +183,12 @@ async def add_silent(pool: Pool, tenant: str, conversation_id: str, message: Arr
         wake=False,
     )
     async with pool.acquire() as connection, connection.transaction():
-        if await key_reused(connection, tenant, message):
+        if await is_key_reused(connection, tenant, message):
             return ChannelArrival(Arrival(), key_reused=True)
         return ChannelArrival(Arrival(duplicate=not await conversations.add_message_in(connection, tenant, silent)))
 
 
-async def key_reused(connection: Connection, tenant: str, message: ArrivingMessage) -> bool:
+async def is_key_reused(connection: Connection, tenant: str, message: ArrivingMessage) -> bool:
     """Write the request's Idempotency-Key, and report whether another request had it."""
     record = message.idempotency
     if record is None:
@@ -222,7 +222,7 @@ async def thread_of_work(pool: Pool, tenant: str, thread_id: str, message_ids: l
     return WorkThread(**row) if row else None
 
 
-async def apart(pool: "Pool | Connection", tenant: str, message_ids: list[str]) -> set[str]:
+async def find_apart(pool: "Pool | Connection", tenant: str, message_ids: list[str]) -> set[str]:
     """Those of the messages to a main thread that report work of another thread of the channel than that of a session
     which has not ended: it would answer them in the wrong place."""
     rows = await pool.fetch(
@@ -247,3 +247,115 @@ async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> Chan
         conversation_id,
     )
     return ChannelRef(**row) if row else None
+
+
+# Questions of agents that people answer by a message in their channel.
+
+
+async def find_open_question(
+    pool: "Pool | Connection", tenant: str, address: Address, thread: str | None
+) -> str | None:
+    """The oldest open question that was sent to this address and thread. One that was sent to no thread can be answered
+    from any."""
+    found: str | None = await pool.fetchval(
+        """SELECT r.id FROM addresses a
+             JOIN conversations v ON v.tenant = a.tenant AND v.id = a.conversation_id
+             JOIN input_requests r ON r.tenant = a.tenant AND r.conversation_id = v.id
+                                  AND r.status = 'open' AND r.kind = 'clarification'
+             JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id AND s.generation = v.generation
+                            AND s.cancel_requested IS NULL
+            CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
+            WHERE a.tenant = $1 AND a.kind = $2 AND a.key = $3
+              AND coalesce((task.channel).thread, $4) IS NOT DISTINCT FROM $4
+            ORDER BY r.created_at, r.id LIMIT 1""",
+        tenant,
+        address.kind,
+        address.key,
+        thread,
+    )
+    return found
+
+
+class _Settled(Exception):
+    """Rolls the transaction back: the question no longer waits for an answer."""
+
+
+async def answer_question(
+    pool: Pool, address: Address, message: ArrivingMessage, session: SessionRow, written: RequestAnswer
+) -> ChannelArrival | None:
+    """Let a message answer a question of `session`, once. Its files enter the workspace. None if the question was
+    settled in the meantime: the message is then one like any other."""
+    try:
+        async with pool.acquire() as connection, connection.transaction():
+            if (before := await _before(connection, session, address, message)) is not None:
+                return before
+            if not await _still_open(connection, session, address, message, written.id):
+                raise _Settled
+            if message.files:
+                given = dict(message.files)
+                await workspaces.change_in(
+                    connection, session.tenant, session.workspace_id, lambda known: {**known, **given}
+                )
+                await files.use_in(connection, session.tenant, message.session.task.context.files, session.id)
+            if await input_requests.answer(connection, written) is not None:
+                raise _Settled
+            await addresses.remember(connection, session.tenant, session.conversation_id, message.key, session.id)
+    except _Settled:
+        return None
+    return ChannelArrival(Arrival(session))
+
+
+async def reject_answer(
+    pool: Pool, address: Address, message: ArrivingMessage, session: SessionRow, request_id: str, text: str
+) -> ChannelArrival | None:
+    """Record that a message does not answer a question, and send this text to its person. None if the question was
+    settled in the meantime: the message is then one like any other."""
+    try:
+        async with pool.acquire() as connection, connection.transaction():
+            if (before := await _before(connection, session, address, message)) is not None:
+                return before
+            if not await _still_open(connection, session, address, message, request_id):
+                raise _Settled
+            await addresses.remember(connection, session.tenant, session.conversation_id, message.key, session.id)
+            await connection.execute(
+                """INSERT INTO deliveries (tenant, id, subscription_id, conversation_id, event, session_id, body)
+                   SELECT c.tenant, $3, k.id, c.conversation_id, $4, $5,
+                          jsonb_build_object('type', $4::text, 'timestamp', now(), 'data', jsonb_build_object(
+                              'connector', c.connector, 'channel_id', c.channel_id, 'user_id', c.user_id,
+                              'thread', $6::text, 'in_reply_to', $7::text, 'conversation_id', c.conversation_id,
+                              'task_id', $5::text, 'text', $8::text))::text
+                     FROM channels c JOIN connectors k ON k.tenant = c.tenant AND k.name = c.connector
+                    WHERE c.tenant = $1 AND c.conversation_id = $2 AND (k.kind <> 'webhook' OR k.target <> '')
+                   ON CONFLICT DO NOTHING""",
+                session.tenant,
+                session.conversation_id,
+                derive_id(request_id, "rejected", message.key),
+                REPLY,
+                session.id,
+                thread_of(message.session),
+                message.session.task.channel.message_id if message.session.task.channel else None,
+                text,
+            )
+            await connection.execute("SELECT pg_notify('deliveries', '')")
+    except _Settled:
+        return None
+    return ChannelArrival(Arrival(session))
+
+
+async def _still_open(
+    connection: Connection, session: SessionRow, address: Address, message: ArrivingMessage, request_id: str
+) -> bool:
+    """Look again under the lock of the address: the question may have expired, or a reset may have withdrawn it."""
+    thread = thread_of(message.session)
+    return await find_open_question(connection, session.tenant, address, thread) == request_id
+
+
+async def _before(
+    connection: Connection, session: SessionRow, address: Address, message: ArrivingMessage
+) -> ChannelArrival | None:
+    """Lock the address. Returns the earlier result of a message with this key, if there was one."""
+    await addresses.locked(connection, session.tenant, address)
+    if await is_key_reused(connection, session.tenant, message):
+        return ChannelArrival(Arrival(), key_reused=True)
+    known = await addresses.known(connection, session.tenant, session.conversation_id, message.key)
+    return ChannelArrival(Arrival(known, duplicate=True)) if known else None

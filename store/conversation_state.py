@@ -4,7 +4,7 @@ from domain.conversations.requests import ConversationState, Live, Thread, Waiti
 from domain.sessions.session import DeliveryMode, preview
 from store import channels, missions
 from store.database import Pool
-from store.mailbox import held_outcomes
+from store.mailbox import preview_held
 
 
 async def load_state(pool: Pool, tenant: str, conversation_id: str) -> ConversationState:
@@ -54,12 +54,12 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
             tenant,
             conversation_id,
         )
-        apart = await channels.apart(connection, tenant, [row["id"] for row in inbox]) if inbox else set()
+        apart = await channels.find_apart(connection, tenant, [row["id"] for row in inbox]) if inbox else set()
         mission = await missions.of_conversation(connection, tenant, conversation_id)
         title = await connection.fetchval(
             "SELECT title FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
         )
-    pending = await held_outcomes(pool, tenant, conversation_id)
+    pending = await preview_held(pool, tenant, conversation_id)
     state = ConversationState(title=preview(title or "", 100), pending=pending)
     for row in threads:
         state.threads[row["id"]] = Thread(

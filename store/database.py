@@ -2,7 +2,8 @@
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -145,3 +146,22 @@ async def call(pool: "Pool | Connection", function: str, argument: object) -> An
 def to_json(value: object) -> str:
     """Models, and collections of them, as the JSON that a SQL function takes."""
     return pydantic_core.to_json(value).decode()
+
+
+# Rows as models, for background work that reads many.
+
+
+log = logging.getLogger("errand.store")
+
+Model = TypeVar("Model")
+
+
+def keep_readable(rows: Iterable[asyncpg.Record], read: Callable[[asyncpg.Record], Model], what: str) -> list[Model]:
+    """The readable rows. Rows that another version wrote or a person changed must not block the others."""
+    found: list[Model] = []
+    for row in rows:
+        try:
+            found.append(read(row))
+        except ValueError:  # the errors of pydantic and json are both ValueErrors
+            log.exception("%s %s cannot be read", what, row["id"])
+    return found

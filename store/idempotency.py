@@ -1,4 +1,4 @@
-"""Responses to requests with an Idempotency-Key: found by tenant and key, kept for at least a day."""
+"""Requests that must not take effect twice: stored responses by Idempotency-Key, and locks while one is handled."""
 
 from pydantic import BaseModel
 
@@ -8,7 +8,7 @@ from store.database import Connection, Pool
 KEPT_HOURS = 24
 
 
-def reused() -> Invalid:
+def key_reused() -> Invalid:
     return Invalid("This Idempotency-Key was used for another request before.", type="idempotency-key-reused")
 
 
@@ -46,3 +46,34 @@ async def forget(pool: Pool, tenant: str, key: str) -> None:
 
 async def forget_old(pool: Pool) -> None:
     await pool.execute("DELETE FROM idempotency WHERE created_at < now() - make_interval(hours => $1)", KEPT_HOURS)
+
+
+# Locks for requests in progress. They are rows, because a request uses several pooled connections and an advisory lock
+# belongs to one.
+
+
+async def acquire_lock(pool: Pool, tenant: str, name: str, holder: str, seconds: float) -> bool:
+    """Take a lock for a number of seconds; False if another holder has it."""
+    row = await pool.fetchrow(
+        """INSERT INTO request_locks AS l (tenant, name, holder, until)
+                VALUES ($1, $2, $3, now() + make_interval(secs => $4))
+           ON CONFLICT (tenant, name) DO UPDATE SET holder = EXCLUDED.holder, until = EXCLUDED.until
+            WHERE l.until < now() OR l.holder = EXCLUDED.holder
+        RETURNING 1""",
+        tenant,
+        name,
+        holder,
+        seconds,
+    )
+    return row is not None
+
+
+async def release_lock(pool: Pool, tenant: str, name: str, holder: str) -> None:
+    """Release a lock, even an expired one, unless another holder has taken it since."""
+    await pool.execute(
+        "DELETE FROM request_locks WHERE tenant = $1 AND name = $2 AND holder = $3", tenant, name, holder
+    )
+
+
+async def forget_old_locks(pool: Pool) -> None:
+    await pool.execute("DELETE FROM request_locks WHERE until < now() - interval '1 hour'")

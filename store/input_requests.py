@@ -99,7 +99,7 @@ async def answer_all(
             if record is not None:
                 answered = StoredResponse(digest=record.digest, status=record.status, response=record.response)
                 if (await idempotency.reserve(connection, tenant, record.key, answered)).digest != record.digest:
-                    raise idempotency.reused()
+                    raise idempotency.key_reused()
             if face is not None:
                 await face_requests.add(connection, tenant, face)
     except _Late as late:

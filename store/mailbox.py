@@ -1,11 +1,14 @@
-"""The mailbox: waiting messages, their contents, and the sessions that consumed them."""
+"""The mailbox: waiting messages, the sessions that consumed them, and the outcomes that they refer to."""
 
 import asyncpg
 
-from domain.conversations.mailbox import MailboxMessage
+from domain.conversations.display_messages import said_before_the_end
+from domain.conversations.mailbox import MailboxMessage, Outcome, path_spellings, replace_paths, returned_paths
 from domain.conversations.requests import MOST_PENDING, PendingOutcome
 from domain.events import EventRow
-from domain.sessions.session import SessionRef, preview
+from domain.messages import ReplyBody
+from domain.sessions.session import Reason, SessionRef, Status, preview
+from store import files
 from store.database import Pool, to_json
 
 _COLUMNS = "message_id, conversation_id, source_session_id, source_type, subagent_name, created_at, delivered_to"
@@ -44,18 +47,18 @@ async def by_ids(pool: Pool, tenant: str, message_ids: list[str]) -> list[Mailbo
     return [MailboxMessage(**row) for row in rows]
 
 
-async def pending_count(pool: Pool, tenant: str, conversation_id: str) -> int:
+async def count_pending(pool: Pool, tenant: str, conversation_id: str) -> int:
     count: int = await pool.fetchval("SELECT pending_mail($1, $2)", tenant, conversation_id)
     return count
 
 
-async def any_pending(pool: Pool, tenant: str, conversation_id: str) -> bool:
+async def has_pending(pool: Pool, tenant: str, conversation_id: str) -> bool:
     """Whether a fire would take anything."""
     found: bool = await pool.fetchval("SELECT EXISTS (SELECT FROM held_mail($1, $2))", tenant, conversation_id)
     return found
 
 
-async def held_outcomes(pool: Pool, tenant: str, conversation_id: str) -> list[PendingOutcome]:
+async def preview_held(pool: Pool, tenant: str, conversation_id: str) -> list[PendingOutcome]:
     """The newest held outcomes of the root thread, in order, as the state of a conversation keeps them."""
     rows = await pool.fetch(
         f"""SELECT {_PENDING} FROM held_mail($1, $2) m
@@ -67,7 +70,7 @@ async def held_outcomes(pool: Pool, tenant: str, conversation_id: str) -> list[P
     return [_pending(row) for row in reversed(rows)]
 
 
-async def pending_outcomes(pool: Pool, tenant: str, message_ids: list[str]) -> list[PendingOutcome]:
+async def preview_messages(pool: Pool, tenant: str, message_ids: list[str]) -> list[PendingOutcome]:
     """The entries that a conversation keeps of these messages while they wait, in order."""
     rows = await pool.fetch(
         f"""SELECT {_PENDING} FROM mailbox m
@@ -101,7 +104,7 @@ async def of_source(pool: Pool, tenant: str, session_id: str) -> MailboxMessage 
     return MailboxMessage(**row) if row else None
 
 
-async def undelivered(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
+async def find_undelivered(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
     """Those of the messages that no session has consumed, in order."""
     rows = await pool.fetch(
         """SELECT message_id FROM mailbox
@@ -112,7 +115,7 @@ async def undelivered(pool: Pool, tenant: str, message_ids: list[str]) -> list[s
     return [row["message_id"] for row in rows]
 
 
-async def delivered_to(pool: Pool, ref: SessionRef) -> list[str]:
+async def messages_delivered_to(pool: Pool, ref: SessionRef) -> list[str]:
     rows = await pool.fetch(
         """SELECT message_id FROM mailbox WHERE tenant = $1 AND conversation_id = $2 AND delivered_to = $3
             ORDER BY number""",
@@ -123,7 +126,7 @@ async def delivered_to(pool: Pool, ref: SessionRef) -> list[str]:
     return [row["message_id"] for row in rows]
 
 
-async def given_back(pool: Pool, tenant: str, conversation_id: str, thread_id: str) -> list[str]:
+async def find_given_back(pool: Pool, tenant: str, conversation_id: str, thread_id: str) -> list[str]:
     """Outcomes for a thread that its session received but did not commit, in order."""
     rows = await pool.fetch(
         """SELECT message_id FROM mailbox
@@ -167,3 +170,88 @@ async def deliver(pool: Pool, tenant: str, message_ids: list[str], to: str, even
             await connection.execute(
                 "SELECT emit_events($1, $2, $3::jsonb)", tenant, event.conversation_id, to_json([event])
             )
+
+
+# Outcomes: the ends of subagents' sessions and their replies, read when they are rendered.
+
+
+MAX_NODES = 500  # per session: older messages would not fit into a prompt anyway
+
+
+async def outcomes_of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[Outcome]:
+    """The outcomes, in the order of the ids."""
+    if not session_ids:
+        return []
+    rows = await pool.fetch(
+        f"SELECT {_OUTCOME_COLUMNS} FROM sessions s WHERE s.tenant = $1 AND s.id = ANY($2::text[])", tenant, session_ids
+    )
+    found = {outcome.session_id: outcome for outcome in await _outcomes(pool, tenant, rows)}
+    return [found[session_id] for session_id in session_ids if session_id in found]
+
+
+async def outcomes_held(pool: Pool, tenant: str, conversation_id: str) -> dict[str, Outcome]:
+    """The outcomes that a fire would take, by the ids of their messages, in the order of posting."""
+    rows = await pool.fetch(
+        "SELECT message_id, source_session_id FROM held_mail($1, $2) ORDER BY number", tenant, conversation_id
+    )
+    # No join: a plan that was made while the tables were small would read all sessions for each message.
+    found = await outcomes_of_sessions(pool, tenant, [row["source_session_id"] for row in rows])
+    return {row["message_id"]: outcome for row, outcome in zip(rows, found, strict=True)}
+
+
+_OUTCOME_COLUMNS = """s.id AS session_id, coalesce(s.subagent_name, s.agent) AS name, s.status, s.reason, s.partial,
+              s.committed, s.output, s.typed, s.error, s.head,
+              CASE WHEN s.subagent IS NOT NULL THEN s.thread_id END AS reference,
+              (SELECT p.workspace_id = s.workspace_id FROM sessions p
+                WHERE p.tenant = s.tenant AND p.id = s.spawned_by) AS shared"""
+
+
+async def _outcomes(pool: Pool, tenant: str, rows: list[asyncpg.Record]) -> list[Outcome]:
+    replies = await _replies(pool, tenant, {row["session_id"]: row["head"] for row in rows if row["head"]})
+    tools = [row["session_id"] for row in rows if row["reference"]]
+    returned = {session_id: await _returned(pool, tenant, session_id) for session_id in tools}
+    return [_outcome(row, replies.get(row["session_id"], []), returned.get(row["session_id"], {})) for row in rows]
+
+
+def _outcome(row: asyncpg.Record, replies: list[ReplyBody], returned: dict[str, str | None]) -> Outcome:
+    """`returned`: the parent's paths of its files, with its own. The parent reads only its own paths."""
+    paths = {} if row["shared"] else {way: new for new, old in returned.items() if old for way in path_spellings(old)}
+    earlier = said_before_the_end(replies, row["output"], typed=row["typed"]) if replies else []
+    return Outcome(
+        session_id=row["session_id"],
+        name=row["name"],
+        status=Status(row["status"]),
+        reason=Reason(row["reason"]) if row["reason"] else None,
+        partial=row["partial"],
+        committed=row["committed"],
+        output=replace_paths(row["output"], paths) if row["output"] else row["output"],
+        typed=row["typed"],
+        error=replace_paths(row["error"], paths) if row["error"] else row["error"],
+        reference=row["reference"],
+        earlier=[replace_paths(text, paths) for text in earlier],
+        attachments=list(returned),
+    )
+
+
+async def _returned(pool: Pool, tenant: str, session_id: str) -> dict[str, str | None]:
+    """The paths of a subagent tool's files in its parent's workspace, where its end has copied them, with its own."""
+    found = await files.returned_by(pool, tenant, session_id)
+    paths = returned_paths(session_id, [file.name for file in found])
+    return {path: file.path for path, file in zip(paths, found, strict=True)}
+
+
+async def _replies(pool: Pool, tenant: str, heads: dict[str, str]) -> dict[str, list[ReplyBody]]:
+    """The replies of agents, by their sessions and oldest first, on the path to each session's head."""
+    if not heads:
+        return {}
+    rows = await pool.fetch(
+        "SELECT session_id, reply FROM session_replies($1, $2, $3, $4)",
+        tenant,
+        list(heads),
+        list(heads.values()),
+        MAX_NODES,
+    )
+    found: dict[str, list[ReplyBody]] = {}
+    for row in rows:
+        found.setdefault(row["session_id"], []).append(ReplyBody.model_validate_json(row["reply"]))
+    return found

@@ -17,7 +17,7 @@ from domain.messages import Node, calls_of, repair_gaps
 from domain.sessions.new_session import TaskTerms
 from domain.sessions.session import ModelReply, Status, ToolCallResult, Usage
 from domain.sessions.writes import RetryNote, StepBegin, StepCommit
-from store import outcomes
+from store import mailbox
 from store.database import Pool, call
 
 log = logging.getLogger("errand.store")
@@ -78,7 +78,7 @@ class StepFacts(BaseModel):
 async def begin_step(pool: Pool, begin: StepBegin) -> StepFacts:
     facts = StepFacts.model_validate_json(await call(pool, "begin_step", begin))
     sources = [message.source for message in facts.inbox if message.source is not None]
-    found = await outcomes.of_sessions(pool, begin.tenant, sources)
+    found = await mailbox.outcomes_of_sessions(pool, begin.tenant, sources)
     return facts.model_copy(update={"outcomes": {outcome.session_id: outcome for outcome in found}})
 
 

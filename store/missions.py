@@ -1,16 +1,20 @@
-"""Missions: their rows, their spending, and their one end with its summary."""
+"""Missions: their rows, their spending, their one end with its summary, and whether one may run now."""
 
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import asyncpg
 
 from domain.audit import TENANT
-from domain.missions import Mission, MissionRules, MissionStatus, Spent
+from domain.missions import Hold, HoldKind, Mission, MissionRules, MissionStatus, Spent, mission_mark, mission_of
 from domain.notifications import MissionEnded, NewNotice
 from domain.schedules import Schedule
-from store import audit, notices, schedules
+from domain.sessions.new_session import NewSession
+from domain.sessions.writes import Acceptance, NewBudget
+from store import audit, notices, schedules, sessions
 from store.database import Connection, Pool
-from store.sessions import SessionRow, from_columns
+from store.sessions import Accepted, SessionRow, from_columns
+from store.workspaces import Manifest
 
 _COLUMNS = ", ".join(Mission.model_fields)
 
@@ -76,7 +80,7 @@ async def listing(
     return [_read(row) for row in rows]
 
 
-async def spent(
+async def sum_spent(
     pool: "Pool | Connection", mission: Mission, since: datetime | None = None, *, within: str | None = None
 ) -> Spent:
     """The usage since then. `within`: only in this conversation."""
@@ -175,7 +179,7 @@ async def settle(pool: Pool, tenant: str, mission_id: str) -> Mission | None:
     if mission is None or mission.status is not MissionStatus.WORKING:
         return mission
     schedule = await schedules.get(pool, tenant, mission.schedule_id)
-    over = mission.end(datetime.now(UTC), await spent(pool, mission), await _last_answer(pool, mission))
+    over = mission.end(datetime.now(UTC), await sum_spent(pool, mission), await _last_answer(pool, mission))
     if over is None and (schedule is None or schedule.deleted_at is not None):
         over = MissionStatus.CANCELLED, "its schedule was deleted"
     # Only its expiry ends a mission in the middle of a run: otherwise the last run may finish first.
@@ -202,7 +206,7 @@ async def _is_running(pool: Pool, mission: Mission) -> bool:
     return found
 
 
-async def unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:
+async def find_unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:
     """Its runs that have not ended, including those that events started."""
     rows = await pool.fetch(
         f"""SELECT * FROM ({SESSIONS}) s
@@ -214,7 +218,7 @@ async def unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:
     return [from_columns(row) for row in rows]
 
 
-async def left_running(pool: Pool) -> list[SessionRow]:
+async def find_left_running(pool: Pool) -> list[SessionRow]:
     """Runs of cancelled missions, of all tenants, that nobody has stopped: the API died after it wrote the end."""
     rows = await pool.fetch(
         """SELECT s.* FROM sessions s
@@ -244,13 +248,13 @@ async def of_conversation(
     return _read(row) if row else None
 
 
-async def working(pool: Pool) -> list[tuple[str, str]]:
+async def list_working(pool: Pool) -> list[tuple[str, str]]:
     """The missions of all tenants."""
     rows = await pool.fetch("SELECT tenant, id FROM missions WHERE status = 'working'")
     return [(row["tenant"], row["id"]) for row in rows]
 
 
-async def open_requests(pool: Pool, mission: Mission) -> list[str]:
+async def find_open_requests(pool: Pool, mission: Mission) -> list[str]:
     """The open input requests of its runs."""
     rows = await pool.fetch(
         f"""SELECT r.id FROM input_requests r JOIN ({SESSIONS}) s ON s.tenant = r.tenant AND s.id = r.session_id
@@ -274,7 +278,7 @@ async def _last_answer(pool: "Pool | Connection", mission: Mission) -> str | Non
 
 
 async def _summary(connection: Connection, mission: Mission, status: MissionStatus, reason: str) -> str:
-    total = await spent(connection, mission)
+    total = await sum_spent(connection, mission)
     ticks = await connection.fetch(
         "SELECT status, count(*) AS n FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 GROUP BY status",
         mission.tenant,
@@ -288,3 +292,81 @@ async def _summary(connection: Connection, mission: Mission, status: MissionStat
         f"Used: {total.tokens} tokens, {total.cost_usd:.4f} USD.",
     ]
     return "\n".join([*lines, f"Last answer: {answer[:2_000]}"] if answer else lines)
+
+
+# Whether a mission may run now: one answer for its ticks, events, messages of agents, and turns of callers.
+
+
+Session = TypeVar("Session", bound=NewSession)
+
+
+async def admit(pool: "Pool | Connection", mission: Mission, conversation_id: str | None) -> Hold | NewBudget:
+    """Why no run may begin now, or the limits of the next one. None: the run gets a new conversation."""
+    now = datetime.now(UTC)
+    today = await sum_spent(pool, mission, mission.day_start(now))
+    total = await sum_spent(pool, mission)
+    if (hold := mission.hold(now, today, total)) is not None:
+        return hold
+    before = await sum_spent(pool, mission, within=conversation_id) if conversation_id else Spent()
+    return mission.run_budget(today, total, before)
+
+
+def mark_session(session: Session, mission: Mission) -> Session:
+    """The session as a run of the mission, with the mission's risks."""
+    if mission_of(session.rules) == mission.id:
+        return session
+    return session.model_copy(update={"rules": [*session.rules, mission_mark(mission.id)]})
+
+
+async def accept_turn(pool: Pool, acceptance: Acceptance, files: Manifest) -> Accepted | Hold:
+    """Accept a turn in an existing conversation. In a mission's conversation it is a run of the mission, or is held
+    back."""
+    ref = acceptance.session.ref
+    async with pool.acquire() as connection, connection.transaction():
+        mission = await of_conversation(connection, ref.tenant, ref.conversation_id, lock=True)
+        if mission is not None:
+            admitted = await admit(connection, mission, ref.conversation_id)
+            if isinstance(admitted, Hold):
+                return admitted
+            run = {"session": mark_session(acceptance.session, mission), "budget": admitted.within(acceptance.budget)}
+            acceptance = acceptance.model_copy(update=run)
+        accepted = await sessions.accept(connection, acceptance)
+        if files and accepted.session is not None:
+            await sessions.add_queued_files(connection, accepted.session, files)
+        return accepted
+
+
+async def find_wake_hold(pool: "Pool | Connection", tenant: str, conversation_id: str, thread_id: str) -> Hold | None:
+    """Why a message from outside does not wake this thread of a mission; a running session reads it anyway."""
+    mission = await of_conversation(pool, tenant, conversation_id)
+    if mission is None or await pool.fetchval(
+        "SELECT 1 FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live", tenant, thread_id
+    ):
+        return None
+    admitted = await admit(pool, mission, None)
+    return admitted if isinstance(admitted, Hold) else None
+
+
+async def admit_wake(
+    pool: Pool, tenant: str, conversation_id: str, messages: list[str], *, new_run: bool
+) -> Hold | NewBudget | None:
+    """The limits of a session that these messages begin, or why they begin none: their mission may not run now, and its
+    next run reads them. `new_run`: they wake the main thread, so the session counts as a run, whatever sent them; an
+    agent of a paused mission that is woken by its own background agents would otherwise run without bound. Messages to
+    a subagent belong to a run that has begun: they wait only while the mission is paused, until it is resumed. None if
+    nothing bounds the session."""
+    if await of_conversation(pool, tenant, conversation_id) is None:
+        return None
+    async with pool.acquire() as connection, connection.transaction():
+        # Locked: a mission that is resumed in between would not find the messages that are held back here.
+        mission = await of_conversation(connection, tenant, conversation_id, lock=True)
+        if mission is None:
+            return None
+        admitted = await admit(connection, mission, conversation_id)
+        if isinstance(admitted, NewBudget):
+            return admitted
+        if not new_run and admitted.kind is HoldKind.SPENT:
+            return None
+        held = "UPDATE inbox SET wake = false WHERE tenant = $1 AND id = ANY ($2::text[]) AND taken_by IS NULL"
+        await connection.execute(held, tenant, messages)
+        return admitted

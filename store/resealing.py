@@ -8,7 +8,7 @@ from typing import Any
 
 from domain.redaction import PREFIX, is_sealed
 from domain.sealing import KeyRing, SealingError
-from store import connectors, subscriptions, triggers
+from store import connectors, notifications, triggers
 from store.database import Pool
 
 BATCH = 200
@@ -32,7 +32,7 @@ class Resealer:
             before = self.changed.total()
             self.unreadable.clear()
             for column in ("target", "secret", "old_secret"):
-                await self._column("subscriptions", "id", column, self._text(subscriptions.SEALED_FOR))
+                await self._column("subscriptions", "id", column, self._text(notifications.SEALED_FOR))
             await self._column("connectors", "name", "secrets", self._text(connectors.SEALED_FOR))
             await self._column("triggers", "name", "secret", self._text(triggers.SEALED_FOR))
             await self._column("tenant_variables", "name", "value", self._text("variable"))

@@ -62,7 +62,7 @@ async def reset(pool: Pool, tenant: str, conversation_id: str, stop: RecordedSto
         dropped: list[DroppedMessage] = []
         for row in waiting:
             if not row["live"]:
-                joined = await channels.joined(connection, tenant, row["session_id"])
+                joined = await channels.find_joined(connection, tenant, row["session_id"])
                 dropped += [DroppedMessage(**row), *(DroppedMessage(**{**row, **one}) for one in joined)]
         ids = [row["session_id"] for row in waiting]
         stopped = await sessions.record_stops(connection, tenant, conversation_id, ids, stop)

@@ -88,7 +88,7 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
         )
         later = [row["id"] for row in messages if row["taken_by"] is None and row["id"] not in session.inbox]
         # those wait in the conversation until this session has ended
-        apart = await channels.apart(connection, tenant, later) if later else set()
+        apart = await channels.find_apart(connection, tenant, later) if later else set()
         approved = await connection.fetchval(
             """SELECT (answer::jsonb ->> 'approved')::boolean FROM input_requests
                 WHERE tenant = $1 AND session_id = $2 AND kind = $3 ORDER BY created_at DESC, id DESC LIMIT 1""",

@@ -16,7 +16,7 @@ from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import SessionRef
 from domain.sessions.writes import NewBudget, ThreadMessage
 from domain.wire import SessionRefusal
-from store import addresses, conversations, mission_admission, missions, new_sessions, schedules, sessions, workspaces
+from store import addresses, conversations, missions, schedules, sessions, workspaces
 from store.addresses import Arrival
 from store.database import Connection, Pool
 from store.sessions import SessionRow, from_columns
@@ -75,11 +75,11 @@ async def fire(
         budget = None
         if mission is not None:
             shared = schedule.conversation_id if schedule.rules.context is ContextMode.CONTINUE else None
-            admitted = await mission_admission.admit(connection, mission, shared)
+            admitted = await missions.admit(connection, mission, shared)
             if isinstance(admitted, Hold):
                 return await _write(connection, schedule, tick, RunStatus.SKIPPED, admitted.text), None
             budget = admitted
-            session = mission_admission.marked(session or schedule.session, mission)
+            session = missions.mark_session(session or schedule.session, mission)
         if session is not None:
             schedule = schedule.model_copy(update={"session": session})
         if schedule.rules.overlap is Overlap.STEER:
@@ -220,7 +220,7 @@ async def _accept_apart(
         message = message.model_copy(update={"session": message.session.model_copy(update=history)})
     ref = SessionRef(tenant=schedule.tenant, session_id=session_id, conversation_id=session_id)
     acceptance = addresses.acceptance_of(ref, message.model_copy(update={"files": files}))
-    accepted = await new_sessions.accept(connection, acceptance)
+    accepted = await sessions.accept(connection, acceptance)
     return Arrival(accepted.session) if accepted.session else Arrival(refused=accepted)
 
 

@@ -13,8 +13,7 @@ from domain.notifications import NewNotice, SchedulePaused
 from domain.schedules import Schedule, ScheduleRules
 from domain.sessions.new_session import NewSession
 from store import addresses, audit, notices, workspaces
-from store.database import Connection, Pool
-from store.readable import readable
+from store.database import Connection, Pool, keep_readable
 from store.workspaces import Manifest
 
 _COLUMNS = ", ".join(name for name in Schedule.model_fields)
@@ -186,7 +185,7 @@ async def count(pool: Pool, tenant: str) -> int:
 async def unsynced(pool: Pool, limit: int = 200) -> list[Schedule]:
     """Schedules of all tenants whose newest version Temporal does not have."""
     rows = await pool.fetch(f"SELECT {_COLUMNS} FROM schedules WHERE synced < version LIMIT $1", limit)
-    return readable(rows, _read, "schedule")
+    return keep_readable(rows, _read, "schedule")
 
 
 async def synced(pool: Pool, schedule: Schedule) -> None:

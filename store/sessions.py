@@ -1,25 +1,32 @@
-"""Sessions: a row is accepted, and then activities update it."""
+"""Sessions: accepted as a row, read, stopped, ended once; and those that the sweep looks after."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import asyncpg
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, Json
 from pydantic_core import to_jsonable_python
 
+from domain.agents.definition import AgentDefinition
+from domain.channels import MAX_DEBOUNCE_MS
 from domain.conversations.subagents import Successor
-from domain.events import CancelRequested, EventRow, ModelRetry
+from domain.events import CancelRequested, EventRow, ModelRetry, TaskCancelled
 from domain.json_object import JsonObject
+from domain.messages import Node
 from domain.plan import Plan
-from domain.sessions.new_session import PlacedSession
-from domain.sessions.session import AgentRef, Reason, RecordedStop, Scope, SessionRef, Status, Usage
+from domain.sessions.acceptance import AcceptanceRound
+from domain.sessions.new_session import PlacedSession, TaskTerms
+from domain.sessions.session import AgentRef, Reason, RecordedStop, Scope, SessionRef, Status, StopRequest, Usage
 from domain.sessions.session_state import SessionInput
-from domain.sessions.writes import QueuedBegin
-from domain.wire import RENEW_AFTER
-from store import audit
-from store.database import Connection, Pool, call, to_json
+from domain.sessions.writes import Acceptance, AcceptanceRecord, CheckBegin, CheckEnd, QueuedBegin, SessionEnding
+from domain.wire import RENEW_AFTER, SessionRefusal
+from store import agents, audit, workspaces
+from store.database import Connection, Pool, call, keep_readable, to_json
+from store.workspaces import Manifest
 
 
 class SessionRow(PlacedSession):
@@ -285,3 +292,356 @@ async def set_status_text(pool: Pool, ref: SessionRef, text: str, key: str, even
             text,
         )
         await connection.execute("SELECT append_events($1, true, $2::jsonb)", f"status/{key}", to_json(events))
+
+
+# Files of messages. They enter the workspace with the session that reads the message; while that session is queued,
+# the sessions before it do not see them.
+
+
+async def add_queued_files(connection: Connection, session: SessionRow, files: Manifest) -> None:
+    """Store the files, in the transaction that accepts the message."""
+    if session.live:
+        await workspaces.change_in(connection, session.tenant, session.workspace_id, lambda known: {**known, **files})
+        return
+    await connection.execute(
+        """INSERT INTO queued_files (tenant, session_id, manifest) VALUES ($1, $2, $3)
+           ON CONFLICT (tenant, session_id) DO UPDATE
+           SET manifest = (queued_files.manifest::jsonb || excluded.manifest::jsonb)::text""",
+        session.tenant,
+        session.id,
+        json.dumps(files),
+    )
+
+
+async def enter_queued_files(connection: Connection, tenant: str, session_id: str) -> None:
+    """Move the files to the workspace once, in the transaction that lets the session begin."""
+    row = await connection.fetchrow(
+        """DELETE FROM queued_files q USING sessions s
+            WHERE q.tenant = $1 AND q.session_id = $2 AND s.tenant = q.tenant AND s.id = q.session_id AND s.live
+           RETURNING q.manifest, s.workspace_id""",
+        tenant,
+        session_id,
+    )
+    if row is not None:
+        files: Manifest = json.loads(row["manifest"])
+        await workspaces.change_in(connection, tenant, row["workspace_id"], lambda known: {**known, **files})
+
+
+# Accept sessions: row, input and first events in one transaction, for one session or for many.
+
+
+class Waiting(BaseModel):
+    """The tasks that no worker has begun."""
+
+    total: int
+    own: int  # of the tenant that asks
+    tenants: int  # that have any
+
+
+class EarlierResponse(BaseModel):
+    status: int
+    response: str
+
+
+class Accepted(BaseModel):
+    """The session as it was written, or exactly one reason for a refusal."""
+
+    columns: JsonObject | None = Field(default=None, alias="session")
+    replay: EarlierResponse | None = None  # the request was answered before, under the same idempotency key
+    reused: bool = False  # the key came with another request before
+    quota: int | None = None  # the number of live tasks
+    busy: str | None = None  # the thread's live session
+    terminated: bool = False
+    unknown: bool = False  # no such conversation
+    mail_taken: bool = False  # another session claimed some of the mail
+    read_by: str | None = None  # the session that reads the message already
+    cancelled: bool = False  # a tree above it was cancelled
+    budget: str | None = None  # the kind of the tree's budget that is spent
+
+    @cached_property
+    def session(self) -> SessionRow | None:
+        """The row, which is parsed when it is used: for most tasks that is after the response."""
+        return from_columns(self.columns) if self.columns is not None else None
+
+    @property
+    def refused(self) -> SessionRefusal | None:
+        """Why no session was opened in a conversation that is not busy."""
+        reasons = {
+            SessionRefusal.TERMINATED: self.terminated,
+            SessionRefusal.QUOTA: self.quota is not None,
+            SessionRefusal.BUDGET_SPENT: self.budget is not None,
+            SessionRefusal.CANCELLED: self.cancelled,
+            SessionRefusal.UNKNOWN: self.unknown,
+            SessionRefusal.MAIL_TAKEN: self.mail_taken,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+async def count_waiting(pool: Pool, tenant: str) -> Waiting:
+    row = await pool.fetchrow("SELECT * FROM count_waiting($1)", tenant)
+    assert row is not None
+    return Waiting(**dict(row))
+
+
+async def accept(pool: "Pool | Connection", acceptance: Acceptance) -> Accepted:
+    return Accepted.model_validate_json(await call(pool, "accept_session", acceptance_document(acceptance)))
+
+
+async def accept_all(pool: Pool, acceptances: Sequence[Acceptance]) -> list[Accepted]:
+    """Accept several sessions in one transaction, each with its own result."""
+    documents = [acceptance_document(acceptance) for acceptance in acceptances]
+    return [Accepted.model_validate(answer) for answer in json.loads(await call(pool, "accept_sessions", documents))]
+
+
+async def accept_with_files(pool: Pool, acceptance: Acceptance, files: Manifest) -> Accepted:
+    """Add files to an existing workspace, in the same transaction as the message that names them."""
+    async with pool.acquire() as connection, connection.transaction():
+        accepted = await accept(connection, acceptance)
+        if accepted.session is not None:
+            await add_queued_files(connection, accepted.session, files)
+        return accepted
+
+
+async def accept_with_agent(pool: Pool, acceptance: Acceptance, own: tuple[AgentRef, AgentDefinition]) -> Accepted:
+    """Accept a task with a definition that only this task uses."""
+    async with pool.acquire() as connection, connection.transaction():
+        accepted = await accept(connection, acceptance)
+        if accepted.session is not None:
+            await agents.put_private(connection, *own)
+        return accepted
+
+
+async def accept_ended(pool: Pool, acceptance: Acceptance, ending: SessionEnding) -> Accepted:
+    """Accept and end a session in one transaction: a point from which to continue, without running anything."""
+    async with pool.acquire() as connection, connection.transaction():
+        accepted = await accept(connection, acceptance)
+        if accepted.session is not None:
+            await finish_session(connection, ending)
+        return accepted
+
+
+async def accept_rerun(
+    pool: Pool, acceptance: Acceptance, nodes: Sequence[Node], own: tuple[AgentRef, AgentDefinition] | None
+) -> Accepted:
+    """Accept a rerun with the messages it begins with; `own`: a definition that only this rerun uses."""
+    async with pool.acquire() as connection, connection.transaction():
+        accepted = await accept(connection, acceptance)
+        if (session := accepted.session) is None:
+            return accepted
+        if own is not None:
+            await agents.put_private(connection, *own)
+        await connection.executemany(
+            """INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body)
+               VALUES ($1, $2, $3, $4, $2 || '/rerun', $5, $6, $7, $8, $9)""",
+            [
+                (
+                    session.tenant,
+                    one.id,
+                    one.parent,
+                    one.session_id,
+                    one.kind,
+                    one.author,
+                    one.line,
+                    one.step,
+                    one.body.model_dump_json(),
+                )
+                for one in nodes
+            ],
+        )
+        return accepted
+
+
+def acceptance_document(acceptance: Acceptance) -> JsonObject:
+    """The document that the SQL function accept_session takes."""
+    document = acceptance.model_dump(mode="json", exclude={"session", "manifest"})
+    return {
+        **document,
+        "session": to_columns(acceptance.session),
+        "manifest": json.dumps(acceptance.manifest),
+    }
+
+
+# Write the one ending of a session, even if the session never began.
+
+
+class WrittenEnding(BaseModel):
+    """A session as it ended, now or before."""
+
+    model_config = ConfigDict(frozen=True)
+
+    status: Status
+    reason: Reason
+    partial: bool
+    head: str | None
+    output: str | None
+    committed: bool
+    mail: str | None  # the mailbox message with its outcome for the spawner
+    given_back: list[str]  # outcomes that it received but did not commit
+    held: bool  # its outcome must not wake its spawner
+    has_workflow: bool  # the conversation's workflow has begun; if it begins later, it reads this end from the rows
+
+
+class EndingFacts(BaseModel):
+    """What the ending of a session depends on."""
+
+    task_terms: Json[TaskTerms] | None
+    head: str | None
+    version: int
+
+
+async def get_ending_facts(pool: Pool, ref: SessionRef) -> EndingFacts:
+    row = await pool.fetchrow(
+        "SELECT task_terms, head, version FROM sessions WHERE tenant = $1 AND id = $2", ref.tenant, ref.session_id
+    )
+    assert row is not None
+    return EndingFacts(**dict(row))
+
+
+async def finish_session(pool: "Pool | Connection", ending: SessionEnding) -> WrittenEnding | StopRequest | None:
+    """Write the ending once. If a cancel was accepted before, it wins: it is returned and nothing is written. None: the
+    session has committed more than the ending has seen, and nothing is written either."""
+    answer = json.loads(await call(pool, "finish_session", ending))
+    if "cancel_requested" in answer:
+        return StopRequest.model_validate_json(answer["cancel_requested"])
+    if "moved" in answer:
+        return None
+    return WrittenEnding.model_validate(answer)
+
+
+def ending_of_unbegun(session: SessionRow, reason: Reason) -> SessionEnding:
+    """The ending of a session that never began."""
+    ended = TaskCancelled(status=reason.status, reason=reason, partial=False, usage=session.usage)
+    return SessionEnding(
+        ref=session.ref,
+        reason=reason,
+        head=session.head,
+        step=0,
+        version=session.version + 1,
+        events=[EventRow.of(session.ref, ended)],
+    )
+
+
+async def end_queued(pool: Pool, ending: SessionEnding) -> bool:
+    """End a session that waits in a queue; False if it has begun or ended by now."""
+    async with pool.acquire() as connection, connection.transaction():
+        waits = await connection.fetchval(
+            """SELECT 1 FROM sessions WHERE tenant = $1 AND id = $2 AND status = 'submitted' AND NOT live
+                  FOR UPDATE""",
+            ending.ref.tenant,
+            ending.ref.session_id,
+        )
+        if waits:
+            await finish_session(connection, ending)
+        return waits is not None
+
+
+# Verdicts on acceptance criteria: written once for each round of a session, and read with its result.
+
+
+async def get_acceptance(pool: Pool, tenant: str, session_id: str) -> AcceptanceRound | None:
+    text = await pool.fetchval("SELECT acceptance FROM sessions WHERE tenant = $1 AND id = $2", tenant, session_id)
+    return AcceptanceRound.model_validate_json(text) if text else None
+
+
+async def begin_check(pool: Pool, check: CheckBegin) -> None:
+    """Enter a command into the ledger before it runs."""
+    await call(pool, "begin_check", check)
+
+
+async def end_check(pool: Pool, check: CheckEnd) -> None:
+    await call(pool, "end_check", check)
+
+
+async def record_acceptance(pool: Pool, record: AcceptanceRecord) -> None:
+    """Write a round. A round that was written before stays unchanged."""
+    await call(pool, "record_acceptance", record)
+
+
+# Sessions that should be running, for the sweeper to check.
+
+
+async def find_unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int = 500) -> list[SessionRow]:
+    """Sessions of all tenants that are not terminal and have been silent for a while. Those that should begin come
+    first, those that wait for people last. The rest are in random order, so that many live ones cannot hide a lost
+    one."""
+    rows = await pool.fetch(
+        """SELECT * FROM sessions s WHERE status IN ('submitted', 'working', 'input_required')
+              AND updated_at < now() - make_interval(secs => CASE WHEN status <> 'submitted' THEN $1::float8
+                      WHEN trigger = 'channel' AND NOT live THEN $2::float8 + $4  -- it may wait for others
+                      ELSE $2::float8 END)
+            ORDER BY NOT (live AND status = 'submitted'),
+                     status = 'input_required' AND cancel_requested IS NULL AND NOT EXISTS (
+                         SELECT 1 FROM input_requests r WHERE r.tenant = s.tenant AND r.session_id = s.id
+                            AND r.status = 'answered' AND NOT r.settled), random() LIMIT $3""",
+        silent_s,
+        starting_s,
+        limit,
+        MAX_DEBOUNCE_MS / 1_000,
+    )
+    return keep_readable(rows, from_columns, "session")
+
+
+async def find_unstarted(pool: Pool, starting_s: float, limit: int = 10) -> list[SessionRow]:
+    """Sessions of callers, of all tenants, that were accepted in the last minute and should have begun. Few, in random
+    order: if all workers are busy there are many, and nearly all of them were started."""
+    rows = await pool.fetch(
+        """SELECT * FROM sessions WHERE status = 'submitted' AND live AND spawned_by IS NULL
+              AND updated_at BETWEEN now() - interval '1 minute' AND now() - make_interval(secs => $1)
+            ORDER BY random() LIMIT $2""",
+        starting_s,
+        limit,
+    )
+    return keep_readable(rows, from_columns, "session")
+
+
+async def find_unheard(pool: Pool, older_than_s: float, limit: int = 20) -> list[tuple[str, str, str]]:
+    """Stops and answers that running sessions of all tenants have not acted on: tenant, session, and what it is. In
+    random order, so that one that cannot be signalled does not hide the others."""
+    rows = await pool.fetch(
+        """SELECT * FROM (
+               SELECT tenant, id, cancel_requested AS what FROM sessions
+                WHERE cancel_requested IS NOT NULL AND status IN ('submitted', 'working', 'input_required')
+                  AND (cancel_requested::jsonb ->> 'at')::timestamptz < now() - make_interval(secs => $1)
+               UNION ALL
+               SELECT s.tenant, s.id, r.id FROM input_requests r
+                 JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+                WHERE r.status = 'answered' AND NOT r.settled AND r.answered_at < now() - make_interval(secs => $1)
+                  AND s.status IN ('submitted', 'working', 'input_required')) found
+            ORDER BY random() LIMIT $2""",
+        older_than_s,
+        limit,
+    )
+    return [(row["tenant"], row["id"], row["what"]) for row in rows]
+
+
+async def find_running(pool: Pool, limit: int = 500) -> list[tuple[str, str]]:
+    """The sessions of all tenants that do not wait for people, with their conversations; the latest first."""
+    rows = await pool.fetch(
+        """SELECT id, conversation_id FROM sessions WHERE live AND status IN ('submitted', 'working')
+            ORDER BY updated_at DESC LIMIT $1""",
+        limit,
+    )
+    return [(row["id"], row["conversation_id"]) for row in rows]
+
+
+# Short ids of sessions, for people to type.
+
+
+SHORTEST_ID = 8  # characters; they cover one second, so that a later session rarely makes a short id ambiguous
+
+
+async def find_short_ids(pool: Pool, tenant: str, ids: list[str]) -> dict[str, str]:
+    """The shortest prefix of each id that no other session of the tenant has."""
+    rows = await pool.fetch(
+        """SELECT own.id, (SELECT max(s.id) FROM sessions s WHERE s.tenant = $1 AND s.id < own.id) AS before,
+                  (SELECT min(s.id) FROM sessions s WHERE s.tenant = $1 AND s.id > own.id) AS after
+             FROM unnest($2::text[]) AS own (id)""",
+        tenant,
+        ids,
+    )
+    return {row["id"]: _shortest(row["id"], row["before"] or "", row["after"] or "") for row in rows}
+
+
+def _shortest(own: str, *neighbours: str) -> str:
+    shared = max(len(os.path.commonprefix([own, other])) for other in neighbours)
+    return own[: max(SHORTEST_ID, shared + 1)]

@@ -1,13 +1,18 @@
-"""Tool calls: claimed before the effect, recorded after it, fenced by holder and attempt."""
+"""Tool calls: claimed before the effect, recorded after it, fenced by holder and attempt; the ledger of effects."""
 
+import json
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel, Field, Json
 
 from domain.messages import ReplyBody
-from domain.sessions.session import CallState, RemoteCall, ToolCallResult
+from domain.missions import Mission
+from domain.sessions.session import CallState, EffectRecord, RemoteCall, Source, Status, ToolCallResult, state_of
 from domain.sessions.writes import ToolClaim, ToolCommit, ToolHold
 from store.database import Pool, call
+from store.missions import SESSIONS
 from store.sessions import SessionRow
 
 
@@ -39,14 +44,14 @@ async def hold(pool: Pool, hold: ToolHold) -> bool:
     return bool(await call(pool, "hold_tool", hold))
 
 
-async def remote(pool: Pool, tenant: str, node: str, index: int) -> RemoteCall | None:
+async def get_remote(pool: Pool, tenant: str, node: str, index: int) -> RemoteCall | None:
     found = await pool.fetchval(
         "SELECT remote FROM tool_calls WHERE tenant = $1 AND node = $2 AND call_index = $3", tenant, node, index
     )
     return RemoteCall.model_validate_json(found) if found else None
 
 
-async def results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
+async def get_results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
     rows = await pool.fetch(
         """SELECT call_index AS index, state, result AS text FROM tool_calls
             WHERE tenant = $1 AND node = $2 ORDER BY call_index""",
@@ -56,7 +61,7 @@ async def results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
     return [ToolCallResult(**row) for row in rows]
 
 
-async def up_to_date(pool: Pool, tenant: str, sessions: Sequence[SessionRow]) -> list[SessionRow]:
+async def count_calls(pool: Pool, tenant: str, sessions: Sequence[SessionRow]) -> list[SessionRow]:
     """The sessions with the tool calls that they have made by now: a row counts them with its next model call."""
     running = [session.id for session in sessions if not session.status.terminal]
     if not running:
@@ -76,3 +81,105 @@ def _with_calls(session: SessionRow, made: int) -> SessionRow:
     usage = session.usage
     counted = usage.model_copy(update={"tool_invocations": max(usage.tool_invocations, made)})
     return session.model_copy(update={"usage": counted})
+
+
+# The ledger of effects and the sources of a result, both read from the records of tool calls.
+
+
+MOST = 5_000
+
+
+class Ledger(BaseModel):
+    items: list[EffectRecord]
+    complete: bool = Field(description=f"false: there are more than {MOST}, and these are the first")
+
+
+async def get_ledger(pool: Pool, tenant: str, session_id: str) -> Ledger:
+    """The effects of a session and of the subagents below it, in order; for a dry run, those it would have had."""
+    rows = await pool.fetch(
+        """WITH RECURSIVE tree AS (
+               SELECT id, status FROM sessions WHERE tenant = $1 AND id = $2
+               UNION SELECT s.id, s.status FROM sessions s JOIN tree t ON s.tenant = $1 AND s.spawned_by = t.id)
+           SELECT c.kind, c.tool, c.description, c.state, c.dry, c.node || ':' || c.call_index AS idempotency_key,
+                  c.session_id, c.started_at, c.ended_at, tree.status
+             FROM tree JOIN tool_calls c ON c.tenant = $1 AND c.session_id = tree.id AND c.kind IS NOT NULL
+            ORDER BY c.started_at, c.node, c.call_index LIMIT $3""",
+        tenant,
+        session_id,
+        MOST + 1,
+    )
+    found = []
+    for row in rows[:MOST]:
+        values = dict(row)
+        ended = Status(values.pop("status")).terminal
+        values["state"] = state_of(CallState(values["state"]), dry=values.pop("dry"), ended=ended)
+        found.append(EffectRecord(**values))
+    return Ledger(items=found, complete=len(rows) <= MOST)
+
+
+async def find_sources(pool: Pool, session: SessionRow) -> list[Source]:
+    """The sources that entered a session's context, and when: messages, answers, files, pages, and the session that it
+    continued."""
+    rows = await pool.fetch(
+        """SELECT 'message' AS kind, id AS name, created_at AS at,
+                  encode(sha256(convert_to(parts, 'UTF8')), 'hex') AS sha256
+             FROM inbox WHERE tenant = $1 AND taken_by = $2
+           UNION ALL
+           SELECT 'answer', id, answered_at, encode(sha256(convert_to(answer, 'UTF8')), 'hex')
+             FROM input_requests WHERE tenant = $1 AND session_id = $2 AND status = 'answered'
+           UNION ALL
+           SELECT 'context_file', f.name, $3, f.sha256
+             FROM file_uses u JOIN files f ON f.tenant = u.tenant AND f.id = u.file_id
+            WHERE u.tenant = $1 AND u.session_id = $2
+           UNION ALL
+           SELECT 'session', id, ended_at, NULL FROM sessions WHERE tenant = $1 AND id = $4
+            ORDER BY at LIMIT $5""",
+        session.tenant,
+        session.id,
+        session.created_at,
+        session.parent_session_id,
+        MOST,
+    )
+    read = await pool.fetch(
+        """SELECT sources FROM tool_calls WHERE tenant = $1 AND session_id = $2 AND sources <> '[]'
+            ORDER BY started_at, node, call_index LIMIT $3""",
+        session.tenant,
+        session.id,
+        MOST,
+    )
+    found = [Source(**row) for row in rows]
+    return found + [Source(**source) for row in read for source in json.loads(row["sources"])]
+
+
+async def find_models_used(pool: Pool, session: SessionRow) -> list[str]:
+    """The models that really answered, in the order of their first answer."""
+    rows = await pool.fetch(
+        """SELECT data::jsonb ->> 'model' AS model, min(seq) AS first FROM events
+            WHERE tenant = $1 AND session_id = $2 AND type = 'usage_updated' GROUP BY 1 ORDER BY 2""",
+        session.tenant,
+        session.id,
+    )
+    return [row["model"] for row in rows]
+
+
+# The tool calls of a mission, for the risks that begin after a number of them.
+
+
+async def calls_of_mission(pool: Pool, mission: Mission, start: datetime) -> list[tuple[str, Any]]:
+    """The tool and the arguments of each call since then. The arguments are None if they are no longer stored."""
+    rows = await pool.fetch(
+        f"""SELECT t.tool, t.call_index, m.body
+              FROM tool_calls t JOIN ({SESSIONS}) s ON s.tenant = t.tenant AND s.id = t.session_id
+              LEFT JOIN messages m ON m.tenant = t.tenant AND m.id = t.node AND m.kind = 'assistant'
+             WHERE t.started_at >= $4""",
+        mission.tenant,
+        mission.conversation_id,
+        mission.schedule_id,
+        start,
+    )
+    return [(row["tool"], _arguments(row["body"], row["call_index"])) for row in rows]
+
+
+def _arguments(body: str | None, index: int) -> Any:
+    calls = ReplyBody.model_validate_json(body).calls if body is not None else []
+    return calls[index].arguments if index < len(calls) else None

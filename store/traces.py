@@ -1,11 +1,12 @@
-"""The parts of a trace: a session's replies and tool calls, and the sessions below it."""
+"""What a session recorded, read back: the parts of its trace, and the steps that a rerun repeats."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, Json
 
-from domain.messages import ReplyBody
+from domain.messages import Body, ReplyBody, read_body
 from store.database import Pool
 
 
@@ -31,7 +32,7 @@ class CallRow(BaseModel):
     ended_at: datetime | None
 
 
-async def replies(pool: Pool, tenant: str, session_id: str, limit: int) -> list[ReplyRow]:
+async def get_replies(pool: Pool, tenant: str, session_id: str, limit: int) -> list[ReplyRow]:
     rows = await pool.fetch(
         """SELECT id, line, side, author, step, body FROM messages
             WHERE tenant = $1 AND session_id = $2 AND kind = 'assistant' AND reply IS NOT NULL
@@ -43,7 +44,7 @@ async def replies(pool: Pool, tenant: str, session_id: str, limit: int) -> list[
     return [ReplyRow(**row) for row in rows]
 
 
-async def calls(pool: Pool, tenant: str, session_id: str, limit: int) -> list[CallRow]:
+async def get_calls(pool: Pool, tenant: str, session_id: str, limit: int) -> list[CallRow]:
     rows = await pool.fetch(
         """SELECT node, call_index, tool, effect, state, result, started_at, ended_at FROM tool_calls
             WHERE tenant = $1 AND session_id = $2 ORDER BY node, call_index LIMIT $3""",
@@ -54,7 +55,7 @@ async def calls(pool: Pool, tenant: str, session_id: str, limit: int) -> list[Ca
     return [CallRow(**row) for row in rows]
 
 
-async def spawned(pool: Pool, tenant: str, session_id: str, limit: int) -> list[str]:
+async def find_spawned(pool: Pool, tenant: str, session_id: str, limit: int) -> list[str]:
     """The sessions that this one started, oldest first."""
     rows: list[Any] = await pool.fetch(
         "SELECT id FROM sessions WHERE tenant = $1 AND spawned_by = $2 ORDER BY created_at, id LIMIT $3",
@@ -63,3 +64,114 @@ async def spawned(pool: Pool, tenant: str, session_id: str, limit: int) -> list[
         limit,
     )
     return [row["id"] for row in rows]
+
+
+# The recorded steps that a rerun repeats.
+
+
+class RecordedReply(BaseModel):
+    """A committed answer of the model."""
+
+    node: str
+    parent: str | None
+    step: int
+    body: Json[ReplyBody]
+    reply: str  # JSON: the result that the workflow received
+
+
+async def replied_at(pool: Pool, tenant: str, session_id: str, step: int) -> datetime | None:
+    """When the model had answered in a step, before any tool of that step ran."""
+    moment: datetime | None = await pool.fetchval(
+        """SELECT min(created_at) FROM messages
+            WHERE tenant = $1 AND session_id = $2 AND line = 'main' AND step = $3 AND reply IS NOT NULL""",
+        tenant,
+        session_id,
+        step,
+    )
+    return moment
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The place of a recorded rerun's answer: the line of the original, and the number of the step."""
+
+    line: str
+    number: int
+
+
+async def find_repeated(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> Repeated | None:
+    """Find the line to repeat. A line inside a call, `main/3.0`, repeats the line inside the call that the rerun's
+    third step repeats. Step numbers differ from the original's if lines ran concurrently. None if there was no such
+    line."""
+    source: str | None = line
+    above, _, place = line.rpartition("/")
+    if above:
+        outer, _, index = place.partition(".")
+        source = await pool.fetchval(
+            """SELECT o.line || '/' || o.step || '.' || $5
+                 FROM messages r JOIN messages o ON o.tenant = r.tenant AND o.id = r.body::jsonb ->> 'origin'
+                WHERE r.tenant = $1 AND r.session_id = $2 AND r.line = $3 AND r.step = $4
+                  AND r.kind = 'assistant' AND r.reply IS NOT NULL""",
+            tenant,
+            session_id,
+            above,
+            int(outer),
+            index,
+        )
+    before: int = await pool.fetchval(
+        """SELECT count(DISTINCT step) FROM messages
+            WHERE tenant = $1 AND session_id = $2 AND line = $3 AND kind = 'assistant' AND reply IS NOT NULL
+              AND step < $4""",
+        tenant,
+        session_id,
+        line,
+        step,
+    )
+    return Repeated(source, before + 1) if source is not None else None
+
+
+async def recorded_reply(
+    pool: Pool, tenant: str, session_id: str, line: str, from_step: int, number: int
+) -> RecordedReply | None:
+    """The answer of the `number`-th step of a line, counted from `from_step`. The last one counts; a final summary is
+    not the answer of its step."""
+    row = await pool.fetchrow(
+        """SELECT id AS node, parent, step, body, reply FROM messages
+            WHERE tenant = $1 AND session_id = $2 AND line = $5 AND kind = 'assistant' AND reply IS NOT NULL
+              AND step = (SELECT DISTINCT step FROM messages
+                           WHERE tenant = $1 AND session_id = $2 AND line = $5 AND kind = 'assistant'
+                             AND reply IS NOT NULL AND step >= $3 ORDER BY step OFFSET $4 LIMIT 1)
+            ORDER BY jsonb_array_length(reply::jsonb -> 'calls') > 0 DESC, created_at DESC, id DESC LIMIT 1""",
+        tenant,
+        session_id,
+        from_step,
+        number - 1,
+        line,
+    )
+    return RecordedReply(**row) if row else None
+
+
+async def lines_within(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> set[int]:
+    """The calls of a step that had their own line."""
+    rows = await pool.fetch(
+        """SELECT DISTINCT split_part(line, $3, 2) AS place FROM messages
+            WHERE tenant = $1 AND session_id = $2 AND starts_with(line, $3)""",
+        tenant,
+        session_id,
+        f"{line}/{step}.",
+    )
+    return {int(row["place"].partition("/")[0]) for row in rows}
+
+
+async def recorded_messages(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> list[tuple[str, Body]]:
+    """The messages of people and the platform to a line before its answer in a step: author and body."""
+    rows = await pool.fetch(
+        """SELECT kind, author, body FROM messages
+            WHERE tenant = $1 AND session_id = $2 AND line = $4 AND step = $3 AND kind IN ('user', 'note')
+            ORDER BY created_at, id""",
+        tenant,
+        session_id,
+        step,
+        line,
+    )
+    return [(row["author"], read_body(row["kind"], row["body"])) for row in rows]

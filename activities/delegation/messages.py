@@ -30,26 +30,11 @@ from domain.ids import derive_id, is_id
 from domain.sessions.session import Reason, RecordedStop, Scope, SessionRef, Status, StopRequest
 from domain.sessions.writes import ThreadMessage
 from domain.triggers import EMITTED, ExternalEvent, untrusted
-from store import (
-    agent_events,
-    agent_messages,
-    channels,
-    children,
-    conversations,
-    endings,
-    mailbox,
-    mission_admission,
-    outcomes,
-    sessions,
-    threads,
-    workspaces,
-)
-from store.agent_events import MAX_PATTERNS, SentMessage
-from store.agent_messages import AgentAddress
-from store.children import Child
+from store import channels, conversations, mailbox, missions, sessions, threads, triggers, workspaces
 from store.database import Pool
-from store.external_events import NewEvent
 from store.sessions import SessionRow
+from store.threads import AgentAddress, Child
+from store.triggers import MAX_PATTERNS, NewEvent, SentMessage
 from store.workspaces import Manifest
 from workflows.client import WorkflowClient
 
@@ -88,10 +73,10 @@ class AgentMessages:
             return str(error), True
         give_up = time.monotonic() + seconds
         while time.monotonic() < give_up:
-            taken = await conversations.message_taken(self._pool, ref.tenant, message_id)
+            taken = await conversations.get_message_state(self._pool, ref.tenant, message_id)
             session = await sessions.get(self._pool, ref.tenant, taken.by) if taken and taken.by else None
             if session is not None and session.status.terminal:
-                [outcome] = await outcomes.of_sessions(self._pool, ref.tenant, [session.id])
+                [outcome] = await mailbox.outcomes_of_sessions(self._pool, ref.tenant, [session.id])
                 if outcome.status is not Status.COMPLETED:
                     return f"The agent (agent_id: {target.thread_id}) failed: {outcome.failure_so_far}", True
                 return render_page(outcome, 0) if outcome.output else "(no output)", False
@@ -118,7 +103,7 @@ class AgentMessages:
             unsignalled=True,
         )
         await conversations.add_message(self._pool, ref.tenant, message)
-        apart = bool(await channels.apart(self._pool, ref.tenant, [message_id]))
+        apart = bool(await channels.find_apart(self._pool, ref.tenant, [message_id]))
         steer = Steer(request_id=message_id, thread=target.thread_id, message=message_id, wake=True, apart=apart)
         try:
             await self._conversations.steer(ref.tenant, target.conversation_id, steer)
@@ -133,7 +118,7 @@ class AgentMessages:
             self._pool, ref.tenant, message_id
         ):
             return
-        hold = await mission_admission.wake_hold(self._pool, ref.tenant, target.conversation_id, target.thread_id)
+        hold = await missions.find_wake_hold(self._pool, ref.tenant, target.conversation_id, target.thread_id)
         if hold is not None:
             raise NoReceiver(f"Nothing was sent, as that agent does not run now: {hold.text}.")
 
@@ -141,11 +126,11 @@ class AgentMessages:
         """The agent with this id; without an id the sender's parent, else the agent that people wrote to last."""
         wanted = agent_id or parent
         if wanted is not None:
-            found = await agent_messages.address(self._pool, ref.tenant, wanted) if is_id(wanted) else None
+            found = await threads.find_address(self._pool, ref.tenant, wanted) if is_id(wanted) else None
             if found is None:
                 raise NoReceiver(f"There is no agent {wanted!r}.")
             return found
-        recent = await agent_messages.recent_foreground(self._pool, ref.tenant, ref.conversation_id)
+        recent = await threads.find_recent_foreground(self._pool, ref.tenant, ref.conversation_id)
         if recent is None:
             raise NoReceiver("no recent foreground agent")
         return recent
@@ -165,7 +150,7 @@ class AgentEvents:
         source = f"agent {sender.agent} {sender.thread_id}"
         text = untrusted(ExternalEvent(id=event_id, type=name, payload=data), source)
         event = NewEvent(source=EMITTED, origin=EMITTED, event_id=event_id, type=name, key=name, text=text)
-        emitted = await agent_events.emit(self._pool, sender, event, PER_HOUR)
+        emitted = await triggers.emit_event(self._pool, sender, event, PER_HOUR)
         if emitted is None:
             return f"This conversation has emitted {PER_HOUR} events within an hour. Nothing was emitted.", True
         if emitted.answered is not None:  # if this fails, the sweeper signals it
@@ -179,10 +164,10 @@ class AgentEvents:
     async def subscribe(self, ref: SessionRef, pattern: str, wanted: bool) -> tuple[str, bool]:
         session = await self._session(ref)
         if not wanted:
-            await agent_events.unsubscribe(self._pool, session, pattern)
-        elif not await agent_events.subscribe(self._pool, session, pattern):
+            await triggers.unsubscribe(self._pool, session, pattern)
+        elif not await triggers.subscribe(self._pool, session, pattern):
             return f"You have subscribed to {MAX_PATTERNS} patterns, as many as you may.", True
-        patterns = await agent_events.patterns(self._pool, session)
+        patterns = await triggers.list_patterns(self._pool, session)
         return f"You are subscribed to: {', '.join(patterns) or 'nothing'}.", False
 
     async def _session(self, ref: SessionRef) -> SessionRow:
@@ -212,7 +197,7 @@ class Subagents:
         if not is_id(session_id):
             return None
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        return await children.get(self._pool, ref.tenant, own.thread_id, session_id) if own else None
+        return await threads.get_child(self._pool, ref.tenant, own.thread_id, session_id) if own else None
 
     async def result(self, ref: SessionRef, session_id: str, key: str, offset: int = 0) -> tuple[str, bool]:
         """The text of a result, starting at `offset` if it is long, and whether it is an error. Reading the result of
@@ -221,9 +206,9 @@ class Subagents:
         if child is None:
             return not_found(session_id), True
         if child.live:
-            return running(session_id, children.retry_text(child.retry)), False
+            return running(session_id, threads.retry_text(child.retry)), False
         await self.claim(ref, [session_id], key)
-        [outcome] = await outcomes.of_sessions(self._pool, ref.tenant, [session_id])
+        [outcome] = await mailbox.outcomes_of_sessions(self._pool, ref.tenant, [session_id])
         if offset:
             return render_page(outcome, offset), False
         return result(outcome, child.error_type), outcome.status is not Status.COMPLETED
@@ -264,9 +249,11 @@ class Subagents:
         """A child of this session's thread, by its reference or its name."""
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
         assert own is not None
-        if is_id(target) and (found := await children.by_thread(self._pool, ref.tenant, own.thread_id, target)):
+        if is_id(target) and (
+            found := await threads.find_child_by_thread(self._pool, ref.tenant, own.thread_id, target)
+        ):
             return found
-        return await children.by_name(self._pool, ref.tenant, own.thread_id, target)
+        return await threads.find_child_by_name(self._pool, ref.tenant, own.thread_id, target)
 
     async def send(
         self,
@@ -385,13 +372,15 @@ class Subagents:
             session = await sessions.get(self._pool, ref.tenant, session_id)
             assert session is not None
             await sessions.request_cancel(self._pool, session.ref, recorded)
-            if session.live or not await endings.end_queued(self._pool, endings.of_unbegun(session, stop.reason)):
+            if session.live or not await sessions.end_queued(
+                self._pool, sessions.ending_of_unbegun(session, stop.reason)
+            ):
                 await self._conversations.stop(session_id, stop)  # if this is lost, the row still has the stop
         return f"Subagent '{child.name}' (reference: {child.thread_id}) was terminated.", False
 
     async def listing(self, ref: SessionRef) -> str:
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        found = await children.of_thread(self._pool, ref.tenant, own.thread_id) if own else []
+        found = await threads.children_of_thread(self._pool, ref.tenant, own.thread_id) if own else []
         lines = [
             listing_line(child.name, child.agent, child.session_id, child.status, child.progress) for child in found
         ]

@@ -41,21 +41,10 @@ from domain.json_schema import errors, run_check
 from domain.policy.rules import Action, Rule, RuleVerdict, path_parts, verdict
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef
-from store import (
-    agent_graph,
-    agents,
-    budgets,
-    children,
-    conversations,
-    sessions,
-    thread_variables,
-    threads,
-    variable_requests,
-    workspaces,
-)
+from store import agents, budgets, conversations, sessions, threads, variables, workspaces
 from store import agents as agent_versions
-from store.children import Child
 from store.database import Pool
+from store.threads import Child
 
 
 class ChildRefused(Exception):
@@ -113,7 +102,7 @@ class ChildPlanner:
     async def max_depth(self, call: DelegationCall) -> int:
         """The smallest limit on the path: each agent may limit the levels below it, and the root's limit applies to
         all."""
-        path = await children.path_above(self._pool, call.ref.tenant, call.ref.session_id)
+        path = await threads.find_path_above(self._pool, call.ref.tenant, call.ref.session_id)
         root = (await self._definitions.load(path[-1][1])).max_depth or self._default_depth
         path += [(path[0][0], agent) for agent in (*call.above[1:], call.agent)]  # inline lines do not add a level
         limited = [(depth, (await self._definitions.load(agent)).max_depth) for depth, agent in path]
@@ -183,7 +172,7 @@ class ChildPlanner:
         tool: SubagentTool | None = None,
     ) -> tuple[dict[str, str], Graph]:
         """The child's variables as its thread inherits them, and the graph in which they were looked up."""
-        graph = await agent_graph.reachable(self._pool, call.ref.tenant, child)
+        graph = await agents.find_reachable(self._pool, call.ref.tenant, child)
         return inherit_values(parent.variables, above, child, graph, tool), graph
 
     async def chosen_models(self, call: DelegationCall, child: AgentDefinition) -> tuple[Sides | None, list[str]]:
@@ -205,7 +194,7 @@ class ChildPlanner:
         """A permitted subagent by name. For any other name the refusal lists the permitted ones."""
         found: dict[str, tuple[AgentRef, AgentDefinition]] = {}
         for reference in definition.subagents:
-            known = await agents.current(self._pool, call.ref.tenant, reference.agent)
+            known = await agents.get_current(self._pool, call.ref.tenant, reference.agent)
             allowed = judge(reference.agent).action is not Action.DENY
             if known is not None and known[1].mode is not Mode.PRIMARY and allowed:
                 found[reference.agent] = known
@@ -221,7 +210,7 @@ class ChildPlanner:
     ) -> str | None:
         """The thread to continue, which keeps its agent. If only a name is given, the conversation finds the thread."""
         if kind is DelegationTool.ASYNC_DELEGATE:
-            named = await children.by_name(self._pool, call.ref.tenant, parent_thread, arguments.name)
+            named = await threads.find_child_by_name(self._pool, call.ref.tenant, parent_thread, arguments.name)
             if named is not None and named.agent != wanted:
                 raise ChildRefused(another_agent(named.session_id, named.agent, "use another name for a new one"))
         field = {DelegationTool.TASK: "task_id", DelegationTool.START_BACKGROUND: "agent_id"}.get(kind)
@@ -354,7 +343,7 @@ class SubagentPlanner:
         layers = [*(agent.permissions for agent in agents), *parent.rules]
         before = await sessions.get(self._pool, call.ref.tenant, instance.session_id) if instance else None
         values, graph = await self._children.values(call, parent, agents, child, config)
-        own = await thread_variables.own(self._pool, call.ref.tenant, instance.thread_id) if instance else {}
+        own = await variables.values_of_thread(self._pool, call.ref.tenant, instance.thread_id) if instance else {}
         values = {**drop_shared(before.variables if before else {}), **values, **own}
         own_space = before.workspace_id if before else _choose_workspace(parent, config, None)
         files = await self._attachments(call, parent, layers, config, kind, arguments, given, own_space)
@@ -452,7 +441,7 @@ class SubagentPlanner:
             for one in find_enabled(agents[-1], parent.variables)
             if (not one.hidden or (call.immediate and one.immediate)) and (one.resumable is not None) == resumable
         }
-        found = await agent_versions.current(self._pool, call.ref.tenant, wanted) if wanted in there else None
+        found = await agent_versions.get_current(self._pool, call.ref.tenant, wanted) if wanted in there else None
         if found is None or not can_be_subagent(found[1]):
             raise ChildRefused(unknown_subagent(wanted, sorted(there)))
         layers = [*(agent.permissions for agent in agents), *parent.rules]
@@ -469,12 +458,12 @@ class SubagentPlanner:
         parent = await self._children.parent(call.ref)
         # made by an earlier attempt of this call
         own = {derive_id(call.node, "child", index) for index in call.indexes}
-        listed = await children.registry(self._pool, call.ref.tenant, call.ref.conversation_id, parent.thread_id)
+        listed = await threads.get_registry(self._pool, call.ref.tenant, call.ref.conversation_id, parent.thread_id)
         alive = [one for one in listed if one.resumable and one.reference not in own]
         most = config.resumable.max_instances
         same = [one for one in alive if one.agent == config.name and one.status != TERMINATED]
         names = [one.name for one in same]
-        waiting = await variable_requests.waiting_names(self._pool, call.ref.tenant, parent.thread_id, config.name)
+        waiting = await variables.find_waiting_names(self._pool, call.ref.tenant, parent.thread_id, config.name)
         if name in waiting:  # a repeated request for the same instance gets the same result
             return
         names += waiting

@@ -13,7 +13,7 @@ from domain.conversations.subagent_texts import ended_its_turn, gathered, promot
 from domain.conversations.subagents import DelegationTool, Settle
 from domain.messages import ASSISTANT, ReplyBody, calls_of, text_of
 from domain.sessions.session import CallState, Status, ToolOutcome
-from store import messages, outcomes
+from store import mailbox, messages
 from store.database import Pool
 
 
@@ -38,7 +38,7 @@ class SettleDelegation:
         else:
             assert settle.child is not None
             child = await self._subagents.child(settle.ref, settle.child)
-            [outcome] = await outcomes.of_sessions(self._pool, settle.ref.tenant, [settle.child])
+            [outcome] = await mailbox.outcomes_of_sessions(self._pool, settle.ref.tenant, [settle.child])
             state = CallState.OK if outcome.status is Status.COMPLETED else CallState.FAILED
             text = result(outcome, child.error_type if child else None)
             if outcome.reference is not None:
@@ -72,6 +72,6 @@ class SettleDelegation:
         await self._subagents.claim(settle.ref, list(ended), f"{settle.node}:{settle.index}")
         blocks = [
             result(outcome, ended[outcome.session_id].error_type)
-            for outcome in await outcomes.of_sessions(self._pool, settle.ref.tenant, list(ended))
+            for outcome in await mailbox.outcomes_of_sessions(self._pool, settle.ref.tenant, list(ended))
         ]
         return gathered(blocks, [task_id for task_id in found if task_id not in ended])

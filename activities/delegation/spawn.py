@@ -43,10 +43,10 @@ from domain.ids import derive_id
 from domain.messages import ReplyBody, calls_of
 from domain.policy.rules import Rule
 from domain.sessions.session import CallState, Effect, EffectKind, ToolOutcome, preview
-from store import children, conversations, messages, runs, sessions, variable_requests
-from store.children import Child
+from store import conversations, messages, runs, sessions, threads, variables
 from store.database import TRANSIENT_ERRORS, Pool
 from store.sessions import SessionRow
+from store.threads import Child
 from workflows.client import WorkflowClient
 
 # wait this long for the child's first reply before its id is given out, so that no id of a dead session is returned
@@ -250,7 +250,9 @@ class BeginDelegations:
 
     async def _taken(self, call: DelegationCall, record: DelegationRecord, one: Wanted) -> Begun | None:
         """The result of a message that an earlier attempt sent and a session, which may have ended, has read."""
-        taken = await conversations.message_taken(self._pool, call.ref.tenant, message_id_of(call.ref, one.key(call)))
+        taken = await conversations.get_message_state(
+            self._pool, call.ref.tenant, message_id_of(call.ref, one.key(call))
+        )
         reader = await self._subagents.child(call.ref, taken.by) if taken and taken.by else None
         if reader is None or reader.terms is None:
             return None
@@ -288,7 +290,7 @@ class BeginDelegations:
         dead: dict[str, str] = {}
         give_up = asyncio.get_running_loop().time() + DEAD_ON_ARRIVAL_SECONDS
         while ids and asyncio.get_running_loop().time() < give_up:
-            signs = await children.signs_of_life(self._pool, call.ref.tenant, ids)
+            signs = await threads.find_signs_of_life(self._pool, call.ref.tenant, ids)
             dead |= {child: kind for child, kind in signs.items() if kind == "authentication_error"}
             ids = [child for child in ids if child not in signs]
             if ids:
@@ -387,7 +389,7 @@ class DeferredCalls:
             needs=planned.needs,
             spawn=spawn.model_copy(update={"deferred": await self._thread(parent)}),
         )
-        request = await variable_requests.open_request(self._pool, request)
+        request = await variables.open_request(self._pool, request)
         required = ev.VariablesRequired(
             request_id=request.id,
             thread_id=request.thread_id,
@@ -413,7 +415,7 @@ async def start_deferred(pool: Pool, conversations: WorkflowClient, request: Var
         started = answer.answers[0].error is None
     except Refusal:  # the conversation was terminated
         started = False
-    await variable_requests.settle(pool, request, started=started)
+    await variables.settle_request(pool, request, started=started)
 
 
 # Calls that cannot start are settled, so that an unexpected error is not retried without end.

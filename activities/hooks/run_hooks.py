@@ -170,7 +170,7 @@ class RunHooks:
             return [AfterModel(**common, key=_key(call, 0), text=text_of(node), calls=calls)]
         if call.point is HookPoint.BEFORE_TOOL:
             return [BeforeTool(**common, key=_key(call, one), **dict(calls[one])) for one in call.indexes]
-        results = {one.index: one for one in await tool_calls.results(self._pool, tenant, node.id)}
+        results = {one.index: one for one in await tool_calls.get_results(self._pool, tenant, node.id)}
         return [
             AfterTool(
                 **common,

@@ -37,7 +37,7 @@ from domain.agents.variables import Values, name_shared, open_secrets, resolve_v
 from domain.json_schema import run_check, schema_problems
 from domain.redaction import Redactor, is_sealed
 from domain.sealing import KeyRing, SealingError
-from store import agents, tenant_variables
+from store import agents, variables
 from store.agents import SHIPPED
 from store.database import Pool
 
@@ -74,7 +74,7 @@ class ToolLists:
         self, tenant: str, agent: AgentDefinition, servers: list[str], given: Mapping[str, str] = MappingProxyType({})
     ) -> DiscoveredTools:
         """`given`: variables that a task brings, as they are stored."""
-        stored = {} if tenant == SHIPPED else await tenant_variables.values(self._pool, tenant)
+        stored = {} if tenant == SHIPPED else await variables.values_of_tenant(self._pool, tenant)
         try:
             tenants = {**stored, **open_secrets(self._keys, tenant, stored)}
             own = {**given, **open_secrets(self._keys, tenant, given)}
@@ -133,7 +133,7 @@ class ShippedLists:
         if not agent.mcp_servers:
             self.problems.pop(agent.name, None)
             return agent
-        before = await agents.current(self._pool, SHIPPED, agent.name)
+        before = await agents.get_current(self._pool, SHIPPED, agent.name)
         agent = with_known_lists(agent, before[1] if before else None)
         wanted = [name for name in unread(agent) if self._lists.can_fill(agent, name)]
         self._tried = time.monotonic()

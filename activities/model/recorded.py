@@ -14,8 +14,8 @@ from domain.messages import UNANSWERED, ModelResponse, Node, ReplyBody
 from domain.policy.rules import Action, Rule
 from domain.sessions.new_session import Rerun
 from domain.sessions.session import CallState, Effect, ModelCall, ModelReply, Purpose, StopReason, ToolCall, Usage
-from store import reruns
 from store import tool_calls as calls_made
+from store import traces
 from store.database import Pool
 from store.messages import StepFacts
 
@@ -49,23 +49,23 @@ async def play_reply(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
     tenant, source = call.ref.tenant, rerun.session_id
     found = place = None
     if call.purpose is Purpose.TURN:
-        place = await reruns.repeated(pool, tenant, call.ref.session_id, call.line, call.step)
+        place = await traces.find_repeated(pool, tenant, call.ref.session_id, call.line, call.step)
     first = rerun.from_step if call.line == MAIN else 1
     if place is not None:
-        found = await reruns.recorded_reply(pool, tenant, source, place.line, first, place.number)
+        found = await traces.recorded_reply(pool, tenant, source, place.line, first, place.number)
     if found is None or place is None:
         raise ApplicationError(ENDED, type=wire.RECORDING_ENDED, non_retryable=True)
-    said = await reruns.recorded_messages(pool, tenant, source, place.line, found.step) if place.number > 1 else []
+    said = await traces.recorded_messages(pool, tenant, source, place.line, found.step) if place.number > 1 else []
     body = found.body
     turn = ModelResponse(content=body.content, stop_reason=body.stop_reason, thinking=body.thinking)
-    following = await reruns.recorded_reply(pool, tenant, source, place.line, first, place.number + 1)
+    following = await traces.recorded_reply(pool, tenant, source, place.line, first, place.number + 1)
     return Played(
         turn,
         said,
         body.model_copy(update={"origin": found.node}),
         ModelReply.model_validate_json(found.reply).usage,
         continues=following is not None,
-        inside=await reruns.lines_within(pool, tenant, source, place.line, found.step),
+        inside=await traces.lines_within(pool, tenant, source, place.line, found.step),
     )
 
 
@@ -115,7 +115,7 @@ def _call(
 
 async def original_result(pool: Pool, tenant: str, reply: ReplyBody, index: int) -> ToolResult:
     """`reply`: the reply that repeats the original's."""
-    made = await calls_made.results(pool, tenant, reply.origin or "")
+    made = await calls_made.get_results(pool, tenant, reply.origin or "")
     known = next((one for one in made if one.index == index and one.state is not CallState.STARTED), None)
     if known is None:
         return ToolResult(UNANSWERED, failed=True)

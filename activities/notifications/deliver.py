@@ -26,9 +26,9 @@ from domain.notifications import (
     pause_after,
 )
 from domain.sealing import KeyRing
-from store import deliveries, events, face_requests, input_requests, sessions
+from store import events, face_requests, input_requests, notifications, sessions
 from store.database import Pool
-from store.deliveries import Job
+from store.notifications import Job
 
 FACE = "responses"
 PAGE = 1_000
@@ -51,7 +51,7 @@ class Deliver:
 
     @activity.defn(name="deliver")
     async def deliver(self, attempt: DeliveryAttempt) -> DeliveryOutcome:
-        job = await deliveries.load_first(self._pool, attempt.tenant, attempt.lane, self._keys)
+        job = await notifications.load_first(self._pool, attempt.tenant, attempt.lane, self._keys)
         if job is None:  # the result of an earlier attempt was lost, or it was removed
             return DeliveryOutcome()
         if attempt.asked and job.wait_s > 0:  # there is more to send, but the receiver asked to wait
@@ -84,9 +84,9 @@ class Deliver:
     ) -> DeliveryOutcome:
         """Try again later without counting it as a failure, or remove a delivery that has nothing to send."""
         if error.later and pause is not None:
-            await deliveries.postpone(self._pool, attempt.tenant, job.id, pause)
+            await notifications.postpone(self._pool, attempt.tenant, job.id, pause)
             return DeliveryOutcome(id=job.id, status=DeliveryStatus.PENDING, note=str(error), wait_s=pause)
-        await deliveries.drop(self._pool, attempt.tenant, job.id)
+        await notifications.drop_delivery(self._pool, attempt.tenant, job.id)
         return await self._done(attempt, job, DeliveryStatus.FAILED, str(error))
 
     async def _record(
@@ -99,7 +99,7 @@ class Deliver:
             pause = None if pause is None else max(pause, min(error.retry_after_s, MOST_PATIENCE))
         asked = error is not None and error.retry_after_s > 0
         info = activity.info()
-        status = await deliveries.record(
+        status = await notifications.record_attempt(
             self._pool,
             AttemptRecord(
                 tenant=attempt.tenant,
@@ -117,7 +117,7 @@ class Deliver:
         return await self._done(attempt, job, status, note)
 
     async def _done(self, attempt: DeliveryAttempt, job: Job, status: DeliveryStatus, note: str) -> DeliveryOutcome:
-        more = await deliveries.any_waits(self._pool, attempt.tenant, attempt.lane)
+        more = await notifications.has_waiting(self._pool, attempt.tenant, attempt.lane)
         return DeliveryOutcome(id=job.id, status=status, note=note, wait_s=0.0 if more else None)
 
 

@@ -10,9 +10,9 @@ from temporalio.service import RPCError
 
 from domain import wire
 from domain.notifications import DeliveryInput
-from store import deliveries
+from store import notifications
 from store.database import TRANSIENT_ERRORS, Pool
-from store.deliveries import WaitingDelivery
+from store.notifications import WaitingDelivery
 from workflows.ui import fair_priority
 
 log = logging.getLogger("errand.worker")
@@ -39,7 +39,7 @@ class Dispatcher:
     async def _listen(self, url: str, name: str) -> None:
         while True:
             try:
-                await deliveries.listen(url, self._waiting.set, name)
+                await notifications.listen(url, self._waiting.set, name)
             except TRANSIENT_ERRORS:
                 pass
             except Exception:  # no error may end this loop: the worker learns of deliveries only here
@@ -64,17 +64,17 @@ class Dispatcher:
     async def dispatch(self) -> bool:
         """Start all waiting deliveries; False if Temporal is unreachable. The ids of the workflows make a second start
         harmless."""
-        while found := await deliveries.undispatched(self._pool):
+        while found := await notifications.find_undispatched(self._pool):
             for one in found:
                 if not await self._start(one, now=True):
                     return False
-                await deliveries.mark_dispatched(self._pool, one.tenant, one.id)
+                await notifications.mark_dispatched(self._pool, one.tenant, one.id)
         return True
 
     async def repair(self) -> None:
         """Start the workflows of overdue deliveries again: they were ended from outside."""
         if await self.dispatch():
-            for one in await deliveries.stranded(self._pool, OVERDUE_SECONDS):
+            for one in await notifications.find_stranded(self._pool, OVERDUE_SECONDS):
                 await self._start(one)
 
     async def _start(self, one: WaitingDelivery, *, now: bool = False) -> bool:

@@ -37,7 +37,7 @@ from domain.sessions.input_request import (
 )
 from domain.sessions.session import CallState, preview
 from domain.sessions.writes import NewRequest, RequestOpening, RequestSettlement
-from store import event_waits, events, input_requests, sessions, thread_variables
+from store import events, input_requests, sessions, triggers, variables
 from store.database import Pool
 from store.sessions import SessionRow
 from workflows.client import WorkflowClient
@@ -153,7 +153,7 @@ class InputRequests:
         if request.kind is RequestKind.TOOL_APPROVAL:
             return await self._tool(settle, request)
         if request.kind is RequestKind.MISSING_VARIABLES:
-            await thread_variables.set_asked(self._pool, settle.ref, request.answer or {})
+            await variables.set_for_session(self._pool, settle.ref, request.answer or {})
             return questions.settle_variables(request, cancel=_cancels(request))
         if request.kind is RequestKind.EXTERNAL_RESULT:
             return await self._external(settle, request)
@@ -298,7 +298,7 @@ async def open_wait(
         event_key=given.key,
     )
     opening = RequestOpening(tenant=request.ref.tenant, run=run_of(request.ref), request=row)
-    found = await event_waits.open_wait(pool, opening, given.trigger, session.created_at)
+    found = await triggers.open_wait(pool, opening, given.trigger, session.created_at)
     if found.held_by is not None:
         raise Unaskable(WAIT_TOOL.name, f"the task {found.held_by} waits for {given.key!r} already")
     if found.opened is None:

@@ -108,7 +108,7 @@ class Questions:
 
     async def _form(self, request: OpenRequest, tool: Tool, spent: SpentSoFar) -> ShownRequest:
         """A question of the other side of a call. Its text is not an instruction, and people are shown its source."""
-        remote = await tool_calls.remote(self._pool, request.ref.tenant, request.node, request.index)
+        remote = await tool_calls.get_remote(self._pool, request.ref.tenant, request.node, request.index)
         assert remote is not None
         form = remote.forms[request.form - 1]
         host = tool.subject.fixed if tool.subject else None

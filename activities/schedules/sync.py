@@ -9,7 +9,7 @@ from typing import TypeVar
 from domain.errors import Unavailable
 from domain.schedules import Schedule
 from domain.sessions.session import Reason, RecordedStop, Scope
-from store import endings, missions, schedule_runs, schedules, sessions
+from store import missions, schedule_runs, schedules, sessions
 from store.database import Pool
 from store.sessions import SessionRow
 from workflows.schedules import ScheduleClient
@@ -27,9 +27,9 @@ class ScheduleSync:
 
     async def repair(self) -> None:
         await schedule_runs.settle(self._pool)
-        working = await missions.working(self._pool)
+        working = await missions.list_working(self._pool)
         await one_by_one("missions", working, lambda one: missions.settle(self._pool, *one))
-        left = {session.id: session for session in await missions.left_running(self._pool)}
+        left = {session.id: session for session in await missions.find_left_running(self._pool)}
         await one_by_one("runs of cancelled missions", left, lambda one: self._stop(left[one]))
         if self._compared is None or time.monotonic() - self._compared > COMPARE_SECONDS:
             if lost := await schedules.note_missing(self._pool, await self._client.ids()):
@@ -44,7 +44,7 @@ class ScheduleSync:
         stop = RecordedStop(reason=Reason.CALLER_CANCEL, by="errand", note=note, at=datetime.now(UTC), scope=Scope.TREE)
         await sessions.request_cancel(self._pool, run.ref, stop)
         if not run.live:
-            await endings.end_queued(self._pool, endings.of_unbegun(run, stop.reason))
+            await sessions.end_queued(self._pool, sessions.ending_of_unbegun(run, stop.reason))
 
     async def put(self, schedule: Schedule) -> None:
         await self._client.put(schedule)

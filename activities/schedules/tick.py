@@ -45,10 +45,10 @@ from domain.schedules import (
     tick_text,
 )
 from domain.sessions.session import Effect, Reason, RecordedStop, SessionRef, StopRequest
-from store import conversations, endings, mission_admission, missions, schedule_runs, schedules, sessions, workspaces
+from store import conversations, missions, schedule_runs, schedules, sessions, workspaces
 from store.database import Pool
 from store.sessions import SessionRow
-from store.shared_variables import SharedVariables
+from store.variables import SharedVariables
 from workflows.client import WorkflowClient
 from workflows.schedules import ScheduleClient
 
@@ -85,7 +85,7 @@ class Ticks:
         text, mission, session = schedule.prompt, None, None
         if known is None:
             mission = await self._mission(schedule)
-            admitted = await mission_admission.admit(self._pool, mission, None) if mission else None
+            admitted = await missions.admit(self._pool, mission, None) if mission else None
             if isinstance(admitted, Hold):
                 return _outcome(await schedule_runs.record(self._pool, call, RunStatus.SKIPPED, admitted.text))
             status, reason, text = await self._before(schedule, call)
@@ -155,7 +155,7 @@ class Ticks:
 
     async def _steer(self, schedule: Schedule, call: TickCall) -> None:
         message_id = schedule.message_id(call.at)
-        written = await conversations.message_taken(self._pool, call.tenant, message_id)
+        written = await conversations.get_message_state(self._pool, call.tenant, message_id)
         if written is None or written.by is not None:
             return
         steer = Steer(
@@ -180,8 +180,8 @@ class Ticks:
         stop = StopRequest(reason=Reason.CALLER_CANCEL, by=by, note="the next run is due")
         for session in await schedule_runs.unfinished(self._pool, schedule.tenant, schedule.id):
             await sessions.request_cancel(self._pool, session.ref, RecordedStop(**dict(stop), at=datetime.now(UTC)))
-            ending = endings.of_unbegun(session, stop.reason)
-            if session.live or not await endings.end_queued(self._pool, ending):
+            ending = sessions.ending_of_unbegun(session, stop.reason)
+            if session.live or not await sessions.end_queued(self._pool, ending):
                 await self._conversations.stop(session.id, stop)
 
 

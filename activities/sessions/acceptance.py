@@ -40,7 +40,7 @@ from domain.sessions.acceptance import (
 )
 from domain.sessions.session import CallState, Usage, preview
 from domain.sessions.writes import AcceptanceRecord, BudgetUse, CheckBegin, CheckEnd, NewMessage, ToolCallKey
-from store import acceptance, effects, sessions, workspaces
+from store import sessions, tool_calls, workspaces
 from store.database import Pool
 
 WHY = 500  # characters of a reason
@@ -74,7 +74,7 @@ class AcceptanceChecks:
         async with send_heartbeats():
             session = await sessions.get(self._pool, check.ref.tenant, check.ref.session_id)
             assert session is not None
-            known = await acceptance.get(self._pool, check.ref.tenant, check.ref.session_id)
+            known = await sessions.get_acceptance(self._pool, check.ref.tenant, check.ref.session_id)
             if known is not None and known.round == check.round:  # it was written, but the result was lost
                 return self._verdict(check, known.verdicts, session.usage)
             criteria = session.task.acceptance_criteria
@@ -99,7 +99,7 @@ class AcceptanceChecks:
         """Run a command. It is the caller's own, so the agent's rules do not apply; the sandbox and the task's rules
         do."""
         entry = _entry(check, place, criterion)
-        await acceptance.begin_command(self._pool, entry)
+        await sessions.begin_check(self._pool, entry)
         agent = await self._definitions.load(check.agent)
         network = self._commands.network(agent, check.sandbox, bounds)
         version, _ = await workspaces.get(self._pool, check.ref.tenant, check.workspace_id)
@@ -115,7 +115,7 @@ class AcceptanceChecks:
         ended = f"stopped: {result.stopped}" if result.stopped else ended
         why = result.refusal or f"{ended}: {clean(result.output).strip()[-WHY:] or '(no output)'}"
         passed = result.exit_code == 0
-        await acceptance.end_command(self._pool, _ended(entry, passed, why))
+        await sessions.end_check(self._pool, _ended(entry, passed, why))
         return CriterionVerdict(kind="command", criterion=criterion_text(criterion), passed=passed, why=why)
 
     async def _judge(
@@ -147,7 +147,7 @@ class AcceptanceChecks:
 
     async def _effects(self, check: CheckAcceptance) -> str:
         """The record of effects of the session and its subagents."""
-        ledger = await effects.ledger(self._pool, check.ref.tenant, check.ref.session_id)
+        ledger = await tool_calls.get_ledger(self._pool, check.ref.tenant, check.ref.session_id)
         text = rules.list_effects(ledger.items)
         return text if ledger.complete else f"{text}\n- and more"
 
@@ -160,7 +160,7 @@ class AcceptanceChecks:
             message = NewMessage(id=verdict.message, author="errand", parts=parts_of(rules.findings(verdicts)))
         round = AcceptanceRound(round=check.round, passed=verdict.passed, verdicts=verdicts)
         event = AcceptanceChecked(**round.model_dump())
-        await acceptance.record(
+        await sessions.record_acceptance(
             self._pool,
             AcceptanceRecord(
                 tenant=check.ref.tenant,

@@ -36,21 +36,10 @@ from domain.sessions.session import (
     preview,
 )
 from domain.sessions.writes import SessionEnding, ThreadMessage
-from store import (
-    agent_messages,
-    channels,
-    conversations,
-    endings,
-    files,
-    mailbox,
-    messages,
-    sessions,
-    tool_calls,
-    workspaces,
-)
-from store.agent_messages import REMINDER
+from store import channels, conversations, files, mailbox, messages, sessions, threads, tool_calls, workspaces
 from store.database import Pool
-from store.endings import WrittenEnding
+from store.sessions import WrittenEnding
+from store.threads import REMINDER
 from store.workspaces import Manifest
 from workflows.client import WorkflowClient
 
@@ -105,7 +94,7 @@ class FinishSession:
     async def _write(self, finish: Finish) -> WrittenEnding | None:
         """Write the ending of what the session's row has; None if the row has more by now."""
         ref = finish.ref
-        facts = await endings.facts(self._pool, ref)
+        facts = await sessions.get_ending_facts(self._pool, ref)
         finish, nodes = await self._add_unseen(finish, facts.head)
         tail = await self._repair(finish, nodes)
         finish, output = await self._payload(finish, nodes)
@@ -114,10 +103,12 @@ class FinishSession:
         replied = any(node.session_id == ref.session_id and node.kind == ASSISTANT for node in nodes)
         await self._events.flush()  # after the end nothing more is written
         ending = _ending(finish, facts.version, output, tail, replied, typed=value is not None)
-        written = await endings.finish(self._pool, ending)
+        written = await sessions.finish_session(self._pool, ending)
         if isinstance(written, StopRequest):  # a cancel that was accepted while the session was ending wins
             cancelled = finish.model_copy(update={"reason": written.reason, "error": None, "error_type": None})
-            written = await endings.finish(self._pool, _ending(cancelled, facts.version, output, tail, replied))
+            written = await sessions.finish_session(
+                self._pool, _ending(cancelled, facts.version, output, tail, replied)
+            )
         assert not isinstance(written, StopRequest)
         return written
 
@@ -159,15 +150,15 @@ class FinishSession:
         ref = finish.ref
         # The conversation keeps no more, and Temporal would refuse a signal that is too large.
         ids = [*returned[-MOST_PENDING:], *([message_id] if message_id else [])]
-        waiting = await mailbox.pending_outcomes(self._pool, ref.tenant, ids) if ids else []
+        waiting = await mailbox.preview_messages(self._pool, ref.tenant, ids) if ids else []
         outcome = next((outcome for outcome in waiting if outcome.id == message_id), None)
-        if outcome is not None and await channels.apart(self._pool, ref.tenant, [outcome.id]):
+        if outcome is not None and await channels.find_apart(self._pool, ref.tenant, [outcome.id]):
             outcome = outcome.model_copy(update={"apart": True})
         ended = EndedSession(
             session_id=ref.session_id,
             outcome=outcome,
             returned=[outcome for outcome in waiting if outcome.id != message_id],
-            taken=await conversations.taken_by(self._pool, ref.tenant, ref.session_id),
+            taken=await conversations.messages_taken_by(self._pool, ref.tenant, ref.session_id),
             held=held,
         )
         if not await self._workflows.post(ref.conversation_id, ended):
@@ -211,7 +202,7 @@ class FinishSession:
         """Give every unanswered tool call a result, so that a later session can continue from here."""
         if not nodes or not calls_of(nodes[-1]):
             return []
-        results = await tool_calls.results(self._pool, finish.ref.tenant, nodes[-1].id)
+        results = await tool_calls.get_results(self._pool, finish.ref.tenant, nodes[-1].id)
         return [
             Node(
                 id=derive_id(nodes[-1].id, "repair"),
@@ -297,7 +288,7 @@ class ReportReminder:
         if own is None or own.delivery is not DeliveryMode.REPORT:
             return
         tools = own.tools if own.tools is not None else (await self._definitions.load(own.agent_ref)).tools
-        if SEND_AGENT_MESSAGE.name not in tools or await agent_messages.has_reported(self._pool, own):
+        if SEND_AGENT_MESSAGE.name not in tools or await threads.has_reported(self._pool, own):
             return
         message_id = derive_id(ref.session_id, REMINDER)
         message = ThreadMessage(

@@ -43,24 +43,20 @@ from domain.sessions.session_state import SessionState
 from domain.sessions.writes import Acceptance, NewMessage, QueuedBegin
 from store import (
     channels,
-    children,
     conversation_state,
     conversations,
     mailbox,
     messages,
-    mission_admission,
     missions,
-    new_sessions,
-    outcomes,
-    queued_files,
     runs,
     sessions,
-    thread_variables,
+    threads,
+    variables,
     workspaces,
 )
 from store.database import Pool
 from store.sessions import SessionRow
-from store.shared_variables import SharedVariables
+from store.variables import SharedVariables
 
 log = logging.getLogger("errand.worker")
 
@@ -87,7 +83,7 @@ class OpenSessions:
                 new.append((opening, acceptance))
         answers |= await self._accept(batch, new) if new else {}
         if below := [opening.thread_id for opening in batch.sessions if opening.parent_thread_id is not None]:
-            await thread_variables.renew(self._pool, batch.tenant, batch.conversation_id, below)
+            await variables.renew_threads(self._pool, batch.tenant, batch.conversation_id, below)
         return OpenedBatch(sessions=[answers[opening.session_id] for opening in batch.sessions])
 
     async def _again(self, batch: OpenBatch, opening: OpenSession) -> Opened:
@@ -102,14 +98,14 @@ class OpenSessions:
                 begin = QueuedBegin(tenant=batch.tenant, session_id=session_id, take=opening.take)
                 busy = await sessions.begin_queued(connection, begin)
                 if busy is None:
-                    await queued_files.enter(connection, batch.tenant, session_id)
+                    await sessions.enter_queued_files(connection, batch.tenant, session_id)
         session = await sessions.get(self._pool, batch.tenant, busy or session_id)
         assert session is not None
         # Without messages left to take, one that has not begun is the first: an earlier attempt has made it live and
         # died. A second start of it is refused.
         if busy not in (None, session_id) and (session.status is not Status.SUBMITTED or opening.take):
             return Opened(session_id=session_id, busy=busy)
-        return _opened(session, await mailbox.delivered_to(self._pool, session.ref))
+        return _opened(session, await mailbox.messages_delivered_to(self._pool, session.ref))
 
     async def _held(self, batch: OpenBatch, opening: OpenSession) -> bool:
         if opening.parent_thread_id is not None:  # it belongs to a run that has begun
@@ -125,7 +121,7 @@ class OpenSessions:
             if not opening.take:
                 return None
         elif opening.fires:
-            fired = await outcomes.held(self._pool, batch.tenant, batch.conversation_id)
+            fired = await mailbox.outcomes_held(self._pool, batch.tenant, batch.conversation_id)
             opening.mail = list(fired)
             if not fired:
                 return None
@@ -133,13 +129,13 @@ class OpenSessions:
         if opening.prompt is None:  # subagents use what the session has that starts them
             new_run = opening.session is None and opening.parent_thread_id is None  # a fire was admitted by the API
             where = batch.tenant, batch.conversation_id
-            admitted = await mission_admission.admit_wake(self._pool, *where, opening.take, new_run=new_run)
+            admitted = await missions.admit_wake(self._pool, *where, opening.take, new_run=new_run)
             if isinstance(admitted, Hold):
                 return None
             budget = admitted
         if opening.parent_thread_id is not None and opening.thread_id != opening.session_id:
             # A deeper thread cannot be fired, so mail that its last session did not commit opens the next one.
-            left = await mailbox.given_back(self._pool, batch.tenant, batch.conversation_id, opening.thread_id)
+            left = await mailbox.find_given_back(self._pool, batch.tenant, batch.conversation_id, opening.thread_id)
             taken = set(opening.take)
             left = [one for one in left if one not in taken]
             opening.take, opening.mail = [*left, *opening.take], [*left, *(opening.mail or [])]
@@ -172,7 +168,7 @@ class OpenSessions:
         )
 
     async def _accept(self, batch: OpenBatch, new: list[tuple[OpenSession, Acceptance]]) -> dict[str, Opened]:
-        accepted = await new_sessions.accept_all(self._pool, [acceptance for _, acceptance in new])
+        accepted = await sessions.accept_all(self._pool, [acceptance for _, acceptance in new])
         answers: dict[str, Opened] = {}
         for (opening, _), answer in zip(new, accepted, strict=True):
             session_id = opening.session_id
@@ -187,9 +183,9 @@ class OpenSessions:
     async def _drop_delivered(self, batch: OpenBatch, opening: OpenSession) -> None:
         """Leave out of an opening the messages that were consumed by now; the rows decide."""
         wanted = set(opening.mail or [])
-        opening.mail = await mailbox.undelivered(self._pool, batch.tenant, list(wanted))
+        opening.mail = await mailbox.find_undelivered(self._pool, batch.tenant, list(wanted))
         others = [taken for taken in opening.take if taken not in wanted]
-        there = {*opening.mail, *await conversations.untaken(self._pool, batch.tenant, others)}
+        there = {*opening.mail, *await conversations.find_untaken(self._pool, batch.tenant, others)}
         opening.take = [taken for taken in opening.take if taken in there]
 
     async def _session(self, batch: OpenBatch, opening: OpenSession, texts: list[str]) -> NewSession:
@@ -301,7 +297,7 @@ class ConversationRecords:
             event = EventRow.of(ref, ev.MailboxUpdated())
             await mailbox.deliver(self._pool, ref.tenant, delivered.mail, ref.session_id, event)
         if delivered.promoted is not None:
-            await children.promote(self._pool, delivered.tenant, delivered.promoted)
+            await threads.promote_child(self._pool, delivered.tenant, delivered.promoted)
         return Nothing()
 
     @activity.defn(name="load_conversation")

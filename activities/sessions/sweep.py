@@ -26,18 +26,16 @@ from store import (
     audit,
     conversation_state,
     conversations,
-    deliveries,
     events,
-    external_events,
     idempotency,
     input_requests,
     notices,
-    request_locks,
+    notifications,
     retention,
     schedules,
     sessions,
-    unsettled_sessions,
-    variable_requests,
+    triggers,
+    variables,
     workers,
 )
 from store.database import Pool
@@ -97,20 +95,20 @@ class Sweep:
             async with gate:
                 await self._look_at(session, swept)
 
-        found = await unsettled_sessions.unsettled(self._pool, SILENT_SECONDS, STARTING_SECONDS)
+        found = await sessions.find_unsettled(self._pool, SILENT_SECONDS, STARTING_SECONDS)
         outcomes = await asyncio.gather(*(one(session) for session in found), return_exceptions=True)
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if failed:  # a session that cannot be repaired must not block the others
             log.warning("%d of %d sessions could not be looked at: %r", len(failed), len(found), failed[0])
         # each that fails is tried again by the next sweep, and none waits for another
-        await one_by_one("messages", await conversations.unsignalled(self._pool), lambda one: self._signal(*one))
-        unstarted = {one.id: one for one in await variable_requests.unstarted(self._pool, STARTING_SECONDS)}
+        await one_by_one("messages", await conversations.find_unsignalled(self._pool), lambda one: self._signal(*one))
+        unstarted = {one.id: one for one in await variables.find_unstarted(self._pool, STARTING_SECONDS)}
         await one_by_one(
             "subagents", unstarted, lambda one: start_deferred(self._pool, self._conversations, unstarted[one])
         )
         stranded = await conversation_state.stranded(self._pool, SILENT_SECONDS)
         await one_by_one("conversations", stranded, lambda one: self._conversations.reopen(*one))
-        await one_by_one("ends", await conversations.unclosed(self._pool), self._close_conversation)
+        await one_by_one("ends", await conversations.find_unclosed(self._pool), self._close_conversation)
         if failed and len(failed) == len(found):
             raise failed[0]
 
@@ -134,15 +132,15 @@ class Sweep:
     async def _pass_on(self, swept: Swept) -> None:
         """Pass on what requests have written and could not send, because Temporal was unreachable or their process
         died: a start, a stop, an answer, a message, a schedule. What fails here the sweep repeats."""
-        for session in await unsettled_sessions.unstarted(self._pool, STARTING_SECONDS):
+        for session in await sessions.find_unstarted(self._pool, STARTING_SECONDS):
             await self._look_at(session, swept)
-        for tenant, session_id, what in await unsettled_sessions.unheard(self._pool, STARTING_SECONDS):
+        for tenant, session_id, what in await sessions.find_unheard(self._pool, STARTING_SECONDS):
             # once: a session may take its time to stop, and each signal is an event in its history
             if self._is_news(signal := f"{session_id}/{what}"):
                 if (unheard := await sessions.get(self._pool, tenant, session_id)) is not None:
                     await self._look_at(unheard, swept)
                 self._sent.add(signal)
-        for message in await conversations.unsignalled(self._pool, limit=20):
+        for message in await conversations.find_unsignalled(self._pool, limit=20):
             await self._signal(*message)
         for schedule in await schedules.unsynced(self._pool, limit=20):
             await self._schedules.put(schedule)
@@ -159,7 +157,7 @@ class Sweep:
         swept = Swept()
         await workers.forget_stale(self._pool)
         await idempotency.forget_old(self._pool)
-        await request_locks.forget_old(self._pool)
+        await idempotency.forget_old_locks(self._pool)
         failed: Exception | None = None
         try:
             await self.look(swept)
@@ -182,10 +180,10 @@ class Sweep:
         jobs: dict[str, Callable[[], Awaitable[object]]] = {
             "content": lambda: self._forget(swept),
             "audit": lambda: audit.seal(self._pool),
-            "old deliveries": lambda: deliveries.forget_old(self._pool, NOTICE_DAYS),
+            "old deliveries": lambda: notifications.forget_old_deliveries(self._pool, NOTICE_DAYS),
             "old notices": lambda: notices.forget_old(self._pool, NOTICE_DAYS),
             "old messages": lambda: addresses.forget_old(self._pool, NOTICE_DAYS),
-            "old events": lambda: external_events.forget_old(self._pool, NOTICE_DAYS),
+            "old events": lambda: triggers.forget_old_events(self._pool, NOTICE_DAYS),
             "notices": self._dispatcher.repair,
             "schedules": self._schedules.repair,
             "pieces": lambda: self._delete_pieces(swept),  # the last, because it may take some time

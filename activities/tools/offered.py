@@ -129,7 +129,7 @@ class Toolbox:
         key = (tenant, name)
         known = self._definitions.get(key)
         if known is None or time.monotonic() - known[0] > ROSTER_SECONDS:
-            found = await agents.current(self._pool, tenant, name)
+            found = await agents.get_current(self._pool, tenant, name)
             known = (time.monotonic(), found[1] if found else None)
             self._definitions[key] = known
         return known[1]
@@ -140,7 +140,7 @@ class Toolbox:
         if known is None or time.monotonic() - known[0] > ROSTER_SECONDS:
             entries = []
             for reference in agent.subagents:
-                found = await agents.current(self._pool, tenant, reference.agent)
+                found = await agents.get_current(self._pool, tenant, reference.agent)
                 if found and found[1].mode is not Mode.PRIMARY and self._permitted(agent, reference.agent):
                     entries.append((reference.agent, found[1].description))
             known = (time.monotonic(), roster(entries))

@@ -9,7 +9,7 @@ from domain.errors import Unavailable
 from domain.missions import RISK, Mission, RiskTrigger, mission_of
 from domain.policy.rules import Rule
 from domain.sessions.session import SessionRef, ToolCall
-from store import mission_calls, missions
+from store import missions, tool_calls
 from store.database import Pool
 from workflows.client import WorkflowClient
 
@@ -26,8 +26,8 @@ async def judge_risks(
         return calls
     since = mission.day_start(datetime.now(UTC))
     counts = any(risk.after_calls for risk in mission.rules.risks)
-    called = await mission_calls.since(pool, mission, since) if counts else []
-    spent = (await missions.spent(pool, mission, since)).cost_usd
+    called = await tool_calls.calls_of_mission(pool, mission, since) if counts else []
+    spent = (await missions.sum_spent(pool, mission, since)).cost_usd
     found: list[ToolCall] = []
     for call, given in zip(calls, arguments, strict=True):
         risk = next((one for one in mission.rules.risks if _hits(one, call, given, called, spent)), None)

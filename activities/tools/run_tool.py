@@ -162,7 +162,7 @@ class RunTool:
         except asyncio.CancelledError:
             if not cancel_requested() or await workflow_is_gone():  # then the end of the session says so
                 raise
-            remote = await tool_calls.remote(self._pool, request.ref.tenant, request.node, request.index)
+            remote = await tool_calls.get_remote(self._pool, request.ref.tenant, request.node, request.index)
             if remote is not None:  # the workflow stops it where it continues
                 return pending_outcome(request, ToolResult("", remote=remote))
             state, result = CallState.CANCELLED, ToolResult(INTERRUPTED, failed=True)

@@ -46,13 +46,11 @@ from domain.sessions.session import preview
 from domain.signatures import check_github, check_slack, check_standard_webhook
 from domain.task import TaskContext, TaskSpec, opening, title_of
 from domain.triggers import EventAccepted, ExternalEvent, SignatureKind, render_key, untrusted
-from store import addresses, channel_answers, channels, input_requests, missions, sessions, trigger_events
+from store import addresses, channels, input_requests, missions, sessions, triggers
 from store.channels import ChannelArrival
-from store.external_events import NewEvent
-from store.idempotency import reused
-from store.new_sessions import Accepted
-from store.sessions import SessionRow
-from store.triggers import SignedTrigger
+from store.idempotency import key_reused
+from store.sessions import Accepted, SessionRow
+from store.triggers import NewEvent, SignedTrigger
 
 log = logging.getLogger("errand.api")
 _EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
@@ -111,7 +109,7 @@ async def accept_message(
         call.pool, call.tenant, channel, message, merge=connector.merge or debounced, wait=debounced
     )
     if found.key_reused:
-        raise reused()
+        raise key_reused()
     arrival = found.arrival
     if arrival.refused is not None:
         raise refusal(arrival.refused)
@@ -138,7 +136,7 @@ async def _answer(
         return None
     arrived, request_id, rejected = found
     if arrived.key_reused:
-        raise reused()
+        raise key_reused()
     session, duplicate = arrived.arrival.session, arrived.arrival.duplicate
     assert session is not None
     return ChannelAccepted(
@@ -164,7 +162,7 @@ async def _silent(call: Call, channel: ChannelRef, message: ArrivingMessage) -> 
     await lookup.open_conversation(call, conversation_id)
     found = await channels.add_silent(call.pool, call.tenant, conversation_id, message)
     if found.key_reused:
-        raise reused()
+        raise key_reused()
     return ChannelAccepted(
         conversation_id=conversation_id,
         session_id=None,
@@ -259,7 +257,7 @@ async def answer_question(
     message does not answer it, if so. None if there is no such question. Approvals are never given by a text."""
     pool, tenant = call.pool, call.tenant
     address = Address.channel(channel.connector, channel.channel_id, channel.user_id)
-    request_id = await channel_answers.open_question(pool, tenant, address, body.thread)
+    request_id = await channels.find_open_question(pool, tenant, address, body.thread)
     request = await input_requests.get(pool, tenant, request_id) if request_id else None
     session = await sessions.get(pool, tenant, request.session_id) if request else None
     if request is None or session is None or request.status is not RequestStatus.OPEN:
@@ -269,11 +267,11 @@ async def answer_question(
     if misfits:
         why = "; ".join(preview(one.message, 200) for one in misfits)
         text = f"This does not answer the question ({why}). {request.question}"
-        found = await channel_answers.reject(pool, address, message, session, request.id, text)
+        found = await channels.reject_answer(pool, address, message, session, request.id, text)
         return (found, request.id, None if found.arrival.duplicate else why) if found else None
     await control.check_answer(call.caller, request, value)
     written = control.build_answer(call.caller, session, request, value)
-    answered = await channel_answers.answer(pool, address, message, session, written)
+    answered = await channels.answer_question(pool, address, message, session, written)
     # the question was settled meanwhile, so that the message starts a turn instead
     if answered is None:
         return None
@@ -364,14 +362,14 @@ async def accept_event(services: Services, signed: SignedTrigger, event: Externa
         key=render_key(rules.correlation, event) if rules.correlation and holds else None,
         text=untrusted(event, f"trigger {trigger.name}", rules.template),
     )
-    message = trigger_events.arriving(trigger, new, trigger.prompt) if holds else None
+    message = triggers.arriving_message(trigger, new, trigger.prompt) if holds else None
     if message is not None:
         # the session was prepared when the trigger was made, and values of the tenant may have changed since
         session = await services.shared_variables.renewed(services.pool, trigger.tenant, message.session)
         message = message.model_copy(update={"session": session})
     if rules.conversation_id is not None:
         await missions.settle_of_conversation(services.pool, trigger.tenant, rules.conversation_id)
-    receipt = await trigger_events.receive(services.pool, trigger, new, message)
+    receipt = await triggers.receive(services.pool, trigger, new, message)
     if receipt.refused is not None:
         raise refusal(receipt.refused)
     if receipt.held is not None:

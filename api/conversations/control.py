@@ -31,7 +31,7 @@ from domain.policy.rules import Action, ApprovalRules
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
 from domain.sessions.session import Reason, RecordedStop, Scope, SessionRef, StopRequest
 from domain.sessions.writes import RequestAnswer, ThreadMessage
-from store import agent_graph, agents, conversations, endings, resets, sessions
+from store import agents, conversations, resets, sessions
 from store.keys import Right
 from store.resets import DroppedMessage
 from store.sessions import SessionRow
@@ -106,7 +106,7 @@ async def seal_answer(call: Call, session: SessionRow, request: InputRequest, va
         return value
     # the whole graph, because a value may be for a subagent, whose definition says whether it is a secret
     definition = await agents.load(call.pool, session.agent_ref)
-    known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
+    known = graph_variables(await agents.find_reachable(call.pool, call.tenant, definition))
     return seal_secrets(call.services.keys, call.tenant, value, known)
 
 
@@ -204,10 +204,10 @@ async def stop_session(call: Call, session: SessionRow, how: Stop, key: str = ""
     request = StopRequest(reason=how.reason, by=call.caller.name, note=how.note, grace_ms=how.grace_ms)
     # The row first: if this process dies after this line, the next step or a worker's look finds the request there.
     await sessions.request_cancel(call.pool, session.ref, how.recorded(call, key))
-    ending = endings.of_unbegun(session, how.reason)
+    ending = sessions.ending_of_unbegun(session, how.reason)
     # The row may be outdated: the session can have started since it was read. `end_queued` checks again under a lock
     # and returns False then, so that the workflow is signalled.
-    if not session.live and await endings.end_queued(call.pool, ending):
+    if not session.live and await sessions.end_queued(call.pool, ending):
         return
     try:
         await call.services.workflows.stop(session.id, request)  # if Temporal does not take it, a worker repeats it

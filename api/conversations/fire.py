@@ -18,7 +18,7 @@ from domain.sessions.new_session import NewSession, NotificationConfig, Trigger
 from domain.sessions.writes import ThreadMessage
 from domain.task import TaskSpec, opening
 from store import conversations, idempotency, mailbox, sessions
-from store.idempotency import StoredResponse, reused
+from store.idempotency import StoredResponse, key_reused
 
 CHANGED = "mailbox-changed"  # a session consumed some of the outcomes while they were read
 PAUSE_SECONDS = 0.3
@@ -48,7 +48,7 @@ async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:
 
 async def _fire(call: Call, conversation_id: str, body: FireBody, key: IdempotencyKey) -> NewTurn:
     await lookup.open_conversation(call, conversation_id)
-    if not await mailbox.any_pending(call.pool, call.tenant, conversation_id):
+    if not await mailbox.has_pending(call.pool, call.tenant, conversation_id):
         raise _empty()
     session = await run.as_run(call, conversation_id, await _continuation(call, conversation_id, body))
     answer = handle(new_id(), conversation_id)
@@ -57,7 +57,7 @@ async def _fire(call: Call, conversation_id: str, body: FireBody, key: Idempoten
         record = StoredResponse(digest=key.digest, status=202, response=answer.model_dump_json())
         reserved = await idempotency.reserve(call.pool, call.tenant, key.value, record)
         if reserved.digest != key.digest:
-            raise reused()
+            raise key_reused()
         answer = models.SessionHandle.model_validate_json(reserved.response)
     try:
         await _twice(call, body, session, answer)

@@ -25,11 +25,10 @@ from domain.faces import NewFaceRequest
 from domain.missions import Hold, Mission
 from domain.sessions.new_session import TRANSPORT, NewSession
 from domain.sessions.writes import Acceptance
-from store import conversations, idempotency, mission_admission, missions, sessions, workspaces
+from store import conversations, idempotency, missions, sessions, workspaces
 from store.conversations import ConversationUpdate, Written
 from store.idempotency import StoredResponse
-from store.new_sessions import Accepted
-from store.sessions import SessionRow
+from store.sessions import Accepted, SessionRow
 from store.workspaces import Manifest
 
 TRIES = 4  # a live session may end between two attempts
@@ -185,7 +184,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
         write = partial(accept_mission_turn, call, files=prepared.files)
     message_id = control.message_id_of(ref, key)
     steers = body.if_busy == "steer" and key.value is not None
-    written = await conversations.message_taken(call.pool, call.tenant, message_id) if steers else None
+    written = await conversations.get_message_state(call.pool, call.tenant, message_id) if steers else None
     if written is not None:
         if (before := await _steered_before(call, prepared, key, written)) is not None:
             return NewTurn(before)
@@ -281,16 +280,16 @@ async def as_run(call: Call, conversation_id: str, session: NewSession) -> NewSe
     mission = await mission_of(call, conversation_id)
     if mission is None:
         return session
-    admitted = await mission_admission.admit(call.pool, mission, conversation_id)
+    admitted = await missions.admit(call.pool, mission, conversation_id)
     if isinstance(admitted, Hold):
         raise _held(admitted)
-    return mission_admission.marked(session, mission)
+    return missions.mark_session(session, mission)
 
 
 async def accept_mission_turn(call: Call, acceptance: Acceptance, *, files: Manifest) -> Accepted:
     """A turn in the conversation of a mission."""
     # admission and the new session in one transaction, so that two turns cannot both use the last of a budget
-    accepted = await mission_admission.accept_turn(call.pool, acceptance, files)
+    accepted = await missions.accept_turn(call.pool, acceptance, files)
     if isinstance(accepted, Hold):
         raise _held(accepted)
     return accepted

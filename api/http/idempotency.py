@@ -17,9 +17,9 @@ from api.http.problems import Unreadable
 from domain.errors import Unavailable
 from domain.ids import new_id
 from domain.sessions.writes import IdempotencyRecord
-from store import idempotency, request_locks
+from store import idempotency
 from store.database import TRANSIENT_ERRORS, Pool
-from store.idempotency import reused
+from store.idempotency import key_reused
 
 LOCK_SECONDS = 22.0  # if its process dies, a repetition waits this long
 HANDLED_WITHIN = 20.0  # less than the lock; a conversation that does not answer takes 15 of them
@@ -53,7 +53,7 @@ class IdempotencyKey:
         """The stored response, even if the same request would be refused now; None if this is the first one."""
         known = await idempotency.find(pool, tenant, self.value) if self.value is not None else None
         if known is not None and known.digest != self.digest:
-            raise reused()
+            raise key_reused()
         return known.response if known else None
 
     async def replayed(self, call: Call, response: type[M]) -> M | None:
@@ -77,7 +77,7 @@ async def one_at_a_time(call: Call, name: str) -> AsyncIterator[None]:
 
     The time is limited, so that a process that was paused does not continue after its lock has passed on."""
     holder, give_up, pause = new_id(), time.monotonic() + WAITS_FOR, PAUSE_SECONDS
-    while not await request_locks.acquire(call.pool, call.tenant, name, holder, LOCK_SECONDS):
+    while not await idempotency.acquire_lock(call.pool, call.tenant, name, holder, LOCK_SECONDS):
         if time.monotonic() + pause > give_up:
             raise Unavailable("The same request is being handled; try again.")
         await asyncio.sleep(pause)
@@ -92,7 +92,7 @@ async def one_at_a_time(call: Call, name: str) -> AsyncIterator[None]:
     finally:
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                await request_locks.release(call.pool, call.tenant, name, holder)
+                await idempotency.release_lock(call.pool, call.tenant, name, holder)
         except TRANSIENT_ERRORS:
             pass  # it ends by its time
 

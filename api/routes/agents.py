@@ -57,7 +57,7 @@ class AgentVersions(BaseModel):
     "/agents", responses=problems(), dependencies=[Depends(accepts_json)], summary="List the agents that can be used"
 )
 async def list_agents(call: Viewer) -> AgentPage:
-    found = await agents.all_current(call.pool, call.tenant)
+    found = await agents.list_current(call.pool, call.tenant)
     return AgentPage(items=[AgentRecord.of(ref, definition) for ref, definition in found])
 
 
@@ -68,7 +68,7 @@ async def list_agents(call: Viewer) -> AgentPage:
     summary="List the versions of an agent",
 )
 async def list_agent_versions(call: Viewer, name: str) -> AgentVersions:
-    found = await agents.versions(call.pool, call.tenant, name) if _nameable(name) else []
+    found = await agents.list_versions(call.pool, call.tenant, name) if _nameable(name) else []
     if not found:
         raise NotFound()
     return AgentVersions(items=found)
@@ -96,9 +96,9 @@ async def show_agent(
     if not _nameable(name):
         raise NotFound()
     if query.version is None:
-        found = await agents.current(call.pool, call.tenant, name)
+        found = await agents.get_current(call.pool, call.tenant, name)
     else:
-        found = await agents.at_version(call.pool, call.tenant, name, query.version)
+        found = await agents.get_version(call.pool, call.tenant, name, query.version)
     if found is None:
         raise NotFound()
     if form == _MARKDOWN:
@@ -145,11 +145,11 @@ async def put_agent(
     call: Admin, name: str, sent: Annotated[tuple[str, list[FieldProblem]], Depends(_sent)], response: Response
 ) -> AgentRecord:
     """Running tasks keep the version they started with. An unchanged definition creates no new version."""
-    known = {ref.name: definition for ref, definition in await agents.all_current(call.pool, call.tenant)}
+    known = {ref.name: definition for ref, definition in await agents.list_current(call.pool, call.tenant)}
     catalogue = Catalogue(
-        await agents.known_tools(call.pool),
-        handlers=await agents.known_handlers(call.pool),
-        hooks=await agents.known_hooks(call.pool),
+        await agents.list_known_tools(call.pool),
+        handlers=await agents.list_known_handlers(call.pool),
+        hooks=await agents.list_known_hooks(call.pool),
     )
     file = f"{name}.md"
     with _refused():
@@ -189,7 +189,7 @@ async def _put(
 async def refresh_agent(call: Admin, name: str) -> AgentRecord:
     """If a list has changed, a new version is made. For a shipped agent it is your own version, until its file changes.
     Running tasks keep their version; a tool that has changed is refused there."""
-    found = await agents.current(call.pool, call.tenant, name) if _nameable(name) else None
+    found = await agents.get_current(call.pool, call.tenant, name) if _nameable(name) else None
     if found is None:
         raise NotFound()
     if not found[1].mcp_servers:
@@ -202,13 +202,13 @@ async def refresh_agent(call: Admin, name: str) -> AgentRecord:
 )
 async def remove_agent(call: Admin, name: str) -> Response:
     """Running tasks and schedules keep their version. A shipped agent of the same name can be used again."""
-    found = {ref.name: (ref, one) for ref, one in await agents.all_current(call.pool, call.tenant)}
+    found = {ref.name: (ref, one) for ref, one in await agents.list_current(call.pool, call.tenant)}
     if name not in found:
         raise NotFound()
     if found[name][0].owner == agents.SHIPPED:
         raise Conflict(f"The agent {name} comes from the file {name}.md of the workers: remove it there.")
-    replaced = name in await agents.shipped(call.pool)
-    connectors = [] if replaced else await agents.connectors_with(call.pool, call.tenant, name)
+    replaced = name in await agents.list_shipped(call.pool)
+    connectors = [] if replaced else await agents.find_connectors(call.pool, call.tenant, name)
 
     async def check(known: Mapping[str, AgentDefinition]) -> None:
         others = [] if replaced else [one.name for one in known.values() if name in one.references and one.name != name]

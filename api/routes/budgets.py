@@ -20,7 +20,7 @@ from domain.limits import KINDS, Raise, Reserved, Share, TreeBudget, shares, tim
 from domain.sessions.session import Limits
 from domain.task import Strict
 from settings import Settings
-from store import budgets, children, tool_calls
+from store import budgets, threads, tool_calls
 from store.sessions import SessionRow, get
 
 log = logging.getLogger("errand.api")
@@ -84,10 +84,10 @@ async def raise_task_budget(
 async def _budget(call: Call, session: SessionRow) -> models.TaskBudget:
     below = [
         await get(call.pool, call.tenant, child.session_id)
-        for child in await children.of_session(call.pool, call.tenant, session.id, limit=200)
+        for child in await threads.children_of_session(call.pool, call.tenant, session.id, limit=200)
     ]
     known = [session, *(child for child in below if child is not None)]
-    own, *subagents = [_session_budget(one) for one in await tool_calls.up_to_date(call.pool, call.tenant, known)]
+    own, *subagents = [_session_budget(one) for one in await tool_calls.count_calls(call.pool, call.tenant, known)]
     tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
     held = await budgets.held(call.pool, call.tenant, session.conversation_id) if tree else Reserved()
     return models.TaskBudget(

@@ -38,9 +38,9 @@ from domain.sessions.new_session import TRANSPORT, Trigger
 from domain.sessions.session import Reason, SessionRef, Usage
 from domain.sessions.writes import Acceptance, SessionEnding
 from domain.task import Tag, UserId
-from store import conversation_reads, conversations, mailbox, new_sessions, threads, workspaces
+from store import conversations, mailbox, sessions, threads, workspaces
 from store.conversations import ConversationRow
-from store.idempotency import reused
+from store.idempotency import key_reused
 from store.sessions import SessionRow
 
 router = APIRouter(tags=["conversations"])
@@ -227,7 +227,7 @@ async def show_turns(call: Reader, conversation_id: str, query: Annotated[TurnQu
     await conversation_of(call, conversation_id)
     filters = {"turns": conversation_id, "newest": query.newest}
     after_id = position(filters, query.cursor)
-    page = await conversation_reads.turns(
+    page = await conversations.find_turns(
         call.pool, call.tenant, conversation_id, after_id, query.limit + 1, newest=query.newest
     )
     shown = [models.Turn.model_validate(turn) for turn in page[: query.limit]]
@@ -276,7 +276,7 @@ async def change_conversation(
 async def interrupt_conversation(call: Stopper, conversation_id: str) -> Interrupted:
     """This includes subagents. Each keeps its results so far; the conversation continues with the next message."""
     await own_conversation(call, conversation_id)
-    live = await conversation_reads.unfinished(call.pool, call.tenant, conversation_id)
+    live = await conversations.find_unfinished(call.pool, call.tenant, conversation_id)
     await control.stop_sessions(call, live, Stop(Reason.INTERRUPTED))
     return Interrupted(interrupted=len(live), session_ids=live)
 
@@ -304,7 +304,7 @@ async def terminate_conversation(call: Stopper, conversation_id: str) -> Termina
     """It accepts nothing new, and all running and queued sessions are stopped. It can still be read."""
     await own_conversation(call, conversation_id)
     await conversations.terminate(call.pool, call.tenant, conversation_id, call.caller.created_by)
-    stopped = await conversation_reads.unfinished(call.pool, call.tenant, conversation_id, queued=True)
+    stopped = await conversations.find_unfinished(call.pool, call.tenant, conversation_id, queued=True)
     await control.stop_sessions(call, stopped, Stop(Reason.TERMINATED))
     await call.services.workflows.terminated(conversation_id)  # if Temporal does not take it, the sweeper repeats it
     return Terminated(conversation_id=conversation_id, status="terminated", stopped=len(stopped), session_ids=stopped)
@@ -391,7 +391,7 @@ async def show_mailbox(
     shown = page[: query.limit]
     return models.MailboxPage(
         items=[models.MailboxMessage.model_validate(one) for one in shown],
-        pending_count=await mailbox.pending_count(pool, tenant, conversation_id),
+        pending_count=await mailbox.count_pending(pool, tenant, conversation_id),
         next_cursor=cursor(filters, shown[-1].message_id) if len(page) > query.limit else None,
     )
 
@@ -462,7 +462,7 @@ async def _source(call: Call, conversation_id: str, body: ForkBody) -> SessionRo
     await own_conversation(call, conversation_id)
     if body.from_session is not None:
         return await run.fork_source(call, body.from_session, conversation_id)
-    latest = await conversation_reads.latest_committed(call.pool, call.tenant, conversation_id)
+    latest = await conversations.find_latest_committed(call.pool, call.tenant, conversation_id)
     if latest is None:
         raise Conflict("The conversation has nothing to fork from yet.", type="not-committed")
     return await session_of(call, latest)
@@ -494,9 +494,9 @@ async def _prepare(call: Call, body: ForkBody, source: SessionRow, key: Idempote
         idempotency=key.record(made.model_dump_json()),
         metadata=body.metadata or {},
     )
-    accepted = await new_sessions.accept_ended(call.pool, acceptance, _ending(source, session.ref))
+    accepted = await sessions.accept_ended(call.pool, acceptance, _ending(source, session.ref))
     if accepted.reused:
-        raise reused()
+        raise key_reused()
     if accepted.replay:
         return NewTurn(models.SessionHandle.model_validate_json(accepted.replay.response), replayed=True)
     return NewTurn(made)

@@ -199,7 +199,7 @@ async def cancel_mission(call: Stopper, mission_id: str) -> models.Mission:
     # A repeat too, because the first request may have died in between. The sweeper stops what is left even so.
     if ended is not None or mission.status is MissionStatus.CANCELLED:
         how = Stop(Reason.CALLER_CANCEL, note=f"the mission {mission.name} was cancelled", tree=True)
-        for session in await missions.unfinished(call.pool, mission):
+        for session in await missions.find_unfinished(call.pool, mission):
             await control.stop_session(call, session, how)
         schedule = await schedules.get(call.pool, call.tenant, mission.schedule_id)
         if schedule is not None:
@@ -226,9 +226,9 @@ def _check_working(mission: Mission) -> None:
 
 
 async def _shown(call: Call, mission: Mission) -> models.Mission:
-    today = await missions.spent(call.pool, mission, mission.day_start(datetime.now(UTC)))
-    total = await missions.spent(call.pool, mission)
-    return mission_record(mission, today, total, await missions.open_requests(call.pool, mission))
+    today = await missions.sum_spent(call.pool, mission, mission.day_start(datetime.now(UTC)))
+    total = await missions.sum_spent(call.pool, mission)
+    return mission_record(mission, today, total, await missions.find_open_requests(call.pool, mission))
 
 
 def mission_record(mission: Mission, today: Spent, total: Spent, requests: list[str]) -> models.Mission:

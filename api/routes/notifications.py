@@ -39,7 +39,7 @@ from domain.notifications import (
 from domain.policy.addresses import public
 from domain.task import Id
 from settings import Settings
-from store import deliveries, subscriptions
+from store import notifications
 from store.database import TRANSIENT_ERRORS
 from store.keys import Right
 
@@ -167,14 +167,16 @@ async def create_subscription(
     call: Supervisor, body: Annotated[NewSubscription, json_body(NewSubscription)]
 ) -> models.CreatedSubscription:
     check_target(body.channel, body.target, call.settings)
-    known = await subscriptions.listing(call.pool, call.tenant)
+    known = await notifications.list_subscriptions(call.pool, call.tenant)
     if body.name in list(ChannelName):
         taken = finding("/name", "reserved", "this name means all subscriptions of that channel")
         raise Invalid("This name means all subscriptions of that channel; choose another.", errors=[taken])
     if len(known) >= MOST:
         raise Conflict(f"There may be at most {MOST} subscriptions.")
     secret = new_secret() if body.channel in SIGNED else None
-    made = await subscriptions.create(call.pool, call.tenant, body, secret, call.caller.created_by, call.services.keys)
+    made = await notifications.create_subscription(
+        call.pool, call.tenant, body, secret, call.caller.created_by, call.services.keys
+    )
     if made is None:
         raise Conflict("There is a subscription with this name.", type="name-taken")
     return _with_secret(made, secret)
@@ -182,7 +184,9 @@ async def create_subscription(
 
 @json_router.get("/subscriptions", responses=problems(), summary="List the subscriptions")
 async def list_subscriptions(call: Reader) -> models.SubscriptionPage:
-    return models.SubscriptionPage(items=[_record(one) for one in await subscriptions.listing(call.pool, call.tenant)])
+    return models.SubscriptionPage(
+        items=[_record(one) for one in await notifications.list_subscriptions(call.pool, call.tenant)]
+    )
 
 
 @json_router.get("/subscriptions/{subscription_id}", responses=problems(404), summary="Show a subscription")
@@ -196,7 +200,7 @@ async def show_subscription(call: Reader, subscription_id: str) -> models.Subscr
 async def delete_subscription(call: Supervisor, subscription_id: str) -> Response:
     """Its pending deliveries end as failed."""
     await _found(call, subscription_id)
-    await subscriptions.remove(call.pool, call.tenant, subscription_id, call.caller.created_by)
+    await notifications.remove_subscription(call.pool, call.tenant, subscription_id, call.caller.created_by)
     return Response(status_code=204)
 
 
@@ -209,7 +213,7 @@ async def rotate_secret(call: Supervisor, subscription_id: str) -> models.Create
     """Both secrets sign for a day, so that the receiver can switch without missing anything."""
     await _found(call, subscription_id)
     secret = new_secret()
-    made = await subscriptions.rotate(
+    made = await notifications.rotate_secret(
         call.pool, call.tenant, subscription_id, secret, call.caller.created_by, call.services.keys
     )
     if made is None:
@@ -225,7 +229,7 @@ async def rotate_secret(call: Supervisor, subscription_id: str) -> models.Create
 async def enable_subscription(call: Supervisor, subscription_id: str) -> models.Subscription:
     """A subscription is disabled after its deliveries have failed for a long time. Failed deliveries can be resent."""
     await _found(call, subscription_id)
-    made = await subscriptions.enable(call.pool, call.tenant, subscription_id, call.caller.created_by)
+    made = await notifications.enable_subscription(call.pool, call.tenant, subscription_id, call.caller.created_by)
     if made is None:
         raise NotFound()
     return _record(made)
@@ -240,11 +244,15 @@ async def enable_subscription(call: Supervisor, subscription_id: str) -> models.
 async def send_test_notice(call: Supervisor, subscription_id: str) -> models.Delivery:
     found = await _found(call, subscription_id)
     notice = Notice(type=TEST, timestamp=datetime.now(UTC).isoformat(), data={"name": found.name})
-    return delivery_record(await deliveries.put(call.pool, call.tenant, found.id, notice))
+    return delivery_record(await notifications.put_notice(call.pool, call.tenant, found.id, notice))
 
 
 async def _found(call: Call, subscription_id: str) -> Subscription:
-    found = await subscriptions.get(call.pool, call.tenant, subscription_id) if is_id(subscription_id) else None
+    found = (
+        await notifications.get_subscription(call.pool, call.tenant, subscription_id)
+        if is_id(subscription_id)
+        else None
+    )
     if found is None:
         raise NotFound()
     return found
@@ -274,7 +282,7 @@ class DeliveryQuery(BaseModel):
 @json_router.get("/deliveries", responses=problems(422), summary="List deliveries, the newest first")
 async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]) -> models.DeliveryPage:
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
-    found = await deliveries.find(
+    found = await notifications.find_deliveries(
         call.pool,
         call.tenant,
         status=query.status,
@@ -292,7 +300,7 @@ async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]
 
 @json_router.get("/deliveries/{delivery_id}", responses=problems(404), summary="Show a delivery")
 async def show_delivery(call: Reader, delivery_id: str) -> models.Delivery:
-    found = await deliveries.get(call.pool, call.tenant, delivery_id) if is_id(delivery_id) else None
+    found = await notifications.get_delivery(call.pool, call.tenant, delivery_id) if is_id(delivery_id) else None
     if found is None:
         raise NotFound()
     return delivery_record(found)
@@ -306,9 +314,9 @@ async def show_delivery(call: Reader, delivery_id: str) -> models.Delivery:
 )
 async def resend_delivery(call: Annotated[Call, needs(Right.SUPERVISE)], delivery_id: str) -> models.Delivery:
     """A delivery that waits for its next attempt is sent immediately."""
-    if not is_id(delivery_id) or await deliveries.get(call.pool, call.tenant, delivery_id) is None:
+    if not is_id(delivery_id) or await notifications.get_delivery(call.pool, call.tenant, delivery_id) is None:
         raise NotFound()
-    moved = await deliveries.again(call.pool, call.tenant, delivery_id)
+    moved = await notifications.deliver_again(call.pool, call.tenant, delivery_id)
     if moved is None:
         why = "Its subscription is disabled or was removed, or the content of its task was removed."
         raise Conflict(why, type="subscription-disabled")

@@ -12,7 +12,7 @@ from api.http.lookup import session_of
 from api.openapi import problems
 from domain.audit import Break
 from domain.task import Id
-from store import audit, effects
+from store import audit, tool_calls
 from store.audit import Listed
 
 router = APIRouter(tags=["record"], dependencies=[Depends(accepts_json)])
@@ -51,7 +51,7 @@ class Verification(BaseModel):
 async def list_effects(call: Reader, task_id: str) -> models.EffectPage:
     """This includes the effects of its subagents. For a dry run: what would have been done."""
     session = await session_of(call, task_id)
-    return models.EffectPage.model_validate(await effects.ledger(call.pool, call.tenant, session.id))
+    return models.EffectPage.model_validate(await tool_calls.get_ledger(call.pool, call.tenant, session.id))
 
 
 @router.get(

@@ -32,7 +32,7 @@ from domain.sessions.new_session import NewSession, Rerun, Trigger
 from domain.sessions.session import AgentRef, Limits
 from domain.sessions.writes import Acceptance
 from domain.task import Strict, TaskConfig, TaskSpec, Text, opening
-from store import agents, conversations, new_sessions, reruns, tool_calls, workspaces
+from store import agents, conversations, sessions, tool_calls, traces, workspaces
 from store.agents import TaskAgent
 from store.database import Pool
 from store.sessions import SessionRow
@@ -157,7 +157,7 @@ async def rerun(call: Call, source: SessionRow, body: RerunBody, key: Idempotenc
         call,
         Prepared(acceptance, {}),
         key,
-        write=lambda acceptance: new_sessions.accept_rerun(call.pool, acceptance, nodes, own),
+        write=lambda acceptance: sessions.accept_rerun(call.pool, acceptance, nodes, own),
     )
 
 
@@ -216,9 +216,9 @@ async def _agent(call: Call, source: SessionRow, body: RerunBody) -> tuple[Agent
     if body.agent_version is None:
         own = source.agent_ref
         return own, await agents.load(call.pool, own)
-    found = await agents.at_version(call.pool, call.tenant, source.agent, body.agent_version)
+    found = await agents.get_version(call.pool, call.tenant, source.agent, body.agent_version)
     if found is None:
-        known = await agents.versions(call.pool, call.tenant, source.agent)
+        known = await agents.list_versions(call.pool, call.tenant, source.agent)
         problem = finding("/agent_version", "unknown_version", "the agent has no such version", known)
         raise Invalid("The agent has no such version.", type="unknown-version", errors=[problem])
     return found
@@ -267,7 +267,7 @@ def _models(call: Call, source: SessionRow, body: RerunBody, definition: AgentDe
 async def _manifest(call: Call, source: SessionRow, step: int) -> Manifest:
     """The workspace before any tool of the step ran."""
     # by the time of the reply, because the workspace keeps its versions by time and not by step
-    moment = await reruns.replied_at(call.pool, source.tenant, source.id, step)
+    moment = await traces.replied_at(call.pool, source.tenant, source.id, step)
     if moment is not None:
         return await workspaces.as_of(call.pool, source.tenant, source.workspace_id, moment)
     return (await workspaces.get(call.pool, source.tenant, source.workspace_id))[1]
@@ -322,7 +322,7 @@ async def find(pool: Pool, source: SessionRow, body: RerunBody, task: Checked) -
         messages = await _inbox(pool, source)
     # a call without a result is refused by every model, and the original may have ended before it wrote them
     if before and (calls := calls_of(before[-1])) and not any(isinstance(body, ResultsBody) for _, body in messages):
-        results = await tool_calls.results(pool, source.tenant, before[-1].id)
+        results = await tool_calls.get_results(pool, source.tenant, before[-1].id)
         messages.insert(0, ("", answer_calls(calls, results)))
     if body.tool_results:
         messages = _with_results(messages, body.tool_results)

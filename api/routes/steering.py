@@ -22,7 +22,7 @@ from domain.ids import derive_id, new_id
 from domain.sessions.session import Reason, Scope
 from domain.sessions.writes import ThreadMessage
 from domain.task import Strict
-from store import children, conversations, threads, tool_calls
+from store import conversations, threads, tool_calls
 from store.sessions import SessionRow
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
@@ -124,13 +124,13 @@ async def _send(call: Call, session: SessionRow, text: str, key: str) -> Steerin
         await conversations.add_message(pool, tenant, message)
     receiver: str | None = session.id
     # a message that the session has read must not be delivered again
-    if await conversations.untaken(pool, tenant, [message_id]):
+    if await conversations.find_untaken(pool, tenant, [message_id]):
         receiver = await control.deliver_message(call, *where, session.id)
     if receiver is None and await conversations.drop_unsignalled(pool, tenant, message_id):
         _check_running(await session_of(call, session.id))
         raise _not_yet()  # the row is live, but the conversation has not started the session yet
     if receiver is None:  # the conversation has found the message in its rows
-        taken = await conversations.message_taken(pool, tenant, message_id)
+        taken = await conversations.get_message_state(pool, tenant, message_id)
         receiver = taken.by if taken and taken.by else session.id
     return Steering(session_id=receiver, message_id=key, stream_key=stream_key(receiver))
 
@@ -181,7 +181,7 @@ async def cancel_task(
     record = await _stop(call, session, stop, idempotency_key, response)
     if stop.tree:
         # after the task's own stop, so that it cannot start another subagent that this list would miss
-        below = await children.descendants(call.pool, call.tenant, task_id)
+        below = await threads.find_descendants(call.pool, call.tenant, task_id)
         await control.stop_sessions(call, below, stop)
     return record
 
@@ -255,5 +255,5 @@ async def promote_task(call: Stopper, task_id: str, response: Response) -> model
 
 
 async def _record(call: Call, session: SessionRow) -> models.Task:
-    [session] = await tool_calls.up_to_date(call.pool, call.tenant, [session])
+    [session] = await tool_calls.count_calls(call.pool, call.tenant, [session])
     return task_record(session, call.settings.poll_interval_ms)

@@ -28,8 +28,8 @@ from domain.errors import Conflict, Invalid
 from domain.events import EVENTS
 from domain.sessions.session import Status
 from domain.task import Id, TaskSpec
-from store import acceptance, agents, children, effects, events, files, mailbox, sessions, tool_calls
-from store.short_ids import short_ids
+from store import agents, events, files, mailbox, sessions, threads, tool_calls
+from store.sessions import find_short_ids
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
@@ -120,8 +120,8 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> mode
             raise
         problem = finding("/text", "too_slow", "narrow the search by agent, status or created_after", place="query")
         raise Invalid("There are too many tasks to search all their titles.", errors=[problem]) from None
-    shown = await tool_calls.up_to_date(call.pool, call.tenant, page[: query.limit])
-    short = await short_ids(call.pool, call.tenant, [session.id for session in shown])
+    shown = await tool_calls.count_calls(call.pool, call.tenant, page[: query.limit])
+    short = await find_short_ids(call.pool, call.tenant, [session.id for session in shown])
     waiting = await deferred.shown(call, shown)
     return models.TaskPage(
         items=[
@@ -143,7 +143,7 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
 @router.get("/tasks/{task_id}", tags=["core"], responses=problems(404), summary="Show a task")
 async def show_task(call: Reader, task_id: str) -> models.Task:
     """This only reads the database; no worker is needed."""
-    [session] = await tool_calls.up_to_date(call.pool, call.tenant, [await session_of(call, task_id)])
+    [session] = await tool_calls.count_calls(call.pool, call.tenant, [await session_of(call, task_id)])
     waiting = await deferred.shown(call, [session])
     return task_record(session, call.settings.poll_interval_ms, waiting.get(session.id))
 
@@ -177,15 +177,15 @@ async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, 
     artifacts = await files.of_session(call.pool, call.tenant, task_id)
     small = [file.sha256 for file in artifacts if is_inline(file)][:MOST_CONTENTS]
     contents = await files.get_blobs(call.pool, call.tenant, small) if small else {}
-    done = await effects.ledger(call.pool, call.tenant, task_id)
+    done = await tool_calls.get_ledger(call.pool, call.tenant, task_id)
     based_on = models.BasedOn(
         agent=session.agent,
         agent_version=session.agent_version,
-        models=await effects.models_used(call.pool, session),
-        sources=[models.Source.model_validate(one) for one in await effects.sources(call.pool, session)],
+        models=await tool_calls.find_models_used(call.pool, session),
+        sources=[models.Source.model_validate(one) for one in await tool_calls.find_sources(call.pool, session)],
     )
     log_lines, complete = await (_full_log if query.audit_log == "full" else _short_log)(call, task_id)
-    checked = await acceptance.get(call.pool, call.tenant, task_id)
+    checked = await sessions.get_acceptance(call.pool, call.tenant, task_id)
     verdicts = checked.verdicts if checked else None
     return task_result(session, artifacts, contents, done, based_on, log_lines, complete, verdicts)
 
@@ -210,10 +210,10 @@ async def _full_log(call: Call, task_id: str) -> tuple[list[models.Event], bool]
 @router.get("/sessions/{session_id}", responses=problems(404), summary="Show a session: the task and its messages")
 async def show_session(call: Reader, session_id: str) -> SessionRecord:
     """The task with its messages as people read them, its subagents, and the session that consumed its outcome."""
-    [session] = await tool_calls.up_to_date(call.pool, call.tenant, [await session_of(call, session_id)])
+    [session] = await tool_calls.count_calls(call.pool, call.tenant, [await session_of(call, session_id)])
     transport = session.task.transport
     outcome = await mailbox.of_source(call.pool, call.tenant, session_id)
-    spawned = await children.of_session(call.pool, call.tenant, session_id)
+    spawned = await threads.children_of_session(call.pool, call.tenant, session_id)
     waiting = await deferred.shown(call, [session])
     return SessionRecord(
         **task_record(session, call.settings.poll_interval_ms, waiting.get(session.id)).model_dump(),

@@ -24,7 +24,7 @@ from domain.notifications import is_secret, new_secret
 from domain.sessions.new_session import NewSession, Trigger
 from domain.task import TaskSpec, opening
 from domain.triggers import EMITTED, TRIGGER_NAME, EventAccepted, EventTrigger, SignatureKind, TriggerRules
-from store import external_events, missions, triggers
+from store import missions, triggers
 from store.database import current_tenant
 from store.triggers import SignedTrigger
 
@@ -90,22 +90,22 @@ async def put_trigger(
     if trigger == EMITTED:  # an agent that waits for a trigger's events must not get those that agents emit
         raise _invalid("/trigger", "reserved", f"{EMITTED} is the name of what agents emit", path=True)
     keys = call.services.keys
-    known = await triggers.find(call.pool, call.tenant, trigger, keys)
-    if known is None and len(await triggers.listing(call.pool, call.tenant)) >= MOST:
+    known = await triggers.find_trigger(call.pool, call.tenant, trigger, keys)
+    if known is None and len(await triggers.list_triggers(call.pool, call.tenant)) >= MOST:
         raise Conflict(f"There may be at most {MOST} triggers.")
     # each of them is tried when an event arrives, so that the last of too many would never get one
-    if known is None and len(await triggers.of_any_tenant(call.pool, trigger, keys, SAME_NAME)) == SAME_NAME:
+    if known is None and len(await triggers.triggers_of_any_tenant(call.pool, trigger, keys, SAME_NAME)) == SAME_NAME:
         raise Conflict(f"{SAME_NAME} tenants have a trigger of this name; choose another one.", type="name-taken")
     secret, shown = _secret(body, known)
     session, prompt = await _session(call, trigger, body)
     by = call.caller.created_by
-    made = await triggers.put(call.pool, call.tenant, trigger, body.rules(), session, prompt, secret, by, keys)
+    made = await triggers.put_trigger(call.pool, call.tenant, trigger, body.rules(), session, prompt, secret, by, keys)
     return models.CreatedTrigger(**trigger_fields(made), secret=shown)
 
 
 @router.get("/triggers", dependencies=_json, responses=problems(), summary="List the triggers")
 async def list_triggers(call: Reader) -> models.TriggerPage:
-    found = await triggers.listing(call.pool, call.tenant)
+    found = await triggers.list_triggers(call.pool, call.tenant)
     return models.TriggerPage(items=[models.Trigger(**trigger_fields(one)) for one in found])
 
 
@@ -125,7 +125,7 @@ async def list_trigger_events(
 ) -> models.ExternalEventPage:
     """Newest first."""
     found = await _found(call, trigger)
-    events = await external_events.listing(call.pool, call.tenant, found.trigger.id, limit)
+    events = await triggers.list_events(call.pool, call.tenant, found.trigger.id, limit)
     return models.ExternalEventPage(items=[models.ExternalEvent.model_validate(one) for one in events])
 
 
@@ -135,7 +135,7 @@ async def list_trigger_events(
 async def remove_trigger(call: Supervisor, trigger: str) -> Response:
     """Its conversations and the results of its events stay; its id is never used again."""
     await _found(call, trigger)
-    await triggers.remove(call.pool, call.tenant, trigger, call.caller.created_by)
+    await triggers.remove_trigger(call.pool, call.tenant, trigger, call.caller.created_by)
     return Response(status_code=204)
 
 
@@ -155,7 +155,7 @@ async def receive_event(request: Request, services: ServicesDep, trigger: str) -
     """The trigger is given by its name or id. The event carries no key: the secret of the trigger signs it. It answers
     the session that waits for its key; otherwise it becomes a message to the trigger's agent, in which its text is
     marked as data."""
-    candidates = await triggers.of_any_tenant(services.pool, trigger[:100], services.keys, SAME_NAME)
+    candidates = await triggers.triggers_of_any_tenant(services.pool, trigger[:100], services.keys, SAME_NAME)
     if not candidates:
         raise NotFound("There is no such trigger.")
     raw = await bodies.read_body(request, min(MAX_EVENT_BYTES, services.settings.max_body_bytes))
@@ -172,7 +172,9 @@ async def receive_event(request: Request, services: ServicesDep, trigger: str) -
 
 
 async def _found(call: Call, name: str) -> SignedTrigger:
-    found = await triggers.find(call.pool, call.tenant, name, call.services.keys) if _NAME.fullmatch(name) else None
+    found = (
+        await triggers.find_trigger(call.pool, call.tenant, name, call.services.keys) if _NAME.fullmatch(name) else None
+    )
     if found is None:
         raise NotFound("There is no such trigger.")
     return found

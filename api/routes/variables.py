@@ -35,11 +35,12 @@ from domain.errors import Conflict, Invalid, NotFound, Unavailable
 from domain.ids import is_id
 from domain.redaction import is_sealed
 from domain.task import Id, Strict
-from store import agent_graph, agents, tenant_variables, thread_variables, threads, variable_requests
+from store import agents, threads
+from store import variables as stored_variables
 from store.keys import Right
 from store.sessions import SessionRow
-from store.tenant_variables import TenantVariable
 from store.threads import ThreadPlace
+from store.variables import TenantVariable
 
 log = logging.getLogger("errand.api")
 router = APIRouter(tags=["input requests"], dependencies=[Depends(accepts_json)])
@@ -126,7 +127,9 @@ class VariableRequestQuery(BaseModel):
 @router.get("/variable-requests", responses=problems(422), summary="List subagents that wait for variables")
 async def list_variable_requests(call: Reader, query: Annotated[VariableRequestQuery, Query()]) -> VariableRequestPage:
     """Oldest first."""
-    found = await variable_requests.find(call.pool, call.tenant, query.status, query.conversation_id, query.limit)
+    found = await stored_variables.find_requests(
+        call.pool, call.tenant, query.status, query.conversation_id, query.limit
+    )
     return VariableRequestPage(items=[VariableRequestRecord.of(one) for one in found])
 
 
@@ -177,9 +180,9 @@ async def set_thread_variables(
     if place.terminated:
         raise Conflict("This thread was terminated.", type="thread-terminated")
     definition = await agents.load(call.pool, session.current_agent_ref)
-    known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
+    known = graph_variables(await agents.find_reachable(call.pool, call.tenant, definition))
     sealed = seal_for_thread(call.services.keys, call.tenant, body.variables, known)
-    await thread_variables.set_values(call.pool, call.tenant, place, sealed, call.caller.created_by)
+    await stored_variables.set_for_thread(call.pool, call.tenant, place, sealed, call.caller.created_by)
     return await _shown(call, *await _thread(call, thread_id))
 
 
@@ -194,7 +197,7 @@ async def _thread(call: Call, thread_id: str) -> tuple[ThreadPlace, SessionRow]:
 
 async def _shown(call: Call, place: ThreadPlace, session: SessionRow) -> ThreadVariables:
     definition = await agents.load(call.pool, session.current_agent_ref)
-    own, values = await thread_variables.own(call.pool, call.tenant, place.id), session.variables
+    own, values = await stored_variables.values_of_thread(call.pool, call.tenant, place.id), session.variables
     found = []
     sources = values_by_level(definition, values)
     for name, one in (definition.settable_variables | dict.fromkeys(find_unnamed(own), UNKNOWN)).items():
@@ -223,7 +226,7 @@ async def _shown(call: Call, place: ThreadPlace, session: SessionRow) -> ThreadV
 async def find_request(call: Call, thread_id: str, request_id: str) -> VariableRequest:
     """The request; unknown, malformed and foreign ids get the same refusal."""
     known = is_id(thread_id) and is_id(request_id)
-    request = await variable_requests.get(call.pool, call.tenant, thread_id, request_id) if known else None
+    request = await stored_variables.get_request(call.pool, call.tenant, thread_id, request_id) if known else None
     if request is None:
         raise NotFound()
     return request
@@ -237,7 +240,7 @@ async def give_values(call: Call, request: VariableRequest, given: dict[str, str
     _check_names(request, given)
     if request.status is VariableRequestStatus.OPEN:
         spawn = await _with_values(call, request, given)
-        answered = await variable_requests.answer(call.pool, request, spawn, call.caller.created_by)
+        answered = await stored_variables.answer_request(call.pool, request, spawn, call.caller.created_by)
         # somebody else was faster; `_check_same` then decides whether both gave the same values
         request = answered or await find_request(call, request.thread_id, request.id)
     _check_same(call, request, given)
@@ -252,7 +255,7 @@ async def _start_subagent(call: Call, request: VariableRequest) -> VariableReque
         log.info("the subagent of %s starts later: %s", request.id, error)
         return request
     refusal = answer.answers[0].error
-    await variable_requests.settle(call.pool, request, started=refusal is None)
+    await stored_variables.settle_request(call.pool, request, started=refusal is None)
     if refusal is not None:
         raise Conflict(f"The subagent cannot start now: {refusal}", type="not-started-now")
     return await find_request(call, request.thread_id, request.id)
@@ -326,7 +329,7 @@ class TenantVariablePage(BaseModel):
 
 @router.get("/variables", responses=problems(), summary="List the variables of all threads")
 async def list_tenant_variables(call: Reader) -> TenantVariablePage:
-    found = await tenant_variables.listing(call.pool, call.tenant)
+    found = await stored_variables.list_of_tenant(call.pool, call.tenant)
     return TenantVariablePage(items=[TenantVariableRecord.of(one) for one in found])
 
 
@@ -344,7 +347,7 @@ async def set_tenant_variables(
     """They apply to tasks and turns that begin from now on, unless their thread has its own value."""
     kinds = dict.fromkeys(body.variables, UNKNOWN) if body.kind == "secret" else {}
     sealed = seal_secrets(call.services.keys, call.tenant, body.variables, kinds)
-    await tenant_variables.put(call.pool, call.tenant, sealed, call.caller.created_by)
+    await stored_variables.put_for_tenant(call.pool, call.tenant, sealed, call.caller.created_by)
     return await list_tenant_variables(call)
 
 
@@ -352,6 +355,6 @@ async def set_tenant_variables(
 async def remove_tenant_variable(call: Supervisor, name: str) -> Response:
     """Sessions that have begun keep the value."""
     known = re.fullmatch(VARIABLE_NAME_PATTERN, name)
-    if not known or not await tenant_variables.remove(call.pool, call.tenant, name, call.caller.created_by):
+    if not known or not await stored_variables.remove_for_tenant(call.pool, call.tenant, name, call.caller.created_by):
         raise NotFound("There is no such variable.")
     return Response(status_code=204)

@@ -38,7 +38,7 @@ from domain.sessions.session import Limits, SandboxMode
 from domain.sessions.writes import NewBudget
 from domain.task import TaskConfig, TaskSpec, TreeConfig
 from settings import Settings
-from store import agent_graph, agents, sessions, subscriptions, workers
+from store import agents, notifications, sessions, workers
 from store.agents import TaskAgent
 from store.database import Pool
 from store.sessions import SessionRow
@@ -46,10 +46,10 @@ from store.sessions import SessionRow
 
 async def find_agent(call: Call, name: str) -> TaskAgent:
     """The current agent, which is kept for the next task."""
-    found = await agents.for_task(call.pool, call.tenant, name)
+    found = await agents.get_for_task(call.pool, call.tenant, name)
     if found is not None and found.definition.mode is not Mode.SUBAGENT:
         return found
-    current = await agents.all_current(call.pool, call.tenant)
+    current = await agents.list_current(call.pool, call.tenant)
     startable = [ref.name for ref, one in current if one.mode is not Mode.SUBAGENT]
     if found is not None:
         problem = finding("/agent", "subagent_only", "only other agents can start this one", startable)
@@ -224,7 +224,7 @@ async def check_tool_names(pool: Pool, tenant: str, spec: TaskSpec, definition: 
     if not tools:  # no worker is running, so no names are known, and the task is accepted
         return
     tools |= {tool.name for tool in spec.config.external_tools}
-    for agent in (await agent_graph.reachable(pool, tenant, definition)).values():  # rules bind subagents too
+    for agent in (await agents.find_reachable(pool, tenant, definition)).values():  # rules bind subagents too
         tools |= {tool.name for tool in agent.external_tools}
         tools |= own_tools(agent, may_ask=agent.may_ask, plans=False)
     found = [
@@ -296,7 +296,9 @@ async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int)
 
 
 async def _check_subscriptions(pool: Pool, tenant: str, config: TaskConfig) -> list[str]:
-    active = [one for one in await subscriptions.listing(pool, tenant) if one.status is SubscriptionStatus.ACTIVE]
+    active = [
+        one for one in await notifications.list_subscriptions(pool, tenant) if one.status is SubscriptionStatus.ACTIVE
+    ]
     names = sorted(one.name for one in active)
     known = [*names, *sorted({one.channel.value for one in active})]
     named = [*names, *ChannelName]  # of a channel, subscriptions may follow
@@ -371,7 +373,7 @@ async def _find_variables(
         return {}, {}  # a plain agent
     # Otherwise the agents that it refers to do not matter now and need not be read.
     wide = bool(before or spec.context.variables or asks or (has_shared and definition.references))
-    graph = await agent_graph.reachable(call.pool, call.tenant, definition) if wide else {definition.name: definition}
+    graph = await agents.find_reachable(call.pool, call.tenant, definition) if wide else {definition.name: definition}
     common = await call.services.shared_variables.of_graph(call.pool, call.tenant, graph) if has_shared else {}
     before = {**drop_shared(before), **common}
     looked_up = partial(look_up_variables, spec, definition, graph, before, may_ask)
@@ -410,7 +412,7 @@ async def seal_variables(call: Call, spec: TaskSpec, definition: AgentDefinition
     """The task with its secret variables encrypted, before any of it is stored."""
     if not spec.context.variables:
         return spec
-    known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
+    known = graph_variables(await agents.find_reachable(call.pool, call.tenant, definition))
     _check_known(spec, known)  # before anything is done with them
     values = seal_secrets(call.services.keys, call.tenant, spec.context.variables, known)
     return spec.model_copy(update={"context": spec.context.model_copy(update={"variables": values})})

@@ -12,7 +12,7 @@ from api.http.problems import type_name
 from domain.amounts import counted
 from domain.errors import Unavailable
 from domain.sessions.session import SessionRef, Status
-from store import new_sessions, sessions
+from store import sessions
 from store.database import Pool
 from store.sessions import SessionRow
 from workflows.client import WorkflowClient
@@ -78,7 +78,7 @@ class WaitingBound:
         if self._waiting <= self._most and time.monotonic() - self._looked_at <= LOOK_SECONDS:
             return
         self._looked_at = time.monotonic()  # before the query: below the bound only one request looks
-        waiting = await new_sessions.count_waiting(self._pool, tenant)
+        waiting = await sessions.count_waiting(self._pool, tenant)
         self._waiting = waiting.total + 1
         if waiting.total >= self._most and waiting.own >= self._most / waiting.tenants:
             limit = counted(self._most, "task")

@@ -28,11 +28,10 @@ from domain.sessions.new_session import TRANSPORT, NewSession, Supervision, Trig
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef
 from domain.sessions.writes import Acceptance, NewMessage
 from domain.task import TaskSpec, opening, title_of
-from store import agents, new_sessions
+from store import agents, sessions
 from store.agents import TaskAgent
-from store.idempotency import reused
-from store.new_sessions import Accepted
-from store.sessions import SessionRow
+from store.idempotency import key_reused
+from store.sessions import Accepted, SessionRow
 from store.workspaces import Manifest
 
 TRY_AGAIN_SECONDS = 10  # by then a live task may have ended
@@ -123,7 +122,7 @@ async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedRes
     prepared = prepare_session(call, task, SessionPlace(parent=previous))
     if spec.config.mcp_servers:  # a version of the agent that only this task has
         own = task.agent.model_copy(update={"owner": agents.private_owner(prepared.ref.session_id)})
-        write = partial(new_sessions.accept_with_agent, call.pool, own=(own, task.definition))
+        write = partial(sessions.accept_with_agent, call.pool, own=(own, task.definition))
         return await run_task(call, prepared.with_owner(own.owner), key, write)
     return await run_task(call, prepared, key)
 
@@ -264,11 +263,11 @@ async def accept_session(
     if write is not None:
         accepted = await write(acceptance)
     elif prepared.files:
-        accepted = await new_sessions.accept_with_files(call.pool, acceptance, prepared.files)
+        accepted = await sessions.accept_with_files(call.pool, acceptance, prepared.files)
     else:
-        accepted = await new_sessions.accept(call.pool, acceptance)
+        accepted = await sessions.accept(call.pool, acceptance)
     if accepted.reused:
-        raise reused()
+        raise key_reused()
     if accepted.budget is not None:
         detail = f"The conversation's budget of {accepted.budget} is spent; a message may bring a new one."
         raise Conflict(detail, type="budget-spent", budget=accepted.budget)

@@ -13,21 +13,9 @@ from domain.conversations.display_messages import display_messages as displayed
 from domain.messages import Node
 from domain.sessions.input_request import InputRequest
 from domain.sessions.session import DeliveryMode, Status
-from store import (
-    addresses,
-    channels,
-    children,
-    conversation_reads,
-    conversations,
-    input_requests,
-    mailbox,
-    messages,
-    missions,
-    resets,
-    sessions,
-)
-from store.conversation_reads import Branch
-from store.conversations import ConversationRow
+from store import addresses, channels, conversations, input_requests, mailbox, messages, missions, resets, sessions
+from store import threads as stored_threads
+from store.conversations import Branch, ConversationRow
 from store.database import Pool
 from store.sessions import SessionRow
 
@@ -72,9 +60,9 @@ def kind_of(spawned_by: str | None, blocking: bool, transport: str) -> str:
 
 async def whole(call: Call, found: ConversationRow) -> models.Conversation:
     pool, tenant = call.pool, call.tenant
-    branches = await conversation_reads.branches(pool, tenant, found.id, MOST + 1)
-    threads = await conversation_reads.threads(pool, tenant, found.id, MOST + 1)
-    usage = await conversation_reads.usage_by_model(pool, tenant, found.id)
+    branches = await conversations.find_branches(pool, tenant, found.id, MOST + 1)
+    threads = await conversations.find_threads(pool, tenant, found.id, MOST + 1)
+    usage = await conversations.sum_usage_by_model(pool, tenant, found.id)
     complete = len(branches) <= MOST and len(threads) <= MOST
     # the newest, which people look for; `complete` says that there are more
     branches = branches[-MOST:]
@@ -96,7 +84,7 @@ async def whole(call: Call, found: ConversationRow) -> models.Conversation:
         input_requests=[
             request_record(one) for one in await input_requests.find(pool, tenant, conversation_id=found.id)
         ],
-        mailbox=models.MailboxState(pending_count=await mailbox.pending_count(pool, tenant, found.id)),
+        mailbox=models.MailboxState(pending_count=await mailbox.count_pending(pool, tenant, found.id)),
         usage={
             model: models.ModelUsage(
                 requests=used.llm_calls, **used.model_dump(exclude={"llm_calls", "tool_invocations"})
@@ -106,7 +94,7 @@ async def whole(call: Call, found: ConversationRow) -> models.Conversation:
         threads=[models.Thread.model_validate(one) for one in threads[:MOST]],
         children=[
             models.RegistryEntry.model_validate(one)
-            for one in await children.registry(pool, tenant, found.id, found.id)
+            for one in await stored_threads.get_registry(pool, tenant, found.id, found.id)
         ],
         sessions=tree(branches),
         complete=complete,

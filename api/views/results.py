@@ -7,9 +7,9 @@ from errand import models
 
 from domain.sessions.acceptance import CriterionVerdict
 from domain.sessions.input_request import DeferredTools
-from store.effects import Ledger
 from store.files import File
 from store.sessions import SessionRow
+from store.tool_calls import Ledger
 
 MOST_INLINE = 8_192  # bytes
 # fields whose form in the row differs

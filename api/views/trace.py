@@ -56,10 +56,10 @@ class Tracer:
         self._room = MOST_SESSIONS
 
     async def trace(self, session: SessionRow) -> models.Trace:
-        [session] = await tool_calls.up_to_date(self._pool, self._tenant, [session])
+        [session] = await tool_calls.count_calls(self._pool, self._tenant, [session])
         log = await events.without_deltas(self._pool, self._tenant, session.id, MOST_EVENTS + 1)
-        replies = await traces.replies(self._pool, self._tenant, session.id, MOST_EVENTS)
-        calls = await traces.calls(self._pool, self._tenant, session.id, MOST_EVENTS)
+        replies = await traces.get_replies(self._pool, self._tenant, session.id, MOST_EVENTS)
+        calls = await traces.get_calls(self._pool, self._tenant, session.id, MOST_EVENTS)
         children, whole = await self._children(session)
         steps = self._steps(log, session.created_at)
         running = None if session.status.terminal else max(steps, default=None)
@@ -78,7 +78,7 @@ class Tracer:
 
     async def _children(self, session: SessionRow) -> tuple[dict[str, models.Trace], bool]:
         found: dict[str, models.Trace] = {}
-        ids = await traces.spawned(self._pool, self._tenant, session.id, MOST_SESSIONS + 1)
+        ids = await traces.find_spawned(self._pool, self._tenant, session.id, MOST_SESSIONS + 1)
         for child_id in ids:
             if self._room <= 0:
                 return found, False

@@ -1,7 +1,7 @@
 -- Accepts a session: row, thread, input, counters, first events and idempotency record, all or nothing. It may also
 -- claim mailbox messages for the session, and the session may wait in its thread's queue. `p` is an Acceptance, see
 -- domain/sessions/writes.py.
--- Returns {"session": the row}, or one reason for a refusal, as in `Accepted` of store/new_sessions.py.
+-- Returns {"session": the row}, or one reason for a refusal, as in `Accepted` of store/sessions.py.
 CREATE OR REPLACE FUNCTION accept_session(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     a      acceptance := jsonb_populate_record(NULL::acceptance, p);

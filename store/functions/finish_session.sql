@@ -1,6 +1,6 @@
 -- Ends a session once; `p` is a SessionEnding. The outcome for its spawner is written in the same transaction. A
 -- session that ends without an answer of the model releases the mailbox messages that it was opened with.
--- Returns a WrittenEnding of store/endings.py, or the cancel that was accepted before, which wins. {"moved": true}: the
+-- Returns a WrittenEnding of store/sessions.py, or the cancel that was accepted before, which wins. {"moved": true}: the
 -- session has committed more than the ending was computed from, and nothing is written.
 CREATE OR REPLACE FUNCTION finish_session(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE

@@ -116,7 +116,7 @@ BUGS = [
     ),
     Bug(
         "a secret of the tenant is a text where an agent calls it one",
-        "store/shared_variables.py",
+        "store/variables.py",
         "        return name_shared({**secrets, **seal(texts)}, seal(deployments))",
         "        unseal = self._keys.unseal\n"
         '        texts |= {name: unseal(one, tenant, "variable", name) for name, one in secrets.items()}\n'
@@ -195,7 +195,7 @@ BUGS = [
     ),
     Bug(
         "a short value of all threads refuses the tasks of an agent that calls it a secret",
-        "store/shared_variables.py",
+        "store/variables.py",
         "variables=known, shortest=0)",
         "variables=known)",
         (f"{_GRAPHS}/test_variables.py::test_short_value_of_all_threads_that_an_agent_calls_a_secret_refuses_no_task",),

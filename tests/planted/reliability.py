@@ -224,7 +224,7 @@ BUGS = [
     Bug(
         "a stop that Temporal did not take is forgotten",
         "activities/sessions/sweep.py",
-        "in await unsettled_sessions.unheard(self._pool, STARTING_SECONDS):",
+        "in await sessions.find_unheard(self._pool, STARTING_SECONDS):",
         "in []:",
         ("tests/faults/test_accepted_meanwhile.py::test_requests_are_passed_on_when_temporal_is_back",),
     ),
@@ -237,7 +237,7 @@ BUGS = [
     ),
     Bug(
         "a repeat is handled while another process handles the request",
-        "store/request_locks.py",
+        "store/idempotency.py",
         "WHERE l.until < now() OR l.holder = EXCLUDED.holder",
         "WHERE true",
         (

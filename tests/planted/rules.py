@@ -72,7 +72,7 @@ BUGS = [
     ),
     Bug(
         "a caller's smaller budget does not hold in a mission",
-        "store/mission_admission.py",
+        "store/missions.py",
         '"budget": admitted.within(acceptance.budget)}',
         '"budget": admitted}',
         (

@@ -24,8 +24,8 @@ AIM = (60, 16)  # files of a task with one tool call, and before Temporal
 # They run for every task or for none, whatever the task is.
 BACKGROUND = frozenset({
     *("activities/notifications/dispatcher.py", "activities/dead_workers.py", "activities/sessions/sweep.py"),
-    *("store/figures.py", "store/unsettled_sessions.py", "store/workers.py", "worker.py"),
-    *("workflows/sweeper.py", "store/trigger_events.py", "api/http/metrics.py"),
+    *("store/figures.py", "store/workers.py", "worker.py"),
+    *("workflows/sweeper.py", "store/triggers.py", "api/http/metrics.py"),
 })  # fmt: skip
 
 

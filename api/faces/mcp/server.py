@@ -134,7 +134,7 @@ async def _list_tools(context: Context, params: PaginatedRequestParams | None) -
     listed = [] if after else tools.task_tools(call.caller.rights)
     if not call.caller.may(Right.READ, Right.SUBMIT):
         return ListToolsResult(tools=listed)
-    known = await _answered(agents.all_current(call.pool, call.tenant))
+    known = await _answered(agents.list_current(call.pool, call.tenant))
     found = sorted((one for _, one in known if tools.is_startable(one)), key=lambda one: one.name)
     # the cursor is a name and not a position, so that a new agent does not shift the next page
     page = [one for one in found if one.name > after][: PAGE + 1]

@@ -201,7 +201,7 @@ def task_of(definition: AgentDefinition, arguments: JsonObject) -> JsonObject:
 
 async def start_task(call: Call, name: str, arguments: JsonObject, key: str | None) -> McpTask:
     """Start a new task of the agent with this name."""
-    found = await agents.current(call.pool, call.tenant, name)
+    found = await agents.get_current(call.pool, call.tenant, name)
     if found is None or not is_startable(found[1]):
         raise MCPError(INVALID_PARAMS, f"Unknown tool: {name[:100]}")
     call.check_rights(Right.SUBMIT)

@@ -33,7 +33,7 @@ from domain.events import Recorded
 from domain.json_object import JsonObject
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind
 from domain.sessions.session import Reason, Status
-from store import agent_graph, agents, children, events, files, input_requests
+from store import agents, events, files, input_requests, threads
 from store.files import File
 from store.keys import Right
 from store.sessions import SessionRow
@@ -144,7 +144,7 @@ async def find_requests(call: Call, session: SessionRow) -> list[InputRequest]:
     """The open requests of the task and its subagents, except waits for events, which no person answers."""
     if session.status.terminal:
         return []
-    below = await children.descendants(call.pool, call.tenant, session.id)
+    below = await threads.find_descendants(call.pool, call.tenant, session.id)
     found = await input_requests.of_sessions(call.pool, call.tenant, [session.id, *below])
     return [one for one in found if one.kind is not RequestKind.EXTERNAL_EVENT]
 
@@ -168,7 +168,7 @@ async def _asks_for_secret(call: Call, session: SessionRow, request: InputReques
         return False
     asking = session if request.session_id == session.id else await session_of(call, request.session_id)
     definition = await agents.load(call.pool, asking.agent_ref)
-    known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
+    known = graph_variables(await agents.find_reachable(call.pool, call.tenant, definition))
     names = request.details.get("variables", {})
     # a name that no agent declares may be a secret, and a form shows what is typed
     return any(name not in known or known[name].kind is VariableKind.SECRET for name in names)

@@ -239,7 +239,7 @@ async def get_model(call: Viewer, name: str) -> ListedModel:
 
 
 async def _startable(call: Call) -> list[tuple[AgentRef, AgentDefinition]]:
-    found = await agents.all_current(call.pool, call.tenant)
+    found = await agents.list_current(call.pool, call.tenant)
     return [(ref, one) for ref, one in found if one.mode is not Mode.SUBAGENT]
 
 

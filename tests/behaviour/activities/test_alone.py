@@ -39,7 +39,7 @@ from domain.sessions.session import (
 )
 from domain.sessions.writes import Acceptance, NewMessage
 from domain.wire import session_workflow_id
-from store import agents, endings, new_sessions, sessions, tool_calls
+from store import agents, sessions, tool_calls
 from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
@@ -107,7 +107,7 @@ class Lone:
 
     @classmethod
     async def accepted(cls, stack: Stack, alone: Activities, text: str, spawner: SessionRow | None = None) -> "Lone":
-        found = await agents.current(stack.pool, "default", "tester")
+        found = await agents.get_current(stack.pool, "default", "tester")
         assert found is not None
         agent, _ = found
         name, message_id = new_id(), new_id()
@@ -116,7 +116,7 @@ class Lone:
         ref = SessionRef(tenant="default", session_id=name, conversation_id=spawner.id if spawner else name)
         placed = NEW.model_copy(update=fields).placed(ref, thread_id=name)
         message = NewMessage(id=message_id, parts=parts_of(f"{text}\nref {name}"))
-        await new_sessions.accept(stack.pool, Acceptance(session=placed, inbox=[message]))
+        await sessions.accept(stack.pool, Acceptance(session=placed, inbox=[message]))
         session = await sessions.get(stack.pool, "default", name)
         assert session is not None
         return cls(stack, alone, session, message_id)
@@ -459,7 +459,7 @@ async def test_queued_session_whose_beginner_died_is_given_to_its_repetition(sta
     for _ in range(2):
         placed = NEW.placed(ref.model_copy(update={"session_id": new_id()}), thread_id=ref.session_id)
         opening_message = NewMessage(id=new_id(), parts=parts_of("Next."))
-        await new_sessions.accept(stack.pool, Acceptance(session=placed, inbox=[opening_message], queue=True))
+        await sessions.accept(stack.pool, Acceptance(session=placed, inbox=[opening_message], queue=True))
         queued.append(placed.id)
     await lone.finished(None, Reason.CALLER_CANCEL)
     asks = OpenSession(session_id=queued[1], thread_id=ref.session_id)
@@ -470,4 +470,6 @@ async def test_queued_session_whose_beginner_died_is_given_to_its_repetition(sta
     [running] = (await lone.twice("open_sessions", batch)).sessions
     assert (running.busy, running.start) == (queued[0], None)
     for one in reversed(queued):
-        await endings.finish(stack.pool, ending(ref.model_copy(update={"session_id": one}), Reason.CALLER_CANCEL))
+        await sessions.finish_session(
+            stack.pool, ending(ref.model_copy(update={"session_id": one}), Reason.CALLER_CANCEL)
+        )

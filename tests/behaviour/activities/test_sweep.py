@@ -91,7 +91,7 @@ async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack)
     message_id = new_id()
     await conversations.add_message(stack.pool, "default", unsignalled_message(task_id, message_id))
     # too new for the sweeper: the process that stored them may be about to send the signal
-    assert await conversations.unsignalled(stack.pool) == []
+    assert await conversations.find_unsignalled(stack.pool) == []
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
     await WorkflowClient(stack.client, "errand").sweep()
 
@@ -101,7 +101,7 @@ async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack)
         return "message" in names
 
     await eventually(message_read, what="the session read the message")
-    assert await conversations.unsignalled(stack.pool) == []
+    assert await conversations.find_unsignalled(stack.pool) == []
     body = {"response_to": call["request_id"], "input": {"result": "x"}}
     assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
     assert (await stack.wait(task_id))["reason"] == "goal_reached"
@@ -120,7 +120,7 @@ async def test_unreadable_session_does_not_block_the_sweep(stack: Stack) -> None
     await conversations.add_message(stack.pool, "default", unsignalled_message(talk, message_id))
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
     await WorkflowClient(stack.client, "errand").sweep()
-    assert await conversations.unsignalled(stack.pool) == []
+    assert await conversations.find_unsignalled(stack.pool) == []
     await stack.pool.execute("UPDATE sessions SET cancel_requested = NULL WHERE id = $1", broken)
     await stack.cancel(broken)
     await stack.wait(broken)

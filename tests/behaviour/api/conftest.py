@@ -31,7 +31,7 @@ from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, Reason, SessionRef, Usage
 from domain.sessions.writes import Acceptance, SessionEnding
 from settings import ROOT, Settings
-from store import agents, database, endings, events, keys, new_sessions, sessions, variable_requests
+from store import agents, database, events, keys, sessions, variables
 from store.database import Pool
 from store.keys import Right
 from store.migrate import migrate
@@ -179,7 +179,7 @@ async def spawned(
         thread_name=child_id,
         events=[EventRow.of(whose, TaskSubmitted(agent="helper", agent_version=1, title="Help"))],
     )
-    assert (await new_sessions.accept(pool, acceptance)).session is not None
+    assert (await sessions.accept(pool, acceptance)).session is not None
     return child_id
 
 
@@ -211,7 +211,7 @@ async def end(
         version=9,
         events=[EventRow.of(session.ref, event) for event in (MailboxUpdated(), ended)],
     )
-    await endings.finish(pool, ending)
+    await sessions.finish_session(pool, ending)
 
 
 def problem(answer: httpx2.Response, status: int, type: str) -> dict[str, Any]:
@@ -243,4 +243,4 @@ async def waiting_subagent(pool: Pool, tenant: str, task_id: str) -> str:
         needs=[need],
         spawn=spawn,
     )
-    return (await variable_requests.open_request(pool, request)).id
+    return (await variables.open_request(pool, request)).id

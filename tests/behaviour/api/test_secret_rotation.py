@@ -10,7 +10,7 @@ import pytest
 from domain.ids import new_id
 from domain.sealing import KeyRing
 from settings import Settings
-from store import connectors, resealing, sessions, subscriptions
+from store import connectors, notifications, resealing, sessions
 from store.database import Pool
 from store.resealing import Resealer
 from tests.behaviour.api.conftest import submitted
@@ -95,7 +95,7 @@ async def test_all_stored_secrets_are_encrypted_with_the_new_key(
     row = await pool.fetchrow(
         "SELECT target, secret, old_secret FROM subscriptions WHERE id = $1", made["subscription"]
     )
-    opened = [alone.unseal(text, "default", subscriptions.SEALED_FOR, made["subscription"]) for text in row or ()]
+    opened = [alone.unseal(text, "default", notifications.SEALED_FOR, made["subscription"]) for text in row or ()]
     assert opened[0].endswith("target-canary") and len(set(opened)) == 3
     session = await sessions.get(pool, "default", made["task"])
     assert session is not None and alone.unseal(session.variables["pin"], "default", "variable", "pin") == "pin-canary"

@@ -10,7 +10,7 @@ from domain.content import parts_of
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from domain.sessions.writes import Acceptance, NewMessage
-from store import agents, new_sessions
+from store import agents, sessions
 from tests.behaviour.conversations.talk import Talk, say
 from tests.behaviour.store.conftest import NEW
 from tests.support.stack import Stack, eventually
@@ -22,7 +22,7 @@ ENDS = {"cancel": "caller_cancel", "interrupt": "interrupted", "terminate": "ter
 
 async def accepted(stack: Stack, text: str) -> str:
     """A task as another API process leaves it that was killed after its commit."""
-    found = await agents.current(stack.pool, "default", "tester")
+    found = await agents.get_current(stack.pool, "default", "tester")
     assert found is not None
     agent, name = found[0], new_id()
     fields = {"agent_owner": agent.owner, "agent_version": agent.version, "models": ["claude-haiku-4-5"]}
@@ -30,7 +30,7 @@ async def accepted(stack: Stack, text: str) -> str:
         SessionRef(tenant="default", session_id=name, conversation_id=name), thread_id=name
     )
     message = NewMessage(id=new_id(), parts=parts_of(f"{text}\nref {name}"))
-    assert (await new_sessions.accept(stack.pool, Acceptance(session=session, inbox=[message]))).session is not None
+    assert (await sessions.accept(stack.pool, Acceptance(session=session, inbox=[message]))).session is not None
     return name
 
 

@@ -13,7 +13,7 @@ from deploy.postgres import API_ROLE
 from domain.ids import derive_id, new_id
 from domain.sessions.writes import ThreadMessage
 from settings import Settings
-from store import agents, conversations, database, new_sessions
+from store import agents, conversations, database, sessions
 from store.database import Pool
 from store.migrate import migrate
 from tests.behaviour.api.conftest import end, key_for, problem, run, serving, spawned, submitted
@@ -28,7 +28,7 @@ SPEC = {"agent": "assistant", "input": "x"}
 @pytest_asyncio.fixture
 async def empty(stack: Stack, pool: Pool) -> AsyncIterator[tuple[str, Pool]]:
     """A separate database, in which nothing waits; no worker looks at it."""
-    shipped = await agents.current(pool, "default", "assistant")
+    shipped = await agents.get_current(pool, "default", "assistant")
     assert shipped is not None
     async with empty_database(stack.database_url) as url:
         await migrate(url)
@@ -61,7 +61,7 @@ async def test_tasks_are_refused_while_too_many_wait(settings: Settings, empty: 
         refused = next(answer for answer in answers if answer.status_code != 202)
         problem(refused, 503, "overloaded")
         assert int(refused.headers["retry-after"]) > 0
-        assert (await new_sessions.count_waiting(pool, "")).total == len(accepted)  # a refusal changes nothing
+        assert (await sessions.count_waiting(pool, "")).total == len(accepted)  # a refusal changes nothing
         await pool.execute("UPDATE sessions SET status = 'working'")  # as when a worker begins them
         assert await submitted(client, senders[0])
 

@@ -10,7 +10,7 @@ import pytest
 
 from domain.ids import is_id, new_id
 from domain.sessions.session import SessionRef
-from store import channels, conversations, sessions, unsettled_sessions
+from store import channels, conversations, sessions
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import asked, chain
 from tests.behaviour.schedules.clock import create, fired
@@ -219,7 +219,7 @@ async def test_messages_are_merged_only_where_that_is_enabled(service: Service) 
     await service.stack.pool.execute(older, ref.session_id)
     # a session is delayed by at most ten seconds in all
     assert await channels.debounce_left(service.stack.pool, ref, 3) < 0
-    swept = [one.id for one in await unsettled_sessions.unsettled(service.stack.pool, -60, -5)]
+    swept = [one.id for one in await sessions.find_unsettled(service.stack.pool, -60, -5)]
     assert ref.session_id not in swept  # sweeps leave sessions alone for longer than the longest delay
     await conversations.terminate(service.stack.pool, "default", waits["conversation_id"])
     refused = await service.post("y", connector=name, user="over")

@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import WorkflowHandle
 
 from domain.ids import new_id
-from store import deliveries, notices
+from store import notices, notifications
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import agent, chain
 from tests.behaviour.notifications.receivers import Request
@@ -196,7 +196,7 @@ async def test_replies_stay_in_order_though_their_workflow_is_ended_from_outside
         "UPDATE deliveries SET begun_at = now() - interval '1 hour', next_at = NULL WHERE conversation_id = $1",
         first["conversation_id"],
     )
-    stranded = await deliveries.stranded(service.stack.pool, 120.0)
+    stranded = await notifications.find_stranded(service.stack.pool, 120.0)
     assert [one.lane for one in stranded if one.lane == first["conversation_id"]] == [first["conversation_id"]]
     await WorkflowClient(service.stack.client, service.stack.settings.task_queue).sweep()
     found = texts(await service.replies(4))

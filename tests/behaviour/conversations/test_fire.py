@@ -23,7 +23,7 @@ from domain.sealing import KeyRing
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import Status
 from store.sessions import SessionRow
-from store.shared_variables import SharedVariables
+from store.variables import SharedVariables
 from tests.behaviour.conversations.talk import Gate, Scenes, Talk, async_task, chain, say
 from tests.support.stack import Stack, eventually
 from workflows.client import WorkflowClient

@@ -7,7 +7,7 @@ from domain.conversations.requests import OpenBatch, Opened, OpenSession
 from domain.ids import new_id
 from domain.sealing import KeyRing
 from domain.sessions.new_session import NewSession, Trigger
-from store.shared_variables import SharedVariables
+from store.variables import SharedVariables
 from tests.behaviour.conversations.talk import Talk, async_task, chain, say
 from tests.support.stack import Stack
 

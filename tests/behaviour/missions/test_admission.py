@@ -10,7 +10,7 @@ from domain.conversations.requests import InboxKind, Steer
 from domain.ids import new_id
 from domain.missions import Hold
 from domain.sessions.writes import ThreadMessage
-from store import conversations, mission_admission
+from store import conversations, missions
 from tests.behaviour.conversations.talk import ALLOWED, Gate, agent, async_task, chain, say
 from tests.behaviour.missions.test_missions import create, finished, show
 from tests.behaviour.schedules.clock import create as schedule
@@ -198,9 +198,7 @@ async def test_message_to_a_subagent_is_not_held_back_by_a_pause_that_ends_at_th
     async with agents.pool.acquire() as connection, connection.transaction():
         resumed = "UPDATE missions SET paused = false WHERE id = $1"  # not committed yet
         await connection.execute(resumed, made["id"])
-        admitting = asyncio.create_task(
-            mission_admission.admit_wake(agents.pool, "default", own, [message.id], new_run=False)
-        )
+        admitting = asyncio.create_task(missions.admit_wake(agents.pool, "default", own, [message.id], new_run=False))
         waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%missions%'"
         await eventually(lambda: agents.pool.fetchval(waits), what="the wake waits for the mission's row")
     assert not isinstance(await admitting, Hold)

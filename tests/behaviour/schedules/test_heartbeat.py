@@ -10,7 +10,8 @@ import pytest
 from domain.ids import new_id
 from domain.sessions.session import Reason, SessionRef
 from domain.sessions.writes import SessionEnding
-from store import conversations, endings, schedule_runs
+from store import conversations, schedule_runs
+from store import sessions as endings
 from tests.behaviour.conversations.talk import BROKEN, asked
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
@@ -190,7 +191,7 @@ async def test_failures_in_a_row_are_counted_by_how_runs_end(stack: Stack, ends:
         assert decided is not None and decided[1] is not None, decided
         reason = {"failed": Reason.ERROR, "completed": Reason.GOAL_REACHED, "cancelled": Reason.CALLER_CANCEL}[status]
         ref = SessionRef(tenant="default", session_id=decided[1].id, conversation_id=decided[1].conversation_id)
-        await endings.finish(stack.pool, SessionEnding(ref=ref, reason=reason, output="x", version=9))
+        await endings.finish_session(stack.pool, SessionEnding(ref=ref, reason=reason, output="x", version=9))
         await schedule_runs.settle(stack.pool)
     shown = await show(stack, made["id"])
     assert (shown["failures"], shown["paused"]) == (failures, failures >= 3)

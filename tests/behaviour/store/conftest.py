@@ -9,7 +9,7 @@ from domain.ids import new_id
 from domain.sessions.new_session import NewSession, PlacedSession
 from domain.sessions.session import SessionRef
 from domain.sessions.writes import Acceptance
-from store import new_sessions
+from store import sessions
 from store.database import Pool, connect
 from store.migrate import migrate
 from tests.support.launch import empty_database
@@ -39,7 +39,7 @@ async def pool(database: str) -> AsyncIterator[Pool]:
 def accept(pool: Pool) -> Accept:
     async def accepted(tenant: str = "default") -> SessionRef:
         session = new_session(tenant=tenant)
-        await new_sessions.accept(pool, Acceptance(session=session))
+        await sessions.accept(pool, Acceptance(session=session))
         return session.ref
 
     return accepted

@@ -12,17 +12,16 @@ from domain.ids import new_id
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.session import AgentRef, Reason, SessionRef, Status
 from domain.sessions.writes import Acceptance, IdempotencyRecord, NewMessage, QueuedBegin, ThreadMessage
-from store import conversation_reads, conversations, endings, mailbox, new_sessions, resets, sessions, threads
+from store import conversations, mailbox, resets, sessions, threads
 from store.database import Pool
-from store.new_sessions import Accepted
-from store.sessions import SessionRow
+from store.sessions import Accepted, SessionRow
 from tests.behaviour.store.conftest import Accept, new_session
 from tests.behaviour.store.test_sessions import STOP, cancel, end, ending
 from tests.behaviour.store.test_trees import accepted, child_of, ref_of
 
 
 async def queue(pool: Pool, session: PlacedSession) -> bool:
-    accepted = await new_sessions.accept(pool, Acceptance(session=session, queue=True))
+    accepted = await sessions.accept(pool, Acceptance(session=session, queue=True))
     return accepted.session is not None and not accepted.session.live
 
 
@@ -37,15 +36,15 @@ async def test_queued_session_is_not_overtaken(pool: Pool, accept: Accept) -> No
     root = await accept()
     first, late = new_session(root.conversation_id), new_session(root.conversation_id)
     assert await queue(pool, first) and await queue(pool, new_session(root.conversation_id))
-    refused = await new_sessions.accept(pool, Acceptance(session=late, in_order=True))
+    refused = await sessions.accept(pool, Acceptance(session=late, in_order=True))
     assert refused.session is None and refused.busy == root.session_id  # the live one, before those that wait
     await pool.execute("UPDATE sessions SET live = false, status = 'completed' WHERE id = $1", root.session_id)
-    refused = await new_sessions.accept(pool, Acceptance(session=late, in_order=True))
+    refused = await sessions.accept(pool, Acceptance(session=late, in_order=True))
     assert refused.session is None and refused.busy == first.id
     behind = Acceptance(session=new_session(root.conversation_id), in_order=True, queue=True)
-    assert (await new_sessions.accept(pool, behind)).session is not None  # it overtakes nobody
+    assert (await sessions.accept(pool, behind)).session is not None  # it overtakes nobody
     await pool.execute("UPDATE sessions SET status = 'cancelled' WHERE conversation_id = $1", root.conversation_id)
-    accepted = await new_sessions.accept(pool, Acceptance(session=late, in_order=True))
+    accepted = await sessions.accept(pool, Acceptance(session=late, in_order=True))
     assert accepted.session is not None and accepted.session.id == late.id
 
 
@@ -54,9 +53,9 @@ async def test_siblings_keep_the_order_of_their_calls(pool: Pool, accept: Accept
     root = await accept()
     names = [f"{9 - place}-{new_id()}" for place in range(5)]
     listed = [new_session(root.conversation_id).model_copy(update={"thread_id": name, "id": name}) for name in names]
-    accepted = await new_sessions.accept_all(pool, [Acceptance(session=one) for one in listed])
+    accepted = await sessions.accept_all(pool, [Acceptance(session=one) for one in listed])
     assert [one.session.id for one in accepted if one.session] == names
-    branches = await conversation_reads.branches(pool, root.tenant, root.conversation_id, 10)
+    branches = await conversations.find_branches(pool, root.tenant, root.conversation_id, 10)
     assert [branch.session_id for branch in branches] == [root.session_id, *names]
 
 
@@ -72,7 +71,7 @@ async def test_mail_that_another_session_claimed_is_refused_and_nothing_is_writt
 
     async def claim(*messages: str | None) -> Accepted:
         session = new_session(root.conversation_id).model_copy(update={"thread_id": root.conversation_id})
-        answer = await new_sessions.accept(pool, Acceptance(session=session, mail=[one for one in messages if one]))
+        answer = await sessions.accept(pool, Acceptance(session=session, mail=[one for one in messages if one]))
         if answer.session is None:
             assert await sessions.get(pool, "default", session.id) is None
         else:
@@ -97,7 +96,7 @@ async def test_nothing_begins_below_a_terminated_thread(pool: Pool, accept: Acce
     place = await threads.get(pool, "default", root.session_id)
     assert place is not None
     await threads.terminate(pool, "default", place, "test")
-    refused = await new_sessions.accept(pool, below)
+    refused = await sessions.accept(pool, below)
     assert refused.terminated and refused.session is None
     assert await threads.get(pool, "default", child.id) is None
 
@@ -110,7 +109,7 @@ async def test_marking_an_outcome_writes_no_index(pool: Pool) -> None:
 
 async def answered(pool: Pool, ref: SessionRef, head: str) -> None:
     """End a session with an answer whose last message is `head`."""
-    await endings.finish(pool, ending(ref, Reason.GOAL_REACHED).model_copy(update={"head": head}))
+    await sessions.finish_session(pool, ending(ref, Reason.GOAL_REACHED).model_copy(update={"head": head}))
 
 
 async def begun(pool: Pool, ref: SessionRef, *take: str) -> SessionRow | str:
@@ -153,20 +152,20 @@ async def test_next_session_of_a_thread_begins_where_the_last_answer_ended(
     session, opening = in_thread(root), new_id()
     message = NewMessage(id=opening, parts="[]")
     if queued:
-        assert (await new_sessions.accept(pool, Acceptance(session=session, queue=True, inbox=[message]))).session
+        assert (await sessions.accept(pool, Acceptance(session=session, queue=True, inbox=[message]))).session
         assert await begun(pool, session.ref) == root.session_id  # another one is live
         assert await taken_by(pool, silent) is None
     await answered(pool, root, "head of the answer")
     failed = in_thread(root)
-    assert (await new_sessions.accept(pool, Acceptance(session=failed))).session is not None
+    assert (await sessions.accept(pool, Acceptance(session=failed))).session is not None
     assert await taken_by(pool, silent) == failed.id
     ended = ending(failed.ref, Reason.ERROR).model_copy(update={"output": None, "head": "of the failed one"})
-    await endings.finish(pool, ended)
+    await sessions.finish_session(pool, ended)
     assert await taken_by(pool, silent) is None  # it was not answered, so that the next one reads it
     if queued:
         row = await begun(pool, session.ref)
     else:
-        accepted = await new_sessions.accept(pool, Acceptance(session=session, inbox=[message]))
+        accepted = await sessions.accept(pool, Acceptance(session=session, inbox=[message]))
         row = accepted.session or ""
     assert isinstance(row, SessionRow)
     assert (row.live, row.parent_session_id) == (True, root.session_id)
@@ -191,11 +190,11 @@ async def test_next_session_after_a_reset_begins_with_an_empty_context(
         thread = root.conversation_id if main else new_id()
         before = root if main else in_thread(root, thread_id=thread).ref
         if not main:
-            await new_sessions.accept(pool, Acceptance(session=in_thread(root, thread_id=thread, id=before.session_id)))
+            await sessions.accept(pool, Acceptance(session=in_thread(root, thread_id=thread, id=before.session_id)))
         await answered(pool, before, "before the reset")
         assert await resets.reset(pool, "default", root.conversation_id, STOP)
         session = in_thread(root, thread_id=thread)
-        accepted = await new_sessions.accept(pool, Acceptance(session=session, queue=queued))
+        accepted = await sessions.accept(pool, Acceptance(session=session, queue=queued))
         row = await begun(pool, session.ref) if queued else accepted.session
         assert isinstance(row, SessionRow) and row.generation == 1
         expected = (None, None) if main else (before.session_id, "before the reset")
@@ -206,7 +205,7 @@ async def test_time_of_a_queued_session_begins_when_it_leaves_the_queue(pool: Po
     root = await accept()
     now = datetime.now(UTC)
     session = in_thread(root, deadline=now + timedelta(seconds=60))
-    await new_sessions.accept(pool, Acceptance(session=session, queue=True))
+    await sessions.accept(pool, Acceptance(session=session, queue=True))
     await pool.execute(
         """UPDATE sessions SET created_at = created_at - interval '1 hour', deadline = deadline - interval '1 hour'
             WHERE id = $1""",
@@ -225,12 +224,12 @@ async def test_queued_session_is_that_of_the_agent_that_took_over(pool: Pool, ac
         root = await accept()
         session, stopped = in_thread(root, agent=agent), in_thread(root)
         for one in (session, stopped):
-            await new_sessions.accept(pool, Acceptance(session=one, queue=True))
+            await sessions.accept(pool, Acceptance(session=one, queue=True))
         handed = "UPDATE sessions SET handed_to = $2 WHERE id = $1"
         await pool.execute(handed, root.session_id, successor.model_dump_json())
         await answered(pool, root, "head")
         silent = ending(stopped.ref, Reason.CALLER_CANCEL).model_copy(update={"output": None})
-        await endings.finish(pool, silent)
+        await sessions.finish_session(pool, silent)
         assert isinstance(row := await begun(pool, stopped.ref), SessionRow)
         assert (row.live, row.status) == (False, Status.CANCELLED)
         assert isinstance(row := await begun(pool, session.ref), SessionRow)
@@ -247,14 +246,14 @@ async def test_outcomes_are_delivered_with_the_messages_that_bring_them(pool: Po
         first = in_thread(root)
         session = in_thread(root)
         if queued:
-            await new_sessions.accept(pool, Acceptance(session=session, queue=True))
+            await sessions.accept(pool, Acceptance(session=session, queue=True))
         await end(pool, root, Reason.GOAL_REACHED)
-        await new_sessions.accept(pool, Acceptance(session=first, take=mail[:1]))
+        await sessions.accept(pool, Acceptance(session=first, take=mail[:1]))
         await end(pool, first.ref, Reason.GOAL_REACHED)
         if queued:
             await begun(pool, session.ref, *mail[:2])
         else:
-            await new_sessions.accept(pool, Acceptance(session=session, take=mail[:2]))
+            await sessions.accept(pool, Acceptance(session=session, take=mail[:2]))
         found = {one.message_id: one.delivered_to for one in await mailbox.by_ids(pool, "default", mail)}
         assert found == {mail[0]: first.id, mail[1]: session.id, mail[2]: None}, queued
 
@@ -265,53 +264,51 @@ async def test_submission_is_repeated_under_its_key_and_refused_under_another_bo
     def record(digest: str) -> IdempotencyRecord:
         return IdempotencyRecord(key=key, digest=digest, status=202, response='{"task": 1}')
 
-    first = await new_sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("a")))
+    first = await sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("a")))
     assert first.session is not None
-    again = await new_sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("a")))
+    again = await sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("a")))
     assert again.session is None and again.replay is not None
     assert (again.replay.status, again.replay.response) == (202, '{"task": 1}')
-    assert (await new_sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("b")))).reused
+    assert (await sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("b")))).reused
     elsewhere = Acceptance(session=new_session(tenant=new_id()), idempotency=record("b"))
-    assert (await new_sessions.accept(pool, elsewhere)).session is not None
+    assert (await sessions.accept(pool, elsewhere)).session is not None
     # a refused request leaves no record, so that it can be sent again
     key, lost = new_id(), new_session(new_id())
-    assert (await new_sessions.accept(pool, Acceptance(session=lost, idempotency=record("a")))).unknown
-    assert (await new_sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("b")))).session
+    assert (await sessions.accept(pool, Acceptance(session=lost, idempotency=record("a")))).unknown
+    assert (await sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("b")))).session
     # a session whose result was lost is returned, with or without a key
-    same = await new_sessions.accept(
-        pool, Acceptance(session=new_session().model_copy(update={"id": first.session.id}))
-    )
+    same = await sessions.accept(pool, Acceptance(session=new_session().model_copy(update={"id": first.session.id})))
     assert same.session is not None and same.session.created_at == first.session.created_at
 
 
 async def test_quota_counts_the_unfinished_tasks_of_one_caller(pool: Pool) -> None:
     caller = new_id()
     mine = [new_session().model_copy(update={"created_by": caller}) for _ in range(6)]
-    await new_sessions.accept(pool, Acceptance(session=new_session().model_copy(update={"created_by": new_id()})))
+    await sessions.accept(pool, Acceptance(session=new_session().model_copy(update={"created_by": new_id()})))
     for session, status in zip(mine[:3], ("submitted", "working", "input_required"), strict=True):
-        assert (await new_sessions.accept(pool, Acceptance(session=session, live_quota=3))).session is not None
+        assert (await sessions.accept(pool, Acceptance(session=session, live_quota=3))).session is not None
         await pool.execute("UPDATE sessions SET status = $2 WHERE id = $1", session.id, status)
-    refused = await new_sessions.accept(pool, Acceptance(session=mine[3], live_quota=3))
+    refused = await sessions.accept(pool, Acceptance(session=mine[3], live_quota=3))
     assert (refused.session, refused.quota) == (None, 3)
-    assert (await new_sessions.accept(pool, Acceptance(session=mine[4]))).session is not None  # no quota
+    assert (await sessions.accept(pool, Acceptance(session=mine[4]))).session is not None  # no quota
     await cancel(pool, mine[4].ref)
     await end(pool, mine[4].ref, Reason.CALLER_CANCEL)
     await end(pool, mine[0].ref, Reason.GOAL_REACHED)
-    both = [new_sessions.accept(pool, Acceptance(session=one, live_quota=3)) for one in (mine[3], mine[5])]
+    both = [sessions.accept(pool, Acceptance(session=one, live_quota=3)) for one in (mine[3], mine[5])]
     assert sorted(one.session is None for one in await asyncio.gather(*both)) == [False, True]
 
 
 async def test_busy_thread_and_ended_spawner_refuse_a_session(pool: Pool, accept: Accept) -> None:
     root = await accept()
-    refused = await new_sessions.accept(pool, Acceptance(session=in_thread(root)))
+    refused = await sessions.accept(pool, Acceptance(session=in_thread(root)))
     assert (refused.session, refused.busy) == (None, root.session_id)
-    in_order = await new_sessions.accept(pool, Acceptance(session=in_thread(root), in_order=True, queue=True))
+    in_order = await sessions.accept(pool, Acceptance(session=in_thread(root), in_order=True, queue=True))
     assert in_order.session is not None  # it waits itself
     child = child_of(root)
     await end(pool, root, Reason.GOAL_REACHED)
-    assert (await new_sessions.accept(pool, child)).cancelled
+    assert (await sessions.accept(pool, child)).cancelled
     deferred = child.model_copy(update={"deferred": True})
-    assert (await new_sessions.accept(pool, deferred)).session is not None
+    assert (await sessions.accept(pool, deferred)).session is not None
 
 
 async def test_thread_gets_new_tags_and_keeps_its_user(pool: Pool, accept: Accept) -> None:
@@ -319,7 +316,7 @@ async def test_thread_gets_new_tags_and_keeps_its_user(pool: Pool, accept: Accep
         session = new_session(conversation).model_copy(update={"spec": spec})
         if conversation:
             session = session.model_copy(update={"thread_id": conversation})
-        await new_sessions.accept(pool, Acceptance(session=session))
+        await sessions.accept(pool, Acceptance(session=session))
         await end(pool, session.ref, Reason.GOAL_REACHED)
         return session
 

@@ -11,7 +11,7 @@ from domain.limits import CallEstimate, TreeBudget
 from domain.sessions.new_session import Trigger
 from domain.sessions.session import Reason, SessionRef, Usage
 from domain.sessions.writes import Acceptance, BudgetUse, NewBudget
-from store import budgets, endings, messages, new_sessions
+from store import budgets, messages, sessions
 from store.database import Pool
 from tests.behaviour.store.conftest import Accept, new_session
 from tests.behaviour.store.test_messages import step
@@ -61,7 +61,7 @@ async def test_end_of_a_session_releases_its_reservations(pool: Pool, accept: Ac
     ref = await accept()
     await budgeted(pool, ref, max_tokens=10_000)
     await budgets.reserve(pool, ref, "main/1.0", ESTIMATE)
-    await endings.finish(pool, ending(ref, Reason.ERROR))
+    await sessions.finish_session(pool, ending(ref, Reason.ERROR))
     assert await held(pool, ref) == (0, 0)
 
 
@@ -96,23 +96,23 @@ async def test_spent_limit_of_a_tree_refuses_the_next_session(pool: Pool, name: 
     for given, refused in ((limit, said), (more, None)):
         first = new_session()
         if name == "deadline":  # a conversation with a deadline in the past would not begin
-            await new_sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_steps=9)))
+            await sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_steps=9)))
             await pool.execute("UPDATE budgets SET deadline = $2 WHERE conversation_id = $1", first.id, given)
         else:
-            await new_sessions.accept(pool, Acceptance(session=first, budget=NewBudget(**{name: given})))
+            await sessions.accept(pool, Acceptance(session=first, budget=NewBudget(**{name: given})))
         await messages.commit_step(pool, step(first.ref, f"{first.id}/1", 2, "done", used=BudgetUse(**used)))
-        await endings.finish(pool, ending(first.ref, Reason.GOAL_REACHED))
-        answer = await new_sessions.accept(pool, Acceptance(session=new_session(first.id)))
+        await sessions.finish_session(pool, ending(first.ref, Reason.GOAL_REACHED))
+        answer = await sessions.accept(pool, Acceptance(session=new_session(first.id)))
         assert (answer.budget, answer.session is None) == (refused, refused is not None), given
         # an outcome begins a session all the same, which ends with this reason at its first call
         woken = new_session(first.id).model_copy(update={"trigger": Trigger.CHILD_RESULT})
         if refused:
-            assert (await new_sessions.accept(pool, Acceptance(session=woken))).session is not None
+            assert (await sessions.accept(pool, Acceptance(session=woken))).session is not None
 
 
 async def test_budget_that_is_set_later_counts_what_was_used_before_and_replaces_every_limit(pool: Pool) -> None:
     first = new_session()
-    await new_sessions.accept(pool, Acceptance(session=first))
+    await sessions.accept(pool, Acceptance(session=first))
     usage = Usage(
         input_tokens=1,
         output_tokens=20,
@@ -122,23 +122,23 @@ async def test_budget_that_is_set_later_counts_what_was_used_before_and_replaces
         tool_invocations=6,
     )
     ended = ending(first.ref, Reason.GOAL_REACHED).model_copy(update={"usage": usage, "step": 7})
-    await endings.finish(pool, ended)
+    await sessions.finish_session(pool, ended)
     far = datetime.now(UTC) + timedelta(days=1)
     every: dict[str, Any] = {
         **{"deadline": far, "max_steps": 100, "max_tokens": 90_000, "max_cost_usd": 8.0, "max_tool_calls": 70},
         **{"max_sessions": 60},
     }
     second = new_session(first.id)
-    await new_sessions.accept(pool, Acceptance(session=second, budget=NewBudget(**every)))
+    await sessions.accept(pool, Acceptance(session=second, budget=NewBudget(**every)))
     tree = await tree_of(pool, first.ref)
     used = {"steps": 7, "tokens": 4_321, "cost_usd": 0.5, "tool_calls": 6, "sessions": 2}
     assert tree.model_dump() == {**every, **used}
-    await endings.finish(pool, ending(second.ref, Reason.GOAL_REACHED))
+    await sessions.finish_session(pool, ending(second.ref, Reason.GOAL_REACHED))
     # the platform's ceilings change no budget that exists; one that a caller gives replaces every limit
     for budget, expected in ((NewBudget(max_steps=8, default=True), every), (NewBudget(max_steps=9), {"max_steps": 9})):
         third = new_session(first.id)
-        await new_sessions.accept(pool, Acceptance(session=third, budget=budget))
-        await endings.finish(pool, ending(third.ref, Reason.GOAL_REACHED))
+        await sessions.accept(pool, Acceptance(session=third, budget=budget))
+        await sessions.finish_session(pool, ending(third.ref, Reason.GOAL_REACHED))
         tree = await tree_of(pool, first.ref)
         assert tree.model_dump(include=set(every)) == {**dict.fromkeys(every), **expected}
 
@@ -149,7 +149,7 @@ async def test_little_left_of_a_limit_is_reported_once(pool: Pool, name: str) ->
     session = new_session()
     limit: dict[str, Any] = {name: 10}
     budget = NewBudget(**limit, low_percent=20)
-    await new_sessions.accept(pool, Acceptance(session=session, budget=budget))
+    await sessions.accept(pool, Acceptance(session=session, budget=budget))
     if kind == "sessions":
         await pool.execute("UPDATE budgets SET sessions = 7 WHERE conversation_id = $1", session.id)
 
@@ -172,9 +172,9 @@ async def test_little_left_of_a_limit_is_reported_once(pool: Pool, name: str) ->
     assert await use(2, 1) == [low] and await use(3, 1) == [low]
     # a new budget reports again, by its own percentage
     again = NewBudget(**{**limit, name: 18}, low_percent=50)
-    await endings.finish(pool, ending(session.ref, Reason.GOAL_REACHED))
+    await sessions.finish_session(pool, ending(session.ref, Reason.GOAL_REACHED))
     session = new_session(session.id)
-    await new_sessions.accept(pool, Acceptance(session=session, budget=again))
+    await sessions.accept(pool, Acceptance(session=session, budget=again))
     assert [one["left"] for one in await use(1, 0)] == [8 if kind == "sessions" else 9]
 
 

@@ -6,10 +6,10 @@ import asyncio
 from domain.ids import new_id
 from domain.sessions.session import Reason
 from domain.sessions.writes import ThreadMessage
-from store import conversations, endings
+from store import conversations, sessions
 from store.conversation_state import load_state
 from store.database import Pool
-from store.endings import WrittenEnding
+from store.sessions import WrittenEnding
 from tests.behaviour.store.conftest import Accept
 from tests.behaviour.store.test_sessions import end, ending
 from tests.behaviour.store.test_trees import accepted, child_of, ref_of
@@ -47,7 +47,7 @@ async def test_a_state_that_is_loaded_during_an_end_has_the_end(pool: Pool, acce
     """The end has decided not to post, but is not committed."""
     ref = await accept()
     async with pool.acquire() as connection, connection.transaction():
-        written = await endings.finish(connection, ending(ref, Reason.GOAL_REACHED))
+        written = await sessions.finish_session(connection, ending(ref, Reason.GOAL_REACHED))
         assert isinstance(written, WrittenEnding) and not written.has_workflow
         loading = asyncio.create_task(load_state(pool, "default", ref.conversation_id))
         await asyncio.sleep(0.2)

@@ -10,7 +10,7 @@ from domain.ids import is_id, new_id
 from domain.notifications import AttemptRecord, ChannelName, Delivery, DeliveryStatus, NewSubscription
 from domain.sealing import KeyRing
 from domain.sessions.session import Reason, SessionRef, Status, Usage
-from store import deliveries, events, notices, subscriptions
+from store import events, notices, notifications
 from store.database import Pool
 from tests.behaviour.store.conftest import Accept
 from tests.support.launch import SECRET_KEYS
@@ -23,21 +23,21 @@ DONE = TaskCompleted(
 
 async def subscribed(pool: Pool) -> str:
     spec = NewSubscription(name=new_id(), channel=ChannelName.WEBHOOK, target="x")
-    made = await subscriptions.create(pool, "default", spec, "whsec_", "", KEYS)
+    made = await notifications.create_subscription(pool, "default", spec, "whsec_", "", KEYS)
     assert made is not None
     return made.id
 
 
 async def found(pool: Pool, subscription_id: str) -> list[Delivery]:
     filters = {"status": None, "session_id": None, "before_id": None, "limit": 100}
-    return await deliveries.find(pool, "default", subscription_id=subscription_id, **filters)  # type: ignore[arg-type]
+    return await notifications.find_deliveries(pool, "default", subscription_id=subscription_id, **filters)  # type: ignore[arg-type]
 
 
 async def tried(pool: Pool, one: Delivery, attempt: str, status: str, **more: Any) -> DeliveryStatus:
     record = AttemptRecord(
         tenant="default", id=one.id, attempt=attempt, status=DeliveryStatus(status), error="Oh.", **more
     )
-    return await deliveries.record(pool, record)
+    return await notifications.record_attempt(pool, record)
 
 
 async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Pool, accept: Accept) -> None:
@@ -48,7 +48,7 @@ async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Poo
         await events.append(pool, new_id(), [EventRow.of(ref, DONE)])
     [one] = await found(pool, mine)
     assert is_id(one.id) and (one.event, one.session_id) == ("task_completed", ref.session_id)
-    job = await deliveries.load_first(pool, "default", one.id, KEYS)
+    job = await notifications.load_first(pool, "default", one.id, KEYS)
     assert job is not None and 2_000 < len(job.body) < 3_000
     [notice] = await notices.after(pool, "default", head, 10, None)
     assert (notice.type, notice.session_id) == ("task_completed", ref.session_id) and "output" not in notice.data
@@ -81,7 +81,7 @@ async def test_pending_deliveries_end_with_their_subscription(pool: Pool, accept
     mine, other = await subscribed(pool), await subscribed(pool)
     ref = await accept()
     await events.append(pool, "", [EventRow.of(ref, DONE)])
-    await subscriptions.remove(pool, "default", mine, "")
+    await notifications.remove_subscription(pool, "default", mine, "")
     [one] = await found(pool, mine)
     assert (one.status, one.last_error, one.next_at) == (DeliveryStatus.FAILED, "The subscription was removed.", None)
     assert [one.status for one in await found(pool, other)] == [DeliveryStatus.PENDING]
@@ -99,7 +99,7 @@ async def test_pending_delivery_keeps_no_content_longer_than_its_task(pool: Pool
     [one] = await found(pool, mine)
     assert one.status is DeliveryStatus.FAILED and "content was removed" in (one.last_error or "")
     assert await pool.fetchval("SELECT body FROM deliveries WHERE id = $1", one.id) == ""
-    assert await deliveries.again(pool, "default", one.id) is None
+    assert await notifications.deliver_again(pool, "default", one.id) is None
 
 
 async def test_attempt_reported_twice_counts_once_and_a_final_status_stays(pool: Pool, accept: Accept) -> None:
@@ -121,9 +121,9 @@ async def test_single_failure_among_successes_switches_nothing_off(pool: Pool, a
     second, first = await found(pool, mine)
     await tried(pool, second, "run/1", "delivered")
     await tried(pool, first, "run/1", "failed")
-    now = await subscriptions.get(pool, "default", mine)
+    now = await notifications.get_subscription(pool, "default", mine)
     assert now is not None and (now.status, now.last_error) == ("active", "Oh.")
     await events.append(pool, new_id(), [EventRow.of(await accept(), DONE)])
     await tried(pool, (await found(pool, mine))[0], "run/1", "failed")
-    now = await subscriptions.get(pool, "default", mine)
+    now = await notifications.get_subscription(pool, "default", mine)
     assert now is not None and now.status == "disabled"

@@ -23,21 +23,10 @@ from domain.sessions.writes import (
     RequestSettlement,
     RetryNote,
 )
-from store import (
-    deliveries,
-    endings,
-    events,
-    input_requests,
-    mailbox,
-    messages,
-    new_sessions,
-    resets,
-    subscriptions,
-    tool_calls,
-)
+from store import events, input_requests, mailbox, messages, notifications, resets, sessions, tool_calls
 from store.database import Pool
-from store.new_sessions import Accepted
 from store.runs import SessionEnded
+from store.sessions import Accepted
 from tests.behaviour.store.conftest import Accept, new_session
 from tests.behaviour.store.test_deliveries import DONE, found, subscribed
 from tests.behaviour.store.test_messages import begin, step
@@ -103,13 +92,13 @@ def answer(ref: SessionRef, request_id: str) -> RequestAnswer:
 async def test_message_to_an_ending_session_does_not_deadlock(pool: Pool, accept: Accept) -> None:
     first = new_session()
     ref, second = first.ref, Acceptance(session=new_session(first.id))
-    await new_sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_sessions=9, low_percent=1)))
+    await sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_sessions=9, low_percent=1)))
     async with held(pool, "budgets", f"conversation_id = '{ref.conversation_id}'") as others:
-        await others.begin(new_sessions.accept(pool, second))  # it holds the lock of the conversation
-        await others.begin(endings.finish(pool, ending(ref, Reason.GOAL_REACHED)))
+        await others.begin(sessions.accept(pool, second))  # it holds the lock of the conversation
+        await others.begin(sessions.finish_session(pool, ending(ref, Reason.GOAL_REACHED)))
     refused, ended = [task.result() for task in others.begun]
     assert refused == Accepted(busy=ref.session_id) and ended.status is Status.COMPLETED
-    assert (await new_sessions.accept(pool, second)).session is not None
+    assert (await sessions.accept(pool, second)).session is not None
 
 
 async def test_request_expiring_in_a_cancelled_session_does_not_deadlock(pool: Pool, accept: Accept) -> None:
@@ -176,12 +165,14 @@ async def test_call_repeated_beside_another_does_not_deadlock(pool: Pool, accept
 async def test_subscription_removed_during_its_delivery_does_not_deadlock(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
     ref = await accept()
-    await endings.finish(pool, ending(ref, Reason.GOAL_REACHED).model_copy(update={"events": [EventRow.of(ref, DONE)]}))
+    await sessions.finish_session(
+        pool, ending(ref, Reason.GOAL_REACHED).model_copy(update={"events": [EventRow.of(ref, DONE)]})
+    )
     [one] = await found(pool, mine)
     tried = AttemptRecord(tenant="default", id=one.id, attempt="1", status=DeliveryStatus.DELIVERED)
     async with held(pool, "subscriptions", f"id = '{mine}'") as others:
-        await others.begin(subscriptions.remove(pool, "default", mine, ""))
-        await others.begin(deliveries.record(pool, tried))
+        await others.begin(notifications.remove_subscription(pool, "default", mine, ""))
+        await others.begin(notifications.record_attempt(pool, tried))
     removed, status = [task.result() for task in others.begun]
     assert removed and status == "failed"
 
@@ -201,10 +192,10 @@ async def test_lost_context_beside_the_end_of_a_session_behind_it_does_not_deadl
     first = new_session()
     queued = new_session(first.id)
     for one in (first, queued):
-        await new_sessions.accept(pool, Acceptance(session=one, queue=one is queued))
+        await sessions.accept(pool, Acceptance(session=one, queue=one is queued))
     async with held(pool, "conversations", f"id = '{first.id}'") as others:
         await others.begin(resets.begin_anew(pool, first.ref, "lost"))
-        await others.begin(endings.finish(pool, ending(queued.ref, Reason.CALLER_CANCEL)))
+        await others.begin(sessions.finish_session(pool, ending(queued.ref, Reason.CALLER_CANCEL)))
     for task in others.begun:
         task.result()
 
@@ -212,10 +203,10 @@ async def test_lost_context_beside_the_end_of_a_session_behind_it_does_not_deadl
 async def test_call_claimed_while_its_session_ends_is_closed_by_the_end(pool: Pool, accept: Accept) -> None:
     """A claim that has read the session as running delays its end: nothing runs in a session that has ended."""
     first, node = new_session(), new_id()
-    await new_sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_sessions=9, low_percent=1)))
+    await sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_sessions=9, low_percent=1)))
     async with held(pool, "budgets", f"conversation_id = '{first.id}'") as others:
         await others.begin(tool_calls.claim(pool, claim(first.ref, node, 1, Effect.ONCE, run="run")))
-        await others.begin(endings.finish(pool, ending(first.ref, Reason.TTL)))
+        await others.begin(sessions.finish_session(pool, ending(first.ref, Reason.TTL)))
     claimed, ended = [task.result() for task in others.begun]
     assert claimed.go and ended.status is Status.FAILED
     assert await pool.fetchval("SELECT state FROM tool_calls WHERE node = $1", node) == CallState.UNKNOWN
@@ -236,7 +227,7 @@ async def test_results_that_show_progress_beside_the_end_do_not_deadlock(pool: P
         async with pool.acquire() as connection, connection.transaction():
             await connection.execute("SELECT 1 FROM tool_calls WHERE node = $1 FOR UPDATE", nodes[1])
             await others.begin(tool_calls.commit(pool, two))
-            await others.begin(endings.finish(pool, ending(ref, Reason.TTL)))
+            await others.begin(sessions.finish_session(pool, ending(ref, Reason.TTL)))
         await asyncio.sleep(0.1)  # the second result continues
     first, second, ended = [task.result() for task in others.begun]
     assert first and second and ended.status is Status.FAILED

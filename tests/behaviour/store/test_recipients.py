@@ -11,7 +11,7 @@ from domain.ids import new_id
 from domain.notifications import NewNotice
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.writes import Acceptance
-from store import face_requests, new_sessions, resets
+from store import face_requests, resets, sessions
 from store.database import Pool, to_json
 from tests.behaviour.store.conftest import new_session
 from tests.behaviour.store.test_sessions import STOP
@@ -28,7 +28,7 @@ async def task(pool: Pool, tenant: str, root: str | None = None, **columns: Any)
     if root is not None:
         session = session.model_copy(update={"thread_id": columns.pop("thread_id", root)})
         await pool.execute("UPDATE sessions SET live = false WHERE thread_id = $1", session.thread_id)
-    assert (await new_sessions.accept(pool, Acceptance(session=session))).session is not None
+    assert (await sessions.accept(pool, Acceptance(session=session))).session is not None
     values = [json.dumps(value) if isinstance(value, dict) else value for value in columns.values()]
     if changes := ", ".join(f"{name} = ${number + 2}" for number, name in enumerate(columns)):
         await pool.execute(f"UPDATE sessions SET {changes} WHERE id = $1", session.id, *values)

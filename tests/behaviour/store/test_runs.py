@@ -22,7 +22,7 @@ from domain.sessions.writes import (
     ThreadMessage,
     Write,
 )
-from store import conversations, endings, input_requests, messages, new_sessions, runs, sessions, tool_calls
+from store import conversations, input_requests, messages, runs, sessions, tool_calls
 from store.database import Pool
 from store.runs import Holder, NotCurrentRun, SessionEnded
 from tests.behaviour.store.conftest import Accept, new_session
@@ -103,7 +103,7 @@ async def test_a_run_that_was_superseded_begins_claims_and_commits_nothing(pool:
         tool_calls.claim(pool, of_run(claim(ref, new_id(), 1, Effect.READ), "first")),
         tool_calls.commit(pool, of_run(outcome(ref, node, 1, "late"), "first")),
         input_requests.open_request(pool, asked(ref, "first")),
-        endings.finish(pool, of_run(ending(ref, Reason.ERROR), "first")),
+        sessions.finish_session(pool, of_run(ending(ref, Reason.ERROR), "first")),
     ]
     for write in refused:
         with pytest.raises(NotCurrentRun) as error:
@@ -129,13 +129,13 @@ async def test_session_is_taken_over_only_from_the_expected_run(pool: Pool, acce
 
 async def test_nothing_begins_in_a_session_that_has_ended(pool: Pool, accept: Accept) -> None:
     ref = await accept()
-    await endings.finish(pool, ending(ref, Reason.GOAL_REACHED))
+    await sessions.finish_session(pool, ending(ref, Reason.GOAL_REACHED))
     with pytest.raises(SessionEnded):
         await messages.begin_step(pool, beginning(ref, "another"))
     with pytest.raises(SessionEnded):
         await tool_calls.claim(pool, of_run(claim(ref, new_id(), 1, Effect.ONCE), "another"))
-    again = await endings.finish(pool, of_run(ending(ref, Reason.ERROR), "another"))
-    assert isinstance(again, endings.WrittenEnding) and again.reason is Reason.GOAL_REACHED
+    again = await sessions.finish_session(pool, of_run(ending(ref, Reason.ERROR), "another"))
+    assert isinstance(again, sessions.WrittenEnding) and again.reason is Reason.GOAL_REACHED
 
 
 async def test_run_that_takes_over_reads_what_was_committed(pool: Pool, accept: Accept) -> None:
@@ -170,12 +170,12 @@ async def test_a_message_is_read_by_one_session_and_in_one_step(pool: Pool, acce
     assert await read(ref, 4) == []
     row = await sessions.get(pool, ref.tenant, ref.session_id)
     assert row is not None and message_id not in (await runs.state(pool, row)).inbox
-    await endings.finish(pool, ending(ref, Reason.GOAL_REACHED))
+    await sessions.finish_session(pool, ending(ref, Reason.GOAL_REACHED))
     after = new_session(ref.conversation_id)
     again = NewMessage(id=message_id, parts=parts_of("Mind the gap."))
-    refused = await new_sessions.accept(pool, Acceptance(session=after, inbox=[again]))
+    refused = await sessions.accept(pool, Acceptance(session=after, inbox=[again]))
     assert refused.session is None and refused.read_by == ref.session_id
-    assert (await new_sessions.accept(pool, Acceptance(session=after))).session is not None
+    assert (await sessions.accept(pool, Acceptance(session=after))).session is not None
     assert await read(after.ref, 1) == []
 
 
@@ -187,9 +187,9 @@ async def test_messages_that_open_a_session_wait_until_its_first_step_is_committ
     row = await sessions.get(pool, ref.tenant, ref.session_id)
     assert row is not None
     ended = ending(ref, Reason.GOAL_REACHED).model_copy(update={"head": row.head, "output": "Said."})
-    await endings.finish(pool, ended)
+    await sessions.finish_session(pool, ended)
     opening = NewMessage(id=new_id(), parts=parts_of("And then?"))
-    accepted = await new_sessions.accept(pool, Acceptance(session=new_session(ref.conversation_id), inbox=[opening]))
+    accepted = await sessions.accept(pool, Acceptance(session=new_session(ref.conversation_id), inbox=[opening]))
     assert accepted.session is not None and accepted.session.head is not None
     state = await runs.state(pool, accepted.session)
     assert (state.inbox, state.seen_messages) == ([opening.id], [opening.id])

@@ -7,9 +7,9 @@ import pytest
 from domain.events import ENDED, EventRow
 from domain.sessions.session import Reason, RecordedStop, SessionRef, Status, StopRequest, Usage
 from domain.sessions.writes import SessionEnding
-from store import endings, sessions
+from store import sessions
 from store.database import Pool
-from store.endings import WrittenEnding
+from store.sessions import WrittenEnding
 from tests.behaviour.store.conftest import Accept
 
 
@@ -21,7 +21,7 @@ def ending(ref: SessionRef, reason: Reason) -> SessionEnding:
 
 
 async def end(pool: Pool, ref: SessionRef, reason: Reason) -> WrittenEnding:
-    ended = await endings.finish(pool, ending(ref, reason))
+    ended = await sessions.finish_session(pool, ending(ref, reason))
     assert isinstance(ended, WrittenEnding)
     return ended
 
@@ -48,7 +48,7 @@ async def test_an_accepted_cancel_leaves_one_end(pool: Pool, accept: Accept) -> 
     ref = await accept()
     assert await cancel(pool, ref)
     assert not await cancel(pool, ref)  # recorded once
-    noted = await endings.finish(pool, ending(ref, Reason.GOAL_REACHED))
+    noted = await sessions.finish_session(pool, ending(ref, Reason.GOAL_REACHED))
     assert isinstance(noted, StopRequest) and noted.reason is Reason.CALLER_CANCEL
     row = await sessions.get(pool, "default", ref.session_id)
     assert row is not None and not row.status.terminal

@@ -65,7 +65,7 @@ async def test_read_of_a_superseded_attempt_writes_neither_result_nor_events(poo
         )
     assert not await tool_calls.commit(pool, done[1])
     assert await tool_calls.commit(pool, done[2])
-    assert [one.text for one in await tool_calls.results(pool, "default", node)] == ["of 2"]
+    assert [one.text for one in await tool_calls.get_results(pool, "default", node)] == ["of 2"]
     assert await events_of(pool, ref) == ["tool_returned"]
 
 
@@ -79,7 +79,7 @@ async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Ac
     assert first.go and again.go and await events_of(pool, ref) == ["tool_called"]
     for text in ("first", "from a worker that woke up late"):  # the second counts as the first, whose answer was lost
         assert await tool_calls.commit(pool, outcome(ref, node, 1, text, Effect.READ))
-    assert [one.text for one in await tool_calls.results(pool, "default", node)] == ["first"]
+    assert [one.text for one in await tool_calls.get_results(pool, "default", node)] == ["first"]
     tree = await budgets.get(pool, ref.tenant, ref.conversation_id)
     assert tree is not None and tree.tool_calls == 1
     other = await tool_calls.claim(pool, claim(ref, new_id(), 1, Effect.READ, spent="no more"))
@@ -135,7 +135,7 @@ async def test_a_once_call_is_never_claimed_twice(pool: Pool, accept: Accept, at
     second = await tool_calls.claim(pool, claim(ref, node, attempt, Effect.ONCE, holder))
     assert (second.go, second.state, second.text) == (False, "unknown", "nobody knows")
     assert not await tool_calls.commit(pool, outcome(ref, node, 1, "it had happened after all"))
-    [result] = await tool_calls.results(pool, "default", node)
+    [result] = await tool_calls.get_results(pool, "default", node)
     assert (result.state, result.text) == ("unknown", "nobody knows")
 
 

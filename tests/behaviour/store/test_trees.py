@@ -9,9 +9,9 @@ from domain.ids import new_id
 from domain.sessions.new_session import SessionType, Trigger
 from domain.sessions.session import DeliveryMode, Reason, RecordedStop, Scope, SessionRef
 from domain.sessions.writes import Acceptance
-from store import children, new_sessions, sessions
+from store import sessions, threads
 from store.database import Pool, to_json
-from store.new_sessions import Accepted, to_document
+from store.sessions import Accepted, acceptance_document
 from tests.behaviour.store.conftest import NEW, Accept
 from tests.behaviour.store.test_sessions import end
 
@@ -32,7 +32,7 @@ def ref_of(acceptance: Acceptance) -> SessionRef:
 
 async def accepted(pool: Pool, *wanted: Acceptance) -> list[bool]:
     """Return whether each session was accepted; the others are refused because nothing may start there."""
-    answers = await new_sessions.accept_all(pool, wanted)
+    answers = await sessions.accept_all(pool, wanted)
     assert all(answer.session is not None or answer == Accepted(cancelled=True) for answer in answers)
     return [answer.session is not None for answer in answers]
 
@@ -69,13 +69,13 @@ async def test_a_child_that_is_being_accepted_is_waited_for_and_found(pool: Pool
     async with pool.acquire() as connection:
         spawning = connection.transaction()
         await spawning.start()
-        await connection.execute("SELECT accept_session($1::jsonb)", to_json(to_document(wanted)))
+        await connection.execute("SELECT accept_session($1::jsonb)", to_json(acceptance_document(wanted)))
         cancelling = asyncio.create_task(cancel(pool, root, scope=Scope.TREE))
         await asyncio.sleep(0.3)
         assert not cancelling.done()
         await spawning.commit()
     assert await cancelling
-    found = await children.descendants(pool, "default", root.session_id)
+    found = await threads.find_descendants(pool, "default", root.session_id)
     assert set(found) == {ref_of(middle).session_id, ref_of(wanted).session_id}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from api.routes.triggers import SAME_NAME
 from domain.ids import new_id
-from store import external_events
+from store import triggers
 from tests.behaviour.schedules.clock import create, fired, trigger
 from tests.behaviour.triggers.sender import SECRET, Sender
 from tests.support.stack import Stack, eventually
@@ -269,7 +269,7 @@ async def test_an_old_event_of_github_is_not_accepted_again(stack: Stack) -> Non
     sources = [sender.made["id"], timed.made["id"]]
     aged = "UPDATE external_events SET created_at = created_at - interval '40 days' WHERE source = ANY ($1::text[])"
     await stack.pool.execute(aged, sources)
-    await external_events.forget_old(stack.pool, 30)
+    await triggers.forget_old_events(stack.pool, 30)
     # the message is as old as the event
     await stack.pool.execute("DELETE FROM address_messages WHERE session_id = $1", first["session_id"])
     assert await timed.events() == []

@@ -51,7 +51,7 @@ from domain.sessions.writes import (
 )
 from domain.triggers import TriggerRules
 from settings import ROOT
-from store.new_sessions import Accepted
+from store.sessions import Accepted
 
 FUNCTIONS = ROOT / "store" / "functions"
 MIGRATIONS = ROOT / "store" / "migrations"
@@ -97,11 +97,8 @@ STORED = (
 Fields = dict[str, tuple[type[BaseModel], ...]]
 KEYS: dict[str, Fields] = {
     "agents": {"tools": (AgentDefinition,)},
-    "conversation_reads": {"model": (ev.UsageUpdated,), "call": (ev.UsageUpdated,)},
-    "conversations": {"input": (SubmittedTask,)},
-    "effects": {"model": (ev.UsageUpdated,)},
+    "conversations": {"input": (SubmittedTask,), "model": (ev.UsageUpdated,), "call": (ev.UsageUpdated,)},
     "emit_events": {"type": (EventRow,)},
-    "external_events": {"signature": (TriggerRules,)},
     "face_requests": {"background": (CreateResponse,)},
     "finish_session": {"type": (EventRow,)},
     "give_notice": {
@@ -110,12 +107,14 @@ KEYS: dict[str, Fields] = {
         "to": (ev.InputEscalated,),
         "background": (CreateResponse,),
     },
-    "reruns": {"origin": (ReplyBody,), "calls": (ModelReply,)},
     "resets": {"head": (ev.ContextLost,)},
     "runs": {"immediate": (ReplyBody, ResultsBody)},
     "send_replies": {"question": (ev.InputRequired,), "options": (ev.InputRequired,), "text": (ev.ContextLost,)},
+    "sessions": {"at": (RecordedStop,)},
     "settle_budget": {"budget": (ev.BudgetLow,)},
-    "unsettled_sessions": {"at": (RecordedStop,)},
+    "tool_calls": {"model": (ev.UsageUpdated,)},
+    "traces": {"origin": (ReplyBody,), "calls": (ModelReply,)},
+    "triggers": {"signature": (TriggerRules,)},
     "with_arguments": {
         "arguments": (ToolCallBlock,),
         "type": (ToolCallBlock,),

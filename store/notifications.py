@@ -1,5 +1,7 @@
-"""The outbox: one row for each event and subscription, written with the event. Each has a lane, whose
-workflow sends them one at a time, in the order of their numbers."""
+"""Notifications: who is notified of what and over which channel, and the outbox of deliveries.
+
+Addresses and secrets are encrypted here and only deliveries decrypt them; people are shown `target_shown`.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -8,13 +10,122 @@ from datetime import datetime
 import asyncpg
 from pydantic import BaseModel, Field
 
+from domain.audit import TENANT
 from domain.channels import ConnectorKind, ConnectorSecrets
 from domain.ids import new_id
-from domain.notifications import AttemptRecord, ChannelName, Delivery, DeliveryStatus, Notice, SubscriptionStatus
+from domain.notifications import (
+    ROTATION_HOURS,
+    AttemptRecord,
+    ChannelName,
+    Delivery,
+    DeliveryStatus,
+    NewSubscription,
+    Notice,
+    Subscription,
+    SubscriptionStatus,
+    shown_target,
+)
 from domain.sealing import KeyRing
-from store import connectors
+from store import audit, connectors
 from store.database import Pool, call
-from store.subscriptions import SEALED_FOR
+
+SEALED_FOR = "subscription"
+_SUBSCRIPTION_COLUMNS = ", ".join(Subscription.model_fields)
+
+
+def _sealed(keys: KeyRing, tenant: str, subscription_id: str, text: str) -> str:
+    return keys.seal(text, tenant, SEALED_FOR, subscription_id)
+
+
+def _subscription(row: asyncpg.Record | None) -> Subscription | None:
+    return Subscription(**dict(row)) if row else None
+
+
+async def _change(
+    pool: Pool, tenant: str, by: str, action: str, statement: str, *values: object, inputs: str | None = None
+) -> asyncpg.Record | None:
+    """Make a change and write its audit entry: notifications are part of supervision, so every change is recorded."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(statement, tenant, *values)
+        if row is not None:
+            await audit.append(connection, tenant, TENANT, by, action, subject=row["name"], inputs=inputs)
+    return row
+
+
+async def create_subscription(
+    pool: Pool, tenant: str, new: NewSubscription, secret: str | None, created_by: str, keys: KeyRing
+) -> Subscription | None:
+    """Create a subscription; None if the name is taken."""
+    subscription_id = new_id()
+    row = await _change(
+        pool,
+        tenant,
+        created_by,
+        "subscribe",
+        f"""INSERT INTO subscriptions (tenant, id, name, channel, target, target_shown, events, every_task,
+                                      subagents, secret, created_by)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+            ON CONFLICT (tenant, name) DO NOTHING RETURNING {_SUBSCRIPTION_COLUMNS}""",
+        subscription_id,
+        new.name,
+        new.channel,
+        _sealed(keys, tenant, subscription_id, new.target),
+        shown_target(new.channel, new.target),
+        new.events,
+        new.every_task,
+        new.subagents,
+        _sealed(keys, tenant, subscription_id, secret) if secret else None,
+        created_by,
+        inputs=new.model_dump_json(),
+    )
+    return _subscription(row)
+
+
+async def list_subscriptions(pool: Pool, tenant: str) -> list[Subscription]:
+    rows = await pool.fetch(f"SELECT {_SUBSCRIPTION_COLUMNS} FROM subscriptions WHERE tenant = $1 ORDER BY id", tenant)
+    return [Subscription(**dict(row)) for row in rows]
+
+
+async def get_subscription(pool: Pool, tenant: str, subscription_id: str) -> Subscription | None:
+    return _subscription(
+        await pool.fetchrow(
+            f"SELECT {_SUBSCRIPTION_COLUMNS} FROM subscriptions WHERE tenant = $1 AND id = $2", tenant, subscription_id
+        )
+    )
+
+
+async def remove_subscription(pool: Pool, tenant: str, subscription_id: str, by: str) -> bool:
+    statement = """WITH gone AS (DELETE FROM subscriptions WHERE tenant = $1 AND id = $2 RETURNING tenant, id, name),
+                        ended AS (UPDATE deliveries d
+                                     SET status = 'failed', last_error = 'The subscription was removed.', next_at = NULL
+                                    FROM gone WHERE d.tenant = gone.tenant AND d.subscription_id = gone.id
+                                     AND d.status = 'pending')
+                   SELECT name FROM gone"""
+    return await _change(pool, tenant, by, "unsubscribe", statement, subscription_id) is not None
+
+
+async def rotate_secret(
+    pool: Pool, tenant: str, subscription_id: str, secret: str, by: str, keys: KeyRing
+) -> Subscription | None:
+    """Set a new secret; the previous one also signs for a while. None if there is no such webhook."""
+    statement = f"""UPDATE subscriptions
+                       SET old_secret = secret, old_until = now() + make_interval(hours => $4), secret = $3
+                     WHERE tenant = $1 AND id = $2 AND secret IS NOT NULL RETURNING {_SUBSCRIPTION_COLUMNS}"""
+    sealed = _sealed(keys, tenant, subscription_id, secret)
+    return _subscription(
+        await _change(pool, tenant, by, "rotate_secret", statement, subscription_id, sealed, ROTATION_HOURS)
+    )
+
+
+async def enable_subscription(pool: Pool, tenant: str, subscription_id: str, by: str) -> Subscription | None:
+    statement = f"""UPDATE subscriptions SET status = 'active', failing_since = NULL, last_error = NULL
+                     WHERE tenant = $1 AND id = $2 RETURNING {_SUBSCRIPTION_COLUMNS}"""
+    return _subscription(await _change(pool, tenant, by, "enable_subscription", statement, subscription_id))
+
+
+# The outbox: one row for each event and subscription, written with the event. Each has a lane, whose
+# workflow sends them one at a time, in the order of their numbers.
+
 
 CHANNEL = "deliveries"  # NOTIFY without a payload: a delivery is due
 _COLUMNS = ", ".join(Delivery.model_fields)
@@ -76,12 +187,12 @@ async def load_first(pool: Pool, tenant: str, lane: str, keys: KeyRing) -> Job |
     return Job(**{**row, "target": opened[0], "signing": opened[1:], "secrets": secrets})
 
 
-async def any_waits(pool: Pool, tenant: str, lane: str) -> bool:
+async def has_waiting(pool: Pool, tenant: str, lane: str) -> bool:
     statement = "SELECT EXISTS (SELECT 1 FROM deliveries WHERE tenant = $1 AND lane = $2 AND status = 'pending')"
     return bool(await pool.fetchval(statement, tenant, lane))
 
 
-async def record(pool: Pool, attempt: AttemptRecord) -> DeliveryStatus:
+async def record_attempt(pool: Pool, attempt: AttemptRecord) -> DeliveryStatus:
     """Record the result of an attempt; returns the status of the delivery."""
     return DeliveryStatus(await call(pool, "record_attempt", attempt))
 
@@ -92,18 +203,18 @@ async def postpone(pool: Pool, tenant: str, delivery_id: str, seconds: float) ->
     await pool.execute(statement, tenant, delivery_id, seconds)
 
 
-async def drop(pool: Pool, tenant: str, delivery_id: str) -> None:
+async def drop_delivery(pool: Pool, tenant: str, delivery_id: str) -> None:
     """Remove a delivery that turned out to have nothing to send."""
     await pool.execute(
         "DELETE FROM deliveries WHERE tenant = $1 AND id = $2 AND status = 'pending'", tenant, delivery_id
     )
 
 
-async def undispatched(pool: Pool, limit: int = 100) -> list[WaitingDelivery]:
+async def find_undispatched(pool: Pool, limit: int = 100) -> list[WaitingDelivery]:
     return await _waiting(pool, "NOT d.dispatched", limit)
 
 
-async def stranded(pool: Pool, seconds: float, limit: int = 500) -> list[WaitingDelivery]:
+async def find_stranded(pool: Pool, seconds: float, limit: int = 500) -> list[WaitingDelivery]:
     """Deliveries whose next attempt is overdue, perhaps because the workflow of their lane was lost."""
     first = """NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.tenant = d.tenant AND o.lane = d.lane
                                AND o.status = 'pending' AND o.number < d.number)"""
@@ -125,13 +236,13 @@ async def mark_dispatched(pool: Pool, tenant: str, delivery_id: str) -> None:
     await pool.execute("UPDATE deliveries SET dispatched = true WHERE tenant = $1 AND id = $2", tenant, delivery_id)
 
 
-async def get(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
+async def get_delivery(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
     return _read(
         await pool.fetchrow(f"SELECT {_COLUMNS} FROM deliveries WHERE tenant = $1 AND id = $2", tenant, delivery_id)
     )
 
 
-async def find(
+async def find_deliveries(
     pool: Pool,
     tenant: str,
     *,
@@ -157,7 +268,7 @@ async def find(
     return [Delivery(**dict(row)) for row in rows]
 
 
-async def again(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
+async def deliver_again(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
     """Deliver again in a new row. None if the delivery does not exist, has no receiver any more, or lost its
     content."""
     row = await pool.fetchrow(
@@ -174,7 +285,7 @@ async def again(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
     return _read(row)
 
 
-async def put(pool: Pool, tenant: str, subscription_id: str, notice: Notice) -> Delivery:
+async def put_notice(pool: Pool, tenant: str, subscription_id: str, notice: Notice) -> Delivery:
     """A notice for one subscription that no event caused."""
     row = await pool.fetchrow(
         f"""WITH made AS (
@@ -192,7 +303,7 @@ async def put(pool: Pool, tenant: str, subscription_id: str, notice: Notice) -> 
     return found
 
 
-async def forget_old(pool: Pool, days: int) -> None:
+async def forget_old_deliveries(pool: Pool, days: int) -> None:
     """Delete deliveries that ended long ago."""
     await pool.execute(
         "DELETE FROM deliveries WHERE status <> 'pending' AND created_at < now() - make_interval(days => $1)", days

@@ -1,0 +1,408 @@
+"""Values of variables: of the deployment and a tenant, of a thread, and those that subagents wait for."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, Json
+
+from domain.agents.definition import AgentDefinition
+from domain.agents.variables import (
+    Graph,
+    drop_shared,
+    find_missing,
+    graph_variables,
+    name_shared,
+    pass_on_values,
+    seal_secrets,
+)
+from domain.audit import TENANT
+from domain.conversations.requests import Spawn
+from domain.conversations.subagents import Successor
+from domain.conversations.variable_request import VariableRequest, VariableRequestStatus
+from domain.errors import Conflict, Invalid
+from domain.redaction import is_sealed
+from domain.sealing import KeyRing
+from domain.sessions.new_session import NewSession
+from domain.sessions.session import AgentRef, SessionRef
+from store import agents, audit
+from store.database import Connection, Pool, keep_readable
+from store.threads import ThreadPlace
+
+Session = TypeVar("Session", bound=NewSession)
+
+
+class SharedVariables:
+    def __init__(self, keys: KeyRing, deployment: Mapping[str, str]) -> None:
+        self._keys = keys
+        self._deployment = deployment
+
+    async def of_graph(self, pool: Pool, tenant: str, graph: Graph) -> dict[str, str]:
+        """The values for the variables of these agents, as a thread stores them. A tenant's secret is a secret to every
+        agent; of the other values those are secrets that an agent declares so. Short ones are included, although
+        redaction does not find them: a value that was set as a text, or for all tenants, must not block such an agent's
+        tasks."""
+        known = graph_variables(graph)
+        tenants = await values_of_tenant(pool, tenant) if known else {}
+        return self._kept_as(tenant, graph, tenants)
+
+    async def renewed(self, pool: Pool, tenant: str, session: Session) -> Session:
+        """A session that was planned earlier, with the present values. Refused if it lacks one and may not ask."""
+        own = drop_shared(session.variables)
+        tenants = await values_of_tenant(pool, tenant)
+        if not tenants and not self._deployment and own == session.variables:
+            return session
+        definition = await agents.load(pool, session.agent_ref)
+        graph = await agents.find_reachable(pool, tenant, definition)
+        values = {**own, **self._kept_as(tenant, graph, tenants)}
+        missing = await asyncio.to_thread(find_missing, definition, values, graph)  # takes long for a large graph
+        if missing and not session.may_ask:
+            raise Invalid(f"The agent lacks values for {', '.join(missing)}.", type="missing-variables")
+        return session.model_copy(update={"variables": values, "missing": missing})
+
+    def _kept_as(self, tenant: str, graph: Graph, tenants: dict[str, str]) -> dict[str, str]:
+        known = graph_variables(graph)
+        texts = {name: value for name, value in tenants.items() if name in known and not is_sealed(value)}
+        secrets = {name: value for name, value in tenants.items() if name in known and is_sealed(value)}
+        deployments = {name: value for name, value in self._deployment.items() if name in known}
+        seal = partial(seal_secrets, self._keys, tenant, variables=known, shortest=0)
+        return name_shared({**secrets, **seal(texts)}, seal(deployments))
+
+
+# Values of variables that a tenant sets for all its threads. Secrets are encrypted like those of a thread.
+
+
+MOST = 200  # of a tenant
+
+
+class TenantVariable(BaseModel):
+    name: str
+    value: str  # as it is stored
+    updated_by: str
+    updated_at: datetime
+
+
+async def list_of_tenant(pool: Pool, tenant: str) -> list[TenantVariable]:
+    rows = await pool.fetch(
+        "SELECT name, value, updated_by, updated_at FROM tenant_variables WHERE tenant = $1 ORDER BY name", tenant
+    )
+    return [TenantVariable(**row) for row in rows]
+
+
+async def values_of_tenant(pool: Pool, tenant: str) -> dict[str, str]:
+    return {one.name: one.value for one in await list_of_tenant(pool, tenant)}
+
+
+async def put_for_tenant(pool: Pool, tenant: str, given: Mapping[str, str], by: str) -> None:
+    """Set these values; the others stay."""
+    async with pool.acquire() as connection, connection.transaction():
+        # One request at a time, so that two concurrent ones cannot exceed the limit.
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 4))", f"variables/{tenant}")
+        await connection.execute(
+            """INSERT INTO tenant_variables (tenant, name, value, updated_by)
+               SELECT $1, name, value, $4 FROM unnest($2::text[], $3::text[]) AS given(name, value)
+               ON CONFLICT (tenant, name) DO UPDATE
+               SET value = excluded.value, updated_by = excluded.updated_by, updated_at = now()""",
+            tenant,
+            list(given),
+            list(given.values()),
+            by,
+        )
+        found = await connection.fetchval("SELECT count(*) FROM tenant_variables WHERE tenant = $1", tenant)
+        if found > MOST:
+            raise Conflict(f"There may be at most {MOST} variables of all threads.")
+        subject = ", ".join(sorted(given))
+        await audit.append(connection, tenant, TENANT, by, "set_tenant_variables", subject=subject[:500])
+
+
+async def remove_for_tenant(pool: Pool, tenant: str, name: str, by: str) -> bool:
+    async with pool.acquire() as connection, connection.transaction():
+        found = await connection.fetchval(
+            "DELETE FROM tenant_variables WHERE tenant = $1 AND name = $2 RETURNING name", tenant, name
+        )
+        if found is not None:
+            await audit.append(connection, tenant, TENANT, by, "remove_tenant_variable", subject=name)
+    return found is not None
+
+
+# Values that are set for a thread during its life: stored with the thread, and passed on to the threads below it.
+#
+# A session's row holds all values that it uses. So a change is written to the rows of the thread and of the threads
+# below it. A child that was planned before the change but opened after it takes its parent's values over once more.
+
+
+class _Thread(BaseModel):
+    """A thread that was not terminated, with its newest session."""
+
+    id: str
+    parent_thread_id: str | None
+    own: Json[dict[str, str]]  # set for this thread itself
+    session_id: str
+    agent_owner: str
+    agent: str
+    agent_version: int
+    handed_to: Json[Successor] | None
+    values: Json[dict[str, str]]
+
+    @property
+    def agent_ref(self) -> AgentRef:
+        if self.handed_to is not None:
+            return self.handed_to.agent
+        return AgentRef(owner=self.agent_owner, name=self.agent, version=self.agent_version)
+
+
+async def values_of_thread(pool: Pool, tenant: str, thread_id: str) -> dict[str, str]:
+    """The values that were set for this thread itself."""
+    stored = await pool.fetchval("SELECT variables FROM threads WHERE tenant = $1 AND id = $2", tenant, thread_id)
+    found: dict[str, str] = json.loads(stored or "{}")
+    return found
+
+
+async def set_for_thread(pool: Pool, tenant: str, thread: ThreadPlace, values: Mapping[str, str], by: str) -> None:
+    """Set values, as they are stored, for a thread and for the active threads below it that inherit them."""
+    async with pool.acquire() as connection, connection.transaction():
+        # Accepting a session locks the conversation too, so a new child is either found below or sees this mark.
+        await connection.execute(
+            "UPDATE conversations SET variables_set = true, updated_at = now() WHERE tenant = $1 AND id = $2",
+            tenant,
+            thread.conversation_id,
+        )
+        await connection.execute(
+            """UPDATE threads SET variables = (coalesce(variables, '{}')::jsonb || $3::jsonb)::text
+                WHERE tenant = $1 AND id = $2""",
+            tenant,
+            thread.id,
+            json.dumps(dict(values)),
+        )
+        subject = f"{thread.id}: {', '.join(sorted(values))}"
+        await audit.append(connection, tenant, thread.conversation_id, by, "set_variables", subject=subject[:500])
+    async with pool.acquire() as connection, connection.transaction():
+        known = await _locked(connection, tenant, thread.conversation_id)
+        if (first := known.get(thread.id)) is not None:
+            # Use the stored values: another request may have set the same name since.
+            await _pass_on(connection, tenant, known, first, {name: first.own[name] for name in values})
+
+
+async def set_for_session(pool: Pool, ref: SessionRef, values: dict[str, str]) -> None:
+    """Store values that a session asked for. From here on nothing is missing, even if some were not given."""
+    await pool.execute(
+        """UPDATE sessions SET variables = (variables::jsonb || $3::jsonb)::text, missing = '{}', updated_at = now()
+            WHERE tenant = $1 AND id = $2""",
+        ref.tenant,
+        ref.session_id,
+        json.dumps(values),
+    )
+
+
+async def renew_threads(pool: Pool, tenant: str, conversation_id: str, thread_ids: Iterable[str]) -> None:
+    """Let threads that were just opened take over the values that were set above them in between."""
+    found = await pool.fetchval(
+        "SELECT variables_set FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
+    )
+    if not found:
+        return
+    async with pool.acquire() as connection, connection.transaction():
+        known = await _locked(connection, tenant, conversation_id)
+        for thread in (known[one] for one in thread_ids if one in known):
+            names = _set_above(known, thread)
+            parent = known.get(thread.parent_thread_id or "")
+            if parent is not None and names:
+                values = {name: value for name, value in parent.values.items() if name in names}
+                passed = await _passed(connection, tenant, parent, thread, values)
+                await _write(connection, tenant, thread, passed)
+
+
+async def _locked(connection: Connection, tenant: str, conversation_id: str) -> dict[str, _Thread]:
+    """The threads of a conversation, locked so that only one transaction passes values on in it."""
+    await connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended($1, 3))", f"variables/{tenant}/{conversation_id}"
+    )
+    rows = await connection.fetch(
+        """SELECT t.id, t.parent_thread_id, coalesce(t.variables, '{}') AS own, s.id AS session_id,
+                  s.agent_owner, s.agent, s.agent_version, s.handed_to, s.variables AS values
+             FROM threads t
+             JOIN LATERAL (SELECT * FROM sessions WHERE tenant = t.tenant AND thread_id = t.id
+                            ORDER BY created_at DESC LIMIT 1) s ON true
+            WHERE t.tenant = $1 AND t.conversation_id = $2 AND t.terminated_at IS NULL""",
+        tenant,
+        conversation_id,
+    )
+    return {row["id"]: _Thread(**row) for row in rows}
+
+
+async def _pass_on(
+    connection: Connection, tenant: str, known: dict[str, _Thread], thread: _Thread, values: dict[str, str]
+) -> None:
+    """Order the threads deepest first, because opening a session below locks the rows in the same order."""
+    for child in (one for one in known.values() if one.parent_thread_id == thread.id):
+        if passed := await _passed(connection, tenant, thread, child, values):
+            await _pass_on(connection, tenant, known, child, passed)
+    await _write(connection, tenant, thread, values)
+
+
+async def _passed(
+    connection: Connection, tenant: str, parent: _Thread, child: _Thread, values: dict[str, str]
+) -> dict[str, str]:
+    above, definition = await _definition(connection, parent), await _definition(connection, child)
+    graph = await agents.find_reachable(connection, tenant, definition)
+    found = pass_on_values(values, above, definition, graph)
+    return {name: value for name, value in found.items() if name not in child.own}
+
+
+async def _definition(connection: Connection, thread: _Thread) -> AgentDefinition:
+    return await agents.load(connection, thread.agent_ref)
+
+
+async def _write(connection: Connection, tenant: str, thread: _Thread, values: dict[str, str]) -> None:
+    """Write the values to a thread's running and waiting sessions and to its latest one, from which a later session
+    inherits them."""
+    await connection.execute(
+        """UPDATE sessions SET variables = (variables::jsonb || $4::jsonb)::text
+            WHERE tenant = $1 AND thread_id = $2
+              AND (id = $3 OR status IN ('submitted', 'working', 'input_required'))""",
+        tenant,
+        thread.id,
+        thread.session_id,
+        json.dumps(values),
+    )
+
+
+def _set_above(known: dict[str, _Thread], thread: _Thread) -> set[str]:
+    names: set[str] = set()
+    above = known.get(thread.parent_thread_id or "")
+    while above is not None:
+        names |= above.own.keys()
+        above = known.get(above.parent_thread_id or "")
+    return names
+
+
+# Variable requests: calls of subagents open them, people answer them once, and the conversation starts the
+# subagent.
+
+
+_COLUMNS = """id, tenant, conversation_id, thread_id, session_id, agent, name, instance, needs, spawn, status, attempts,
+              created_at"""
+
+
+async def open_request(pool: Pool, request: VariableRequest) -> VariableRequest:
+    """Store a request. A repetition finds the first one, and so does a second call for a waiting instance of the same
+    name."""
+    await pool.execute(
+        """INSERT INTO variable_requests
+               (tenant, id, conversation_id, thread_id, session_id, agent, name, instance, needs, spawn)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING""",
+        request.tenant,
+        request.id,
+        request.conversation_id,
+        request.thread_id,
+        request.session_id,
+        request.agent,
+        request.name,
+        request.instance,
+        json.dumps([one.model_dump(mode="json") for one in request.needs]),
+        request.spawn.model_dump_json(),
+    )
+    row = await pool.fetchrow(
+        f"""SELECT {_COLUMNS} FROM variable_requests
+             WHERE tenant = $1 AND (id = $2 OR
+                   ($5 AND instance AND thread_id = $3 AND name = $4 AND status <> 'started'))
+             ORDER BY id <> $2 LIMIT 1""",
+        request.tenant,
+        request.id,
+        request.thread_id,
+        request.name,
+        request.instance,
+    )
+    assert row is not None
+    return _read(row)
+
+
+async def get_request(pool: Pool, tenant: str, thread_id: str, request_id: str) -> VariableRequest | None:
+    row = await pool.fetchrow(
+        f"SELECT {_COLUMNS} FROM variable_requests WHERE tenant = $1 AND thread_id = $2 AND id = $3",
+        tenant,
+        thread_id,
+        request_id,
+    )
+    return _read(row) if row else None
+
+
+async def find_requests(
+    pool: Pool, tenant: str, status: VariableRequestStatus, conversation_id: str | None, limit: int
+) -> list[VariableRequest]:
+    """The requests, oldest first."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS} FROM variable_requests
+             WHERE tenant = $1 AND status = $2 AND ($3::text IS NULL OR conversation_id = $3) ORDER BY id LIMIT $4""",
+        tenant,
+        status,
+        conversation_id,
+        limit,
+    )
+    return [_read(row) for row in rows]
+
+
+async def find_waiting_names(pool: Pool, tenant: str, thread_id: str, agent: str) -> list[str]:
+    """The instances of an agent that wait to begin on this thread."""
+    rows = await pool.fetch(
+        """SELECT name FROM variable_requests
+            WHERE tenant = $1 AND thread_id = $2 AND agent = $3 AND instance AND status <> 'started' ORDER BY id""",
+        tenant,
+        thread_id,
+        agent,
+    )
+    return [row["name"] for row in rows]
+
+
+async def answer_request(pool: Pool, request: VariableRequest, spawn: Spawn, by: str) -> VariableRequest | None:
+    """Store the values once; None if somebody else has set some."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            f"""UPDATE variable_requests
+                   SET status = 'answered', spawn = $3, attempts = attempts + 1, answered_by = $4, answered_at = now()
+                 WHERE tenant = $1 AND id = $2 AND status = 'open' RETURNING {_COLUMNS}""",
+            request.tenant,
+            request.id,
+            spawn.model_dump_json(),
+            by,
+        )
+        if row is None:
+            return None
+        chain, subject = request.conversation_id, f"variables {request.id}"
+        await audit.append(
+            connection, request.tenant, chain, by, "answer", session_id=request.session_id, subject=subject
+        )
+    return _read(row)
+
+
+async def settle_request(pool: Pool, request: VariableRequest, *, started: bool) -> None:
+    """Record that the conversation started the subagent, or refused to; after a refusal values can be set again."""
+    await pool.execute(
+        """UPDATE variable_requests SET status = CASE WHEN $4 THEN 'started' ELSE 'open' END
+            WHERE tenant = $1 AND id = $2 AND status = 'answered' AND attempts = $3""",
+        request.tenant,
+        request.id,
+        request.attempts,
+        started,
+    )
+
+
+async def find_unstarted(pool: Pool, older_than_s: float, limit: int = 100) -> list[VariableRequest]:
+    """Requests of all tenants that were answered a while ago but not started, because the process that took the values
+    died."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS} FROM variable_requests
+             WHERE status = 'answered' AND answered_at < now() - make_interval(secs => $1)
+             ORDER BY answered_at LIMIT $2""",
+        older_than_s,
+        limit,
+    )
+    return keep_readable(rows, _read, "request")
+
+
+def _read(row: Any) -> VariableRequest:
+    fields = {**row, "needs": json.loads(row["needs"]), "spawn": json.loads(row["spawn"])}
+    return VariableRequest.model_validate(fields)
