@@ -49,7 +49,7 @@ BEGIN
            WHERE entry ->> 'sha256' IS NOT NULL
     ON CONFLICT DO NOTHING;
 
-    UPDATE sessions SET title = '', spec = '{}', output = NULL, error = NULL, progress = '', plan = NULL, inbox = '{}',
+    UPDATE sessions SET title = '', spec = '{}', output = NULL, error = NULL, progress = '', status_text = NULL, plan = NULL, inbox = '{}',
                         acceptance = NULL, external_tools = '[]', variables = '{}', missing = '{}', task_terms = NULL,
                         head = NULL, base_head = NULL, committed = false, typed = false, content_removed_at = now(),
                         cancel_requested = (cancel_requested::jsonb || '{"note": ""}')::text

@@ -1,21 +1,26 @@
 """Rules: the last match in a list decides, no list weakens another, and a boundary allows only what it names."""
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.tools.registry import TOOLS
 from domain.policy.rules import (
     Action,
+    PlatformToolRule,
     Rule,
     Subject,
     SubjectKind,
     ToolTraits,
     decide,
     find_barring_rule,
+    host_permitted,
     is_possible,
     rules_about,
+    still_asks,
     tools_of,
     verdict,
 )
@@ -137,3 +142,62 @@ def test_host_is_known_by_one_name() -> None:
     hosts = ("https://EXAMPLE.org:1/x", "example.org", "Example.org.:80", "//u@example.org")
     assert [subject.of({"host": host}) for host in hosts] == [["example.org"]] * 4
     assert subject.of({"host": "/a/path"}) == [""]
+
+
+ALLOW, ASK, DENY = STRICTNESS
+
+
+@pytest.mark.parametrize(
+    ("rules", "permitted"),
+    [
+        ([], True),
+        ([("fetch_url", "*.org", ALLOW)], True),
+        ([("fetch_url", "*.org", ASK)], False),  # a command asks nobody on its way
+        ([("fetch_url", "*.org", DENY)], False),
+        ([("fetch_url", "*.com", DENY)], True),
+        ([("fetch_url", "*", DENY), ("fetch_url", "example.org", ALLOW)], True),
+        ([("fetch_*", "*", DENY)], False),
+        ([("own_hosts", "*", ALLOW), ("fetch_url", "*", DENY)], False),  # allowed for one tool, denied for another
+        ([("*", "*", DENY)], True),  # about the tools that a session has
+        ([("bash", "*", DENY)], True),
+    ],
+)
+def test_command_reaches_a_host_that_every_rule_allows_without_asking(
+    rules: list[tuple[str, str, Action]], permitted: bool
+) -> None:
+    layer = [Rule(permission=name, pattern=pattern, action=action) for name, pattern, action in rules]
+    tools = [TOOLS["fetch_url"], OWN["own_hosts"], TOOLS["bash"]]
+    assert host_permitted([layer], "example.org", tools) is permitted
+    assert host_permitted([[], layer, []], "example.org", tools) is permitted
+
+
+@pytest.mark.parametrize("hosts", [["example.org"], ["*.com"]])
+def test_boundary_binds_commands_of_an_agent_without_a_tool_that_reaches_hosts(hosts: list[str]) -> None:
+    layer = Boundary(hosts=hosts).rules()
+    assert host_permitted([layer], "example.org", [TOOLS["bash"]]) is (hosts == ["example.org"])
+
+
+@pytest.mark.parametrize(
+    ("standing", "asks"),
+    [
+        ([], True),
+        (["a"], True),  # one of two
+        (["b"], True),
+        (["a", "b"], False),
+        (["*"], False),
+        (["c"], True),
+    ],
+)
+def test_call_is_asked_about_until_all_of_it_was_approved(standing: list[str], asks: bool) -> None:
+    layers = [[Rule(permission="read_file", pattern="*", action=ASK)], []]
+    approved = [Rule(permission="read_file", pattern=one, action=ALLOW) for one in standing]
+    assert still_asks(layers, approved, TOOLS["read_file"], ["a", "b"]) is asks
+    assert still_asks([[]], approved, TOOLS["read_file"], ["a", "b"]) is False  # nothing asks
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_rule_about_a_built_in_tool_is_not_about_a_callers_of_the_same_name(external: bool) -> None:
+    tool = replace(OWN["own_order"], external=external)
+    denied = PlatformToolRule(permission="own_order", pattern="*", action=DENY)
+    assert decide([denied], tool, "a") is (ALLOW if external else DENY)
+    assert decide([Rule(permission="own_order", pattern="*", action=DENY)], tool, "a") is DENY
