@@ -173,8 +173,8 @@ def test_command_reaches_a_host_that_every_rule_allows_without_asking(
 
 @pytest.mark.parametrize("hosts", [["example.org"], ["*.com"]])
 def test_boundary_binds_commands_of_an_agent_without_a_tool_that_reaches_hosts(hosts: list[str]) -> None:
-    layer = Boundary(hosts=hosts).rules()
-    assert host_permitted([layer], "example.org", [TOOLS["bash"]]) is (hosts == ["example.org"])
+    layers = Boundary(hosts=hosts).layers()
+    assert host_permitted(layers, "example.org", [TOOLS["bash"]]) is (hosts == ["example.org"])
 
 
 @pytest.mark.parametrize(
