@@ -25,6 +25,7 @@ from api.faces.mcp.routes import McpHost
 from api.faces.responses import routes as responses
 from api.http.metrics import Metrics
 from api.http.middleware import RequestMiddleware
+from api.http.transfers import Transfers
 from api.routes import (
     agents,
     budgets,
@@ -146,6 +147,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         shared_variables=SharedVariables(keys, dict(one.split("=", 1) for one in settings.variables)),
         metrics=Metrics(),
         slots=StreamSlots(settings.streams_per_key),
+        transfers=Transfers(),
         mcp=McpHost(),
     )
     parts = (listener.run(), services.mcp.run())

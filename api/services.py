@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.http.metrics import Metrics
+from api.http.transfers import Transfers
 from api.streams.feeds import EventListener, Pages, StreamSlots
 from api.submission.start import Starts, WaitingBound
 from domain.agents.prices import PriceTable
@@ -35,4 +36,5 @@ class Services:
     shared_variables: SharedVariables
     metrics: Metrics
     slots: StreamSlots
+    transfers: Transfers
     mcp: "McpHost"

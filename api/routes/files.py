@@ -14,6 +14,7 @@ from api.http.body import accepts_json
 from api.http.lookup import check_kept, check_owner, session_of
 from api.http.paging import cursor, position
 from api.http.problems import Unreadable, finding
+from api.http.transfers import SECONDS, send_file, take_turn
 from api.openapi import BODY, problems, request_body
 from api.submission.task_files import check_file_name, quota_exceeded
 from domain.errors import Conflict, Gone, Invalid, NotFound
@@ -25,7 +26,6 @@ from store.workspaces import Manifest, ManifestEntry, with_holes
 
 router = APIRouter(tags=["files"])
 
-UPLOAD_SECONDS = 120.0
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+_-]{1,60}/[A-Za-z0-9.+_-]{1,60}(?:; ?charset=[A-Za-z0-9_-]{1,20})?")
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
@@ -41,7 +41,7 @@ class FileQuery(BaseModel):
     "/files",
     status_code=201,
     responses=problems(409, *BODY),
-    dependencies=[Depends(accepts_json)],
+    dependencies=[Depends(accepts_json), Depends(take_turn)],
     openapi_extra=request_body({"application/octet-stream": _BINARY, "text/plain": _BINARY}),
     summary="Upload a file",
 )
@@ -52,7 +52,7 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
     # it becomes a header of the download, so that it must not contain anything else
     if not _MEDIA_TYPE.fullmatch(kind):
         raise Unreadable(415, "unsupported-media-type", "The Content-Type must be a plain media type.")
-    content = await body.read_body(request, call.settings.max_file_bytes, UPLOAD_SECONDS)
+    content = await body.read_body(request, call.settings.max_file_bytes, SECONDS)
     digest = files.digest_of(content)
     if query.sha256 not in (None, digest):
         problem = finding("/sha256", "digest_mismatch", "the bytes that arrived have another digest", place="query")
@@ -101,6 +101,7 @@ async def list_files(call: Reader, query: Annotated[FileListQuery, Query()]) -> 
     "/files/{file_id}",
     response_class=Response,
     responses={**problems(404), 200: {"description": "The bytes", "content": {"*/*": _BINARY}}},
+    dependencies=[Depends(take_turn)],
     summary="Download a file",
 )
 async def download_file(call: Reader, file_id: str) -> Response:
@@ -115,7 +116,7 @@ async def download_file(call: Reader, file_id: str) -> Response:
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Cache-Control": "private, no-store",
     }
-    return Response(content, headers=headers)
+    return send_file(content, headers)
 
 
 @router.get(
@@ -165,7 +166,7 @@ def _record(file: File) -> models.File:
 # /tasks/{id}/workspace: the files of a task's workspace, the task's changes to them, and their content.
 
 
-MOST_BYTES = 268_435_456  # a sparse file may be far longer than its stored bytes
+MOST_BYTES = 67_108_864  # a sparse file may be far longer than its stored bytes
 
 
 Kind = Literal["file", "folder", "link"]
@@ -192,6 +193,7 @@ async def list_workspace(call: Reader, task_id: str) -> models.WorkspaceListing:
     "/tasks/{task_id}/workspace/file",
     response_class=Response,
     responses={**problems(404, 409, 410, 422), 200: {"description": "The bytes", "content": {"*/*": _BINARY}}},
+    dependencies=[Depends(take_turn)],
     summary="Read a file of a task's workspace",
 )
 async def read_workspace_file(call: Reader, task_id: str, query: Annotated[WorkspaceFileQuery, Query()]) -> Response:
@@ -207,9 +209,12 @@ async def read_workspace_file(call: Reader, task_id: str, query: Annotated[Works
     if entry.get("length", 0) > MOST_BYTES:
         raise Conflict("This file is too large to be read in one piece.", type="file-too-large", size=entry["length"])
     # a browser must not render or run an agent's file in our origin
-    headers = {"Content-Security-Policy": "default-src 'none'; sandbox", "Content-Disposition": "attachment"}
-    content = with_holes(entry, found[entry["sha256"]])
-    return Response(content, headers=headers, media_type="application/octet-stream")
+    headers = {
+        "Content-Type": "application/octet-stream",
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "Content-Disposition": "attachment",
+    }
+    return send_file(with_holes(entry, found[entry["sha256"]]), headers)
 
 
 async def _manifests(call: Call, session: SessionRow) -> tuple[Manifest, Manifest]:

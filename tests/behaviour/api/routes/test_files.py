@@ -1,10 +1,15 @@
 import asyncio
 import hashlib
+import socket
+import time
+import tracemalloc
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
+from api.http import transfers
 from domain.ids import new_id
 from settings import Settings
 from store import retention
@@ -158,3 +163,45 @@ async def test_a_task_whose_files_no_longer_fit_into_the_workspaces_is_refused(s
         assert (body["limit"], body["used_bytes"]) == ("ERRAND_TENANT_WORKSPACE_BYTES", 600)
         task["context"] = {}
         assert (await client.post("/tasks", json=task, headers=mine)).status_code == 202
+
+
+@pytest.mark.parametrize("way", ["upload", "download"])
+async def test_clients_that_stall_hold_few_files_in_memory(
+    settings: Settings, pool: Pool, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait for their turn, other tenants do not, and a transfer ends although nobody reads it."""
+    monkeypatch.setattr(transfers, "AT_ONCE", 3)
+    monkeypatch.setattr(transfers, "SECONDS", 6.0)
+    monkeypatch.setattr("api.routes.files.SECONDS", 6.0)
+    size = 8_000_000
+    stalling, other = [await key_for(pool, new_id(), Right.SUBMIT, Right.READ) for _ in range(2)]
+    keyed = replace(settings, host="0.0.0.0", requests_per_minute=100_000)
+    async with serving(keyed) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
+        made = (await client.post("/files?name=f", content=b"x" * size, headers=stalling)).json()
+        target = "POST /files?name=g" if way == "upload" else f"GET {made['url']}"
+        head = f"{target} HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\nAuthorization: {stalling['Authorization']}\r\n"
+        head += f"Content-Type: text/plain\r\nContent-Length: {size}\r\n\r\n" if way == "upload" else "\r\n"
+        sent = head.encode() + (b"x" * (size - 1) if way == "upload" else b"")
+        stalled = [socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) for _ in range(6)]
+        tracemalloc.start()
+        try:
+            sending = []
+            for one in stalled:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+                one.setblocking(False)
+                sending.append(asyncio.create_task(asyncio.get_running_loop().sock_sendall(one, sent)))
+            for _ in range(10):
+                await asyncio.sleep(0.5)
+                assert tracemalloc.get_traced_memory()[1] < 4.5 * size
+            began = time.monotonic()
+            assert (await client.post("/files?name=h", content=b"x" * size, headers=other)).status_code == 201
+            assert time.monotonic() - began < 3
+            whole = await client.get(made["url"], headers=stalling)  # its turn comes when the others' time is over
+            assert len(whole.content) == size
+        finally:
+            tracemalloc.stop()
+            for task in sending:
+                task.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
+            for one in stalled:
+                one.close()
