@@ -5,13 +5,20 @@ from typing import Any, Literal
 
 import pytest
 
-from domain.conversations.mailbox import DeliveryMode
 from domain.events import EventRow, MailboxUpdated
 from domain.ids import new_id
 from domain.sessions.input_request import RequestStatus
-from domain.sessions.session import Reason, Scope, SessionRef
-from domain.sessions.session_writes import Acceptance, SessionEnding
-from domain.sessions.step import CallState, Effect, RecordedStop, StopRequest
+from domain.sessions.session import (
+    CallState,
+    DeliveryMode,
+    Effect,
+    Reason,
+    RecordedStop,
+    Scope,
+    SessionRef,
+    StopRequest,
+)
+from domain.sessions.writes import Acceptance, SessionEnding
 from store import endings, new_sessions, sessions, tool_calls
 from store.database import Pool
 from store.endings import WrittenEnding
