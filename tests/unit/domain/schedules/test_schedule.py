@@ -1,11 +1,12 @@
 """Rules of schedules: quiet hours by the clock of the zone, and combinations that make no sense."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pydantic import ValidationError
 
-from domain.schedules import QuietHours, ScheduleRules
+from domain.schedules import QuietHours, Schedule, ScheduleRules
+from domain.sessions.new_session import NewSession
 
 
 def test_quiet_hours_past_midnight_follow_the_zone() -> None:
@@ -39,3 +40,25 @@ def test_rules_that_make_no_sense_are_refused(rules: dict[str, object]) -> None:
 def test_a_short_cron_expression_is_refused_with_what_it_needs(cron: str) -> None:
     with pytest.raises(ValidationError, match="five fields are needed"):
         ScheduleRules.model_validate({"name": "x", "cron": cron})
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "covered"),
+    [("09:00", "12:00", ["09:00", "11:59"]), ("12:00", "09:00", ["08:59", "12:00", "12:01"]), ("09:00", "09:00", [])],
+)
+def test_quiet_hours_begin_at_their_start_and_are_over_at_their_end(start: str, end: str, covered: list[str]) -> None:
+    times = ["08:59", "09:00", "11:59", "12:00", "12:01"]
+    quiet = QuietHours(start=start, end=end)
+    found = [one for one in times if quiet.cover(datetime.fromisoformat(f"2026-01-10T{one}:00+00:00"), "UTC")]
+    assert found == covered
+
+
+@pytest.mark.parametrize(
+    ("jitter", "seconds", "late"), [(0, 5, False), (0, 6, True), (60_000, 65, False), (60_000, 66, True)]
+)
+def test_tick_is_late_after_its_jitter_and_five_seconds(jitter: int, seconds: int, late: bool) -> None:
+    rules = ScheduleRules(name="s", every=3_600_000, jitter=jitter)
+    at = datetime(2026, 1, 10, tzinfo=UTC)
+    session = NewSession(agent_owner="*", agent="a", agent_version=1, models=["m"], title="t", created_by="c")
+    one = Schedule(tenant="t", id="s", rules=rules, session=session, prompt="p", conversation_id="c", created_at=at)
+    assert one.is_late(at, at + timedelta(seconds=seconds)) is late
