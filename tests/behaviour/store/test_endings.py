@@ -116,7 +116,7 @@ async def test_outcome_waits_in_a_cancelled_tree(
 
 
 @pytest.mark.parametrize(("output", "replied"), [(None, False), (None, True), ("an answer", False)])
-async def test_what_an_ended_session_did_not_use_is_given_back(
+async def test_ended_session_returns_what_it_did_not_use(
     pool: Pool, accept: Accept, output: str | None, replied: bool
 ) -> None:
     root = await accept()

@@ -157,7 +157,7 @@ async def test_upload_goes_with_the_last_task_that_used_it(pool: Pool, shared: b
         ({}, {"keep_until": None, "content_removed_at": PAST}, True),
         ({}, {"keep_until": PAST, "continues": True}, True),  # in the same conversation
         ({}, {"keep_until": FUTURE, "apart": True}, True),  # another conversation
-        ({}, {"keep_until": FUTURE, "apart": True, "continues": True}, False),  # and it goes on from this one
+        ({}, {"keep_until": FUTURE, "apart": True, "continues": True}, False),  # and it continues from this one
         ({}, {"keep_until": PAST, "apart": True, "continues": True, "content_removed_at": PAST}, True),
     ],
 )
