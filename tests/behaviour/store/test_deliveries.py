@@ -149,10 +149,10 @@ async def test_lane_sends_in_the_order_of_its_events(pool: Pool, accept: Accept)
     _, sent = await noticed(pool, accept, 3)
     lane = await share_lane(pool, sent)
     for one in sent:
-        job = await deliveries.load_first(pool, "default", lane, KEYS)
+        job = await notifications.load_first(pool, "default", lane, KEYS)
         assert job is not None and job.id == one.id
         await tried(pool, one, "run/1", "delivered")
-    assert await deliveries.load_first(pool, "default", lane, KEYS) is None
+    assert await notifications.load_first(pool, "default", lane, KEYS) is None
 
 
 @pytest.mark.parametrize(("rotated", "valid"), [("1 hour", 2), ("-1 hour", 1)])
@@ -163,7 +163,7 @@ async def test_old_secret_signs_until_its_time_is_over(pool: Pool, accept: Accep
         mine,
         rotated,
     )
-    job = await deliveries.load_first(pool, "default", one.id, KEYS)
+    job = await notifications.load_first(pool, "default", one.id, KEYS)
     assert job is not None and len(job.signing) == valid
 
 
@@ -192,7 +192,7 @@ async def test_overdue_delivery_is_found_once_for_its_lane(
         begun,
         next_at,
     )
-    stranded = [one.id for one in await deliveries.stranded(pool, 60) if one.id in ids]
+    stranded = [one.id for one in await notifications.find_stranded(pool, 60) if one.id in ids]
     assert stranded == (ids[:1] if overdue else [])
 
 
@@ -209,7 +209,7 @@ async def test_only_what_has_content_and_an_active_receiver_is_sent_again(
     }
     if change in statements:
         await pool.execute(statements[change], mine)
-    resent = await deliveries.again(pool, "default", one.id)
+    resent = await notifications.deliver_again(pool, "default", one.id)
     assert (resent is not None) is (change == "active")
     assert (await found(pool, mine))[0].status == ("pending" if change == "active" else "delivered")
 
@@ -221,7 +221,7 @@ async def test_only_deliveries_that_ended_long_ago_are_forgotten(
     mine, [one] = await noticed(pool, accept)
     aged = "UPDATE deliveries SET status = $2, created_at = now() - make_interval(days => $3) WHERE id = $1"
     await pool.execute(aged, one.id, status, days)
-    await deliveries.forget_old(pool, 30)
+    await notifications.forget_old_deliveries(pool, 30)
     assert len(await found(pool, mine)) == left
 
 

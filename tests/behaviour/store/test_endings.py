@@ -19,9 +19,11 @@ from domain.sessions.session import (
     StopRequest,
 )
 from domain.sessions.writes import Acceptance, SessionEnding
-from store import endings, new_sessions, sessions, tool_calls
+from store import sessions, tool_calls
+from store import sessions as endings
+from store import sessions as new_sessions
 from store.database import Pool
-from store.endings import WrittenEnding
+from store.sessions import WrittenEnding
 from tests.behaviour.store.conftest import Accept
 from tests.behaviour.store.test_requests import answer, ask
 from tests.behaviour.store.test_sessions import ending
@@ -44,7 +46,7 @@ async def finish(pool: Pool, ref: SessionRef, reason: Reason, **more: Any) -> Wr
     """End a session; with `mailbox_updated`, which only a change of the mailbox emits."""
     whole = ending(ref, reason)
     events = [EventRow.of(ref, MailboxUpdated()), *whole.events]
-    ended = await endings.finish(pool, whole.model_copy(update={"events": events, **more}))
+    ended = await endings.finish_session(pool, whole.model_copy(update={"events": events, **more}))
     assert isinstance(ended, WrittenEnding)
     return ended
 
@@ -205,12 +207,12 @@ async def test_end_of_a_session_that_committed_more_or_was_cancelled_is_not_writ
     for seen, moved in ((3, True), (5, True), (4, False), (None, False)):
         ref = await accept()
         await pool.execute("UPDATE sessions SET version = 4 WHERE id = $1", ref.session_id)
-        written = await endings.finish(pool, ending(ref, DONE).model_copy(update={"seen": seen}))
+        written = await endings.finish_session(pool, ending(ref, DONE).model_copy(update={"seen": seen}))
         assert (written is None) is moved, seen
     for reason in Reason:
         ref = await accept()
         await sessions.request_cancel(pool, ref, RecordedStop(reason=CANCELLED, by="x"))
-        said = await endings.finish(pool, SessionEnding(ref=ref, reason=reason, version=1))
+        said = await endings.finish_session(pool, SessionEnding(ref=ref, reason=reason, version=1))
         assert isinstance(said, WrittenEnding if reason.status == "cancelled" else StopRequest), reason
 
 

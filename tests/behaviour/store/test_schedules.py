@@ -8,7 +8,8 @@ import pytest
 from domain.ids import new_id
 from domain.schedules import ContextMode, Overlap, RunStatus, Schedule, ScheduleRules, TickCall
 from domain.sessions.session import Reason
-from store import conversations, endings, schedule_runs, schedules, sessions, workspaces
+from store import conversations, schedule_runs, schedules, sessions, workspaces
+from store import sessions as endings
 from store.database import Pool
 from store.sessions import SessionRow
 from tests.behaviour.store.conftest import NEW
@@ -99,7 +100,7 @@ async def test_tick_depends_on_the_run_before_only_while_that_runs(
         assert (status, why, second) == (RunStatus.SKIPPED, "the run before it is not over", None)
     else:
         assert status is RunStatus.STEERED and second is not None and second.id == first.id
-        assert await conversations.untaken(pool, "default", [made.message_id(tick(made, 1).at)])
+        assert await conversations.find_untaken(pool, "default", [made.message_id(tick(made, 1).at)])
     repeated = await schedule_runs.fire(pool, tick(made, 1), "again")
     assert repeated is not None and repeated[0].status is status
     assert (repeated[1] and repeated[1].id) == (second and second.id)
@@ -123,7 +124,7 @@ async def test_fork_continues_the_newest_answer_since_the_last_reset(pool: Pool)
     root = await session_of(pool, made)
     assert root.conversation_id == made.conversation_id  # later runs fork the first
     mute = ending(root.ref, Reason.ERROR).model_copy(update={"output": None})
-    await endings.finish(pool, mute)
+    await endings.finish_session(pool, mute)
     second = await session_of(pool, made, 1)
     assert second.conversation_id == made.conversation_id  # nobody has answered so far
     await finish(pool, second)
