@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -96,13 +96,17 @@ async def test_a_request_with_a_lock_waits_for_a_stopped_postgres_once(stack: St
 def stopped_postgres(stack: Stack) -> Iterator[None]:
     processes = [stack.pid("postgres"), *children_of(stack.pid("postgres"))]
     with stack.frozen_supervisor():
-        for pid in processes:
-            os.kill(pid, signal.SIGSTOP)
         try:
+            signal_each(processes, signal.SIGSTOP)
             yield
         finally:
-            for pid in processes:
-                os.kill(pid, signal.SIGCONT)
+            signal_each(processes, signal.SIGCONT)
+
+
+def signal_each(processes: list[int], number: signal.Signals) -> None:
+    for pid in processes:
+        with suppress(ProcessLookupError):  # a connection that was closed meanwhile
+            os.kill(pid, number)
 
 
 async def reads(stack: Stack) -> bool:
