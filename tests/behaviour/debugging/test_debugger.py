@@ -58,7 +58,7 @@ def session(history: Path) -> None:
     assert "loop.py" in opened and "await think(session, line" in opened
     assert "2" in terminal.type("p line.step")
     assert "1" in terminal.type("p state.usage.llm_calls")
-    assert "decision = decide(reply)" in terminal.type("n")
+    assert "decision = decide_next(reply)" in terminal.type("n")
     assert "StopReason.TOOL_CALLS" in terminal.type("p reply.stop_reason")
     assert terminal.end("c") == 0
 
