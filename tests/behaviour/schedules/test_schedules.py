@@ -129,7 +129,9 @@ async def test_ticks_sessions_and_deliveries_take_turns_between_tenants(stack: S
         key = described.raw_description.workflow_execution_info.priority.fairness_key
         keys.setdefault(one.workflow_type, set()).add(key)
     assert keys.keys() >= {wire.SESSION, wire.TICK, wire.NOTIFICATION_DELIVERY}
-    assert set().union(*keys.values()) == {"default"}, keys
+    # other tests start sessions by hand, without a key
+    assert all(found - {""} == {"default"} for found in keys.values()), keys
+    assert keys[wire.TICK] == keys[wire.NOTIFICATION_DELIVERY] == {"default"}, keys
 
 
 @pytest.mark.exactly_once
