@@ -21,6 +21,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from domain import wire
 from domain.events import CallAttempt
+from domain.ids import current_tenant
 from domain.sessions.session import SessionRef
 from store import runs
 from store.database import TRANSIENT_ERRORS, Pool
@@ -191,6 +192,7 @@ class _FencedActivity(ActivityInboundInterceptor):
         self._pool, self._client = fence.pool, fence.client
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        current_tenant.set(activity.info().priority.fairness_key or "")  # each activity has a context of its own
         while True:
             try:
                 return await super().execute_activity(input)

@@ -4,10 +4,14 @@ import hashlib
 import re
 import secrets
 import time
+from contextvars import ContextVar
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford base 32: no i, l, o, u
 ID_PATTERN = r"^[0-9a-hjkmnp-tv-z]{26}$"
 _ID = re.compile(ID_PATTERN)
+
+# The tenant for whom this request or activity runs: the database shows its rows only, and shares are counted for it.
+current_tenant = ContextVar("current_tenant", default="")
 
 
 def _encode(value: int, length: int) -> str:

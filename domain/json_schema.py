@@ -8,6 +8,7 @@ step against one budget per check, and a schema is accepted only if it stays sma
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from referencing import Registry
 from referencing.jsonschema import specification_with
 
 from domain.errors import Unavailable
+from domain.ids import current_tenant
 from domain.json_object import JsonObject
 from domain.patterns import PatternError, check_pattern, matches
 
@@ -83,7 +85,8 @@ _budget: ContextVar[_Budget | None] = ContextVar("_budget", default=None)
 # Two, so that a long check does not keep another waiting; more would take processor time from the event loop.
 _threads = ThreadPoolExecutor(2, "schema check")
 MOST_LONG = 32  # checks that run or wait there: at most about 16 seconds of work
-_long: set["asyncio.Future[Any]"] = set()
+MOST_OF_TENANT = 4
+_long = Counter[str]()  # by tenant
 
 
 async def run_check(check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -93,11 +96,12 @@ async def run_check(check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
         with _budgeted(_Budget(SMALL_WORK, SMALL_SECONDS, repeats=True)):
             return check(*args, **kwargs)
     except _TooMuchWork:
-        if len(_long) >= MOST_LONG:
+        tenant = current_tenant.get()
+        if _long[tenant] >= MOST_OF_TENANT or _long.total() >= MOST_LONG:
             raise Unavailable("Too many JSON schemas are being checked.", retry_after=10) from None
         checked = asyncio.get_running_loop().run_in_executor(_threads, partial(_run_long, check, *args, **kwargs))
-        _long.add(checked)
-        checked.add_done_callback(_long.discard)
+        _long[tenant] += 1
+        checked.add_done_callback(lambda _: _long.subtract([tenant]))
         return await checked
 
 

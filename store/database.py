@@ -1,7 +1,6 @@
 """The connection pool, and retries while the database is briefly unreachable."""
 
 import asyncio
-import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -9,6 +8,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 import pydantic_core
+
+from domain.ids import current_tenant
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
@@ -55,10 +56,6 @@ class PatientPool(asyncpg.Pool):
 
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:  # noqa: ASYNC109  asyncpg's own
         await super().release(connection, timeout=timeout or self.patience.release)
-
-
-# the tenant whose rows the current request may see; set once its caller is known
-current_tenant = contextvars.ContextVar("current_tenant", default="")
 
 
 class TenantConnection(asyncpg.Connection):

@@ -15,8 +15,7 @@ from api.http import auth
 from api.http.auth import FailedKeys
 from api.http.problems import Unreadable, respond, type_name
 from api.services import Services
-from domain.ids import new_id
-from store.database import current_tenant
+from domain.ids import current_tenant, new_id
 
 log = logging.getLogger("errand.access")
 MAX_URL = 4_096

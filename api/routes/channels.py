@@ -35,14 +35,13 @@ from domain.channels import (
     ConnectorSecrets,
 )
 from domain.errors import Conflict, Invalid, NotFound
-from domain.ids import is_id
+from domain.ids import current_tenant, is_id
 from domain.json_object import JsonObject
 from domain.notifications import ChannelName, new_secret, shown_target
 from domain.task import Strict
 from settings import Settings
 from store import addresses, connectors
 from store.connectors import Hook
-from store.database import current_tenant
 from store.keys import Right
 
 router = APIRouter(tags=["channels"])

@@ -19,13 +19,13 @@ from api.routes.channels import Supervisor
 from api.submission import submit
 from api.submission.submit import SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
+from domain.ids import current_tenant
 from domain.missions import HoldKind, MissionStatus
 from domain.notifications import is_secret, new_secret
 from domain.sessions.new_session import NewSession, Trigger
 from domain.task import TaskSpec, opening
 from domain.triggers import EMITTED, TRIGGER_NAME, EventAccepted, EventTrigger, SignatureKind, TriggerRules
 from store import missions, triggers
-from store.database import current_tenant
 from store.triggers import SignedTrigger
 
 router = APIRouter(tags=["triggers"])

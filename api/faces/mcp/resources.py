@@ -11,13 +11,14 @@ from mcp_types import (
 
 from api.http.auth import Call
 from api.routes import tasks
-from domain.errors import NotFound
+from domain.errors import Invalid, NotFound
 from domain.ids import is_id
 from domain.sessions.session import TERMINAL
 from store import files
 from store.keys import Right
 
 LISTED = 20
+MAX_BYTES = 1_048_576  # a resource is one JSON text, held whole by both sides
 JSON = "application/json"
 TEMPLATES = [
     ResourceTemplate(
@@ -63,6 +64,11 @@ async def read(call: Call, uri: str) -> TextResourceContents | BlobResourceConte
 
 
 async def _file(call: Call, uri: str, file_id: str) -> TextResourceContents | BlobResourceContents:
+    known = (await files.find(call.pool, call.tenant, [file_id])).get(file_id)
+    if known is not None and known.size > MAX_BYTES:
+        raise Invalid(
+            f"The file has {known.size} bytes, and a resource at most {MAX_BYTES}. GET /files/{file_id} returns it."
+        )
     found = await files.content(call.pool, call.tenant, file_id)
     if found is None:
         raise NotFound("There is no such resource.")

@@ -36,10 +36,9 @@ from api.faces.mcp.tools import ListArguments, run_task_tool, show_created, star
 from api.faces.mcp.view import Report, earlier_task_object, final_result, show_task
 from api.http.auth import Call, services_of
 from api.http.problems import URN, respond
-from domain.ids import new_id
+from domain.ids import current_tenant, new_id
 from domain.json_object import JsonObject
 from store import agents
-from store.database import current_tenant
 from store.keys import Right
 
 TASKS = "io.modelcontextprotocol/tasks"

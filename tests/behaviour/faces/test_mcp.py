@@ -344,6 +344,9 @@ async def test_bad_requests_are_refused_in_the_formats_of_the_protocol(
         for uri in ("errand://tasks/x/result", "errand://files/x", "file:///etc/passwd"):
             with pytest.raises(MCPError):
                 await client.read_resource(uri)
+        large = await stack.http.post("/files", params={"name": "large.txt"}, content=b"x" * 1_048_577)
+        with pytest.raises(MCPError, match="1048577 bytes.*at most 1048576"):
+            await client.read_resource(f"errand://files/{large.json()['file_id']}")
     tasks = TasksExtension(lambda request_id, form: None)
     tenant = f"other-{new_id()}"  # a tenant that no other test uses: agents of other tests would be additional tools
     async with mcp_client(stack, await key_of(stack, tenant), tasks) as foreign:

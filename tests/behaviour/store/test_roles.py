@@ -8,8 +8,9 @@ import pytest
 import pytest_asyncio
 
 from deploy.postgres import API_ROLE, WORKER_ROLE
+from domain.ids import current_tenant
 from store import figures, keys
-from store.database import Pool, connect, current_tenant
+from store.database import Pool, connect
 from store.keys import Right
 from tests.behaviour.store.conftest import Accept
 from tests.support.launch import as_role

@@ -13,7 +13,9 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from jsonschema.validators import validator_for
 
 from domain import json_schema
-from domain.json_schema import COMPLEXITY, errors, fits, run_check, schema_problems
+from domain.errors import Unavailable
+from domain.ids import current_tenant
+from domain.json_schema import COMPLEXITY, MOST_OF_TENANT, errors, fits, run_check, schema_problems
 from domain.task import TaskSpec
 
 HANGS = "^(a+)+$"  # Python's engine needs seconds for 26 characters, and twice as long for each further one
@@ -186,10 +188,12 @@ def test_an_accepted_schema_means_what_the_library_says(
     assert time.thread_time() - begun < 2 * json_schema.SECONDS
 
 
+DOUBLED: dict[str, Any] = {"allOf": [{"properties": {"a": {"$ref": "#/$defs/n"}}} for _ in range(2)]}
+
+
 async def test_a_long_check_leaves_the_event_loop_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_schema, "WORK", 40_000)  # long enough to be noticed
-    twice = {"allOf": [{"properties": {"a": {"$ref": "#/$defs/n"}}} for _ in range(2)]}
-    schema = {"$defs": {"n": twice}, "$ref": "#/$defs/n"}
+    schema = {"$defs": {"n": DOUBLED}, "$ref": "#/$defs/n"}
     waiting = asyncio.gather(*(run_check(errors, schema, nested(60)) for _ in range(4)))
     turns = 0
     while not waiting.done():
@@ -198,6 +202,22 @@ async def test_a_long_check_leaves_the_event_loop_free(monkeypatch: pytest.Monke
         turns += 1
     assert [[error.validator for error in found] for found in await waiting] == [[COMPLEXITY]] * 4
     assert turns > 10
+
+
+async def test_long_checks_of_one_tenant_leave_room_for_those_of_others() -> None:
+    schema, value = {"$defs": {"n": DOUBLED}, "$ref": "#/$defs/n"}, nested(60)
+
+    async def checks_of(tenant: str, count: int) -> list[Any]:
+        current_tenant.set(tenant)
+        return await asyncio.gather(*(run_check(errors, schema, value) for _ in range(count)), return_exceptions=True)
+
+    one, other = await asyncio.gather(
+        asyncio.create_task(checks_of("one", MOST_OF_TENANT + 2)), asyncio.create_task(checks_of("other", 1))
+    )
+    assert [isinstance(found, Unavailable) for found in one] == [False] * MOST_OF_TENANT + [True] * 2
+    assert [error.validator for error in other[0]] == [COMPLEXITY]
+    [again] = await checks_of("one", 1)
+    assert [error.validator for error in again] == [COMPLEXITY]
 
 
 async def test_a_check_on_the_event_loop_is_an_error() -> None:
