@@ -32,6 +32,7 @@ _EXAMPLE = {
     "timezone": "Europe/Berlin",
     "task": {"agent": "assistant", "input": "Write the morning report."},
 }
+_PAST = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}
 
 
 class NewSchedule(ScheduleRules):
@@ -182,7 +183,7 @@ async def trigger_schedule(call: Submitter, schedule_id: str) -> Triggered:
     status_code=202,
     responses=problems(403, 404, 503, *BODY),
     summary="Run a schedule for a past range of time",
-    openapi_extra=request_body({"application/json": {"schema": BackfillBody.model_json_schema()}}),
+    openapi_extra=request_body({"application/json": {"schema": ref(BackfillBody), "example": _PAST}}),
 )
 async def backfill_schedule(
     call: Submitter, schedule_id: str, body: Annotated[BackfillBody, json_body(BackfillBody)]

@@ -8,7 +8,7 @@ _PATHS = ("tests/unit/activities/tools/support/test_paths.py", "tests/behaviour/
 _KEPT = ("tests/behaviour/activities/test_workspace_limits.py", "tests/behaviour/activities/test_workspaces.py")
 _NETWORK = ("tests/behaviour/sandbox/test_who_has_a_network.py", "tests/behaviour/sandbox/test_network.py")
 _APPROVED = ("tests/behaviour/supervision/test_approved_files.py",)
-_RIGHTS, _READS = (f"{_API}/test_rights.py",), (f"{_API}/test_tenant_reads.py",)
+_RIGHTS, _READS = (f"{_API}/test_rights.py",), (f"{_API}/test_tenants.py",)
 
 BUGS = [
     Bug(

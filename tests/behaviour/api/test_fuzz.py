@@ -15,7 +15,7 @@ from api.faces.responses.request import CreateResponse
 from api.faces.responses.routes import GetQuery, ItemQuery
 from store.database import Pool
 from tests.behaviour.api.conftest import key_for
-from tests.support.rights_table import routes_of
+from tests.behaviour.api.every_route import routes_of
 
 CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
 # a stream does not end without an event, and the others are unavailable without Temporal

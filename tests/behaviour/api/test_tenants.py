@@ -1,207 +1,166 @@
-"""Two tenants, every route: neither can see, change or guess anything of the other."""
+"""Two tenants with the same kinds of objects, every route: neither can see, change or guess anything of the other."""
 
+import re
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
 import pytest
 
 from api.app import create_app
+from domain.events import EventRow, InputRequired
 from domain.ids import new_id
+from domain.sessions.input_request import OnExpiry, RequestKind
+from domain.sessions.session import SessionRef
+from domain.sessions.writes import NewRequest, RequestOpening
+from settings import Settings
+from store import input_requests
 from store.database import Pool
-from tests.behaviour.api.conftest import end, key_for, problem, submitted
-from tests.support.rights_table import routes_of
+from tests.behaviour.api.conftest import end, key_for, problem, ref, serving, spawned
+from tests.behaviour.api.every_route import Owner, operation, request, routes_of
 
-DAILY = {"name": "secret", "every": 86_400_000, "task": {"agent": "assistant", "input": "secret"}}
-BACKFILL = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}
-FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
-    ("GET", "/tasks/{task_id}", {}),
-    ("GET", "/sessions/{session_id}", {}),
-    ("GET", "/tasks/{task_id}/result", {}),
-    ("GET", "/tasks/{task_id}/events", {}),
-    ("GET", "/tasks/{task_id}/events", {"headers": {"Accept": "application/json"}}),
-    ("GET", "/tasks/{task_id}/trace", {}),
-    ("POST", "/tasks/{task_id}/budget", {"json": {"max_steps": 60}}),
-    ("GET", "/tasks/{task_id}/workspace", {}),
-    ("GET", "/tasks/{task_id}/workspace/file?path=a", {}),
-    ("GET", "/tasks/{task_id}/agent", {}),
-    ("GET", "/tasks/{task_id}/budget", {}),
-    ("POST", "/tasks/{task_id}/rerun", {"json": {"input": "mine now"}}),
-    ("POST", "/tasks/{task_id}/cancel", {"json": {"reason": "mine now"}}),
-    ("POST", "/tasks/{task_id}/input", {"json": {"response_to": "x", "input": "mine now"}}),
-    ("GET", "/tasks/{task_id}/input-requests", {}),
-    ("GET", "/tasks/{task_id}/effects", {}),
-    ("GET", "/tasks/{task_id}/audit", {}),
-    ("GET", "/tasks/{task_id}/audit/verify", {}),
-    ("POST", "/tasks/{task_id}/steer", {"json": {"message": "mine now"}}),
-    ("POST", "/tasks/{task_id}/interrupt", {"json": {}}),
-    ("POST", "/tasks/{task_id}/promote", {}),
-    ("GET", "/files/{file_id}", {}),
-    ("GET", "/files/{file_id}/meta", {}),
-    ("DELETE", "/files/{file_id}", {}),
-    ("GET", "/agents/{name}", {}),
-    ("GET", "/agents/{name}/versions", {}),
-    ("POST", "/agents/{name}/refresh", {}),
-    ("DELETE", "/agents/{name}", {}),
-    ("DELETE", "/variables/{name}", {}),
-    ("POST", "/tasks/{task_id}/replay", {}),
-    ("GET", "/threads/{thread_id}/variables/{request_id}", {}),
-    ("POST", "/threads/{thread_id}/variables/{request_id}", {"json": {"variables": {"A": "mine now"}}}),
-    ("GET", "/subscriptions/{subscription_id}", {}),
-    ("DELETE", "/subscriptions/{subscription_id}", {}),
-    ("POST", "/subscriptions/{subscription_id}/rotate", {}),
-    ("POST", "/subscriptions/{subscription_id}/enable", {}),
-    ("POST", "/subscriptions/{subscription_id}/test", {}),
-    ("GET", "/connectors/{connector}", {}),
-    ("DELETE", "/connectors/{connector}", {}),
-    ("GET", "/missions/{mission_id}", {}),
-    ("GET", "/missions/{mission_id}/runs", {}),
-    ("PUT", "/missions/{mission_id}/files", {"json": {}}),
-    *(("POST", f"/missions/{{mission_id}}/{verb}", {}) for verb in ("run", "pause", "resume", "cancel")),
-    ("GET", "/triggers/{trigger}", {}),
-    ("GET", "/triggers/{trigger}/events", {}),
-    ("DELETE", "/triggers/{trigger}", {}),
-    ("GET", "/channels/{connector}/{channel_id}/{user_id}", {}),
-    ("POST", "/channels/{connector}/{channel_id}/{user_id}/reset", {}),
-    ("POST", "/channels/{connector}/{channel_id}/{user_id}/messages", {"json": {"text": "mine now"}}),
-    ("GET", "/schedules/{schedule_id}", {}),
-    ("GET", "/schedules/{schedule_id}/runs", {}),
-    ("PUT", "/schedules/{schedule_id}", {"json": DAILY}),
-    ("DELETE", "/schedules/{schedule_id}", {}),
-    ("POST", "/schedules/{schedule_id}/pause", {}),
-    ("POST", "/schedules/{schedule_id}/resume", {}),
-    ("POST", "/schedules/{schedule_id}/trigger", {}),
-    ("POST", "/schedules/{schedule_id}/backfill", {"json": BACKFILL}),
-    ("GET", "/deliveries/{delivery_id}", {}),
-    ("POST", "/deliveries/{delivery_id}/resend", {}),
-]
-CONVERSATIONS: list[tuple[str, str, dict[str, Any]]] = [
-    ("GET", "/conversations/{conversation_id}", {}),
-    ("PATCH", "/conversations/{conversation_id}", {"json": {"title": "mine now"}}),
-    ("GET", "/conversations/{conversation_id}/turns", {}),
-    ("GET", "/conversations/{conversation_id}/mailbox", {}),
-    ("GET", "/conversations/{conversation_id}/mailbox?live=true", {}),
-    ("GET", "/conversations/{conversation_id}/events", {}),
-    ("GET", "/conversations/{conversation_id}/events", {"headers": {"Accept": "application/json"}}),
-    ("POST", "/conversations/{conversation_id}/messages", {"json": {"input": "mine now"}}),
-    ("POST", "/conversations/{conversation_id}/fire", {"json": {"input": "mine now"}}),
-    ("POST", "/conversations/{conversation_id}/fork", {"json": {"execute": False}}),
-    ("POST", "/conversations/{conversation_id}/interrupt", {}),
-    ("POST", "/conversations/{conversation_id}/reset", {}),
-    ("POST", "/conversations/{conversation_id}/terminate", {}),
-]
-THREADS: list[tuple[str, str, dict[str, Any]]] = [
-    ("POST", "/threads/{thread_id}/terminate", {}),
-    ("GET", "/threads/{thread_id}/variables", {}),
-    ("PUT", "/threads/{thread_id}/variables", {"json": {"variables": {"A": "mine now"}}}),
-]
-# refusals in the format of OpenAI's API
-RESPONSES: list[tuple[str, str, dict[str, Any]]] = [
-    ("GET", "/v1/responses/{response_id}", {}),
-    ("GET", "/v1/responses/{response_id}?stream=true", {}),
-    ("GET", "/v1/responses/{response_id}/input_items", {}),
-    ("POST", "/v1/responses/{response_id}/cancel", {}),
-    ("DELETE", "/v1/responses/{response_id}", {}),
-    ("GET", "/v1/models/{name}", {}),
-]
-SHARED = {  # routes whose path contains no id of a tenant
-    *(("GET", path) for path in ("/", "/console/{name}", "/docs", "/docs/oauth2-redirect", "/openapi.json", "/redoc")),
-    ("GET", "/v1/models"), ("POST", "/v1/responses"), ("POST", "/mcp"),
-    ("POST", "/conversations/run"), ("GET", "/conversations"), ("POST", "/tasks"), ("GET", "/tasks"),
-    ("GET", "/variable-requests"), ("GET", "/variables"), ("PUT", "/variables"),
-    ("GET", "/input-requests"), ("GET", "/agents"), ("PUT", "/agents/{name}"), ("GET", "/files"), ("POST", "/files"),
-    ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("GET", "/notifications"),
-    ("GET", "/audit"), ("GET", "/audit/verify"), ("GET", "/summary"), ("GET", "/queues"),
-    *((verb, "/console/session") for verb in ("GET", "POST", "DELETE")),
-    ("GET", "/subscriptions"), ("POST", "/subscriptions"), ("GET", "/deliveries"),
-    ("GET", "/connectors"), ("PUT", "/connectors/{connector}"), ("GET", "/schedules"), ("POST", "/schedules"),
-    ("POST", "/codec/decode"), ("POST", "/codec/encode"),  # only for administrators of the platform
-    ("POST", "/hooks/{connector_id}"),  # the signature identifies the tenant
-    ("GET", "/missions"), ("POST", "/missions"),
-    ("GET", "/triggers"), ("PUT", "/triggers/{trigger}"), ("POST", "/triggers/{trigger}"),
-}  # fmt: skip
+ANY_ID = re.compile(r"(?<![0-9a-z])[0-9a-z]{26}(?![0-9a-z])")
+ROUTES = sorted(routes_of(create_app()))
+CHOSEN = {  # the caller chooses these names: it makes an object of its own, or another secret decides
+    ("PUT", "/agents/{name}"),
+    ("PUT", "/connectors/{connector}"),
+    ("PUT", "/triggers/{trigger}"),
+    ("POST", "/triggers/{trigger}"),
+    ("POST", "/hooks/{connector_id}"),
+    ("GET", "/console/{name}"),
+}
+OF_THE_PLATFORM = {  # these responses are the same for everybody
+    *("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/"),
+    *("/summary", "/queues"),  # only counts
+    "/console/session",  # only the caller itself
+    "/audit/verify",  # counts and a hash
+}
+MORE = ("/tasks/{task_id}/workspace/file", "/threads/{thread_id}/variables")  # needs more than rows to show something
+JSON = {"Accept": "application/json"}
+QUERIES = {"/notifications": {"after": "0"}}
 
 
-def test_every_route_is_in_the_matrix() -> None:
-    matrix = {(method, path.split("?")[0]) for method, path, _ in (*FOREIGN, *CONVERSATIONS, *THREADS, *RESPONSES)}
-    assert routes_of(create_app()) == matrix | SHARED
+class Tenant(Owner):
+    """A tenant with an object of each kind."""
+
+    ids: dict[str, str]
+
+    @classmethod
+    async def populated(cls, pool: Pool, client: httpx2.AsyncClient) -> "Tenant":
+        mark = new_id()
+        tenant = await cls.new(pool, client, mark)
+        tenant.headers |= JSON
+        tenant.ids = ids = await tenant.made(" ".join(path for _, path in ROUTES), mark)
+        ids["name"] = f"a{mark}"
+        definition = {"name": ids["name"], "description": mark, "prompt": mark}
+        await tenant.send("PUT", f"/agents/{ids['name']}", json=definition)
+        await tenant.send("PUT", "/variables", json={"variables": {ids["name"]: mark}, "kind": "text"})
+        root = ids["task_id"]
+        child, asking = [await spawned(pool, root, tenant=mark, name=name) for name in ("one", "two")]
+        await _ask(pool, ref(asking, mark, root), mark)
+        await end(pool, child, tenant=mark, output=mark)
+        await end(pool, root, tenant=mark, output=mark)
+        return tenant
+
+    async def get(self, path: str, params: dict[str, str] | None = None) -> httpx2.Response:
+        return await self.client.get(path, params=params, headers=self.headers)
+
+    async def ask(self, method: str, path: str, ids: dict[str, str], options: dict[str, Any]) -> httpx2.Response:
+        headers = {**self.headers, "Accept": "*/*", **options.get("headers", {})}
+        return await self.client.request(method, path.format(**ids), **{**options, "headers": headers})
+
+
+async def _ask(pool: Pool, who: SessionRef, question: str) -> None:
+    deadline = datetime.now(UTC) + timedelta(hours=1)
+    request = NewRequest(
+        id=new_id(),
+        session_id=who.session_id,
+        conversation_id=who.conversation_id,
+        kind=RequestKind.CLARIFICATION,
+        question=question,
+        deadline=deadline,
+        on_expiry=OnExpiry.CANCEL,
+    )
+    event = InputRequired(request_id=request.id, kind=request.kind, question=question, deadline=deadline)
+    opening = RequestOpening(tenant=who.tenant, request=request, events=[EventRow.of(who, event)])
+    assert await input_requests.open_request(pool, opening)
 
 
 @pytest.mark.proves("F-10")
-async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> None:
-    mine, theirs = await key_for(pool, "mine"), await key_for(pool, "theirs")
-    async with httpx2.AsyncClient(base_url=keyed_url) as client:
-        task_id = await submitted(client, mine, input="secret plan")
-        file = await client.post("/files?name=secret.txt", content=b"secret", headers=mine)
-        definition = {"name": "private", "description": "secret", "prompt": "secret"}
-        assert (await client.put("/agents/private", json=definition, headers=mine)).status_code == 201
-        assert (await client.put("/variables", json={"variables": {"private": "secret"}}, headers=mine)).is_success
-        subscription = {"name": "secret", "channel": "webhook", "target": "https://hooks.example.org/secret"}
-        subscribed = (await client.post("/subscriptions", json=subscription, headers=mine)).json()["id"]
-        sent = await client.post(f"/subscriptions/{subscribed}/test", headers=mine)
-        connector = {"kind": "webhook", "agent": "private"}
-        assert (await client.put("/connectors/secret", json=connector, headers=mine)).status_code == 200
-        mission = {"name": "secret-mission", "every": 86_400_000, "total": {"runs": 9}}
-        watched = {**mission, "task": {"agent": "private", "input": "secret"}}
-        missioned = (await client.post("/missions", json=watched, headers=mine)).json()["id"]
-        trigger = {"signature": "github", "task": {"agent": "private", "input": "secret"}}
-        assert (await client.put("/triggers/secret", json=trigger, headers=mine)).status_code == 200
-        said = await client.post("/channels/secret/room/ann/messages", json={"text": "secret"}, headers=mine)
-        assert said.status_code == 202, said.text
-        scheduled = await client.post("/schedules", json=DAILY, headers=mine)
-        assert scheduled.status_code == 201, scheduled.text
-        names = {
-            "schedule_id": scheduled.json()["id"],
-            "connector": "secret",
-            "trigger": "secret",
-            "mission_id": missioned,
-            "channel_id": "room",
-            "user_id": "ann",
-            "subscription_id": subscribed,
-            "delivery_id": sent.json()["id"],
-            "task_id": task_id,
-            "thread_id": task_id,
-            "request_id": task_id,
-            "session_id": task_id,
-            "conversation_id": task_id,
-            "file_id": file.json()["file_id"],
-            "name": "private",
-            "response_id": f"resp_{task_id}",
-        }
-        nothing = {name: "nothing" if name == "name" else new_id() for name in names}
+@pytest.mark.parametrize("guarded", [True, False])
+async def test_foreign_ids_are_404_everywhere(guarded: bool, settings: Settings, database_url: str, pool: Pool) -> None:
+    """Without the policies of the database too, which would hide a statement that forgets its tenant."""
+    async with _served(guarded, settings, database_url) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
+        mine, theirs = [await Tenant.populated(pool, client) for _ in range(2)]
+        nothing = {name: f"a{new_id()}" if name == "name" else new_id() for name in mine.ids}
         nothing["response_id"] = f"resp_{nothing['task_id']}"
-        before = (await client.get(f"/tasks/{task_id}", headers=mine)).json()
-        for type, routes in (
-            ("not-found", FOREIGN),
-            ("unknown-conversation", CONVERSATIONS),
-            ("unknown-thread", THREADS),
-        ):
-            for method, path, options in routes:
-                foreign = await _send(client, method, path.format(**names), theirs, options)
-                unknown = await _send(client, method, path.format(**nothing), theirs, options)
-                body, other = problem(foreign, 404, type), problem(unknown, 404, type)
-                assert {**body, "instance": ""} == {**other, "instance": ""}
-        for method, path, options in RESPONSES:
-            foreign = await _send(client, method, path.format(**names), theirs, options)
-            unknown = await _send(client, method, path.format(**nothing), theirs, options)
-            assert foreign.status_code == unknown.status_code == 404 and foreign.json() == unknown.json(), path
+        for method, path in ROUTES:
+            for options in _ways(method, path) if "{" in path and (method, path) not in CHOSEN else ():
+                foreign = await theirs.ask(method, path, mine.ids, options)
+                unknown = await theirs.ask(method, path, nothing, options)
+                assert foreign.status_code == unknown.status_code == 404, (method, path, foreign.text)
+                assert {**foreign.json(), "instance": ""} == {**unknown.json(), "instance": ""}, (method, path)
+                assert not _ids(foreign.text) & {mine.tenant, *mine.ids.values()}, (method, path)
+        for method, path in ROUTES:
+            if method == "GET" and "{" in path and (method, path) not in CHOSEN and not path.startswith(MORE):
+                assert (await mine.get(path.format(**mine.ids))).status_code == 200, f"{path} is gone"
         for field, prefix in (("previous_response_id", "resp"), ("conversation", "conv")):
             task = {"model": "assistant", "input": "mine now", "background": True}
             foreign, unknown = [
-                await client.post("/v1/responses", json={**task, field: f"{prefix}_{one}"}, headers=theirs)
-                for one in (task_id, nothing["task_id"])
+                await client.post("/v1/responses", json={**task, field: f"{prefix}_{one}"}, headers=theirs.headers)
+                for one in (mine.ids["task_id"], nothing["task_id"])
             ]
             assert foreign.status_code in (400, 404) and foreign.json() == unknown.json(), field
-        for reference in ({"conversation_id": task_id}, {"fork_from": task_id}):
-            answer = await client.post("/conversations/run", json={"input": "mine", **reference}, headers=theirs)
-            problem(answer, 404, "unknown-session" if "fork_from" in reference else "unknown-conversation")
-        assert (await client.get("/conversations", headers=theirs)).json()["items"] == []
-        assert (await client.get(f"/tasks/{task_id}", headers=mine)).json() == before
+        for field, type in (("conversation_id", "unknown-conversation"), ("fork_from", "unknown-session")):
+            body = {"input": "mine", field: mine.ids["task_id"]}
+            problem(await client.post("/conversations/run", json=body, headers=theirs.headers), 404, type)
 
 
-async def _send(
-    client: httpx2.AsyncClient, method: str, path: str, key: dict[str, str], options: dict[str, Any]
-) -> httpx2.Response:
-    return await client.request(method, path, **{**options, "headers": {**options.get("headers", {}), **key}})
+def _served(guarded: bool, settings: Settings, database_url: str) -> AbstractAsyncContextManager[str]:
+    """A server that requires a key; unguarded, with a role to which the policies of the database do not apply."""
+    keyed = replace(settings, host="0.0.0.0", requests_per_minute=100_000)
+    return serving(keyed if guarded else replace(keyed, database_url=database_url))
+
+
+def _ways(method: str, path: str) -> Iterator[dict[str, Any]]:
+    """The route's request, as JSON, as a stream, and with each choice that its query has."""
+    options = request(method, path)
+    yield {**options, "headers": JSON}
+    if method == "GET":
+        yield options
+        names = [one["name"] for one in operation(method, path).get("parameters", ()) if _is_choice(one)]
+        for name in ["stream"] if path == "/v1/responses/{response_id}" else names:
+            yield {**options, "params": {**options.get("params", {}), name: "true"}}
+
+
+def _is_choice(parameter: dict[str, Any]) -> bool:
+    schema = parameter["schema"]
+    return parameter["in"] == "query" and "boolean" in {one.get("type") for one in (schema, *schema.get("anyOf", ()))}
+
+
+async def test_every_list_shows_one_tenant_only(settings: Settings, database_url: str, pool: Pool) -> None:
+    async with _served(False, settings, database_url) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
+        mine, theirs = [await Tenant.populated(pool, client) for _ in range(2)]
+        for path in [path for method, path in ROUTES if method == "GET" and "{" not in path]:
+            own, other = [(await one.get(path, QUERIES.get(path))).text for one in (mine, theirs)]
+            own_ids, other_ids = [{one.tenant, *one.ids.values()} for one in (mine, theirs)]
+            assert not _ids(other) & own_ids, path
+            if path in OF_THE_PLATFORM:
+                continue
+            assert not _ids(own) & _ids(other), path
+            assert _ids(own) & own_ids and _ids(other) & other_ids, f"{path} shows a tenant nothing of its own"
+            for name in [one["name"] for one in operation("GET", path).get("parameters", ())]:
+                if name.endswith("_id"):
+                    filtered = {**QUERIES.get(path, {}), name: mine.ids[name]}
+                    assert _ids((await mine.get(path, filtered)).text) & _ids(own), (path, name)
+                    assert not _ids((await theirs.get(path, filtered)).text) & _ids(own), (path, name)
+
+
+def _ids(text: str) -> set[str]:
+    return set(ANY_ID.findall(text))
 
 
 @pytest.mark.proves("F-10")
