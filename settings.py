@@ -2,7 +2,6 @@
 
 import difflib
 import os
-import sys
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -14,8 +13,6 @@ from dotenv import dotenv_values
 
 ROOT = Path(__file__).resolve().parent  # of the code
 INSTALLED = not (ROOT / "pyproject.toml").exists()  # as a package, not a checkout
-if not INSTALLED and (client := str(ROOT / "client")) not in sys.path:
-    sys.path.append(client)  # of the package `errand`, with the models of our responses
 MISCONFIGURED = 78  # exit code (EX_CONFIG) of a process with invalid settings: restarting it does not help
 
 

@@ -6,4 +6,4 @@ and `faces/` (other protocols over the same). Nothing but tests imports this pac
 form uses the fold of `faces/responses`.
 """
 
-import settings as settings  # adds the folder of the package `errand` to the path
+import domain as domain  # first: in a checkout it finds the package `errand`

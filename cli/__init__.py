@@ -1,3 +1,3 @@
 """The command line: a client of the HTTP API, which also starts and stops the embedded stack. Nothing imports it."""
 
-import settings as settings  # adds the folder of the package `errand` to the path
+import domain as domain  # first: in a checkout it finds the package `errand`

@@ -6,29 +6,14 @@ The database writes the entries (store/functions/append_audit.sql); anybody can 
 
 import hashlib
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC
 
+from errand.models import ChainedEntry
 from pydantic import BaseModel, ConfigDict
 
 TENANT = ""  # the chain of entries outside conversations; it also vouches for the other chains
 SEAL = "seal"
 MISSING = "it is missing"
-
-
-class AuditEntry(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    tenant: str
-    chain: str
-    seq: int
-    at: datetime
-    actor: str
-    action: str
-    session_id: str = ""
-    subject: str = ""
-    digest: str = ""
-    previous: str = ""
-    hash: str = ""
 
 
 class Head(BaseModel):
@@ -49,7 +34,7 @@ class Break(BaseModel):
     problem: str
 
 
-def link(entry: AuditEntry) -> str:
+def link(entry: ChainedEntry) -> str:
     """The hash of an entry; the next entry contains it. Each part is prefixed with its length so that none can
     shift."""
     at = entry.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -58,7 +43,7 @@ def link(entry: AuditEntry) -> str:
     return hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
 
 
-def sealed(entry: AuditEntry) -> list[Head]:
+def sealed(entry: ChainedEntry) -> list[Head]:
     """The heads that an entry of the tenant's own chain vouches for."""
     if entry.chain != TENANT or entry.action != SEAL:
         return []
@@ -72,10 +57,10 @@ class Verifier:
     def __init__(self, expected: str | None = None) -> None:
         self.entries = 0
         self._expected = expected  # a head that was recorded elsewhere
-        self._last: dict[str, AuditEntry] = {}
+        self._last: dict[str, ChainedEntry] = {}
         self._vouched: dict[tuple[str, int], str] = {}
 
-    def read(self, entries: Iterable[AuditEntry]) -> Break | None:
+    def read(self, entries: Iterable[ChainedEntry]) -> Break | None:
         for entry in entries:
             if (found := self._break(entry)) is not None:
                 return found
@@ -86,7 +71,7 @@ class Verifier:
             self.entries += 1
         return None
 
-    def _break(self, entry: AuditEntry) -> Break | None:
+    def _break(self, entry: ChainedEntry) -> Break | None:
         before = self._last.get(entry.chain)
         expected, previous = (before.seq + 1, before.hash) if before else (1, "")
         seq, problem = entry.seq, ""

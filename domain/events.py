@@ -4,12 +4,12 @@ import json
 from datetime import UTC, datetime
 from typing import ClassVar
 
+from errand.models import Verdict
 from pydantic import BaseModel, ConfigDict, Field
 
 from domain.json_object import JsonObject
 from domain.plan import PlanStep
 from domain.policy.rules import Rule
-from domain.sessions.acceptance import CriterionVerdict
 from domain.sessions.session import Reason, Scope, SessionRef, Status, Usage
 
 # The fields that all events have, and an event as it is written to the log and read from it.
@@ -469,7 +469,7 @@ class AcceptanceChecked(Event):
     decisive = True
     round: int
     passed: bool
-    verdicts: list[CriterionVerdict]
+    verdicts: list[Verdict]
 
 
 # every event that a session can emit

@@ -2,17 +2,15 @@
 
 from typing import Any
 
-from domain.audit import MISSING, AuditEntry, Break, Head, Verifier
+from errand.models import AuditEntry, ChainedEntry
+
+from domain.audit import MISSING, Break, Head, Verifier
 from store.database import Connection, Pool
 
 _COLUMNS = "tenant, chain, seq, at, actor, action, session_id, subject, digest, previous, hash"
 EVERYBODY = "*"  # its chain holds the shipped definitions
 BATCH = 2_000
 SEALED_AT_ONCE = 200  # heads in one entry
-
-
-class Listed(AuditEntry):
-    number: int
 
 
 class AuditVerdict(Verifier):
@@ -47,7 +45,7 @@ async def find(
     chain: str | None = None,
     before: int | None = None,
     limit: int,
-) -> list[Listed]:
+) -> list[AuditEntry]:
     """The entries of the tenant and those that concern everybody, newest first."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS}, number FROM audit
@@ -61,7 +59,7 @@ async def find(
         before,
         limit,
     )
-    return [Listed(**row) for row in rows]
+    return [AuditEntry(**row) for row in rows]
 
 
 async def verify(pool: Pool, tenant: str, expected: str | None = None) -> AuditVerdict:
@@ -85,7 +83,7 @@ async def verify_chain(pool: Pool, tenant: str, chain: str) -> AuditVerdict:
                 last,
                 BATCH,
             )
-            verdict.found = verdict.read(AuditEntry(**row) for row in rows)
+            verdict.found = verdict.read(ChainedEntry(**row) for row in rows)
             if len(rows) < BATCH:
                 break
             last = rows[-1]["seq"]
@@ -109,7 +107,7 @@ async def _verify(connection: Connection, tenant: str, expected: str | None = No
             *last,
             BATCH,
         )
-        verdict.found = verdict.read(AuditEntry(**row) for row in rows)
+        verdict.found = verdict.read(ChainedEntry(**row) for row in rows)
         if len(rows) < BATCH:
             break
         last = (rows[-1]["chain"], rows[-1]["seq"])

@@ -4,9 +4,10 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import asyncpg
+from errand.models import Thread, Turn
 from pydantic import BaseModel, ConfigDict
 
 from domain.content import parts_of, text_of_parts
@@ -313,39 +314,6 @@ class Branch(BaseModel):
     ended_at: datetime | None
 
 
-class ThreadRow(BaseModel):
-    thread_id: str
-    parent_thread_id: str | None
-    name: str
-    agent: str
-    depth: int
-    tags: list[str]
-    user_id: str | None
-    arguments: JsonObject | None  # with which a subagent was created
-    state: Literal["running", "queued", "idle"]
-    pending: int  # sessions and messages that wait
-    created_at: datetime
-    updated_at: datetime
-
-
-class TurnRow(BaseModel):
-    """A message to the agent, and the result."""
-
-    session_id: str
-    parent_session_id: str | None
-    generation: int
-    trigger: str
-    agent: str
-    status: Status
-    reason: Reason | None
-    partial: bool
-    input: Any
-    output: str | None
-    error: str | None
-    created_at: datetime
-    ended_at: datetime | None
-
-
 _BRANCH = """id AS session_id, thread_id, parent_session_id, spawned_by,
              session_type, subagent_name AS name, sessions.agent, title, status, reason, partial,
              live, blocking, delivery, created_at, ended_at,
@@ -389,7 +357,7 @@ async def find_latest_committed(pool: Pool, tenant: str, thread_id: str) -> str 
     return found
 
 
-async def find_threads(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[ThreadRow]:
+async def find_threads(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[Thread]:
     rows = await pool.fetch(
         """SELECT t.id AS thread_id, t.parent_thread_id, coalesce(x.name, t.name) AS name, t.agent, t.depth,
                   t.tags, t.user_id, t.arguments,
@@ -409,7 +377,7 @@ async def find_threads(pool: Pool, tenant: str, conversation_id: str, limit: int
         conversation_id,
         limit,
     )
-    return [ThreadRow(**{**row, "arguments": json.loads(row["arguments"] or "null")}) for row in rows]
+    return [Thread(**{**row, "arguments": json.loads(row["arguments"] or "null")}) for row in rows]
 
 
 async def sum_usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[str, Usage]:
@@ -431,7 +399,7 @@ async def sum_usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> d
 
 async def find_turns(
     pool: Pool, tenant: str, conversation_id: str, after_id: str | None, limit: int, *, newest: bool = False
-) -> list[TurnRow]:
+) -> list[Turn]:
     """The root thread's sessions in order, or the newest first. A session is opened by its task, by the message it was
     opened with, or by the messages of its first step: outcomes that woke it are rendered only then. Ids do not give the
     order: the id of a woken session derives from its cause, which may be old."""
@@ -461,10 +429,10 @@ async def find_turns(
     return [_turn(row) for row in rows]
 
 
-def _turn(row: asyncpg.Record) -> TurnRow:
+def _turn(row: asyncpg.Record) -> Turn:
     asked, parts, bodies = row["asked"], row["parts"], row["first_messages"]
     opened = [UserBody.model_validate_json(body).text for body in bodies] if bodies else [text_of_parts(parts)]
     text = "\n\n".join(opened)
     given = json.loads(asked) if asked else text or None
-    known = {name: row[name] for name in TurnRow.model_fields if name != "input"}
-    return TurnRow(**known, input=given if row["visible"] is not False else None)
+    known = {name: row[name] for name in Turn.model_fields if name != "input"}
+    return Turn(**known, input=given if row["visible"] is not False else None)

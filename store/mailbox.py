@@ -1,9 +1,10 @@
 """The mailbox: waiting messages, the sessions that consumed them, and the outcomes that they refer to."""
 
 import asyncpg
+from errand.models import MailboxMessage
 
 from domain.conversations.display_messages import said_before_the_end
-from domain.conversations.mailbox import MailboxMessage, Outcome, path_spellings, replace_paths, returned_paths
+from domain.conversations.mailbox import Outcome, path_spellings, replace_paths, returned_paths
 from domain.conversations.requests import MOST_PENDING, PendingOutcome
 from domain.events import EventRow
 from domain.messages import ReplyBody

@@ -4,13 +4,14 @@ import logging
 from datetime import datetime
 
 import asyncpg
+from errand.models import RegistryEntry
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
 from domain.agents.definition import ExternalTool
 from domain.content import TextBlock
 from domain.conversations.mailbox import Outcome
 from domain.conversations.requests import InboxKind
-from domain.conversations.subagents import RegistryEntry, SubagentTerms
+from domain.conversations.subagents import SubagentTerms
 from domain.json_object import JsonObject
 from domain.limits import TreeBudget
 from domain.messages import Node, calls_of, repair_gaps

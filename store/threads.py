@@ -3,9 +3,10 @@
 import json
 from datetime import datetime
 
+from errand.models import RegistryEntry
 from pydantic import BaseModel
 
-from domain.conversations.subagents import RegistryEntry, SubagentTerms
+from domain.conversations.subagents import SubagentTerms
 from domain.events import ModelRetry
 from domain.sessions.session import AgentRef, Status
 from store import audit

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from errand.models import EffectPage, EffectRecord, Source
 from pydantic import BaseModel, Field, Json
 
 from domain.messages import ReplyBody
 from domain.missions import Mission
-from domain.sessions.session import CallState, EffectRecord, RemoteCall, Source, Status, ToolCallResult, state_of
+from domain.sessions.session import CallState, RemoteCall, Status, ToolCallResult, state_of
 from domain.sessions.writes import ToolClaim, ToolCommit, ToolHold
 from store.database import Pool, call
 from store.missions import SESSIONS
@@ -89,12 +90,7 @@ def _with_calls(session: SessionRow, made: int) -> SessionRow:
 MOST = 5_000
 
 
-class Ledger(BaseModel):
-    items: list[EffectRecord]
-    complete: bool = Field(description=f"false: there are more than {MOST}, and these are the first")
-
-
-async def get_ledger(pool: Pool, tenant: str, session_id: str) -> Ledger:
+async def get_ledger(pool: Pool, tenant: str, session_id: str) -> EffectPage:
     """The effects of a session and of the subagents below it, in order; for a dry run, those it would have had."""
     rows = await pool.fetch(
         """WITH RECURSIVE tree AS (
@@ -114,7 +110,7 @@ async def get_ledger(pool: Pool, tenant: str, session_id: str) -> Ledger:
         ended = Status(values.pop("status")).terminal
         values["state"] = state_of(CallState(values["state"]), dry=values.pop("dry"), ended=ended)
         found.append(EffectRecord(**values))
-    return Ledger(items=found, complete=len(rows) <= MOST)
+    return EffectPage(items=found, complete=len(rows) <= MOST)
 
 
 async def find_sources(pool: Pool, session: SessionRow) -> list[Source]:

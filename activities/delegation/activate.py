@@ -4,6 +4,7 @@ The calls are recorded as a reply of the platform and run like those of a model;
 once. Models are shown their results, but neither the calls nor their arguments.
 """
 
+from errand.models import RegistryEntry
 from temporalio import activity
 
 from activities.delegation.agent_tools import CREATE, find_enabled
@@ -12,7 +13,7 @@ from activities.tools.offered import Offered
 from domain.agents.definition import AgentDefinition, Immediate, SubagentTool
 from domain.agents.variables import resolve_values
 from domain.content import ToolCallBlock
-from domain.conversations.subagents import TERMINATED, RegistryEntry
+from domain.conversations.subagents import TERMINATED
 from domain.messages import USER, ModelResponse, Node, text_of
 from domain.policy.rules import Rule
 from domain.redaction import is_sealed

@@ -10,6 +10,7 @@ import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from errand.models import Rerun
 from opentelemetry import trace
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -41,7 +42,7 @@ from domain.messages import (
     shorten_results,
 )
 from domain.policy.rules import Rule
-from domain.sessions.new_session import Rerun, apply_terms
+from domain.sessions.new_session import apply_terms
 from domain.sessions.session import (
     Limits,
     ModelCall,

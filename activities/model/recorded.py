@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from errand.models import Rerun
 from temporalio.exceptions import ApplicationError
 
 from activities.model import reply as turn_record
@@ -12,7 +13,6 @@ from domain import wire
 from domain.content import ToolCallBlock
 from domain.messages import UNANSWERED, ModelResponse, Node, ReplyBody
 from domain.policy.rules import Action, Rule
-from domain.sessions.new_session import Rerun
 from domain.sessions.session import CallState, Effect, ModelCall, ModelReply, Purpose, StopReason, ToolCall, Usage
 from store import tool_calls as calls_made
 from store import traces

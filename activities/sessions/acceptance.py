@@ -3,6 +3,7 @@ constraints."""
 
 from typing import Any
 
+from errand.models import Verdict
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
@@ -34,8 +35,6 @@ from domain.sessions.acceptance import (
     AcceptanceVerdict,
     CheckAcceptance,
     CommandCriterion,
-    CriterionVerdict,
-    VerdictKind,
     criterion_text,
 )
 from domain.sessions.session import CallState, Usage, preview
@@ -85,7 +84,7 @@ class AcceptanceChecks:
             }
             texts = {place: criterion_text(one) for place, one in enumerate(criteria) if place not in verdicts}
             constraints = session.task.constraints
-            judged: list[CriterionVerdict] = []
+            judged: list[Verdict] = []
             usage = Usage()
             if texts or constraints:
                 judged, usage = await self._judge(check, list(texts.values()), constraints)
@@ -95,7 +94,7 @@ class AcceptanceChecks:
 
     async def _command(
         self, check: CheckAcceptance, place: int, criterion: CommandCriterion, bounds: list[list[Rule]]
-    ) -> CriterionVerdict:
+    ) -> Verdict:
         """Run a command. It is the caller's own, so the agent's rules do not apply; the sandbox and the task's rules
         do."""
         entry = _entry(check, place, criterion)
@@ -116,11 +115,11 @@ class AcceptanceChecks:
         why = result.refusal or f"{ended}: {clean(result.output).strip()[-WHY:] or '(no output)'}"
         passed = result.exit_code == 0
         await sessions.end_check(self._pool, _ended(entry, passed, why))
-        return CriterionVerdict(kind="command", criterion=criterion_text(criterion), passed=passed, why=why)
+        return Verdict(kind="command", criterion=criterion_text(criterion), passed=passed, why=why)
 
     async def _judge(
         self, check: CheckAcceptance, criteria: list[str], constraints: list[str]
-    ) -> tuple[list[CriterionVerdict], Usage]:
+    ) -> tuple[list[Verdict], Usage]:
         """The verdicts on the criteria, then those on the constraints."""
         done = await self._effects(check) if constraints else ""
         nodes = await self._contexts.load(check.ref, "main", check.head)
@@ -151,9 +150,7 @@ class AcceptanceChecks:
         text = rules.list_effects(ledger.items)
         return text if ledger.complete else f"{text}\n- and more"
 
-    async def _record(
-        self, check: CheckAcceptance, verdicts: list[CriterionVerdict], usage: Usage
-    ) -> AcceptanceVerdict:
+    async def _record(self, check: CheckAcceptance, verdicts: list[Verdict], usage: Usage) -> AcceptanceVerdict:
         verdict = self._verdict(check, verdicts, check.usage.plus(usage))
         message = None
         if verdict.message:
@@ -177,7 +174,7 @@ class AcceptanceChecks:
         )
         return verdict
 
-    def _verdict(self, check: CheckAcceptance, verdicts: list[CriterionVerdict], total: Usage) -> AcceptanceVerdict:
+    def _verdict(self, check: CheckAcceptance, verdicts: list[Verdict], total: Usage) -> AcceptanceVerdict:
         failed = [one for one in verdicts if not one.passed]
         violated = [one for one in failed if one.kind == "constraint" and one.why != NO_VERDICT]
         again = bool(failed) and not violated and check.round < self._rounds
@@ -210,14 +207,14 @@ def _ended(entry: CheckBegin, passed: bool, why: str) -> CheckEnd:
     return CheckEnd(**key, state=CallState.OK if passed else CallState.FAILED, result=why)
 
 
-def _verdict(kind: VerdictKind, criterion: str, verdicts: Any, place: int) -> CriterionVerdict:
+def _verdict(kind: str, criterion: str, verdicts: Any, place: int) -> Verdict:
     """The judge's verdict on one criterion or constraint. A missing or malformed verdict counts as not met, but
     only the judge can say that a constraint was violated."""
     one = verdicts[place] if isinstance(verdicts, list) and place < len(verdicts) else None
     if not isinstance(one, dict):
         one = {"why": NO_VERDICT}
     why = clean(str(one.get("why", "")))[:WHY]
-    return CriterionVerdict(kind=kind, criterion=criterion, passed=one.get("met") is True, why=why)
+    return Verdict(kind=kind, criterion=criterion, passed=one.get("met") is True, why=why)
 
 
 def _case(check: CheckAcceptance, nodes: list[Node], criteria: list[str], constraints: list[str], effects: str) -> str:

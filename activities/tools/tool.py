@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from errand.models import Source
 from pydantic import BaseModel, ValidationError
 
 from activities.requests.file_diff import FileChange
@@ -17,7 +18,7 @@ from domain.messages import ToolDefinition
 from domain.plan import Plan
 from domain.policy.rules import ToolTraits, subjects_of
 from domain.redaction import Redactor
-from domain.sessions.session import Effect, EffectKind, RemoteCall, SessionRef, Source, preview
+from domain.sessions.session import Effect, EffectKind, RemoteCall, SessionRef, preview
 
 if TYPE_CHECKING:
     from activities.delegation.messages import Subagents

@@ -18,8 +18,6 @@ from domain.faces import FaceRequest
 from domain.json_object import JsonObject
 from domain.sessions.input_request import (
     DEFERRED,
-    DeferredCall,
-    DeferredTools,
     InputRequest,
     RequestKind,
 )
@@ -34,15 +32,15 @@ LEFT_OUT: dict[RequestKind, JsonObject] = {
 }
 
 
-async def shown(call: Call, listed: Sequence[SessionRow]) -> dict[str, DeferredTools]:
+async def shown(call: Call, listed: Sequence[SessionRow]) -> dict[str, models.DeferredTools]:
     """The tool results and approvals for which sessions wait, by session."""
     waiting = [session.id for session in listed if session.status is Status.INPUT_REQUIRED]
-    found: dict[str, DeferredTools] = {}
+    found: dict[str, models.DeferredTools] = {}
     for request in await input_requests.of_sessions(call.pool, call.tenant, waiting) if waiting else []:
         if request.kind not in DEFERRED:
             continue
-        tools = found.setdefault(request.session_id, DeferredTools(calls=[], approvals=[]))
-        named = DeferredCall(
+        tools = found.setdefault(request.session_id, models.DeferredTools(calls=[], approvals=[]))
+        named = models.DeferredCall(
             request_id=request.id,
             deadline=request.deadline,
             tool=request.details["tool"],

@@ -230,7 +230,7 @@ async def show_turns(call: Reader, conversation_id: str, query: Annotated[TurnQu
     page = await conversations.find_turns(
         call.pool, call.tenant, conversation_id, after_id, query.limit + 1, newest=query.newest
     )
-    shown = [models.Turn.model_validate(turn) for turn in page[: query.limit]]
+    shown = page[: query.limit]
     if query.full:
         for place, turn in enumerate(shown):
             said = await display_messages(call.pool, await session_of(call, turn.session_id))
@@ -377,8 +377,7 @@ async def show_mailbox(
     if query.live:
         pending = await call.services.workflows.mailbox(conversation_id) or []
         found = await mailbox.by_ids(pool, tenant, [outcome.id for outcome in pending])
-        items = [models.MailboxMessage.model_validate(one) for one in found]
-        return models.MailboxPage(items=items, pending_count=len(pending), next_cursor=None)
+        return models.MailboxPage(items=found, pending_count=len(pending), next_cursor=None)
     filters = {"mailbox": conversation_id, "all": query.all}
     page = await mailbox.of_conversation(
         pool,
@@ -390,7 +389,7 @@ async def show_mailbox(
     )
     shown = page[: query.limit]
     return models.MailboxPage(
-        items=[models.MailboxMessage.model_validate(one) for one in shown],
+        items=shown,
         pending_count=await mailbox.count_pending(pool, tenant, conversation_id),
         next_cursor=cursor(filters, shown[-1].message_id) if len(page) > query.limit else None,
     )

@@ -13,7 +13,6 @@ from api.openapi import problems
 from domain.audit import Break
 from domain.task import Id
 from store import audit, tool_calls
-from store.audit import Listed
 
 router = APIRouter(tags=["record"], dependencies=[Depends(accepts_json)])
 
@@ -51,7 +50,7 @@ class Verification(BaseModel):
 async def list_effects(call: Reader, task_id: str) -> models.EffectPage:
     """This includes the effects of its subagents. For a dry run: what would have been done."""
     session = await session_of(call, task_id)
-    return models.EffectPage.model_validate(await tool_calls.get_ledger(call.pool, call.tenant, session.id))
+    return await tool_calls.get_ledger(call.pool, call.tenant, session.id)
 
 
 @router.get(
@@ -102,7 +101,6 @@ async def verify_audit(call: Auditor, query: Annotated[VerifyQuery, Query()]) ->
     )
 
 
-def _page(found: list[Listed], limit: int) -> models.AuditPage:
-    more = len(found) > limit
-    items = [models.AuditEntry.model_validate(one) for one in found[:limit]]
-    return models.AuditPage(items=items, next_before=items[-1].number if more else None)
+def _page(found: list[models.AuditEntry], limit: int) -> models.AuditPage:
+    shown = found[:limit]
+    return models.AuditPage(items=shown, next_before=shown[-1].number if len(found) > limit else None)

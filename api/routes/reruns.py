@@ -28,7 +28,7 @@ from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.messages import SUMMARY, Body, Node, ReplyBody, ResultsBody, UserBody, answer_calls, calls_of
 from domain.policy.rules import Rule
-from domain.sessions.new_session import NewSession, Rerun, Trigger
+from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import AgentRef, Limits
 from domain.sessions.writes import Acceptance
 from domain.task import Strict, TaskConfig, TaskSpec, Text, opening
@@ -273,8 +273,8 @@ async def _manifest(call: Call, source: SessionRow, step: int) -> Manifest:
     return (await workspaces.get(call.pool, source.tenant, source.workspace_id))[1]
 
 
-def _origin(source: SessionRow, body: RerunBody) -> Rerun:
-    return Rerun(
+def _origin(source: SessionRow, body: RerunBody) -> models.Rerun:
+    return models.Rerun(
         session_id=source.id,
         from_step=body.from_step,
         recorded=body.recorded,

@@ -182,7 +182,7 @@ async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, 
         agent=session.agent,
         agent_version=session.agent_version,
         models=await tool_calls.find_models_used(call.pool, session),
-        sources=[models.Source.model_validate(one) for one in await tool_calls.find_sources(call.pool, session)],
+        sources=await tool_calls.find_sources(call.pool, session),
     )
     log_lines, complete = await (_full_log if query.audit_log == "full" else _short_log)(call, task_id)
     checked = await sessions.get_acceptance(call.pool, call.tenant, task_id)

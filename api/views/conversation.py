@@ -91,11 +91,8 @@ async def whole(call: Call, found: ConversationRow) -> models.Conversation:
             )
             for model, used in usage.items()
         },
-        threads=[models.Thread.model_validate(one) for one in threads[:MOST]],
-        children=[
-            models.RegistryEntry.model_validate(one)
-            for one in await stored_threads.get_registry(pool, tenant, found.id, found.id)
-        ],
+        threads=threads[:MOST],
+        children=await stored_threads.get_registry(pool, tenant, found.id, found.id),
         sessions=tree(branches),
         complete=complete,
     )
@@ -166,7 +163,7 @@ async def agent_state(call: Call, found: ConversationRow) -> models.AgentState:
 async def display_messages(pool: Pool, session: SessionRow) -> list[models.DisplayMessage]:
     """The session's own part of the history, oldest first; before its first reply, the messages that opened it."""
     if own := await own_nodes(pool, session):
-        return [models.DisplayMessage.model_validate(one) for one in displayed(own)]
+        return displayed(own)
     opening = [await conversations.message_text(pool, session.tenant, message_id) for message_id in session.inbox]
     return [models.DisplayMessage(type="user", text=text) for text in opening if text]
 

@@ -5,11 +5,8 @@ from collections.abc import Mapping
 
 from errand import models
 
-from domain.sessions.acceptance import CriterionVerdict
-from domain.sessions.input_request import DeferredTools
 from store.files import File
 from store.sessions import SessionRow
-from store.tool_calls import Ledger
 
 MOST_INLINE = 8_192  # bytes
 # fields whose form in the row differs
@@ -20,11 +17,11 @@ def task_result(
     session: SessionRow,
     files: list[File],
     contents: Mapping[str, bytes],
-    ledger: Ledger,
+    ledger: models.EffectPage,
     based_on: models.BasedOn,
     audit: list[models.Event],
     complete: bool,
-    verdicts: list[CriterionVerdict] | None,
+    verdicts: list[models.Verdict] | None,
 ) -> models.Result:
     usage, began = session.usage, session.started_at or session.created_at
     taken = (session.ended_at or session.updated_at) - began
@@ -38,9 +35,9 @@ def task_result(
         partial=session.partial,
         output=json.loads(session.output) if session.typed and session.output else session.output,
         error=task_error(session),
-        acceptance=[models.Verdict.model_validate(one) for one in verdicts] if verdicts is not None else None,
+        acceptance=verdicts,
         artifacts=[artifact(file, contents.get(file.sha256)) for file in files],
-        effects=[models.EffectRecord.model_validate(one) for one in ledger.items],
+        effects=ledger.items,
         effects_complete=ledger.complete,
         based_on=based_on,
         audit_log=audit,
@@ -74,7 +71,7 @@ def artifact(file: File, content: bytes | None) -> models.Artifact:
 
 
 def task_record(
-    session: SessionRow, poll_interval: int, deferred: DeferredTools | None = None, short_id: str | None = None
+    session: SessionRow, poll_interval: int, deferred: models.DeferredTools | None = None, short_id: str | None = None
 ) -> models.Task:
     plan = session.plan
     return models.Task.model_validate(

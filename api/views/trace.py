@@ -69,7 +69,7 @@ class Tracer:
             **shared,
             session_id=session.id,
             name=session.subagent_name,
-            rerun_of=models.Rerun.model_validate(session.rerun) if session.rerun else None,
+            rerun_of=session.rerun,
             steps=_nested(steps, {reply.step: reply.line for reply in replies}),
             marks=self._marks(log),
             sessions=list(children.values()),

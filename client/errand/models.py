@@ -20,6 +20,12 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, from_attributes=True)
 
 
+class Record(Model):
+    """The server writes it too. A field with a default is in every response all the same."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
+
 def _absent(value: object) -> bool:
     return value is None
 
@@ -719,7 +725,7 @@ class TaskBudget(SessionBudget):
 # the audit log
 
 
-class AuditEntry(Model):
+class ChainedEntry(Record):
     """An entry of the audit log, bound to the one before it in its chain."""
 
     tenant: str
@@ -728,11 +734,14 @@ class AuditEntry(Model):
     at: datetime
     actor: str
     action: str
-    session_id: str
-    subject: str
-    digest: str
-    previous: str
-    hash: str
+    session_id: str = ""
+    subject: str = ""
+    digest: str = ""
+    previous: str = ""
+    hash: str = ""
+
+
+class AuditEntry(ChainedEntry):
     number: int
 
 

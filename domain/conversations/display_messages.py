@@ -1,35 +1,14 @@
 """A session's messages as people read them: texts, tool calls and their results."""
 
 import json
-from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from errand.models import DisplayMessage
 
 from domain.content import ReplyBlock, TextBlock, ToolCallBlock
 from domain.messages import Node, NoteBody, ReplyBody, ResultsBody, SummaryBody, UserBody
 from domain.redaction import shorten_and_redact
 
 PREVIEW = 2_000  # characters of a tool's arguments or result
-
-
-def _absent(value: Any) -> bool:
-    return value is None
-
-
-class DisplayMessage(BaseModel):
-    """One message; fields that do not belong to its type are left out."""
-
-    model_config = ConfigDict(frozen=True)
-
-    type: Literal["user", "note", "checkpoint", "assistant", "tool_call", "tool_result"]
-    author: str | None = Field(default=None, exclude_if=_absent, description="of `assistant`: the agent")
-    tool: str | None = Field(default=None, exclude_if=_absent, description="of `tool_call` and `tool_result`")
-    failed: bool | None = Field(default=None, exclude_if=_absent, description="of `tool_result`")
-    input: str | None = Field(default=None, exclude_if=_absent, description="of `tool_call`: its arguments, shortened")
-    text: str | None = Field(default=None, exclude_if=_absent, description="not of `tool_call`; a result is shortened")
-    silent: bool | None = Field(default=None, exclude_if=_absent, description="true: the platform put it there")
-    step: int | None = Field(default=None, exclude_if=_absent, description="missing before the first model call")
-    side: str | None = Field(default=None, exclude_if=_absent, description="of the second side, `b`")
 
 
 def display_messages(nodes: list[Node]) -> list[DisplayMessage]:

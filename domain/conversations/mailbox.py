@@ -5,7 +5,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
@@ -213,21 +212,6 @@ class ConversationStatus(StrEnum):
 class SourceType(StrEnum):
     RESULT = "subagent_result"
     FAILED = "subagent_failed"
-
-
-class MailboxMessage(BaseModel):
-    """A reference to a session that ended; its content is read when it is rendered. The wire contract fixes these
-    fields."""
-
-    model_config = ConfigDict(frozen=True)
-
-    message_id: str
-    conversation_id: str
-    source_session_id: str
-    source_type: SourceType
-    subagent_name: str
-    created_at: datetime
-    delivered_to: str | None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 children; handoff; the terms of a subagent that is a tool. The texts of the tools are in subagent_texts.py."""
 
 import json
-from datetime import datetime
 from enum import StrEnum
 
+from errand.models import RegistryEntry
 from pydantic import BaseModel, ConfigDict, Field
 
 from domain.agents.definition import ParentCommunication, ReceivingSide, Sides, SubagentTool
@@ -173,23 +173,6 @@ class SubagentTerms(BaseModel):
             spawn_group_id=spawn_group_id,
             **persistent,
         )
-
-
-class RegistryEntry(BaseModel):
-    """A child as its parent's registry lists it."""
-
-    reference: str
-    name: str
-    agent: str
-    title: str
-    description: str
-    resumable: bool
-    blocking: bool
-    thread_name: str
-    spawn_group_id: str
-    created_at: datetime
-    status: str
-    parent_communication: ParentCommunication
 
 
 def is_enabled(tool: SubagentTool, variables: dict[str, str]) -> bool:

@@ -5,11 +5,12 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
+from errand.models import EffectRecord, Verdict
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from domain.conversations.mailbox import disarm_tags
 from domain.messages import ToolDefinition
-from domain.sessions.session import AgentRef, EffectRecord, SandboxMode, SessionRef, Usage, preview
+from domain.sessions.session import AgentRef, SandboxMode, SessionRef, Usage, preview
 
 CriterionText = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 
@@ -43,18 +44,6 @@ def criterion_text(criterion: Criterion) -> str:
     return criterion.criterion if isinstance(criterion, TextCriterion) else criterion
 
 
-VerdictKind = Literal["command", "text", "constraint"]
-
-
-class CriterionVerdict(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    kind: VerdictKind
-    criterion: str  # or the constraint
-    passed: bool
-    why: str
-
-
 class AcceptanceRound(BaseModel):
     """One check of all criteria and constraints of a session."""
 
@@ -62,7 +51,7 @@ class AcceptanceRound(BaseModel):
 
     round: int
     passed: bool
-    verdicts: list[CriterionVerdict]
+    verdicts: list[Verdict]
 
 
 class CheckAcceptance(BaseModel):
@@ -88,7 +77,7 @@ class AcceptanceVerdict(BaseModel):
     preview: str = ""
 
 
-def findings(verdicts: Sequence[CriterionVerdict]) -> str:
+def findings(verdicts: Sequence[Verdict]) -> str:
     """The message that sends the agent back to work."""
     failed = [f"- {one.criterion}\n  {one.why}" for one in verdicts if not one.passed]
     return "Your work was checked before it could be accepted, and it is not done yet:\n" + "\n".join(failed)

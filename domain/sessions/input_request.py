@@ -182,18 +182,6 @@ class SettledRequest(BaseModel):
     preview: str = ""
 
 
-class DeferredCall(BaseModel):
-    request_id: str = Field(description="what to name as `response_to`")
-    tool: str
-    arguments: JsonObject
-    deadline: datetime
-
-
-class DeferredTools(BaseModel):
-    calls: list[DeferredCall] = Field(description="of external tools, which the caller answers")
-    approvals: list[DeferredCall] = Field(description="of tools that a rule gates")
-
-
 class RequestAnswered(BaseModel):
     """Signal to a session: one of its requests was answered. The answer is in the row."""
 

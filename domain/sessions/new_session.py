@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Self, TypedDict
 
+from errand.models import Rerun
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from domain.agents.definition import AgentDefinition, ExternalTool, Sides
@@ -19,19 +20,6 @@ from domain.sessions.acceptance import Criterion
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SandboxMode, SessionRef
 from domain.task import TaskConfig, TaskSpec
-
-# Reruns: a session that repeats another one from one of its steps, with something changed.
-
-
-class Rerun(BaseModel):
-    """The session that a rerun repeats, the step from which, and the changes."""
-
-    session_id: str
-    from_step: int = Field(description="the step of the original at which it begins")
-    recorded: bool = Field(default=False, description="with the answers and results of the original: no model, no tool")
-    changed: list[str] = Field(default_factory=list, description="what was changed")
-    layers: int = Field(default=0, description="how many of its layers of rules the original had too")
-
 
 # The task of a session as the code reads it. `NewSession.spec` keeps all of the submitted task; these are the fields
 # that anything reads later. The SQL types of the same names have the same fields.

@@ -518,28 +518,6 @@ class EffectState(StrEnum):
     WOULD_HAVE = "would_have"  # a dry run: described, not done
 
 
-class EffectRecord(BaseModel):
-    """One line of the ledger."""
-
-    kind: EffectKind
-    tool: str
-    description: str
-    state: EffectState
-    idempotency_key: str
-    session_id: str
-    started_at: datetime
-    ended_at: datetime | None
-
-
-class Source(BaseModel):
-    """Something that the model read, with what is needed to find out later whether it has changed."""
-
-    kind: str  # file | url | context_file | message | answer | session
-    name: str
-    at: datetime  # when it was read
-    sha256: str | None = None
-
-
 def state_of(state: CallState, *, dry: bool, ended: bool) -> EffectState:
     """The effect's state, derived from its call. Once the session has `ended`, no call is running any more."""
     if state is CallState.STARTED:

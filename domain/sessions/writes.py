@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
+from errand.models import Source
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 from pydantic_core import to_json
 
@@ -31,7 +32,6 @@ from domain.sessions.session import (
     Reason,
     RemoteCall,
     SessionRef,
-    Source,
     Status,
     ToolRequest,
     Usage,

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from errand.models import Source
 from pydantic import BaseModel, ConfigDict, Field
 
 from activities.egress import Fetched, FetchError
 from activities.tools.support.child import in_child
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.policy.rules import Subject, SubjectKind, host_of
-from domain.sessions.session import Effect, Source
+from domain.sessions.session import Effect
 
 _TEXTUAL = re.compile(r"^(text/|application/(json|xml|javascript|x-yaml|yaml|x-ndjson|[\w.+-]+\+(json|xml)\Z))")
 

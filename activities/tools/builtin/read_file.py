@@ -8,13 +8,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from io import BufferedReader
 
+from errand.models import Source
 from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.amounts import counted
 from domain.policy.rules import PathError, Subject, SubjectKind, canonical_path
-from domain.sessions.session import Effect, Source
+from domain.sessions.session import Effect
 
 _MOST_CHARS = 15_000  # less than run_tool keeps in a result, so that no page is cut
 _LONGEST_LINE = 2_000

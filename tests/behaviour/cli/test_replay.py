@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from errand.models import ChainedEntry
 
-from domain.audit import AuditEntry, link
+from domain.audit import link
 from settings import ROOT
 from tests.support.stack import Stack, eventually
 from workflows.client import WorkflowClient, ensure_swept
@@ -39,7 +40,7 @@ async def test_session_replays_from_the_server_and_from_its_bundle(stack: Stack,
     written: dict[str, Any] = json.loads(await asyncio.to_thread(bundle.read_text))
     assert [event["seq"] for event in written["events"]] == list(range(1, len(written["events"]) + 1))
     assert [history["workflow_id"] for history in written["histories"]] == [f"session/{task_id}"]
-    log = [AuditEntry.model_validate(entry) for entry in written["audit"]]
+    log = [ChainedEntry.model_validate(entry) for entry in written["audit"]]
     assert log[0].action == "submit" and {entry.session_id for entry in log} == {task_id}
     assert all(entry.hash == link(entry) for entry in log)  # anybody with the bundle can verify the chain
     nowhere = {**stack.env, "TEMPORAL_ADDRESS": "127.0.0.1:1", "ERRAND_URL": "http://127.0.0.1:1"}

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2
+from errand.models import MailboxMessage
 from temporalio.service import RPCError
 
-from domain.conversations.mailbox import MailboxMessage
 from domain.ids import new_id
 from offline.scripts.marked import BETWEEN
 from store import mailbox, sessions

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import pytest
+from errand.models import MailboxMessage
 
-from domain.conversations.mailbox import MailboxMessage
 from domain.sessions.session import Status
 from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import (

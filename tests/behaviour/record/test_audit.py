@@ -7,8 +7,9 @@ import sys
 from typing import Any
 
 import pytest
+from errand.models import ChainedEntry
 
-from domain.audit import AuditEntry, link
+from domain.audit import link
 from domain.ids import new_id
 from settings import ROOT
 from store import audit, keys
@@ -50,7 +51,7 @@ async def test_a_task_leaves_a_chain_of_who_did_what(recorded: Stack) -> None:
     assert found[-1]["subject"] == "completed goal_reached"
     assert [entry["hash"] for entry in found[:-1]] == [entry["previous"] for entry in found[1:]]
     # our hash function and the database's agree
-    assert all(link(AuditEntry(**entry)) == entry["hash"] for entry in found)
+    assert all(link(ChainedEntry(**entry)) == entry["hash"] for entry in found)
     output = (await recorded.result(task_id))["output"]
     assert found[-1]["digest"] == hashlib.sha256(output.encode()).hexdigest()
     submitted = await recorded.pool.fetchval(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from errand.models import Verdict
 
 from domain.events import AcceptanceChecked, TaskCompleted, TaskFailed
-from domain.sessions.acceptance import CriterionVerdict
 from domain.sessions.session import Reason, Status, Usage
 from tests.support.terminal import Terminal
 from tests.unit.cli.conftest import Cli
@@ -250,7 +250,7 @@ def test_cancel_agents_and_help_print_clear_messages(server: StandIn, cli: Cli) 
 
 
 def test_verdicts_have_no_literal_escape_codes(server: StandIn, tmp_path: Path) -> None:
-    verdict = CriterionVerdict(kind="text", criterion="short", passed=True, why="it is")
+    verdict = Verdict(kind="text", criterion="short", passed=True, why="it is")
     end = TaskCompleted(status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial=False, usage=Usage())
     server.emit(AcceptanceChecked(round=1, passed=True, verdicts=[verdict]), end)
     with Terminal("attach", TASK, env={"ERRAND_URL": server.url, "XDG_STATE_HOME": str(tmp_path)}) as shown:

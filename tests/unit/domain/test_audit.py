@@ -2,33 +2,34 @@
 
 from datetime import UTC, datetime, timedelta
 
+from errand.models import ChainedEntry
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.audit import AuditEntry, Break, Head, Verifier, link
+from domain.audit import Break, Head, Verifier, link
 
 TEXT = st.text(max_size=12)
 FIELDS = ("actor", "action", "session_id", "subject", "digest", "previous", "hash", "tenant")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def grown(chain: str, texts: list[tuple[str, str]]) -> list[AuditEntry]:
-    entries: list[AuditEntry] = []
+def grown(chain: str, texts: list[tuple[str, str]]) -> list[ChainedEntry]:
+    entries: list[ChainedEntry] = []
     for number, (actor, subject) in enumerate(texts, start=1):
         previous = entries[-1].hash if entries else ""
         at = BEGAN + timedelta(microseconds=number)
-        entry = AuditEntry(
+        entry = ChainedEntry(
             tenant="t", chain=chain, seq=number, at=at, actor=actor, action="act", subject=subject, previous=previous
         )
         entries.append(entry.model_copy(update={"hash": link(entry)}))
     return entries
 
 
-def head_of(entries: list[AuditEntry]) -> Head:
+def head_of(entries: list[ChainedEntry]) -> Head:
     return Head(chain=entries[-1].chain, seq=entries[-1].seq, hash=entries[-1].hash)
 
 
-def broken(entries: list[AuditEntry], heads: list[Head], expected: str | None = None) -> Break | None:
+def broken(entries: list[ChainedEntry], heads: list[Head], expected: str | None = None) -> Break | None:
     verifier = Verifier(expected)
     return verifier.read(entries) or verifier.end(heads)
 
@@ -37,12 +38,12 @@ CHAINS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8).map(lambda text
 
 
 @given(CHAINS)
-def test_an_untouched_chain_holds(entries: list[AuditEntry]) -> None:
+def test_an_untouched_chain_holds(entries: list[ChainedEntry]) -> None:
     assert broken(entries, [head_of(entries)]) is None
 
 
 @given(CHAINS, st.data())
-def test_any_change_is_named(entries: list[AuditEntry], data: st.DataObject) -> None:
+def test_any_change_is_named(entries: list[ChainedEntry], data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(entries) - 1))
     field = data.draw(st.sampled_from(FIELDS))
     before = getattr(entries[place], field)
@@ -53,7 +54,7 @@ def test_any_change_is_named(entries: list[AuditEntry], data: st.DataObject) -> 
 
 
 @given(CHAINS, st.data())
-def test_any_missing_or_doubled_entry_is_named(entries: list[AuditEntry], data: st.DataObject) -> None:
+def test_any_missing_or_doubled_entry_is_named(entries: list[ChainedEntry], data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(entries) - 1))
     without = [*entries[:place], *entries[place + 1 :]]
     found = broken(without, [head_of(entries)])
@@ -63,14 +64,14 @@ def test_any_missing_or_doubled_entry_is_named(entries: list[AuditEntry], data: 
     assert found is not None and (found.seq, found.problem) == (place + 1, "it is there twice")
 
 
-def sealing(heads: list[Head]) -> list[AuditEntry]:
+def sealing(heads: list[Head]) -> list[ChainedEntry]:
     subject = "\n".join(f"{head.chain} {head.seq} {head.hash}" for head in heads)
-    entry = AuditEntry(tenant="t", chain="", seq=1, at=BEGAN, actor="errand", action="seal", subject=subject)
+    entry = ChainedEntry(tenant="t", chain="", seq=1, at=BEGAN, actor="errand", action="seal", subject=subject)
     return [entry.model_copy(update={"hash": link(entry)})]
 
 
 @given(CHAINS, CHAINS, st.data())
-def test_a_seal_outlives_the_head(entries: list[AuditEntry], others: list[AuditEntry], data: st.DataObject) -> None:
+def test_a_seal_outlives_the_head(entries: list[ChainedEntry], others: list[ChainedEntry], data: st.DataObject) -> None:
     """Even an attacker who can write the heads cannot cut, drop or rewrite a chain: the tenant's chain shows it."""
     seal = sealing([head_of(entries)])
     heads = [head_of(seal)]
@@ -84,7 +85,7 @@ def test_a_seal_outlives_the_head(entries: list[AuditEntry], others: list[AuditE
 
 
 @given(CHAINS)
-def test_a_head_that_was_noted_elsewhere_must_still_be_there(entries: list[AuditEntry]) -> None:
+def test_a_head_that_was_noted_elsewhere_must_still_be_there(entries: list[ChainedEntry]) -> None:
     own = grown("", [(entry.actor, entry.subject) for entry in entries])
     assert broken(own, [head_of(own)], own[0].hash) is None
     anew = grown("", [("other", entry.subject) for entry in entries])
@@ -97,7 +98,7 @@ def test_text_cannot_shift_from_one_field_to_the_next(texts: list[str], by: int)
     moved = (one + two[:by], two[by:])
     if moved != (one, two):
         first, second = (
-            AuditEntry(tenant="t", chain="c", seq=1, at=BEGAN, actor=actor, action=action)
+            ChainedEntry(tenant="t", chain="c", seq=1, at=BEGAN, actor=actor, action=action)
             for actor, action in ((one, two), moved)
         )
         assert link(first) != link(second)

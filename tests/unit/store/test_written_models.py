@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from errand.models import Rerun
 from pydantic import BaseModel
 
 from api.faces.responses.request import CreateResponse
@@ -16,7 +17,6 @@ from domain.messages import Node, ReplyBody, ResultsBody
 from domain.notifications import AttemptRecord, NewNotice
 from domain.sessions.acceptance import AcceptanceRound
 from domain.sessions.new_session import (
-    Rerun,
     SubmittedChannel,
     SubmittedConfig,
     SubmittedContext,

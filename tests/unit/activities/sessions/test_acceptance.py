@@ -3,9 +3,9 @@
 from typing import Any, cast
 
 import pytest
+from errand.models import Verdict
 
 from activities.sessions.acceptance import NO_VERDICT, AcceptanceChecks
-from domain.sessions.acceptance import CriterionVerdict
 from domain.sessions.session import SessionRef, Usage
 
 ROUNDS = 3
@@ -35,6 +35,6 @@ def test_only_a_verdict_shows_a_violation(
     kind: Any, passed: bool, why: str, round: int, violated: bool, again: bool
 ) -> None:
     checks = AcceptanceChecks(*cast(Any, [*[None] * 6, ROUNDS]))
-    verdicts = [CriterionVerdict(kind=kind, criterion="c", passed=passed, why=why)]
+    verdicts = [Verdict(kind=kind, criterion="c", passed=passed, why=why)]
     found = checks._verdict(cast(Any, Check(round)), verdicts, Usage())
     assert (found.passed, found.violated, found.message is not None) == (passed, violated, again)

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 from errand import models
-from errand.models import ModelSpan, StepTrace, ToolSpan, Trace
+from errand.models import ModelSpan, Rerun, StepTrace, ToolSpan, Trace
 
 from cli.render.traces import figures, first_difference, stopped_calls, trace_lines
-from domain.sessions.new_session import Rerun
 from domain.sessions.session import Status, Usage
 
 TEN_TOKENS = models.Usage.model_validate(Usage(input_tokens=10))

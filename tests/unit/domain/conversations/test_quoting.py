@@ -4,11 +4,12 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from errand.models import RegistryEntry
 
 from domain.agents.definition import ParentCommunication
 from domain.conversations.mailbox import Outcome, quote, quote_line, render_outcomes, render_page, subagent_message
 from domain.conversations.subagent_texts import gathered, result
-from domain.conversations.subagents import RegistryEntry, registry_message
+from domain.conversations.subagents import registry_message
 from domain.sessions.session import Reason, Status
 
 MARKERS = [

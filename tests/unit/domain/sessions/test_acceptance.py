@@ -3,9 +3,10 @@
 from datetime import UTC, datetime
 
 import pytest
+from errand.models import EffectRecord
 
 from domain.sessions.acceptance import EFFECTS, LINE, case, list_effects
-from domain.sessions.session import EffectKind, EffectRecord, EffectState
+from domain.sessions.session import EffectKind, EffectState
 
 PARTS = ("task", "effects", "tool_results", "answer", "criteria", "constraints")
 
