@@ -13,7 +13,6 @@ from typing import Any
 
 from temporalio.client import Client
 
-from activities.definitions import Definitions
 from activities.delegation.activate import Activate
 from activities.delegation.hand_over import HandOverThread
 from activities.delegation.messages import Subagents
@@ -53,6 +52,7 @@ from domain.agents.handler import Handler
 from domain.limits import Thresholds
 from domain.notifications import ChannelName
 from domain.sealing import KeyRing
+from store.agents import Definitions
 from store.database import Pool
 from store.variables import SharedVariables
 from workflows.client import WorkflowClient

@@ -21,7 +21,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from domain import wire
 from domain.events import CallAttempt
-from domain.ids import current_tenant
+from domain.ids import current_tenant, session_workflow_id
 from domain.sessions.session import SessionRef
 from store import runs
 from store.database import TRANSIENT_ERRORS, Pool
@@ -41,7 +41,7 @@ def run_of(ref: SessionRef) -> str | None:
     if not activity.in_activity():
         return None
     info = activity.info()
-    return info.workflow_run_id if info.workflow_id == wire.session_workflow_id(ref.session_id) else None
+    return info.workflow_run_id if info.workflow_id == session_workflow_id(ref.session_id) else None
 
 
 def call_attempt() -> CallAttempt:

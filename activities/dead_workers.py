@@ -16,7 +16,7 @@ from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from domain.wire import conversation_workflow_id, session_workflow_id
+from domain.ids import conversation_workflow_id, session_workflow_id
 from store import sessions, workers
 from store.database import TRANSIENT_ERRORS, Pool
 

@@ -9,7 +9,6 @@ from pydantic import TypeAdapter, ValidationError
 from temporalio import activity
 
 from activities.attempt import call_attempt
-from activities.definitions import Definitions
 from activities.delegation.messages import Subagents
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import clean
@@ -24,14 +23,15 @@ from domain.agents.variables import (
     seal_for_thread,
     tool_values,
 )
-from domain.content import QueuedTool
 from domain.events import EventRow, Progress
+from domain.messages import QueuedTool
 from domain.redaction import Redactor
 from domain.sealing import KeyRing
 from domain.sessions.session import AgentRef, SessionRef
 from store import agents as stored_agents
 from store import sessions, threads
 from store import variables as stored_variables
+from store.agents import Definitions
 from store.database import Pool
 
 MOST_STATUS = 500  # characters

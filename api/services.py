@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from api.http.metrics import Metrics
 from api.http.transfers import Transfers
 from api.streams.feeds import EventListener, Pages, StreamSlots
-from api.submission.start import Starts, WaitingBound
 from domain.agents.prices import PriceTable
 from domain.sealing import KeyRing
 from settings import Settings
@@ -16,7 +15,8 @@ from workflows.client import DiscoveryClient, QueueClient, WorkflowClient
 from workflows.schedules import ScheduleClient
 
 if TYPE_CHECKING:
-    from api.faces.mcp.routes import McpHost  # which needs these services
+    from api.faces.mcp.routes import McpHost  # which needs these services, like all of these
+    from api.submission.submit import Starts, WaitingBound
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Services:
     schedules: ScheduleClient
     queues: QueueClient
     discovery: DiscoveryClient
-    starts: Starts
-    waiting_bound: WaitingBound
+    starts: "Starts"
+    waiting_bound: "WaitingBound"
     listener: EventListener
     pages: Pages
     prices: PriceTable

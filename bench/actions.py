@@ -20,7 +20,7 @@ from bench.fanout import PER_DELTA
 from bench.history import size
 from bench.lab import Lab, open_lab
 from bench.scratch import stored_bytes
-from domain.wire import session_workflow_id
+from domain.ids import session_workflow_id
 
 STEPS = 10
 SESSIONS = 10

@@ -6,7 +6,7 @@ from temporalio.client import Client
 
 from bench.lab import Lab
 from bench.table import Aim, Row
-from domain.wire import session_workflow_id
+from domain.ids import session_workflow_id
 
 GROW = 1_024
 MOST = 3_000

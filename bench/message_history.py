@@ -7,7 +7,7 @@ from bench.history import size
 from bench.lab import Lab
 from bench.ours import AGENT
 from bench.table import Aim, Row
-from domain.wire import conversation_workflow_id
+from domain.ids import conversation_workflow_id
 
 ALONE = "[[script:say]]"
 WITH_SUBAGENT = "[[script:chain json={}]]".format(

@@ -7,8 +7,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from bench.peers.script import prompt
+from domain.ids import session_workflow_id
 from domain.sessions.session import SessionResult, Status
-from domain.wire import session_workflow_id
 
 AGENT = "assistant"
 DUET = "bench-duet"

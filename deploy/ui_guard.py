@@ -10,7 +10,6 @@ that resolves to this machine. And any account of this machine could use the UI:
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from hmac import compare_digest
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,6 +20,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from deploy.state import is_loopback
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host"})
@@ -34,18 +35,11 @@ FRAMES = {b"x-frame-options": b"SAMEORIGIN", b"content-security-policy": b"frame
 def refusal(host: str, origin: str | None) -> str | None:
     """Why a request is refused; None if it may pass."""
     name = urlsplit(f"//{host}").hostname or ""
-    if name != "localhost" and not _is_loopback(name):
+    if not is_loopback(name):
         return "The Host must be a loopback address."
     if origin is not None and urlsplit(origin).netloc != host:
         return "Pages of other sites may not call the Temporal Web UI."
     return None
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def create_app(target: str, access: str, token: str | None = None) -> Starlette:

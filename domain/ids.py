@@ -1,4 +1,5 @@
-"""Ids: 26 characters, URL-safe, sortable by time. Derived ids come from a key, never from a counter."""
+"""Ids: 26 characters, URL-safe, sortable by time. Derived ids come from a key, never from a counter. Workflows are
+named after what they run."""
 
 import hashlib
 import re
@@ -33,3 +34,16 @@ def derive_id(base: str, *parts: object) -> str:
 
 def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
+
+
+def session_workflow_id(session_id: str) -> str:
+    return f"session/{session_id}"
+
+
+def conversation_workflow_id(conversation_id: str) -> str:
+    return f"conversation/{conversation_id}"
+
+
+def schedule_workflow_id(schedule_id: str) -> str:
+    """The id of a schedule in Temporal, and the prefix of its ticks' workflow ids."""
+    return f"schedule/{schedule_id}"

@@ -1,5 +1,6 @@
-"""Messages: a request to a model and its answer, the nodes of the message tree, how a path of nodes becomes the
-messages that one side's model is sent, and the checkpoint that replaces a path which is too long."""
+"""Messages: the blocks of their content, a request to a model and its answer, the nodes of the message tree, how a path
+of nodes becomes the messages that one side's model is sent, and the checkpoint that replaces a path which is too long.
+"""
 
 import itertools
 import re
@@ -20,10 +21,61 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from domain.content import AnyBlock, ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock, join_text
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.sessions.session import CallState, StopReason, ToolCallResult, Usage
+
+# The content of messages, in blocks of our own form. Only activities/model/anthropic.py translates them for the vendor.
+
+
+class ContentBlock(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class TextBlock(ContentBlock):
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ThinkingBlock(ContentBlock):
+    """A thought of a model. Only the same model accepts it back, unchanged and with its signature."""
+
+    type: Literal["thinking"] = "thinking"
+    text: str = ""
+    proof: str = ""
+    hidden: bool = False  # the text is not shown: only the proof contains it
+
+
+class ToolCallBlock(ContentBlock):
+    type: Literal["tool_call"] = "tool_call"
+    id: str
+    name: str
+    arguments: JsonObject
+
+
+class QueuedTool(BaseModel):
+    """A tool call that waits in an inbox."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    arguments: JsonObject = Field(default_factory=dict)
+
+
+class ToolResultBlock(ContentBlock):
+    type: Literal["tool_result"] = "tool_result"
+    call_id: str
+    text: str
+    failed: bool
+
+
+ReplyBlock = Annotated[TextBlock | ThinkingBlock | ToolCallBlock, Field(discriminator="type")]
+AnyBlock = TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock
+
+
+def join_text(blocks: list[TextBlock]) -> str:
+    return "\n\n".join(block.text for block in blocks)
+
 
 # A request to a model and its answer, independent of the vendor.
 

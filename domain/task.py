@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from domain.agents.definition import (
@@ -20,7 +20,7 @@ from domain.agents.definition import (
 )
 from domain.ids import ID_PATTERN
 from domain.json_object import JsonObject
-from domain.messages import ModelSettings
+from domain.messages import ModelSettings, TextBlock, join_text
 from domain.policy.rules import BOUND_KINDS, COMMANDS, TALKING_TOOLS, Action, Rule, SubjectKind
 from domain.sessions.acceptance import Criterion, criterion_text
 from domain.sessions.input_request import OnExpiry
@@ -258,3 +258,18 @@ def title_of(spec: TaskSpec) -> str:
 
 def _bullets(lines: list[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
+
+
+# Texts as the inbox stores them.
+
+_PARTS = TypeAdapter(list[TextBlock])
+
+
+def parts_of(*texts: str) -> str:
+    """Texts as the inbox stores them."""
+    return json.dumps([{"type": "text", "text": text} for text in texts])
+
+
+def text_of_parts(parts: str | None) -> str:
+    """The text of a message of the inbox."""
+    return join_text(_PARTS.validate_json(parts)) if parts else ""

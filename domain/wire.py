@@ -83,16 +83,3 @@ class SessionRefusal(StrEnum):
     QUOTA = "quota"
     TERMINATED = "terminated"
     UNKNOWN = "unknown"  # no such conversation
-
-
-def session_workflow_id(session_id: str) -> str:
-    return f"session/{session_id}"
-
-
-def conversation_workflow_id(conversation_id: str) -> str:
-    return f"conversation/{conversation_id}"
-
-
-def schedule_workflow_id(schedule_id: str) -> str:
-    """The id of a schedule in Temporal, and the prefix of its ticks' workflow ids."""
-    return f"schedule/{schedule_id}"

@@ -6,11 +6,10 @@ messages of one address are accepted in the order in which they arrive."""
 from dataclasses import dataclass
 
 from domain.channels import Address, AddressKind, ArrivingMessage
-from domain.content import parts_of
-from domain.events import EventRow, TaskSubmitted
 from domain.ids import derive_id, new_id
 from domain.sessions.session import SessionRef
 from domain.sessions.writes import Acceptance, NewMessage
+from domain.task import parts_of
 from store import sessions
 from store.database import Connection, Pool
 from store.sessions import Accepted, SessionRow, from_columns
@@ -133,7 +132,6 @@ def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str |
     first = ref.session_id == ref.conversation_id
     given = {"workspace_id": workspace_id, "spec": {**message.session.spec, "input": message.text}}
     session = message.session.model_copy(update=given)
-    submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
     return Acceptance(
         session=session.placed(ref),
         inbox=[
@@ -144,7 +142,6 @@ def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str |
                 visible=message.visible,
             )
         ],
-        events=[EventRow.of(ref, submitted)],
         live_quota=message.live_quota,
         budget=message.budget,
         in_order=not first,

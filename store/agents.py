@@ -20,6 +20,7 @@ from store.database import Connection, Pool
 SHIPPED = audit.EVERYBODY  # owner of the definitions that come as files
 _PRIVATE = "rerun/"
 MOST_KEPT = 128
+MOST_VERSIONS = 256
 
 _REMOVED = (
     "EXISTS (SELECT FROM agent_removals r WHERE (r.tenant, r.name) = (owner, v.name) AND removed_at >= created_at)"
@@ -280,3 +281,22 @@ async def _readable(pool: "Pool | Connection", tenant: str, name: str) -> AgentD
         log.exception("the definition of agent %s cannot be read", name)
         return None
     return known[1] if known else None
+
+
+class Definitions:
+    """Agent versions as workers use them: keeps those that were used last, since a version never changes. Versions of a
+    single session are read each time: there is no end of them."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._known: dict[AgentRef, AgentDefinition] = {}
+
+    async def load(self, ref: AgentRef) -> AgentDefinition:
+        found = self._known.pop(ref, None)
+        if found is None:
+            found = (await load(self._pool, ref)).for_side(ref.side)
+        if not is_private(ref.owner):
+            self._known[ref] = found  # the newest is last
+            if len(self._known) > MOST_VERSIONS:
+                del self._known[next(iter(self._known))]
+        return found

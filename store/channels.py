@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from domain.channels import MAX_DEBOUNCE_MS, REPLY, Address, ArrivingMessage, ChannelRef, service_id
-from domain.content import text_of_parts
 from domain.ids import derive_id
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import SessionRef
 from domain.sessions.writes import RequestAnswer, ThreadMessage
+from domain.task import text_of_parts
 from store import addresses, conversations, files, idempotency, input_requests, sessions, workspaces
 from store.addresses import Arrival
 from store.database import Connection, Pool

@@ -10,7 +10,6 @@ import asyncpg
 from errand.models import Thread, Turn
 from pydantic import BaseModel, ConfigDict
 
-from domain.content import parts_of, text_of_parts
 from domain.conversations.mailbox import ConversationStatus
 from domain.json_object import JsonObject
 from domain.messages import UserBody
@@ -18,6 +17,7 @@ from domain.notifications import ConversationUpdated, NewNotice
 from domain.sessions.new_session import TRANSPORT
 from domain.sessions.session import DeliveryMode, Reason, Status, Usage
 from domain.sessions.writes import ThreadMessage
+from domain.task import parts_of, text_of_parts
 from store import audit, notices, workspaces
 from store.database import Connection, Pool, to_json
 from store.workspaces import Manifest

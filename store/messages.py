@@ -8,13 +8,12 @@ from errand.models import RegistryEntry
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
 from domain.agents.definition import ExternalTool
-from domain.content import TextBlock
 from domain.conversations.mailbox import Outcome
 from domain.conversations.requests import InboxKind
 from domain.conversations.subagents import SubagentTerms
 from domain.json_object import JsonObject
 from domain.limits import TreeBudget
-from domain.messages import Node, calls_of, repair_gaps
+from domain.messages import Node, TextBlock, calls_of, repair_gaps
 from domain.sessions.new_session import TaskTerms
 from domain.sessions.session import ModelReply, Status, ToolCallResult, Usage
 from domain.sessions.writes import RetryNote, StepBegin, StepCommit
@@ -79,6 +78,8 @@ class StepFacts(BaseModel):
 async def begin_step(pool: Pool, begin: StepBegin) -> StepFacts:
     facts = StepFacts.model_validate_json(await call(pool, "begin_step", begin))
     sources = [message.source for message in facts.inbox if message.source is not None]
+    if not sources:
+        return facts
     found = await mailbox.outcomes_of_sessions(pool, begin.tenant, sources)
     return facts.model_copy(update={"outcomes": {outcome.session_id: outcome for outcome in found}})
 

@@ -4,10 +4,10 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from domain.content import text_of_parts
 from domain.events import ContextLost, EventRow
 from domain.notifications import ConversationUpdated, NewNotice
 from domain.sessions.session import RecordedStop, SessionRef
+from domain.task import text_of_parts
 from store import audit, channels, notices, sessions
 from store.database import Connection, Pool, to_json
 

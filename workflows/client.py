@@ -50,12 +50,12 @@ from domain.conversations.requests import (
     Steered,
 )
 from domain.errors import Conflict, ErrandError, Invalid, NotFound, TooMany, Unavailable
-from domain.ids import new_id
+from domain.ids import conversation_workflow_id, new_id, session_workflow_id
 from domain.sealing import KeyRing
 from domain.sessions.input_request import RequestAnswered
 from domain.sessions.session import Limits, StopRequest
 from domain.sessions.session_state import SessionInput
-from domain.wire import SessionRefusal, conversation_workflow_id, session_workflow_id
+from domain.wire import SessionRefusal
 from workflows.codec import data_converter
 from workflows.telemetry import plugins
 from workflows.ui import SEARCH_ATTRIBUTES, conversation_options, start_options

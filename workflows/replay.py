@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Interceptor, Replayer, UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from domain.wire import conversation_workflow_id, session_workflow_id
+from domain.ids import conversation_workflow_id, session_workflow_id
 from workflows.argument_guard import ArgumentGuard
 from workflows.codec import PLAIN
 from workflows.registry import WORKFLOWS

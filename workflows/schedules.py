@@ -24,8 +24,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from domain import wire
 from domain.errors import Unavailable
+from domain.ids import schedule_workflow_id
 from domain.schedules import Schedule, TickInput, Timing, expressions, tick_key
-from domain.wire import schedule_workflow_id
 from workflows.client import is_away
 from workflows.ui import fair_priority
 

@@ -16,11 +16,11 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 
-from domain.amounts import counted
 from domain.conversations.requests import ConversationState, Thread
+from domain.ids import conversation_workflow_id, session_workflow_id
 from domain.sessions.session import Finished, ModelReply, ToolOutcome
 from domain.sessions.session_state import SessionInput, SessionState
-from domain.wire import TASK_TIMEOUT, conversation_workflow_id, session_workflow_id
+from domain.wire import TASK_TIMEOUT
 
 # Search attributes: ids and enums only, since no codec hides them.
 TENANT = SearchAttributeKey.for_keyword("TenantId")
@@ -113,7 +113,7 @@ def static_details(start: SessionInput, namespace: str) -> str:
         f"**Agent** {start.agent.name} (version {start.agent.version}) · model {', then '.join(start.models)}",
         f"**Task** `{start.ref.session_id}` of conversation {conversation}",
         f"**Tenant** {start.ref.tenant} · **trigger** {start.trigger}",
-        f"**Limits** {counted(limits.steps, 'step')} · {limits.ttl_ms / 1000:g} s"
+        f"**Limits** steps {limits.steps} · {limits.ttl_ms / 1000:g} s"
         + (f" · {limits.tokens} tokens" if limits.tokens else "")
         + (f" · {limits.cost_usd} USD" if limits.cost_usd else ""),
     ]

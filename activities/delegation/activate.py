@@ -12,9 +12,8 @@ from activities.model.call_model import CallModel
 from activities.tools.offered import Offered
 from domain.agents.definition import AgentDefinition, Immediate, SubagentTool
 from domain.agents.variables import resolve_values
-from domain.content import ToolCallBlock
 from domain.conversations.subagents import TERMINATED
-from domain.messages import USER, ModelResponse, Node, text_of
+from domain.messages import USER, ModelResponse, Node, ToolCallBlock, text_of
 from domain.policy.rules import Rule
 from domain.redaction import is_sealed
 from domain.sessions.session import ModelCall, ModelReply, StopReason

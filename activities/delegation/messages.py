@@ -11,7 +11,6 @@ from typing import Any
 from activities.schedules.own import OwnSchedules
 from domain.agents.definition import ReceivingSide
 from domain.amounts import counted
-from domain.content import QueuedTool
 from domain.conversations.mailbox import (
     Attachment,
     AttachmentRefused,
@@ -27,6 +26,7 @@ from domain.conversations.requests import ClaimOutcomes, InboxKind, Steer
 from domain.conversations.subagent_texts import from_subagent, listing_line, not_found, result, running
 from domain.errors import NotFound, Unavailable
 from domain.ids import derive_id, is_id
+from domain.messages import QueuedTool
 from domain.sessions.session import Reason, RecordedStop, Scope, SessionRef, Status, StopRequest
 from domain.sessions.writes import ThreadMessage
 from domain.triggers import EMITTED, ExternalEvent, untrusted

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from activities.definitions import Definitions
 from activities.delegation.agent_tools import can_be_subagent, description_of, find_enabled
 from activities.delegation.messages import Subagents
 from activities.model.anthropic import ModelCheck
@@ -43,6 +42,7 @@ from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef
 from store import agents, budgets, conversations, sessions, threads, variables, workspaces
 from store import agents as agent_versions
+from store.agents import Definitions
 from store.database import Pool
 from store.threads import Child
 

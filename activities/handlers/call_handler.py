@@ -15,10 +15,9 @@ from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.handler import Handler, HandlerReply, HandlerTurn, as_handler_sees
 from domain.agents.variables import model_values, resolve_values
-from domain.content import TextBlock, ToolCallBlock
 from domain.conversations.subagents import is_enabled
 from domain.ids import derive_id
-from domain.messages import ModelResponse, Node
+from domain.messages import ModelResponse, Node, TextBlock, ToolCallBlock
 from domain.sessions.session import ModelCall, ModelReply, StopReason
 from store.messages import StepFacts
 

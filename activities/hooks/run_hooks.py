@@ -10,7 +10,6 @@ from typing import Any
 from temporalio import activity
 
 from activities.attempt import with_heartbeats
-from activities.definitions import Definitions
 from activities.hooks.hook import SessionHook
 from activities.thread_state import ThreadState, ThreadStates
 from activities.tools.tool import ToolResult, clean
@@ -45,6 +44,7 @@ from domain.sealing import SealingError
 from domain.sessions.session import AgentRef, CallState, ModelCall, SessionRef, ToolRequest
 from domain.sessions.session_state import HookCall, HookList, HookOutcome, HookPoints
 from store import conversations, events, messages, sessions, threads, tool_calls, workspaces
+from store.agents import Definitions
 from store.database import Pool
 from store.messages import StepFacts
 

@@ -25,10 +25,19 @@ from pydantic_core import from_json, to_json
 from activities.tools.tool import clean
 from domain import wire
 from domain.agents.prices import PriceTable
-from domain.content import AnyBlock, ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from domain.json_object import JsonObject
 from domain.limits import CallEstimate
-from domain.messages import ModelRequest, ModelResponse, ModelSettings
+from domain.messages import (
+    AnyBlock,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    ReplyBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
 from domain.redaction import shorten_and_redact
 from domain.sessions.session import StopReason, Usage
 

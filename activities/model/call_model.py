@@ -16,7 +16,6 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import call_attempt, cancel_requested, complete_work, retry_if_away, send_heartbeats
-from activities.definitions import Definitions
 from activities.events import EventWriter
 from activities.hooks.run_hooks import InnerHooks
 from activities.model import recorded as recording
@@ -58,6 +57,7 @@ from domain.sessions.session import (
 )
 from domain.sessions.writes import OnceEvent, RetryNote
 from store import budgets, messages
+from store.agents import Definitions
 from store.database import COMMIT_PATIENCE, TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 

@@ -10,8 +10,7 @@ from activities.tools import rules as tool_rules
 from activities.tools.offered import Offered
 from activities.tools.tool import HAND_OVER, Tool, ToolResult
 from domain import wire
-from domain.content import ToolCallBlock
-from domain.messages import UNANSWERED, ModelResponse, Node, ReplyBody
+from domain.messages import UNANSWERED, ModelResponse, Node, ReplyBody, ToolCallBlock
 from domain.policy.rules import Action, Rule
 from domain.sessions.session import CallState, Effect, ModelCall, ModelReply, Purpose, StopReason, ToolCall, Usage
 from store import tool_calls as calls_made

@@ -8,7 +8,6 @@ from activities.tools.tool import clean
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
-from domain.content import QueuedTool, TextBlock, ToolCallBlock, join_text
 from domain.conversations.mailbox import quote, quote_line, render_outcomes
 from domain.conversations.requests import InboxKind
 from domain.events import CallAttempt, EventRow
@@ -21,12 +20,16 @@ from domain.messages import (
     ModelResponse,
     Node,
     NoteBody,
+    QueuedTool,
     ReplyBody,
     SummaryBody,
+    TextBlock,
+    ToolCallBlock,
     UserBody,
     answer_node,
     calls_of,
     fill_checkpoint,
+    join_text,
 )
 from domain.sessions.session import ModelCall, ModelReply, Purpose, SessionRef, StopReason, Usage, preview
 from domain.sessions.writes import BudgetUse, NewNode, OnceEvent, StepBegin, StepCommit

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from temporalio import activity
 
 from activities.attempt import run_of, with_heartbeats
-from activities.definitions import Definitions
 from activities.delegation.record import DelegationRecord
 from activities.requests import external_tools, questions
 from activities.requests.external_tools import Described, Unaskable
@@ -38,6 +37,7 @@ from domain.sessions.input_request import (
 from domain.sessions.session import CallState, preview
 from domain.sessions.writes import NewRequest, RequestOpening, RequestSettlement
 from store import events, input_requests, sessions, triggers, variables
+from store.agents import Definitions
 from store.database import Pool
 from store.sessions import SessionRow
 from workflows.client import WorkflowClient

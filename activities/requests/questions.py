@@ -2,7 +2,6 @@
 
 from pydantic import ValidationError
 
-from activities.definitions import Definitions
 from activities.delegation.record import DelegationRecord
 from activities.requests import external_tools
 from activities.requests.approved_files import command_of, files_to_approve
@@ -32,6 +31,7 @@ from domain.sessions.input_request import (
 from domain.sessions.session import AgentRef, CallState, EffectKind, preview
 from domain.sessions.writes import ShownRequest, SpentSoFar
 from store import input_requests, messages, tool_calls
+from store.agents import Definitions
 from store.database import Pool
 from store.sessions import SessionRow
 

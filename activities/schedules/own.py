@@ -1,12 +1,12 @@
 """Schedules that an agent makes for itself, in its own conversation and as many as its definition allows."""
 
-from activities.definitions import Definitions
 from domain.amounts import counted
 from domain.errors import Unavailable
 from domain.schedules import Schedule, ScheduleRules, time_problem
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import SessionRef
 from store import schedules, sessions
+from store.agents import Definitions
 from store.database import Pool
 from store.sessions import SessionRow
 from workflows.schedules import ScheduleClient

@@ -14,7 +14,6 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import with_heartbeats
-from activities.definitions import Definitions
 from activities.delegation.messages import Subagents
 from activities.egress import Fetcher
 from activities.sandbox import Commands, NetworkPolicy
@@ -46,6 +45,7 @@ from domain.schedules import (
 )
 from domain.sessions.session import Effect, Reason, RecordedStop, SessionRef, StopRequest
 from store import conversations, missions, schedule_runs, schedules, sessions, workspaces
+from store.agents import Definitions
 from store.database import Pool
 from store.sessions import SessionRow
 from store.variables import SharedVariables

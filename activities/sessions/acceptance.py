@@ -8,13 +8,11 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import run_of, send_heartbeats
-from activities.definitions import Definitions
 from activities.model.anthropic import Model, classify_failure
 from activities.model.reply import Contexts
 from activities.sandbox import Commands
 from activities.tools.tool import clean
 from activities.workspaces import Workspaces
-from domain.content import TextBlock, parts_of
 from domain.events import AcceptanceChecked, EventRow
 from domain.ids import derive_id
 from domain.messages import (
@@ -26,6 +24,7 @@ from domain.messages import (
     ModelResponse,
     ModelSettings,
     Node,
+    TextBlock,
     text_of,
 )
 from domain.policy.rules import Rule
@@ -39,7 +38,9 @@ from domain.sessions.acceptance import (
 )
 from domain.sessions.session import CallState, Usage, preview
 from domain.sessions.writes import AcceptanceRecord, BudgetUse, CheckBegin, CheckEnd, NewMessage, ToolCallKey
+from domain.task import parts_of
 from store import sessions, tool_calls, workspaces
+from store.agents import Definitions
 from store.database import Pool
 
 WHY = 500  # characters of a reason

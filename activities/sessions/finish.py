@@ -8,7 +8,6 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import run_of, with_heartbeats
-from activities.definitions import Definitions
 from activities.events import EventWriter
 from activities.model.reply import Contexts
 from activities.tools.builtin.agents import SEND_AGENT_MESSAGE
@@ -37,6 +36,7 @@ from domain.sessions.session import (
 )
 from domain.sessions.writes import SessionEnding, ThreadMessage
 from store import channels, conversations, files, mailbox, messages, sessions, threads, tool_calls, workspaces
+from store.agents import Definitions
 from store.database import Pool
 from store.sessions import WrittenEnding
 from store.threads import REMINDER

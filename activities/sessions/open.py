@@ -11,7 +11,6 @@ from temporalio.exceptions import ApplicationError
 from activities.attempt import check_current, with_heartbeats
 from domain import events as ev
 from domain import wire
-from domain.content import parts_of
 from domain.conversations.mailbox import (
     Outcome,
     caller_block,
@@ -41,6 +40,7 @@ from domain.sessions.new_session import NewSession
 from domain.sessions.session import DeliveryMode, SessionRef, Status, preview
 from domain.sessions.session_state import SessionState
 from domain.sessions.writes import Acceptance, NewMessage, QueuedBegin
+from domain.task import parts_of
 from store import (
     channels,
     conversation_state,
@@ -146,17 +146,11 @@ class OpenSessions:
         if files and session.workspace_id is not None:
             await workspaces.update(self._pool, batch.tenant, session.workspace_id, lambda known: {**known, **files})
         ref = SessionRef(tenant=batch.tenant, session_id=opening.session_id, conversation_id=batch.conversation_id)
-        emitted: list[ev.Event] = [
-            ev.TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
-        ]
-        if opening.mail:
-            emitted.append(ev.MailboxUpdated())
         return Acceptance(
             session=session.placed(ref, thread_id=opening.thread_id, depth=opening.depth, delivery=opening.delivery),
             parent_thread_id=opening.parent_thread_id,
             thread_name=opening.thread_name or None,
             inbox=await self._inbox(batch, opening, list(fired.values()), texts),
-            events=[EventRow.of(ref, event) for event in emitted],
             live_quota=opening.live_quota,
             take=opening.take if opening.parent_thread_id or opening.session is None else [],
             mail=opening.mail or [],

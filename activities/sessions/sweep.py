@@ -18,9 +18,8 @@ from activities.notifications.dispatcher import Dispatcher
 from activities.schedules.sync import ScheduleSync, one_by_one
 from activities.sessions.finish import FinishSession
 from activities.workspaces import Workspaces
-from domain.ids import new_id
+from domain.ids import new_id, session_workflow_id
 from domain.sessions.session import Finish, Reason, StopRequest
-from domain.wire import session_workflow_id
 from store import (
     addresses,
     audit,

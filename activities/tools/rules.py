@@ -4,12 +4,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from activities.definitions import Definitions
 from activities.tools.offered import Offered
 from activities.tools.risks import judge_risks
 from activities.tools.tool import Tool
-from domain.content import ToolCallBlock
 from domain.json_object import JsonObject
+from domain.messages import ToolCallBlock
 from domain.missions import MARK
 from domain.policy.rules import (
     Action,
@@ -23,6 +22,7 @@ from domain.policy.rules import (
 )
 from domain.sessions.session import AgentRef, Effect, SessionRef, ToolCall
 from store import input_requests, sessions
+from store.agents import Definitions
 from store.database import COMMIT_PATIENCE, Pool, patiently
 
 RULES = TypeAdapter(list[list[Rule]])

@@ -30,7 +30,6 @@ from activities.attempt import (
     send_heartbeats,
     workflow_is_gone,
 )
-from activities.definitions import Definitions
 from activities.delegation.messages import Subagents
 from activities.egress import Fetcher
 from activities.hooks.run_hooks import InnerHooks
@@ -71,6 +70,7 @@ from domain.sessions.session import (
 )
 from domain.sessions.writes import NewFile, ToolAttempt, ToolClaim, ToolCommit, ToolHold
 from store import files, input_requests, tool_calls
+from store.agents import Definitions
 from store.database import COMMIT_PATIENCE, Pool, patiently
 from store.tool_calls import ToolClaimResult
 

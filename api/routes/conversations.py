@@ -31,7 +31,7 @@ from api.submission import submit
 from api.views.conversation import display_messages, whole
 from domain.conversations.mailbox import ConversationStatus
 from domain.errors import Conflict, Invalid, NotFound, Refusal
-from domain.events import EventRow, TaskCompleted, TaskSubmitted
+from domain.events import EventRow, TaskCompleted
 from domain.ids import is_id
 from domain.json_object import JsonObject
 from domain.sessions.new_session import TRANSPORT, Trigger
@@ -485,11 +485,9 @@ async def _prepare(call: Call, body: ForkBody, source: SessionRow, key: Idempote
     copied = {"title": body.title or f"{source.title[:190]} (fork)", "spec": {**source.spec, "transport": TRANSPORT}}
     session = prepared.session.model_copy(update=copied)
     made = handle(session.id, session.conversation_id)
-    submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
     acceptance = Acceptance(
         session=session,
         manifest=prepared.manifest,
-        events=[EventRow.of(session.ref, submitted)],
         idempotency=key.record(made.model_dump_json()),
         metadata=body.metadata or {},
     )

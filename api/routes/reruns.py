@@ -22,11 +22,10 @@ from api.submission.submit import AcceptedResponse, Checked, Prepared, SessionPl
 from api.submission.task_files import collect_files
 from api.views.conversation import own_nodes
 from domain.agents.definition import AgentDefinition, ModelName, all_models, session_sides
-from domain.content import TextBlock
 from domain.errors import Conflict, Invalid, NotFound, TooMany, Unavailable
 from domain.ids import derive_id
 from domain.json_object import JsonObject
-from domain.messages import SUMMARY, Body, Node, ReplyBody, ResultsBody, UserBody, answer_calls, calls_of
+from domain.messages import SUMMARY, Body, Node, ReplyBody, ResultsBody, TextBlock, UserBody, answer_calls, calls_of
 from domain.policy.rules import Rule
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import AgentRef, Limits

@@ -4,6 +4,9 @@
 `prepare_session`, `accept_session`.
 """
 
+import asyncio
+import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,27 +17,32 @@ from errand import models
 
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
+from api.http.problems import type_name
 from api.submission import rules, task_files, task_servers
 from domain.agents.definition import AgentDefinition, Sides, all_models, session_sides
 from domain.amounts import counted
-from domain.content import parts_of, text_of_parts
 from domain.conversations.requests import InboxKind
-from domain.errors import Conflict, TooMany
-from domain.events import EventRow, TaskSubmitted
+from domain.errors import Conflict, TooMany, Unavailable
 from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
 from domain.json_object import JsonObject
 from domain.sessions.new_session import TRANSPORT, NewSession, Supervision, Trigger
-from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef
+from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef, Status
 from domain.sessions.writes import Acceptance, NewMessage
-from domain.task import TaskSpec, opening, title_of
+from domain.task import TaskSpec, opening, parts_of, text_of_parts, title_of
 from store import agents, sessions
 from store.agents import TaskAgent
+from store.database import Pool
 from store.idempotency import key_reused
 from store.sessions import Accepted, SessionRow
 from store.workspaces import Manifest
+from workflows.client import WorkflowClient
 
-TRY_AGAIN_SECONDS = 10  # by then a live task may have ended
+START_SECONDS = 1.0  # a caller waits no longer for a start: the session is accepted all the same
+AWAY_SECONDS = 3.0  # no caller waits for a Temporal that has just not answered
+LOOK_SECONDS = 1.0  # between two counts of the rows, while fewer wait than may
+TRY_AGAIN_SECONDS = 10  # by then a live or waiting task may have ended
+log = logging.getLogger("errand.api")
 
 
 @dataclass(frozen=True)
@@ -251,11 +259,8 @@ async def accept_session(
     write: Callable[[Acceptance], Awaitable[Accepted]] | None = None,
 ) -> Accepted:
     """Run the one transaction, with `write` if it contains more. Refuse what the store refused."""
-    session = prepared.acceptance.session
-    submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
     acceptance = prepared.acceptance.model_copy(
         update={
-            "events": [EventRow.of(session.ref, submitted)],
             "idempotency": key.record(response) if key.value is not None else None,
             "live_quota": live_quota(call),
         }
@@ -292,3 +297,64 @@ def _handle(call: Call, prepared: Prepared) -> str:
         conversation_id=prepared.ref.conversation_id,
         notices=prepared.notices,
     ).model_dump_json(exclude_defaults=True)
+
+
+class Starts:
+    def __init__(self, pool: Pool, workflows: WorkflowClient) -> None:
+        self._pool = pool
+        self._workflows = workflows
+        self._away_until = float("-inf")
+
+    async def start(self, session: SessionRow) -> None:
+        """Start the workflow, within a short limit."""
+        if time.monotonic() < self._away_until:
+            return
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                if await self._start(session):
+                    return
+            log.warning("session %s waits for Temporal or a worker", session.id)
+        except Exception as error:
+            self._away_until = time.monotonic() + AWAY_SECONDS
+            log.warning("session %s waits for Temporal (%s)", session.id, type_name(error))
+
+    async def ensure_started(self, ref: SessionRef) -> None:
+        """Start a session that has not begun, before it is sent a message: its conversation cannot signal a workflow
+        that does not exist. Another process may be about to start it, or died before it did; the same id makes a second
+        start harmless."""
+        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        if session is not None and session.live and session.status is Status.SUBMITTED:
+            await self.start(session)
+
+    async def _start(self, session: SessionRow) -> bool:
+        if session.id == session.conversation_id and session.live:
+            return await self._workflows.start(session.workflow_input())
+        return await self._workflows.submit(
+            session.workflow_input(), session.id, session.thread_id, queued=not session.live
+        )
+
+
+class WaitingBound:
+    """Refuses tasks while `most` of all tenants wait for a worker: to accept more would only make all of them wait
+    longer, for the acceptance too. Only tenants that use up their share of `most` are refused."""
+
+    def __init__(self, pool: Pool, most: int) -> None:
+        self._pool = pool
+        self._most = most  # 0: no limit
+        self._waiting = 0  # at most, as far as this process knows: some of its requests open no task
+        self._looked_at = float("-inf")
+
+    async def check(self, tenant: str) -> None:
+        """Ask before anything is stored, and only for a request that needs a worker to begin something."""
+        if not self._most:
+            return
+        self._waiting += 1
+        if self._waiting <= self._most and time.monotonic() - self._looked_at <= LOOK_SECONDS:
+            return
+        self._looked_at = time.monotonic()  # before the query: below the bound only one request looks
+        waiting = await sessions.count_waiting(self._pool, tenant)
+        self._waiting = waiting.total + 1
+        if waiting.total >= self._most and waiting.own >= self._most / waiting.tenants:
+            limit = counted(self._most, "task")
+            detail = f"Too many tasks wait for a worker (ERRAND_WAITING_TASKS allows {limit})."
+            raise Unavailable(detail, type="overloaded", retry_after=TRY_AGAIN_SECONDS)

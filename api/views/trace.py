@@ -7,9 +7,9 @@ from typing import Any
 
 from errand import models
 
-from domain.content import ToolCallBlock
 from domain.events import Recorded
 from domain.ids import derive_id
+from domain.messages import ToolCallBlock
 from domain.redaction import shorten_and_redact
 from domain.sessions.session import Usage
 from store import events, sessions, tool_calls, traces

@@ -12,7 +12,7 @@ from bench.history import size
 from bench.lab import Lab
 from bench.peers.peer import Peer, PeerFailed, stage
 from bench.scratch import scratch_database, stored_bytes
-from domain.wire import session_workflow_id
+from domain.ids import session_workflow_id
 
 STREAMED = (
     "Model calls are streamed: watchers of Errand see text while it is written. The peers get whole answers, or stream "

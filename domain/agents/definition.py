@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from domain.content import ToolCallBlock
 from domain.json_object import JsonObject
 from domain.json_schema import SchemaProblem, schema_problems
+from domain.messages import ToolCallBlock
 from domain.policy.rules import PlatformToolRule, Rule, host_of
 from domain.sessions.session import SIDES, DeliveryMode, Effect, SideName
 

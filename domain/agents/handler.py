@@ -8,9 +8,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic_core import from_json, to_json
 
 from domain.agents.definition import ToolName
-from domain.content import ToolResultBlock
 from domain.json_object import JsonObject
-from domain.messages import ASSISTANT, NOTE, SUMMARY, USER, Node, ResultsBody, calls_of, text_of, turn_text_of
+from domain.messages import (
+    ASSISTANT,
+    NOTE,
+    SUMMARY,
+    USER,
+    Node,
+    ResultsBody,
+    ToolResultBlock,
+    calls_of,
+    text_of,
+    turn_text_of,
+)
 from domain.sessions.session import SideName
 
 MOST_CALLS = 32

@@ -4,8 +4,17 @@ import json
 
 from errand.models import DisplayMessage
 
-from domain.content import ReplyBlock, TextBlock, ToolCallBlock
-from domain.messages import Node, NoteBody, ReplyBody, ResultsBody, SummaryBody, UserBody
+from domain.messages import (
+    Node,
+    NoteBody,
+    ReplyBlock,
+    ReplyBody,
+    ResultsBody,
+    SummaryBody,
+    TextBlock,
+    ToolCallBlock,
+    UserBody,
+)
 from domain.redaction import shorten_and_redact
 
 PREVIEW = 2_000  # characters of a tool's arguments or result

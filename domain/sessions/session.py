@@ -3,6 +3,7 @@ activities send each other about a step; then the effects of its tool calls."""
 
 from datetime import datetime
 from enum import StrEnum
+from operator import not_
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -100,7 +101,7 @@ class Limits(BaseModel):
     repeats: int = 8  # repetitions before it is stopped
     denied: int | None = None  # calls that rules denied before it is stopped
     # whether limits were raised while the session ran; left out of the history if not
-    raised: bool = Field(default=False, exclude_if=lambda value: not value)
+    raised: bool = Field(default=False, exclude_if=not_)
 
     def raised_to(self, other: "Limits") -> "Limits":
         """The higher value of each limit that can be raised, because raises may arrive twice and in any order."""
@@ -356,12 +357,12 @@ class ToolCall(BaseModel):
     preview: str = ""
     ask: bool = Field(default=False, exclude_if=is_empty)  # a rule wants a person's approval first
     refusal: str | None = Field(default=None, exclude_if=is_empty)  # why it may not run
-    bookkeeping: bool = Field(default=False, exclude_if=lambda value: not value)  # runs as a local activity
-    talks: bool = Field(default=False, exclude_if=lambda value: not value)  # touches nothing: no approval withholds it
+    bookkeeping: bool = Field(default=False, exclude_if=not_)  # runs as a local activity
+    talks: bool = Field(default=False, exclude_if=not_)  # touches nothing: no approval withholds it
     # asks people; if refused, only people can help
-    asks: bool = Field(default=False, exclude_if=lambda value: not value)
-    external: bool = Field(default=False, exclude_if=lambda value: not value)  # a tool that the caller brought
-    denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
+    asks: bool = Field(default=False, exclude_if=not_)
+    external: bool = Field(default=False, exclude_if=not_)  # a tool that the caller brought
+    denied: bool = Field(default=False, exclude_if=not_)  # by a rule
     rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the one that denied it
 
     def refuse(self, why: str) -> "ToolCall":
@@ -377,7 +378,7 @@ class RareFacts(BaseModel):
     misfit: str | None = Field(default=None, exclude_if=lambda value: value is None)
     # for a recorded answer: its original usage, which counts for the limits only, and whether the original continued
     recorded: Usage | None = Field(default=None, exclude_if=lambda value: value is None)
-    continues: bool = Field(default=False, exclude_if=lambda value: not value)
+    continues: bool = Field(default=False, exclude_if=not_)
     # a handler ends the session with it, once the calls of the same reply have run
     ends: Literal["stop", "fail"] | None = Field(default=None, exclude_if=lambda value: value is None)
     # raised limits, read from the row because the signal that brings them may be late
@@ -431,15 +432,15 @@ class ToolOutcome(BaseModel):
     preview: str = ""
     # the plan's current step, when the call changed the plan
     doing: str | None = Field(default=None, exclude_if=is_empty)
-    planned: bool = Field(default=False, exclude_if=lambda value: not value)  # the call submitted a plan
-    replanned: bool = Field(default=False, exclude_if=lambda value: not value)  # its steps are others than before
+    planned: bool = Field(default=False, exclude_if=not_)  # the call submitted a plan
+    replanned: bool = Field(default=False, exclude_if=not_)  # its steps are others than before
     digest: str | None = None  # of the call and its result; None: repeating it does not count as a loop
-    denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule or a person
-    forbidden: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
+    denied: bool = Field(default=False, exclude_if=not_)  # by a rule or a person
+    forbidden: bool = Field(default=False, exclude_if=not_)  # by a rule
     # it continues elsewhere: what to wait for before asking for it again
     pending: PendingCall | None = Field(default=None, exclude_if=lambda value: value is None)
     # it was refused because the tree's budget of tool calls is spent
-    spent: bool = Field(default=False, exclude_if=lambda value: not value)
+    spent: bool = Field(default=False, exclude_if=not_)
 
 
 class BindingCall(BaseModel):

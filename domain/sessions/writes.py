@@ -112,7 +112,6 @@ class Acceptance(Write):
 
     session: PlacedSession
     inbox: list[NewMessage] = Field(default_factory=list)
-    events: list[EventRow] = Field(default_factory=list)
     idempotency: IdempotencyRecord | None = None
     live_quota: int | None = None  # how many live tasks the creator may have
     take: list[str] = Field(default_factory=list)  # inbox messages that exist already

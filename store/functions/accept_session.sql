@@ -1,4 +1,4 @@
--- Accepts a session: row, thread, input, counters, first events and idempotency record, all or nothing. It may also
+-- Accepts a session: row, thread, input, counters, first event and idempotency record, all or nothing. It may also
 -- claim mailbox messages for the session, and the session may wait in its thread's queue. `p` is an Acceptance, see
 -- domain/sessions/writes.py.
 -- Returns {"session": the row}, or one reason for a refusal, as in `Accepted` of store/sessions.py.
@@ -165,7 +165,14 @@ BEGIN
         INSERT INTO face_requests (tenant, face, public_id, session_id, part, request, digest)
         SELECT s.tenant, f.face, f.public_id, f.session_id, f.part, f.request, f.digest
           FROM jsonb_populate_record(NULL::face_requests, a.face) f WHERE f.public_id IS NOT NULL;
-        PERFORM emit_events(s.tenant, s.conversation_id, a.events);
+        PERFORM emit_events(s.tenant, s.conversation_id, (
+            SELECT jsonb_agg(jsonb_build_object(
+                       'tenant', s.tenant, 'session_id', s.id, 'conversation_id', s.conversation_id, 'type', e.type,
+                       'terminal', false, 'at', s.created_at, 'data', e.data::text) ORDER BY e.type DESC)
+              FROM (VALUES ('task_submitted', jsonb_build_object(
+                                'agent', s.agent, 'agent_version', s.agent_version, 'title', s.title)),
+                           ('mailbox_updated', '{}')) AS e(type, data)
+             WHERE e.type = 'task_submitted' OR cardinality(a.mail) > 0));
         PERFORM append_audit(s.tenant, s.conversation_id,
             CASE WHEN s.spawned_by IS NOT NULL THEN 'session ' || s.spawned_by
                  WHEN s.trigger <> 'async_subagent_result' THEN s.created_by END,   -- nobody in particular requested a wake

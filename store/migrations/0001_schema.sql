@@ -899,7 +899,7 @@ CREATE TABLE workers (
 
 -- Arguments of functions: accepting a session, and its end
 CREATE TYPE acceptance AS (
-    session jsonb, inbox jsonb, events jsonb, idempotency jsonb, live_quota bigint, take text[], mail text[], queue boolean,
+    session jsonb, inbox jsonb, idempotency jsonb, live_quota bigint, take text[], mail text[], queue boolean,
     in_order boolean, spawns boolean, deferred boolean, budget jsonb, delivery text, metadata jsonb, manifest text,
     parent_thread_id text, thread_name text, face jsonb);
 CREATE TYPE new_budget AS (

@@ -24,9 +24,10 @@ from domain.conversations.requests import (
     Thread,
 )
 from domain.conversations.subagents import DelegationTool
+from domain.ids import session_workflow_id
 from domain.sessions.session import DeliveryMode
 from domain.sessions.session_state import SessionInput
-from domain.wire import SessionRefusal, session_workflow_id
+from domain.wire import SessionRefusal
 from workflows import activity_calls
 from workflows.conversation.router import StopChild
 from workflows.session.workflow import Session

@@ -23,11 +23,6 @@ from workflows.session import hooks
 from workflows.session.context import Ending, SessionContext, all_of, cause
 from workflows.ui import AGENT
 
-
-def is_delegation(call: ToolCall) -> bool:
-    return call.activity == activity_calls.BEGIN_DELEGATIONS.name
-
-
 # The loop is passed in. Modules that import each other get a second copy in the workflow sandbox, and then an exception
 # of one copy is not caught as an exception of the other.
 RunLine = Callable[[SessionContext, Line], Awaitable[Ending | None]]
@@ -118,7 +113,7 @@ async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle:
         ending = await run_line(session, inner)
     except Ending as end:
         ending = end
-    if ending is not None:
+    if ending is not None and inner.hooked:
         await hooks.at_end(session, ending, inner)
     if ending is not None and ending.reason.status.value != "completed":
         settle.failed = ending.error or f"it ended with {ending.reason}"
@@ -145,10 +140,6 @@ async def _gather(session: SessionContext, begun: Begun) -> None:
 
 
 # Handoff inside a session: the agent of its main line changes, and the line continues with its history.
-
-
-def is_handoff(call: ToolCall) -> bool:
-    return call.activity == activity_calls.HAND_OVER.name
 
 
 async def hand_over(session: SessionContext, line: Line, reply: ModelReply, calls: list[ToolCall]) -> list[ToolOutcome]:

@@ -73,8 +73,6 @@ async def after_subagents(session: SessionContext, line: Line, node: str, childr
 
 async def at_end(session: SessionContext, ending: Ending, line: Line) -> None:
     """Run the hooks of the end before the ending is written, even after a stop, because nothing runs them later."""
-    if not session.hooked(line):
-        return
     try:
         if HookPoint.ON_END in await _points(session, line, ending=True):
             subject = HookSubject(reason=ending.reason, error=ending.error)

@@ -97,13 +97,21 @@ def count_calls(session: SessionContext, outcomes: list[ToolOutcome], calls: lis
         session.spent = Ending(Reason.TREE_BUDGET, "tree_budget", TREE_SPENT)
 
 
+def is_delegation(call: ToolCall) -> bool:
+    return call.activity == activity_calls.BEGIN_DELEGATIONS.name
+
+
+def is_handoff(call: ToolCall) -> bool:
+    return call.activity == activity_calls.HAND_OVER.name
+
+
 async def _run_calls(session: SessionContext, line: Line, reply: ModelReply, run_line: RunLine) -> list[ToolOutcome]:
     """Run them concurrently; handoffs after all others."""
-    handoffs = [call for call in reply.calls if delegation.is_handoff(call)]
+    handoffs = [call for call in reply.calls if is_handoff(call)]
     tools = [
         _listed(run_tool(session, line, reply.head, call))
         for call in reply.calls
-        if not delegation.is_delegation(call) and call not in handoffs
+        if not is_delegation(call) and call not in handoffs
     ]
     parts = [session.unsettled_until_done(part) for part in (*tools, _delegate(session, line, reply, run_line))]
     outcomes = [outcome for part in await all_of(parts) for outcome in part]
@@ -114,7 +122,7 @@ async def _run_one_by_one(
     session: SessionContext, line: Line, reply: ModelReply, run_line: RunLine, last: Collection[str]
 ) -> list[ToolOutcome]:
     outcomes: list[ToolOutcome] = []
-    handoffs = [call for call in reply.calls if delegation.is_handoff(call)]
+    handoffs = [call for call in reply.calls if is_handoff(call)]
     others = [call for call in reply.calls if call not in handoffs]
     for call in sorted(others, key=lambda call: call.name in last):
         outcomes += await _run_calls(session, line, reply.model_copy(update={"calls": [call]}), run_line)
@@ -128,7 +136,7 @@ async def _listed(outcome: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome
 
 async def _delegate(session: SessionContext, line: Line, reply: ModelReply, run_line: RunLine) -> list[ToolOutcome]:
     """Begin the permitted delegations of a reply together."""
-    calls = [call for call in reply.calls if delegation.is_delegation(call)]
+    calls = [call for call in reply.calls if is_delegation(call)]
     begun, outcomes = await _ask_permission(session, line, reply, calls)
     return outcomes + (await delegation.delegate(session, line, reply, begun, run_line) if begun else [])
 

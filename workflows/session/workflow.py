@@ -58,7 +58,8 @@ class Session:
                 raise Stopped
             if ending.reason in LIMIT_REASONS and not self.context.cancelled and self.context.time_left():
                 await self._summarise(ending.reason)
-            await hooks.at_end(self.context, ending, self.context.state.line)
+            if self.context.hooked(self.context.state.line):
+                await hooks.at_end(self.context, ending, self.context.state.line)
             # A message that arrives from here on opens another session: the activity gives the conversation what this
             # one has not taken.
             return self._result(await activity_calls.finish_session(self._ending(ending)))

@@ -17,11 +17,10 @@ import worker
 from activities.delegation.record import DelegationRecord
 from activities.events import EventWriter
 from activities.sandbox import Refusing
-from domain.content import parts_of
 from domain.conversations.requests import Nothing, OpenBatch, OpenSession
 from domain.conversations.subagents import DelegationCall, DelegationTool, Settle
 from domain.events import EventRow, Progress, ToolReturned
-from domain.ids import new_id
+from domain.ids import new_id, session_workflow_id
 from domain.notifications import DeliveryAttempt, DeliveryOutcome
 from domain.sessions.input_request import OpenRequest, RemindRequest, RequestKind
 from domain.sessions.session import (
@@ -38,7 +37,7 @@ from domain.sessions.session import (
     preview,
 )
 from domain.sessions.writes import Acceptance, NewMessage
-from domain.wire import session_workflow_id
+from domain.task import parts_of
 from store import agents, sessions, tool_calls
 from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain

@@ -13,9 +13,9 @@ from activities.egress import Fetcher
 from activities.mcp.discover import ShippedLists, ToolLists
 from activities.sandbox import Commands, Refusing
 from domain.agents.definition import AgentDefinition
-from domain.ids import new_id
+from domain.ids import new_id, session_workflow_id
 from domain.sealing import KeyRing
-from domain.wire import TOOL_DISCOVERY, session_workflow_id
+from domain.wire import TOOL_DISCOVERY
 from store import agents
 from tests.behaviour.cli.test_end_to_end import errand
 from tests.behaviour.supervision.people import answer, waiting

@@ -10,8 +10,7 @@ import pytest
 
 from activities.model.anthropic import Model, ModelFailure, classify_failure, connect_client
 from domain.agents.prices import PriceTable
-from domain.content import TextBlock
-from domain.messages import ModelMessage, ModelRequest, ModelResponse
+from domain.messages import ModelMessage, ModelRequest, ModelResponse, TextBlock
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -25,7 +25,7 @@ from domain.agents.variables import NeededVariable
 from domain.conversations.requests import Spawn
 from domain.conversations.subagents import DelegationTool
 from domain.conversations.variable_request import VariableRequest
-from domain.events import ENDED, Event, EventRow, MailboxUpdated, TaskSubmitted
+from domain.events import ENDED, Event, EventRow, MailboxUpdated
 from domain.ids import new_id
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, Reason, SessionRef, Usage
@@ -177,7 +177,6 @@ async def spawned(
         session=session.model_copy(update={"title": "Help", "tools": None}),
         parent_thread_id=parent.thread_id,
         thread_name=child_id,
-        events=[EventRow.of(whose, TaskSubmitted(agent="helper", agent_version=1, title="Help"))],
     )
     assert (await sessions.accept(pool, acceptance)).session is not None
     return child_id

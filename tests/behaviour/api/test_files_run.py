@@ -8,8 +8,8 @@ from tests.support.house import walk_line
 from tests.support.stack import Stack
 
 # The numbers of the day: lower them when a count falls. The aim is in tests/support/house.py.
-BEFORE_TEMPORAL = 23
-IN_ALL = 67
+BEFORE_TEMPORAL = 16
+IN_ALL = 59
 # Features that a plain agent's task does not use: none of their code is entered, they are looked at only where a
 # definition or a task names them.
 FEATURES = (

@@ -6,10 +6,10 @@ import time
 import pytest
 from temporalio.api.enums.v1 import EventType
 
-from domain.content import parts_of
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from domain.sessions.writes import Acceptance, NewMessage
+from domain.task import parts_of
 from store import agents, sessions
 from tests.behaviour.conversations.talk import Talk, say
 from tests.behaviour.store.conftest import NEW

@@ -8,7 +8,7 @@ from dataclasses import replace
 import httpx2
 import pytest_asyncio
 
-from api.submission.start import LOOK_SECONDS
+from api.submission.submit import LOOK_SECONDS
 from deploy.postgres import API_ROLE
 from domain.ids import derive_id, new_id
 from domain.sessions.writes import ThreadMessage

@@ -3,7 +3,8 @@
 from temporalio.client import WorkflowExecutionStatus
 
 from domain.conversations.requests import MOST_PENDING
-from domain.wire import MAILBOX, conversation_workflow_id
+from domain.ids import conversation_workflow_id
+from domain.wire import MAILBOX
 from tests.behaviour.conversations.talk import BROKEN, Talk, async_task, chain, say
 from tests.support.stack import Stack, eventually
 

@@ -8,9 +8,8 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from activities.schedules.sync import ScheduleSync
-from domain.ids import new_id
+from domain.ids import conversation_workflow_id, new_id
 from domain.missions import MissionStatus
-from domain.wire import conversation_workflow_id
 from store import missions
 from tests.behaviour.conversations.talk import Gate, chain
 from tests.behaviour.supervision.people import answer, waiting

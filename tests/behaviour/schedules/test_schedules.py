@@ -8,8 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from domain import wire
-from domain.ids import new_id
-from domain.wire import schedule_workflow_id
+from domain.ids import new_id, schedule_workflow_id
 from store import schedule_runs, schedules
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers

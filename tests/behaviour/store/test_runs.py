@@ -5,7 +5,6 @@ from typing import TypeVar
 
 import pytest
 
-from domain.content import parts_of
 from domain.ids import new_id
 from domain.messages import ASSISTANT, ReplyBody
 from domain.sessions.input_request import OnExpiry, RequestKind
@@ -22,6 +21,7 @@ from domain.sessions.writes import (
     ThreadMessage,
     Write,
 )
+from domain.task import parts_of
 from store import conversations, input_requests, messages, runs, sessions, tool_calls
 from store.database import Pool
 from store.runs import Holder, NotCurrentRun, SessionEnded

@@ -3,16 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.content import ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from domain.messages import (
     SUMMARY,
     UNANSWERED,
     Body,
     Node,
     NoteBody,
+    ReplyBlock,
     ReplyBody,
     ResultsBody,
     SummaryBody,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
     UserBody,
     answer_calls,
     calls_of,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from domain.content import ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock
-from domain.messages import ModelResponse
+from domain.messages import ModelResponse, ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock
 
 THOUGHT = ThinkingBlock(text="Hm.", proof="s")
 CALL = ToolCallBlock(id="c", name="look", arguments={})

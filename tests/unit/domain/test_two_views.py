@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.model.anthropic import render_request
-from domain.content import ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from domain.messages import (
     NOTHING_SAID,
     Body,
@@ -12,8 +11,13 @@ from domain.messages import (
     ModelRequest,
     Node,
     NoteBody,
+    ReplyBlock,
     ReplyBody,
     SummaryBody,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
     UserBody,
     answer_calls,
     calls_of,

@@ -9,11 +9,10 @@ from pydantic import BaseModel
 from api.faces.responses.request import CreateResponse
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
-from domain.content import ToolCallBlock
 from domain.conversations.subagents import SubagentTerms, Successor
 from domain.events import EventRow
 from domain.faces import FaceRequest
-from domain.messages import Node, ReplyBody, ResultsBody
+from domain.messages import Node, ReplyBody, ResultsBody, ToolCallBlock
 from domain.notifications import AttemptRecord, NewNotice
 from domain.sessions.acceptance import AcceptanceRound
 from domain.sessions.new_session import (

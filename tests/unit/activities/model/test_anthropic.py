@@ -6,8 +6,17 @@ from typing import Any
 import pytest
 
 from activities.model.anthropic import STOP_REASONS, read_block, render_request
-from domain.content import AnyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
-from domain.messages import ModelMessage, ModelRequest, ModelSettings, ToolDefinition
+from domain.messages import (
+    AnyBlock,
+    ModelMessage,
+    ModelRequest,
+    ModelSettings,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolDefinition,
+    ToolResultBlock,
+)
 from domain.sessions.session import StopReason
 from offline.checks import check
 from offline.wire import sign

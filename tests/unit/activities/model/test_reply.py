@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 
 from activities.model.reply import INTERRUPTED, build_prelude
-from domain.content import TextBlock
-from domain.messages import ASSISTANT, NOTE, USER, Node, NoteBody, ReplyBody, UserBody
+from domain.messages import ASSISTANT, NOTE, USER, Node, NoteBody, ReplyBody, TextBlock, UserBody
 from domain.sessions.session import AgentRef, ModelCall, Purpose, SessionRef, Usage
 from store.messages import StepFacts
 

@@ -6,8 +6,17 @@ import pytest
 from pydantic import ValidationError
 
 from domain.agents.handler import AnsweredCall, HandlerMessage, HandlerReply, Speaker, as_handler_sees
-from domain.content import TextBlock, ToolCallBlock, ToolResultBlock
-from domain.messages import Body, Node, NoteBody, ReplyBody, ResultsBody, UserBody
+from domain.messages import (
+    Body,
+    Node,
+    NoteBody,
+    ReplyBody,
+    ResultsBody,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserBody,
+)
 
 
 def node(side: str, body: Body, author: str = "") -> Node:

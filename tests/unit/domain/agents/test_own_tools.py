@@ -9,8 +9,8 @@ from activities.tools.rules import drop_approved_asks
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain.agents import definition as own_tools_module
 from domain.agents.definition import DELEGATING, AgentDefinition, ExternalTool, SubagentRef, own_tools, tool_problems
-from domain.content import ToolCallBlock
 from domain.conversations.subagents import DelegationTool
+from domain.messages import ToolCallBlock
 from domain.policy.rules import Action, Rule, StandingRule
 
 TRAITS = {

@@ -1,8 +1,19 @@
 import pytest
 
-from domain.content import TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from domain.conversations.display_messages import PREVIEW, display_messages, said_before_the_end
-from domain.messages import Body, Node, NoteBody, ReplyBody, ResultsBody, SummaryBody, UserBody
+from domain.messages import (
+    Body,
+    Node,
+    NoteBody,
+    ReplyBody,
+    ResultsBody,
+    SummaryBody,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserBody,
+)
 
 
 def node(step: int, body: Body, side: str = "a") -> Node:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from activities import definitions
 from domain.agents.definition import AgentDefinition
 from domain.sessions.session import AgentRef
 from store import agents
@@ -20,10 +19,10 @@ async def test_kept_definitions_are_bounded_and_private_ones_are_read_each_time(
         return AgentDefinition.model_validate({"name": ref.name})
 
     monkeypatch.setattr(agents, "load", load)
-    monkeypatch.setattr(definitions, "MOST_KEPT", 2)
+    monkeypatch.setattr(agents, "MOST_VERSIONS", 2)
     private = AgentRef(owner=agents.private_owner("s1"), name="p", version=1)
     a, b, c = (AgentRef(owner="t", name=name, version=1) for name in "abc")
-    known = definitions.Definitions(None)  # type: ignore[arg-type]
+    known = agents.Definitions(None)  # type: ignore[arg-type]
     for ref in (private, a, b, private, a, c, a, b):
         assert (await known.load(ref)).name == ref.name
     assert read == [private, a, b, private, c, b]
