@@ -67,7 +67,7 @@ async def shown(pool: Pool, ref: SessionRef) -> Status:
 
 
 async def emitted(pool: Pool, ref: SessionRef) -> list[str]:
-    rows = await pool.fetch("SELECT type FROM events WHERE session_id = $1 ORDER BY seq", ref.session_id)
+    rows = await pool.fetch("SELECT type FROM events WHERE session_id = $1 AND seq > 1 ORDER BY seq", ref.session_id)
     return [row["type"] for row in rows]
 
 
