@@ -7,3 +7,5 @@ migrations, functions and roles.
 
 It imports only domain/. API, activities and commands may import it; workflows may not.
 """
+
+import domain  # noqa: F401 - finds the package errand

@@ -1,4 +1,4 @@
-"""Terms of the model vendor's protocol, and the few modules that may know them. All others use domain/content.py."""
+"""Terms of the model vendor's protocol, and the few modules that may know them. All others use domain/messages.py."""
 
 import re
 from pathlib import Path
