@@ -63,27 +63,29 @@ async def test_response_waits_neither_for_temporal_nor_for_a_worker(stack: Stack
     assert (await stack.wait(turn))["status"] == "completed"
 
 
-@pytest.mark.parametrize("how", ENDS)
-async def test_task_is_stopped_right_after_its_response(stack: Stack, how: str) -> None:
-    task_ids = [await stack.submit(HANGS) for _ in range(3)]
+async def test_task_is_stopped_right_after_its_response(stack: Stack) -> None:
+    ways = {await stack.submit(HANGS): how for how in ENDS}
     # some of them while their start is running
-    task_ids += await asyncio.gather(*(stack.submit(HANGS) for _ in range(5)))
-    await asyncio.gather(*(stopped(stack, task_id, how) for task_id in task_ids))
-    for task_id in task_ids:
+    more = await asyncio.gather(*(stack.submit(HANGS) for _ in range(9)))
+    ways |= dict(zip(more, [*ENDS] * 3, strict=True))
+    await asyncio.gather(*(stopped(stack, task_id, how) for task_id, how in ways.items()))
+    for task_id, how in ways.items():
         assert (await stack.wait(task_id))["reason"] == ENDS[how]
 
 
-@pytest.mark.parametrize("how", ENDS)
-async def test_task_that_nobody_started_is_stopped(stack: Stack, how: str) -> None:
-    task_id = await accepted(stack, HANGS)
-    await stopped(stack, task_id, how)
-    assert (await stack.wait(task_id))["reason"] == ENDS[how]
+async def test_task_that_nobody_started_is_stopped(stack: Stack) -> None:
+    ways = {await accepted(stack, HANGS): how for how in ENDS}
+    await asyncio.gather(*(stopped(stack, task_id, how) for task_id, how in ways.items()))
+    for task_id, how in ways.items():
+        assert (await stack.wait(task_id))["reason"] == ENDS[how]
 
 
-@pytest.mark.parametrize("another_process", [False, True])
-async def test_task_is_steered_before_its_workflow_exists(stack: Stack, another_process: bool) -> None:
+async def test_task_is_steered_before_its_workflow_exists(stack: Stack) -> None:
     """The session itself reads the message; nothing else has to begin for it."""
-    task_id = await (accepted if another_process else Stack.submit)(stack, SLOW)
+    await asyncio.gather(_steered(stack, await accepted(stack, SLOW)), _steered(stack, await stack.submit(SLOW)))
+
+
+async def _steered(stack: Stack, task_id: str) -> None:
     answer = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "Mind the gap."})
     assert answer.status_code == 202, answer.text
     assert answer.json()["session_id"] == task_id

@@ -1,21 +1,17 @@
-"""Temporal in the embedded stack: protected against web pages, and prepared again when its database was deleted."""
+"""Temporal in the embedded stack: protected against web pages, and what readiness says of it."""
 
 import asyncio
 import stat
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 from temporalio.client import Client
 
-from deploy.state import StackInfo
 from tests.behaviour.api.test_local_access import NOBODY, PYTHON, as_another_account
 from tests.behaviour.deploy.processes import listening
-from tests.support.launch import connected, home, offline_model, settings_in, started
 from tests.support.stack import Stack
 from workflows.client import SWEEPER, WorkflowClient, ensure_swept
 
@@ -112,20 +108,3 @@ async def test_readiness_lists_what_temporal_lacks(stack: Stack) -> None:
     assert (await stack.http.get("/readyz")).status_code == 200
     elsewhere = await Client.connect(stack.temporal_address, namespace="gone")
     assert await WorkflowClient(elsewhere, stack.settings.task_queue).missing() == ["namespace gone"]
-
-
-@pytest.mark.exactly_once
-async def test_tasks_start_again_after_temporals_database_was_deleted() -> None:
-    with home() as folder, offline_model(folder) as model_port:
-        settings = settings_in(folder, model_port)
-
-        async def run_one(info: StackInfo) -> dict[str, Any]:
-            async with connected(settings, info) as stack:
-                return await stack.run("[[script:say text=done]] hello")
-
-        async with started(settings, folder / "stack.log") as info:
-            assert (await run_one(info))["status"] == "completed"
-        for path in await asyncio.to_thread(lambda: list(Path(settings.data_dir or "").glob("temporal/temporal.db*"))):
-            path.unlink()
-        async with started(settings, folder / "stack.log") as info:
-            assert (await run_one(info))["status"] == "completed"

@@ -1,6 +1,8 @@
 """A limit ends a session with its reason and a summary, never silently."""
 
+import asyncio
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,28 +12,24 @@ from tests.support.launch import TESTER
 from tests.support.stack import Stack, calls, of_type
 
 
-@pytest.mark.parametrize(
-    ("config", "reason", "calls"),
-    [
+@pytest.mark.proves("S1-60", "D10")
+async def test_a_limit_ends_with_a_summary(stack: Stack) -> None:
+    slow = '[[script:forever tool=bash input={"command": "sleep 0.2"}]]'
+    limits: list[tuple[dict[str, Any], str, int | None]] = [
         ({"max_steps": 3}, "step_limit", 3),
         ({"max_tokens": 100}, "token_budget", 1),
         ({"max_cost_usd": 0.0001, "model": "claude-opus-4-5"}, "cost_budget", 1),
         ({"ttl": 3_000}, "ttl", None),
-    ],
-)
-@pytest.mark.proves("S1-60", "D10")
-async def test_a_limit_ends_with_a_summary(
-    stack: Stack, config: dict[str, float], reason: str, calls: int | None
-) -> None:
-    slow = '[[script:forever tool=bash input={"command": "sleep 0.2"}]]'
-    record = await stack.run(slow, config=config)
-    assert (record["status"], record["reason"], record["partial"]) == ("failed", reason, True)
-    assert (await stack.result(record["task_id"]))["output"].startswith("Summary:")
-    asked = await stack.asked(record["task_id"])
-    if calls is not None:
-        assert len(asked) == calls + 1 == record["usage"]["llm_calls"]
-    assert "tools" not in asked[-1]["body"]
-    assert "ends now" in str(asked[-1]["body"]["messages"][-1])
+    ]
+    records = await asyncio.gather(*(stack.run(slow, config=config) for config, _, _ in limits))
+    for record, (_, reason, count) in zip(records, limits, strict=True):
+        assert (record["status"], record["reason"], record["partial"]) == ("failed", reason, True)
+        assert (await stack.result(record["task_id"]))["output"].startswith("Summary:")
+        asked = await stack.asked(record["task_id"])
+        if count is not None:
+            assert len(asked) == count + 1 == record["usage"]["llm_calls"]
+        assert "tools" not in asked[-1]["body"]
+        assert "ends now" in str(asked[-1]["body"]["messages"][-1])
 
 
 def lateness(record: dict[str, Any]) -> timedelta:
@@ -40,11 +38,11 @@ def lateness(record: dict[str, Any]) -> timedelta:
 
 async def test_ttl_does_not_run_while_a_session_is_queued(stack: Stack) -> None:
     """It begins when the session does: one that waited longer than its ttl ends, and one that works longer fails."""
-    first = await stack.submit(calls(("bash", {"command": "sleep 7"})))
+    first = await stack.submit(calls(("bash", {"command": "sleep 5"})))
     queued = []
     for text in ("[[script:say text=answered]]", "[[script:say words=30]] [[fault:hang after=4]]"):
         body = {"conversation_id": first, "input": text, "transport": "stream", "if_busy": "queue"}
-        answer = await stack.http.post("/conversations/run", json={**body, "config": {"ttl": 5_000}})
+        answer = await stack.http.post("/conversations/run", json={**body, "config": {"ttl": 4_000}})
         assert answer.status_code == 202, answer.text
         queued.append(answer.json()["session_id"])
     waited, hung = [await stack.wait(one) for one in queued]
@@ -65,25 +63,23 @@ HANGS = "[[script:say words=30]] [[fault:hang after=4 times=always]]"
 FOREVER = '[[script:forever tool=bash input={"command": "true"}]] [[fault:hang after=0 at=2 times=always]]'
 
 
-@pytest.mark.parametrize(
-    ("text", "more", "reason"),
-    [
-        (HANGS, {}, "ttl"),
-        (calls(("ledger_again", {"path": "/dev/null", "seconds": 60, "deaf": True})), {}, "ttl"),
-        ("[[script:say text=Done.]]", {"acceptance_criteria": [{"kind": "command", "run": "sleep 60"}]}, "ttl"),
-        (calls(("task", {"agent": "helper-in-time", "prompt": HANGS, "description": "x"})), {}, "ttl"),
-        (FOREVER, {"config": {"max_steps": 1}}, "step_limit"),
-    ],
-    ids=["model", "tool", "acceptance", "subagent", "summary"],
-)
-async def test_session_ends_with_its_time_whatever_it_does(
-    stack: Stack, text: str, more: dict[str, Any], reason: str
-) -> None:
+async def test_session_ends_with_its_time_whatever_it_does(stack: Stack) -> None:
     for name, role in (("helper-in-time", {"mode": "subagent"}), ("in-time", {"subagents": ["helper-in-time"]})):
         assert (await stack.http.put(f"/agents/{name}", json={**TESTER, **role, "name": name})).is_success
-    record = await stack.run(text, "in-time", **{**more, "config": {"ttl": 4_000, **more.get("config", {})}})
-    assert (record["status"], record["reason"]) == ("failed", reason)
-    assert timedelta(seconds=-2) < lateness(record) < timedelta(seconds=2)
+    config = {"ttl": 4_000}
+    tool, task = ("ledger_again", {"path": "/dev/null", "seconds": 60, "deaf": True}), {"agent": "helper-in-time"}
+    run = partial(stack.run, agent="in-time")
+    *late, summary = await asyncio.gather(
+        run(HANGS, config=config),
+        run(calls(tool), config=config),
+        run("[[script:say]]", acceptance_criteria=[{"kind": "command", "run": "sleep 60"}], config=config),
+        run(calls(("task", {**task, "prompt": HANGS, "description": "x"})), config=config),
+        run(FOREVER, config={**config, "max_steps": 1}),
+    )
+    assert [record["reason"] for record in late] == ["ttl"] * 4 and summary["reason"] == "step_limit"
+    for record in (*late, summary):
+        assert record["status"] == "failed"
+        assert timedelta(seconds=-2) < lateness(record) < timedelta(seconds=2)
 
 
 @pytest.mark.proves("S1-60")
