@@ -1,9 +1,10 @@
 """Activities: everything that touches the world. `build` wires them up; the worker registers what it returns.
 
 A step of a session is model/call_model.py, then tools/run_tool.py for each call of its reply; read these two first.
-What both use is beside this file: attempt.py (which attempt this is, and what a cancel means), workspaces.py, thread_state.py, user_code.py, events.py, egress.py. sessions/ opens and ends sessions, requests/ asks
-people, delegation/ starts other agents. mcp/, hooks/, handlers/, notifications/ and schedules/ are features that a
-plain task does not enter. Only the worker imports this package; the command line reads its registries.
+What both use is beside this file: attempt.py (which attempt this is, and what a cancel means), workspaces.py,
+thread_state.py, user_code.py, events.py, egress.py. sessions/ opens and ends sessions, requests/ asks people,
+delegation/ starts other agents. mcp/, hooks/, handlers/, notifications/ and schedules/ are features that a plain task
+does not enter. Only the worker imports this package; the command line reads its registries.
 """
 
 from collections.abc import Callable
