@@ -14,12 +14,10 @@ from typing import Any
 from temporalio.client import Client
 
 import domain  # noqa: F401 - finds the package errand
-from activities.delegation.activate import Activate
-from activities.delegation.hand_over import HandOverThread
 from activities.delegation.messages import Subagents
 from activities.delegation.plan import ChildPlanner, SubagentPlanner
-from activities.delegation.settle import SettleDelegation
-from activities.delegation.spawn import BeginDelegations
+from activities.delegation.settle import HandOverThread, SettleDelegation
+from activities.delegation.spawn import Activate, BeginDelegations
 from activities.egress import Fetcher
 from activities.events import EventWriter
 from activities.handlers.call_handler import CallHandler

@@ -33,7 +33,6 @@ PURE = (
     "session.hooks",
     "session.loop",
     "session.requests",
-    "session.sides",
     "session.tools",
     "ui",
 )

@@ -1,5 +1,10 @@
-"""Sweeper: runs the `sweep` activity, which repairs what was interrupted, twice a minute. One run lasts an hour, so
-that the list of workflows stays readable; a schedule starts the next."""
+"""Sweeper: runs the `sweep` activity twice a minute. One run lasts an hour, so that the list of workflows stays
+readable; a schedule starts the next.
+
+The workers' own look every two seconds (`Sweep.watch`) passes on what requests left, from the rows alone. This workflow
+is needed beside it: a sweep asks Temporal about every silent session, and removes and seals what is due. That must
+happen once for the platform and not once for each worker, and continue if a worker dies in the middle of it.
+"""
 
 from datetime import timedelta
 

@@ -1,1 +1,6 @@
-"""Delegation: starting subagents and collecting their outcomes."""
+"""Delegation: starting other agents and collecting what they made.
+
+Read spawn.py (all delegation calls of one step), plan.py (which child each starts, or why it may not), settle.py (the
+record of a call, and its result), messages.py (what agents say to each other). The tools are the table in
+tools/builtin/agents.py. The wiring imports this package; the sweep starts what a crash left.
+"""

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from activities.delegation.agent_tools import can_be_subagent, description_of, find_enabled
 from activities.delegation.messages import Subagents
 from activities.model.anthropic import ModelCheck
 from activities.tools.builtin import read_file
-from activities.tools.offered import subagent_tools
+from activities.tools.offered import can_be_subagent, description_of, find_enabled, subagent_tools
 from activities.tools.tool import Tool
 from domain.agents.definition import (
     AgentDefinition,

@@ -1,10 +1,12 @@
-"""begin_delegations: begins all delegation calls of one step; the conversation is asked for all children at once."""
+"""begin_delegations: begins all delegation calls of one step; the conversation is asked for all children at once.
+activate makes such calls itself, for the subagents that begin with a prompt."""
 
 import asyncio
 import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from errand.models import RegistryEntry
 from pydantic import ValidationError
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -13,11 +15,14 @@ from temporalio.service import RPCError
 from activities.attempt import send_heartbeats
 from activities.delegation.messages import Subagents, message_id_of
 from activities.delegation.plan import ChildPlanner, ChildRefused, Planned, SubagentPlanner
-from activities.delegation.record import DelegationRecord
+from activities.delegation.settle import DelegationRecord
+from activities.model.call_model import CallModel
 from activities.requests.external_tools import Arguments
+from activities.tools.offered import CREATE, Offered, find_enabled
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain import events as ev
-from domain.agents.definition import ReceivingSide
+from domain.agents.definition import AgentDefinition, Immediate, ReceivingSide, SubagentTool
+from domain.agents.variables import resolve_values
 from domain.conversations.mailbox import list_attachments, rewrite_paths
 from domain.conversations.requests import CallRef, InboxKind, Spawn, SpawnAnswer, SpawnChild, SpawnerThread
 from domain.conversations.subagent_texts import (
@@ -29,6 +34,7 @@ from domain.conversations.subagent_texts import (
     subagent_started,
 )
 from domain.conversations.subagents import (
+    TERMINATED,
     Begun,
     BegunBatch,
     DelegationCall,
@@ -40,11 +46,22 @@ from domain.conversations.subagents import (
 from domain.conversations.variable_request import VariableRequest
 from domain.errors import Refusal, Unavailable
 from domain.ids import derive_id
-from domain.messages import ReplyBody, calls_of
+from domain.messages import USER, ModelResponse, Node, ReplyBody, ToolCallBlock, calls_of, text_of
 from domain.policy.rules import Rule
-from domain.sessions.session import CallState, Effect, EffectKind, ToolOutcome, preview
+from domain.redaction import is_sealed
+from domain.sessions.session import (
+    CallState,
+    Effect,
+    EffectKind,
+    ModelCall,
+    ModelReply,
+    StopReason,
+    ToolOutcome,
+    preview,
+)
 from store import conversations, messages, runs, sessions, threads, variables
 from store.database import TRANSIENT_ERRORS, Pool
+from store.messages import StepFacts
 from store.sessions import SessionRow
 from store.threads import Child
 from workflows.client import WorkflowClient
@@ -439,3 +456,78 @@ async def give_up_calls(pool: Pool, call: DelegationCall, error: Exception) -> B
         settled = await record.claim(index, name, "") or await record.settle(index, name, CallState.FAILED, text, [])
         begun.append(Begun(index=index, kind=kind, settled=settled))
     return BegunBatch(calls=begun)
+
+
+# The subagents that begin with a prompt, before its first model step. The calls are recorded as a reply of the platform
+# and run like those of a model; the same claims make sure that they run once. Models are shown their results, but
+# neither the calls nor their arguments.
+
+
+BEGIN = "Begin."  # the first message of a child whose parent has no text to pass on
+MOST_NAME = 63
+
+
+class Activate(CallModel):
+    """The activity. It works like a model call, but the reply follows from the agent's definition."""
+
+    platform_alone = True
+
+    @activity.defn(name="activate")
+    async def activate(self, call: ModelCall) -> ModelReply:
+        return await self.reply_to(call)
+
+    async def offered(
+        self, call: ModelCall, agents: list[AgentDefinition], layers: list[list[Rule]], facts: StepFacts
+    ) -> Offered:
+        return await self.toolbox.immediate(call, agents[-1], facts)
+
+    async def ask(
+        self,
+        call: ModelCall,
+        agent: AgentDefinition,
+        nodes: list[Node],
+        tools: Offered,
+        facts: StepFacts,
+        turn: ModelResponse,
+    ) -> None:
+        variables = {
+            name: value for name, value in resolve_values(agent, facts.variables).items() if not is_sealed(value)
+        }
+        task = _task(nodes)
+        turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
+        for one in find_enabled(agent, facts.variables):
+            if one.immediate is None or (CREATE if one.resumable else one.name) not in tools:
+                continue
+            name = _name(one, one.immediate, variables)
+            if one.resumable and _is_there(facts.registry, one.name, name):
+                continue  # started by an earlier activation; it keeps its thread
+            text = variables.get(one.immediate.description_env or "", "").strip() or task
+            arguments = {one.init_user_message_property or "message": text}
+            if one.immediate.name_env:
+                arguments[one.init_agent_name_property or "name"] = name
+            if one.resumable:
+                arguments = {"agent": one.name, "name": name, "message": text}
+            turn.content.append(
+                ToolCallBlock(
+                    id=f"immediate_{call.step}_{len(turn.content)}",
+                    name=CREATE if one.resumable else one.name,
+                    arguments=arguments,
+                )
+            )
+
+
+def _task(nodes: list[Node]) -> str:
+    """The thread's latest request."""
+    asked = [text_of(node) for node in nodes if node.kind == USER]
+    return next((text for text in reversed(asked) if text.strip()), BEGIN)
+
+
+def _name(tool: SubagentTool, immediate: Immediate, variables: dict[str, str]) -> str:
+    return variables.get(immediate.name_env or "", "").strip()[:MOST_NAME] or tool.name
+
+
+def _is_there(registry: list[RegistryEntry], agent: str, name: str) -> bool:
+    return any(
+        entry.resumable and entry.agent == agent and entry.name == name and entry.status != TERMINATED
+        for entry in registry
+    )

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from temporalio import activity
 
 from activities.attempt import run_of, with_heartbeats
-from activities.delegation.record import DelegationRecord
+from activities.delegation.settle import DelegationRecord
 from activities.requests import external_tools, questions
 from activities.requests.external_tools import Described, Unaskable
 from activities.requests.questions import Questions

@@ -2,7 +2,7 @@
 
 from pydantic import ValidationError
 
-from activities.delegation.record import DelegationRecord
+from activities.delegation.settle import DelegationRecord
 from activities.requests import external_tools
 from activities.requests.approved_files import command_of, files_to_approve
 from activities.requests.external_tools import Described, Unaskable, make_callers_tool

@@ -1,30 +1,34 @@
 """The toolbox: the tools that a line is offered, and their descriptions for the model."""
 
+import json
 import time
 from dataclasses import replace
 
-from activities.delegation.agent_tools import (
-    can_be_subagent,
-    can_take_over,
-    find_enabled,
-    make_handoff_tool,
-    make_instance_tools,
-    make_subagent_tool,
-)
+from pydantic import BaseModel, ConfigDict, Field
+
 from activities.mcp.mcp_tool import find_mcp, mcp_tools
-from activities.requests.external_tools import make_callers_tool
-from activities.tools.builtin.agents import NOTIFY_PARENT, SET_STATUS
+from activities.requests.external_tools import Arguments, CallersTool, make_callers_tool
+from activities.tools.builtin.agents import (
+    NOTIFY_PARENT,
+    SET_STATUS,
+    SUBAGENT_CREATE,
+    SUBAGENT_MESSAGE,
+    SUBAGENT_TERMINATE,
+)
 from activities.tools.declared_tools import declared_tool
-from activities.tools.tool import Tool
-from domain.agents.definition import AgentDefinition, Mode, pinned_tools
-from domain.conversations.subagent_texts import roster
+from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool
+from domain.agents.definition import AgentDefinition, Mode, SubagentTool, pinned_tools
+from domain.agents.variables import resolve_values
+from domain.conversations.subagents import DEFAULT_SCHEMA, is_enabled
 from domain.messages import ToolDefinition
 from domain.policy.rules import Action, Rule, decide, is_possible, tools_of, verdict
-from domain.sessions.session import ModelCall, SideName
+from domain.sessions.session import Effect, EffectKind, ModelCall, SideName, preview
 from store import agents
 from store.database import Pool
 from store.messages import StepFacts
 
+CREATE = SUBAGENT_CREATE.name
+MESSAGE = SUBAGENT_MESSAGE.name
 Offered = dict[str, tuple[Tool, ToolDefinition]]  # by name
 ROSTER_SECONDS = 30.0
 
@@ -176,3 +180,83 @@ def subagent_tools(tools: dict[str, Tool], agent: AgentDefinition) -> list[str]:
 def _own_tools(tools: dict[str, Tool], agent: AgentDefinition, *, subagent: bool = False) -> list[str]:
     listed = [*agent.tools, *(name for name, *_ in pinned_tools(agent.mcp_servers))]
     return tools_of(tools, listed, agent.permissions, delegates=bool(agent.subagents), subagent=subagent)
+
+
+def roster(entries: list[tuple[str, str]]) -> str:
+    """The list of subagents that is appended to a delegation tool's description."""
+    return "\n\nAvailable subagents:\n" + "\n".join(f"- {name}: {description}" for name, description in entries)
+
+
+# One tool for each subagent that is not resumable, and those that create instances of the others, send them messages
+# and terminate them.
+
+
+def can_be_subagent(agent: AgentDefinition) -> bool:
+    return agent.dual and agent.expose_as_tool
+
+
+def find_enabled(agent: AgentDefinition, variables: dict[str, str]) -> list[SubagentTool]:
+    """The subagents that the agent may start now."""
+    return [one for one in agent.subagent_tools if is_enabled(one, resolve_values(agent, variables))]
+
+
+def description_of(agent: AgentDefinition) -> str:
+    return agent.tool_description or agent.description
+
+
+def make_subagent_tool(agent: AgentDefinition, blocking: bool) -> Tool:
+    waits = "You get its result." if blocking else "It works on its own, and its result is sent to you later."
+    return CallersTool(
+        name=agent.name,
+        description=f"{description_of(agent)} This starts the subagent {agent.name}. {waits}".strip(),
+        input=Arguments,
+        activity=BEGIN_DELEGATIONS,
+        effect=Effect.IDEMPOTENT,
+        kind=EffectKind.SUBAGENT,
+        starts=True,
+        touches=(),
+        summary=lambda arguments: preview(json.dumps(arguments.model_dump(), ensure_ascii=False), 120),
+        schema=agent.input_schema or DEFAULT_SCHEMA,
+    )
+
+
+def make_instance_tools(agents: list[AgentDefinition]) -> list[Tool]:
+    entries = []
+    for agent in agents:
+        needs = f" Arguments: {json.dumps(agent.input_schema)}" if agent.input_schema else ""
+        entries.append((agent.name, description_of(agent) + needs))
+    create = SUBAGENT_CREATE
+    return [
+        replace(create, description=create.description + roster(entries)),
+        SUBAGENT_MESSAGE,
+        SUBAGENT_TERMINATE,
+    ]
+
+
+# Handoffs: a tool for each agent that may take over, named after it.
+
+
+class HandoffArguments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    message: str = Field("", max_length=100_000, description="What it should know beside the conversation so far.")
+
+
+def can_take_over(agent: AgentDefinition) -> bool:
+    return agent.expose_as_tool and not agent.dual
+
+
+def make_handoff_tool(agent: AgentDefinition) -> Tool:
+    return Tool(
+        name=agent.name,
+        description=(
+            f"Hand this conversation over to the agent {agent.name}, which then answers in your place and sees "
+            f"everything that was said. {agent.tool_description or agent.description}"
+        ).strip(),
+        input=HandoffArguments,
+        activity=HAND_OVER,
+        effect=Effect.IDEMPOTENT,
+        kind=None,
+        touches=(),
+        summary=lambda input: preview(input.message, 120) or f"hand over to {agent.name}",
+    )

@@ -124,8 +124,3 @@ def gathered(blocks: list[str], still_running: list[str]) -> str:
 def unknown_subagent(name: str, available: list[str]) -> str:
     listed = ", ".join(available) or "none"
     return f"There is no subagent '{name}' for you. Available: {listed}. Nothing was started."
-
-
-def roster(entries: list[tuple[str, str]]) -> str:
-    """The list of subagents that is appended to a delegation tool's description."""
-    return "\n\nAvailable subagents:\n" + "\n".join(f"- {name}: {description}" for name, description in entries)

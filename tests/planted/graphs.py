@@ -34,7 +34,7 @@ BUGS = [
     ),
     Bug(
         "a binding whose call failed ends the session",
-        "workflows/session/sides.py",
+        "workflows/session/loop.py",
         'succeeded = {outcome.index for outcome in outcomes if outcome.state == "ok"}',
         "succeeded = {outcome.index for outcome in outcomes}",
         (f"{_GRAPHS}/test_dual.py",),
@@ -153,7 +153,7 @@ BUGS = [
     ),
     Bug(
         "a handoff leaves later turns with the former agent",
-        "activities/delegation/hand_over.py",
+        "activities/delegation/settle.py",
         "call.index, call.name, CallState.OK, handed_over(to.agent.name), [event], handed_to=to",
         "call.index, call.name, CallState.OK, handed_over(to.agent.name), [event]",
         ("tests/behaviour/conversations/test_handoff.py",),
@@ -230,7 +230,7 @@ BUGS = [
     ),
     Bug(
         "calls of a side run at the same time",
-        "workflows/session/sides.py",
+        "workflows/session/loop.py",
         "act(session, line, reply, run_line, last=_ending_tools(side))",
         "act(session, line, reply, run_line)",
         _INVARIANTS,

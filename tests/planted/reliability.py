@@ -196,8 +196,8 @@ BUGS = [
     Bug(
         "loops of inline delegates are not noticed",
         "workflows/session/loop.py",
-        "if reply.calls and repeats_itself(",
-        "if line.is_main and reply.calls and repeats_itself(",
+        "line.step\n        if reply.calls and repeats_itself(",
+        "line.step\n        if line.is_main and reply.calls and repeats_itself(",
         ("tests/behaviour/limits/test_loops.py",),
     ),
     Bug(

@@ -47,7 +47,7 @@ BUGS = [
     ),
     Bug(
         "an instance that is there is created again",
-        "activities/delegation/activate.py",
+        "activities/delegation/spawn.py",
         "            if one.resumable and _is_there(facts.registry, one.name, name):",
         "            if one.resumable and _is_there([], one.name, name):",
         (f"{_GRAPHS}/test_immediate.py::test_existing_instance_is_not_created_again_by_a_second_handoff",),
@@ -61,7 +61,7 @@ BUGS = [
     ),
     Bug(
         "instances have no tool for messages",
-        "activities/delegation/agent_tools.py",
+        "activities/tools/offered.py",
         "        SUBAGENT_MESSAGE,\n",
         "",
         (

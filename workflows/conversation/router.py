@@ -81,19 +81,13 @@ class Missed:
 class OutcomeRouter:
     def __init__(self, state: ConversationState) -> None:
         self._state = state
-        self._ended: dict[
-            str, list[str]
-        ] = {}  # for each running session: its children that ended since the last signal
+        self._ended: dict[str, list[str]] = {}  # the children of each running session that ended since the last signal
 
     def adopt(self, loaded: ConversationState) -> list[Action]:
         """Load from the store which sessions are live and which messages wait."""
         state = self._state
-        state.threads, state.live, state.pending, state.title = (
-            loaded.threads,
-            loaded.live,
-            loaded.pending,
-            loaded.title,
-        )
+        state.threads, state.live = loaded.threads, loaded.live
+        state.pending, state.title = loaded.pending, loaded.title
         threads = state.threads.items()
         return [Resume(thread_id) for thread_id, thread in threads if thread.queue or thread.inbox or thread.ended]
 
@@ -110,7 +104,7 @@ class OutcomeRouter:
         while len(self._state.delivered) > REMEMBERED:
             self._state.delivered.pop(next(iter(self._state.delivered)))
 
-    def fired(self, opened: Opened, known: list[str]) -> None:
+    def record_fire(self, opened: Opened, known: list[str]) -> None:
         """Record what a fire took, by the rows. Of the outcomes that were `known` before it, none waits any more."""
         self.take(opened.mail, opened.session_id, [*known, *opened.mail])
         if opened.start is None:
@@ -140,7 +134,7 @@ class OutcomeRouter:
 
     # the end of a session
 
-    def session_ended(self, ended: EndedSession) -> list[Action]:
+    def close_session(self, ended: EndedSession) -> list[Action]:
         """Decide on everything that follows from the end of a session. A repeated post changes nothing."""
         live = self._state.live.pop(ended.session_id, None)
         if live is None:
@@ -183,13 +177,13 @@ class OutcomeRouter:
         """Whether an outcome was read before its post arrived, or returned since."""
         return message_id in self._state.delivered or any(waiting.id == message_id for waiting in self._state.pending)
 
-    def children_ended(self, session_id: str) -> list[str]:
+    def take_ended(self, session_id: str) -> list[str]:
         """The children to name in the next signal to a session."""
         return self._ended.pop(session_id, [])
 
     # threads
 
-    def queued(self, thread_id: str) -> list[Action]:
+    def resume_queued(self, thread_id: str) -> list[Action]:
         """A session was queued: it starts now if none is running on its thread."""
         return [Resume(thread_id)] if self._state.threads[thread_id].live is None else []
 
@@ -209,15 +203,15 @@ class OutcomeRouter:
         waits = thread is not None and any(waiting.id == message_id for waiting in thread.inbox)
         return waits or message_id in self._state.delivered
 
-    def reader(self, thread_id: str, message_id: str) -> str | None:
+    def find_reader(self, thread_id: str, message_id: str) -> str | None:
         """The session that reads a message: the one that has it, else the running one."""
-        return self._state.delivered.get(message_id) or self.live_on(thread_id)
+        return self._state.delivered.get(message_id) or self.find_live(thread_id)
 
-    def live_on(self, thread_id: str) -> str | None:
+    def find_live(self, thread_id: str) -> str | None:
         thread = self._state.threads.get(thread_id)
         return thread.live if thread is not None else None
 
-    def missed(self, thread_id: str) -> Missed | None:
+    def find_missed(self, thread_id: str) -> Missed | None:
         """The signals to repeat to the running session of a thread, which ignores those it has seen; None if no session
         is running there."""
         thread = self._state.threads.get(thread_id)
@@ -243,7 +237,7 @@ class OutcomeRouter:
             mail=[waiting.id for waiting in inbox if waiting.outcome],
         )
 
-    def opened(self, opening: OpenSession, opened: Opened) -> list[Action]:
+    def record_opening(self, opening: OpenSession, opened: Opened) -> list[Action]:
         """Record the result of `next_opening`. Of a queue the rows' first session begins, which may be another one."""
         thread, session_id = self._state.threads[opening.thread_id], opened.session_id
         if opened.busy:  # the store let another session begin, which takes the messages

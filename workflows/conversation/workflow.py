@@ -102,7 +102,7 @@ class Conversation:
         if not self.ready:
             self.early.append(ended)
             return
-        self.actions.extend(self.router.session_ended(ended))
+        self.actions.extend(self.router.close_session(ended))
         self._show()
 
     @workflow.signal(name=wire.RELOAD, description="Read the state from the database again.")
@@ -123,7 +123,7 @@ class Conversation:
     async def submit(self, submission: StartSession) -> None:
         async with self._exclusive():
             await self.starter.start_accepted(submission)
-            self.actions.extend(self.router.queued(submission.thread_id))
+            self.actions.extend(self.router.resume_queued(submission.thread_id))
 
     @workflow.update(name=wire.SPAWN, description="Start the subagents of one step; each gets an id or a refusal.")
     async def spawn(self, spawn: Spawn) -> SpawnAnswers:
@@ -164,12 +164,12 @@ class Conversation:
 
     async def steer_thread(self, steer: Steer) -> Steered:
         await self.work_off()  # the rows that were just read may have the message, and a session that begins with it
-        reader = self.router.reader(steer.thread, steer.message)  # first, because it may end while it is signalled
+        reader = self.router.find_reader(steer.thread, steer.message)  # first, because it may end while it is signalled
         if reader is None and not (steer.wake or self.router.has_received(steer.thread, steer.message)):
             raise _refused(wire.NOT_RUNNING, "Nothing is running there.")
         self.starter.reload_needed |= steer.thread not in self.state.threads  # an idle thread is only in the store
         await self._deliver(steer.thread, WaitingMessage(id=steer.message, apart=steer.apart))
-        return Steered(session_id=reader or self.router.reader(steer.thread, steer.message) or "")
+        return Steered(session_id=reader or self.router.find_reader(steer.thread, steer.message) or "")
 
     async def fire_mailbox(self, fire: Fire) -> Fired:
         self.state.threads.setdefault(self.start.conversation_id, Thread())
@@ -186,7 +186,7 @@ class Conversation:
         if opened.start is None and not (fire.queue and opened.refused is None):
             kind = wire.CONVERSATION_BUSY if opened.busy else opened.refused or wire.REFUSED
             raise _refused(kind, "The continuation was refused.", {"session_id": opened.busy})
-        self.router.fired(opened, known)
+        self.router.record_fire(opened, known)
         return Fired(session_id=fire.session_id)
 
     async def _once(self, request_id: str, kind: type[Answer], answer: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -215,7 +215,7 @@ class Conversation:
             case StopChild(session_id):
                 await self.starter.signal(session_id, wire.STOP, PARENT_ENDED)
             case SignalEnded(session_id):
-                await self._signal_ended(session_id, self.router.children_ended(session_id))
+                await self._signal_ended(session_id, self.router.take_ended(session_id))
             case WithdrawMessage(session_id, message_id):
                 await self.starter.signal(session_id, wire.WITHDRAWN, InboxMessage(id=message_id))
             case DeliverOutcome(thread_id, message_id, apart):
@@ -229,13 +229,13 @@ class Conversation:
         """Deliver a message to the running session, or begin one with it. One that is read apart waits for its end."""
         if not self.router.receive(thread_id, message):
             return
-        if (live := self.router.live_on(thread_id)) is None:
+        if (live := self.router.find_live(thread_id)) is None:
             await self._start_next(thread_id)
         elif not message.apart:
             await self.starter.signal(live, wire.MESSAGE, InboxMessage(id=message.id))
 
     async def _resume(self, thread_id: str) -> None:
-        missed = self.router.missed(thread_id)
+        missed = self.router.find_missed(thread_id)
         if missed is None:
             await self._start_next(thread_id)
             return
@@ -250,7 +250,7 @@ class Conversation:
     async def _start_next(self, thread_id: str) -> None:
         if (opening := self.router.next_opening(thread_id)) is not None:
             opened = await self.starter.open_one(opening)
-            self.actions.extend(self.router.opened(opening, opened))
+            self.actions.extend(self.router.record_opening(opening, opened))
 
     # state
 
@@ -270,7 +270,7 @@ class Conversation:
         self.ready = True
         early, self.early = self.early, []
         for ended in early:
-            self.actions.extend(self.router.session_ended(ended))
+            self.actions.extend(self.router.close_session(ended))
         self._show()
 
     async def _record(self, by: str | None = None, mail: list[str] | None = None, promoted: str | None = None) -> None:

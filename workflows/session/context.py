@@ -76,7 +76,7 @@ class SessionContext:
         """The sides of the session's current agent; None for a plain agent."""
         return self.state.sides if self.state.handed_over else self.start.sides
 
-    def hooked(self, line: Line) -> bool:
+    def has_hooks(self, line: Line) -> bool:
         """Whether the agent of a line has hooks."""
         if not line.is_main:
             return line.hooked
@@ -196,18 +196,18 @@ class SessionContext:
     def withdraw(self, message_id: str) -> None:
         self.state.inbox = [waiting for waiting in self.state.inbox if waiting != message_id]
 
-    def children_ended(self, session_ids: list[str]) -> None:
+    def end_children(self, session_ids: list[str]) -> None:
         self.state.ended = [*self.state.ended, *session_ids][-REMEMBERED:]
         self.state.waking = [waking for waking in self.state.waking if waking not in session_ids]
 
-    def child_started(self, session_id: str, title: str, *, wakes: bool) -> None:
+    def add_child(self, session_id: str, title: str, *, wakes: bool) -> None:
         child = StartedChild(id=session_id, title=preview(title, 80))
         self.state.children = [*self.state.children, child][-NAMED_CHILDREN:]
         self.state.children_started += 1
         if wakes and session_id not in self.state.ended:  # it may have ended already
             self.state.waking.append(session_id)
 
-    def answered(self, request_id: str) -> None:
+    def record_answer(self, request_id: str) -> None:
         self.state.answered = [*self.state.answered, request_id][-REMEMBERED:]
 
     @property
@@ -217,14 +217,14 @@ class SessionContext:
         most = self.start.renew_after
         return info.is_continue_as_new_suggested() or (most is not None and info.get_current_history_length() >= most)
 
-    def renews(self) -> bool:
+    def must_renew(self) -> bool:
         """Whether to continue as new although a step has not ended: the history is long, and all that the session waits
         for is found again in the store."""
-        renews = self.stopping is None and self.history_is_long and self.paused == self.unsettled
-        self.renewal = self.renewal or renews
+        due = self.stopping is None and self.history_is_long and self.paused == self.unsettled
+        self.renewal = self.renewal or due
         return self.renewal
 
-    async def unsettled_until_done(self, part: Coroutine[Any, Any, T]) -> T:
+    async def count_unsettled(self, part: Coroutine[Any, Any, T]) -> T:
         self.unsettled += 1
         try:
             return await part
@@ -249,7 +249,7 @@ def cause(error: ActivityError) -> tuple[str, str]:
     return type(inner).__name__, str(inner)
 
 
-def requested_reason(error: ActivityError) -> Reason:
+def read_stop_reason(error: ActivityError) -> Reason:
     """The reason of the cancel that the row holds."""
     inner = error.cause
     details = inner.details if isinstance(inner, ApplicationError) else ()

@@ -55,7 +55,7 @@ async def delegate(
     titles = {call.index: call.preview or call.name for call in calls}
     for begun in batch.calls:
         if begun.child is not None:
-            session.child_started(begun.child, titles.get(begun.index, begun.kind), wakes=begun.wakes)
+            session.add_child(begun.child, titles.get(begun.index, begun.kind), wakes=begun.wakes)
     await hooks.after_subagents(session, line, reply.head, [one.child for one in batch.calls if one.child is not None])
     names = {call.index: call.name for call in calls}
     return await all_of(

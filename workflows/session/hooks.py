@@ -17,15 +17,17 @@ NO_SUBJECT = HookSubject()
 _NOT_RUN = "This was not run: the hooks that may guard it could not run."
 
 
-async def at(session: SessionContext, line: Line, point: HookPoint, subject: HookSubject = NO_SUBJECT) -> HookOutcome:
+async def run_hooks(
+    session: SessionContext, line: Line, point: HookPoint, subject: HookSubject = NO_SUBJECT
+) -> HookOutcome:
     """Run the hooks of the line's agent for this moment. The session continues without those that fail, but calls that
     one of them may guard are refused."""
-    if not session.hooked(line):
+    if not session.has_hooks(line):
         return NOTHING
     try:
-        if point not in await _points(session, line):
+        if point not in await _list_points(session, line):
             return NOTHING
-        call = _call(session, line, point, subject)
+        call = _build_call(session, line, point, subject)
         return await session.wait(activity_calls.run_hooks(call))
     except ActivityError as error:
         session.check()
@@ -40,55 +42,57 @@ async def before_reply(session: SessionContext, line: Line, messages: list[str],
     if line.is_main and not session.state.announced:
         session.state.announced = True
         if session.start.head is None:
-            await at(session, line, HookPoint.AFTER_THREAD_CREATED)
+            await run_hooks(session, line, HookPoint.AFTER_THREAD_CREATED)
     opening = line.opening if line.head is None else None
     received = NOTHING
     if messages or opening is not None:
-        received = await at(session, line, HookPoint.ON_MESSAGE, HookSubject(messages=messages, opening=opening))
-    before = await at(session, line, HookPoint.BEFORE_MODEL, HookSubject(model=line.model))
-    return noted(note, received.note, before.note)
+        received = await run_hooks(session, line, HookPoint.ON_MESSAGE, HookSubject(messages=messages, opening=opening))
+    before = await run_hooks(session, line, HookPoint.BEFORE_MODEL, HookSubject(model=line.model))
+    return join_notes(note, received.note, before.note)
 
 
 async def after_tools(session: SessionContext, line: Line, node: str, outcomes: list[ToolOutcome]) -> None:
     """Run these hooks; their notes are shown with the next call."""
     indexes = sorted(outcome.index for outcome in outcomes)
     if indexes:
-        said = await at(session, line, HookPoint.AFTER_TOOL, HookSubject(node=node, indexes=indexes))
-        line.note = noted(line.note, said.note)
+        said = await run_hooks(session, line, HookPoint.AFTER_TOOL, HookSubject(node=node, indexes=indexes))
+        line.note = join_notes(line.note, said.note)
 
 
 async def before_tools(session: SessionContext, line: Line, node: str, calls: list[ToolCall]) -> list[ToolCall]:
     """The calls of a reply; a call that a hook refuses gets the refusal as its result."""
     indexes = [call.index for call in calls if call.refusal is None]
     subject = HookSubject(node=node, indexes=indexes)
-    said = await at(session, line, HookPoint.BEFORE_TOOL, subject) if indexes else NOTHING
+    said = await run_hooks(session, line, HookPoint.BEFORE_TOOL, subject) if indexes else NOTHING
     return [call.refuse(said.refusals[call.index]) if call.index in said.refusals else call for call in calls]
 
 
 async def after_subagents(session: SessionContext, line: Line, node: str, children: list[str]) -> None:
-    if children and session.hooked(line):
-        said = await at(session, line, HookPoint.AFTER_SUBAGENT_CREATED, HookSubject(node=node, children=children))
-        line.note = noted(line.note, said.note)
+    if children and session.has_hooks(line):
+        said = await run_hooks(
+            session, line, HookPoint.AFTER_SUBAGENT_CREATED, HookSubject(node=node, children=children)
+        )
+        line.note = join_notes(line.note, said.note)
 
 
 async def at_end(session: SessionContext, ending: Ending, line: Line) -> None:
     """Run the hooks of the end before the ending is written, even after a stop, because nothing runs them later."""
     try:
-        if HookPoint.ON_END in await _points(session, line, ending=True):
+        if HookPoint.ON_END in await _list_points(session, line, ending=True):
             subject = HookSubject(reason=ending.reason, error=ending.error)
-            call = _call(session, line, HookPoint.ON_END, subject)
+            call = _build_call(session, line, HookPoint.ON_END, subject)
             left = max(session.time_left(END_TIME), LEAST_TIME)
             await activity_calls.run_hooks(call, min(left, timedelta(minutes=10)))
     except ActivityError as error:
         workflow.logger.warning("the hooks of the end could not run: %s", cause(error)[1])
 
 
-def noted(*notes: str | None) -> str | None:
+def join_notes(*notes: str | None) -> str | None:
     """Join several notes for the model into one."""
     return "\n\n".join(note for note in notes if note) or None
 
 
-def _call(session: SessionContext, line: Line, point: HookPoint, subject: HookSubject) -> HookCall:
+def _build_call(session: SessionContext, line: Line, point: HookPoint, subject: HookSubject) -> HookCall:
     return HookCall(
         ref=session.start.ref,
         agent=line.agent,
@@ -101,7 +105,7 @@ def _call(session: SessionContext, line: Line, point: HookPoint, subject: HookSu
     )
 
 
-async def _points(session: SessionContext, line: Line, *, ending: bool = False) -> list[HookPoint]:
+async def _list_points(session: SessionContext, line: Line, *, ending: bool = False) -> list[HookPoint]:
     """Look hooks up once for each agent and side that takes turns; again if that failed."""
     known, name = session.state.hook_points, f"{line.agent.owner}/{line.agent.name}/{line.agent.side}"
     if name not in known:

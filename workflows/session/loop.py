@@ -1,5 +1,5 @@
-"""The loop: ask the model, run its tool calls, repeat. One function per line, so that an inline delegate can nest
-it."""
+"""The loop: ask the model, run its tool calls, repeat. One function per line, so that an inline delegate can nest it.
+An agent with two sides has a loop of its own at the end, over the same parts."""
 
 from datetime import timedelta
 
@@ -8,17 +8,21 @@ from temporalio.exceptions import ActivityError
 
 from domain import limits as loop_detection
 from domain import wire
+from domain.agents.definition import Side, Sides
 from domain.agents.hook import HookPoint
 from domain.agents.typed_output import MAX_MISFITS, retry_request
-from domain.limits import CUT_OFF, Next, decide_next, find_reached_limit
+from domain.limits import CUT_OFF, Decision, Next, SideVerdict, decide_next, find_reached_limit, judge_response
 from domain.sessions.acceptance import CheckAcceptance
-from domain.sessions.session import ModelCall, ModelReply, Purpose, Reason, StopRequest, ToolOutcome, Usage
+from domain.sessions.session import BindingCall, ModelCall, ModelReply, Purpose, Reason, StopRequest, ToolOutcome, Usage
 from domain.sessions.session_state import HookSubject, Line
 from workflows import activity_calls
 from workflows.session import hooks
-from workflows.session.context import Ending, SessionContext, Stopped, cause, requested_reason
+from workflows.session.context import Ending, SessionContext, Stopped, cause, read_stop_reason
 from workflows.session.tools import act
 from workflows.ui import current_details, step_result
+
+STEPS_USED = "{} has used all steps that it may take in one session ({})."
+NOT_OVER = "Your reply did not end your turn. Continue{}."
 
 
 async def run_line(session: SessionContext, line: Line) -> Ending | None:
@@ -28,7 +32,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
     while not session.handed_over:
         reply = line.take_pending()
         if reply is None:
-            if limit := limit_reached(session):
+            if limit := find_limit(session):
                 return limit
             if line.is_main and session.history_is_long:
                 return None
@@ -43,7 +47,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
             line.previous, line.previous_step = step_result(reply, []), line.step
             if decision.reason is not Reason.GOAL_REACHED:
                 return Ending(decision.reason, decision.error_type, decision.error)
-            if ending := await end_of_answer(session, line, reply):
+            if ending := await end_answer(session, line, reply):
                 return ending
             continue
         began = workflow.now()
@@ -57,7 +61,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
     return None
 
 
-def limit_reached(session: SessionContext) -> Ending | None:
+def find_limit(session: SessionContext) -> Ending | None:
     """The limit that forbids another step."""
     state = session.state
     if session.spent:
@@ -75,7 +79,7 @@ def repeats_itself(session: SessionContext, line: Line, outcomes: list[ToolOutco
     return verdict is loop_detection.LoopVerdict.BREAK
 
 
-async def end_of_answer(session: SessionContext, line: Line, reply: ModelReply) -> Ending | None:
+async def end_answer(session: SessionContext, line: Line, reply: ModelReply) -> Ending | None:
     """The ending after an answer without calls; None if the line continues."""
     if reply.misfit is not None:
         line.misfits += 1
@@ -112,11 +116,11 @@ async def think(
     compacted = purpose is not Purpose.TURN
     begins = purpose is Purpose.TURN
     unavailable: tuple[str, str] | None = None  # the model that could not be reached, and why
-    hooked = session.hooked(line) and purpose is Purpose.TURN and not activates
+    hooked = session.has_hooks(line) and purpose is Purpose.TURN and not activates
     if hooked:
         note = await hooks.before_reply(session, line, take or [], note)
     while True:
-        call = model_call(session, line, purpose, take or [], note, begins=begins, unavailable=unavailable)
+        call = build_model_call(session, line, purpose, take or [], note, begins=begins, unavailable=unavailable)
         if begins:
             line.previous = None
         begins, unavailable = False, None
@@ -135,7 +139,7 @@ async def think(
             elif kind == wire.BUDGET_SPENT:
                 raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
             elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel whose signal was lost
-                session.halt(StopRequest(reason=requested_reason(error), by=message))
+                session.halt(StopRequest(reason=read_stop_reason(error), by=message))
                 raise Stopped from error
             else:
                 raise Ending(Reason.ERROR, kind, message) from error
@@ -148,7 +152,7 @@ async def think(
             session.raise_limits(reply.raised)
         session.check()
         if hooked:
-            await hooks.at(session, line, HookPoint.AFTER_MODEL, HookSubject(node=reply.head))
+            await hooks.run_hooks(session, line, HookPoint.AFTER_MODEL, HookSubject(node=reply.head))
         return reply
 
 
@@ -176,7 +180,7 @@ def _start_call(
     return activity_calls.call_model(call)
 
 
-def model_call(
+def build_model_call(
     session: SessionContext,
     line: Line,
     purpose: Purpose,
@@ -252,3 +256,110 @@ async def meet_criteria(session: SessionContext, line: Line) -> bool:
     workflow.logger.info("sent back: %s", verdict.preview)
     state.inbox.append(verdict.message)
     return False
+
+
+# Two sides take turns over one message tree until a rule or a limit ends it.
+
+
+async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
+    """Run until the session must end. None means that the workflow should continue as new here, between two steps, or
+    that another agent has taken over."""
+    state = session.state
+    while not session.handed_over:
+        line = state.line
+        side = sides.of(line.agent.side)
+        await activate(session, line)
+        reply = line.take_pending()
+        if reply is None:
+            if limit := find_limit(session) or _steps_used(line, side):
+                return limit
+            if session.history_is_long:
+                return None
+            state.step += 1
+            line.step = state.step
+            line.steps += 1
+            note, line.note = line.note, None
+            reply = await think(session, line, Purpose.TURN, session.take(line), note)
+        decision = decide_next(reply)
+        if decision.reason is Reason.ERROR:
+            return Ending(decision.reason, decision.error_type, decision.error)
+        began = workflow.now()
+        outcomes = await act(session, line, reply, run_line, last=_ending_tools(side))
+        line.previous, line.previous_step = step_result(reply, outcomes), line.step
+        ending = await _judge(session, sides, side, reply, decision, outcomes)
+        if ending is not None:
+            return ending
+        if reply.calls and repeats_itself(session, line, outcomes, workflow.now() - began):
+            return Ending(Reason.LOOP_DETECTED)
+        if reply.full or decision.next is Next.COMPACT:
+            await _compact(session, line)
+        workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
+    return None
+
+
+async def _judge(
+    session: SessionContext,
+    sides: Sides,
+    side: Side,
+    reply: ModelReply,
+    decision: Decision,
+    outcomes: list[ToolOutcome],
+) -> Ending | None:
+    """Apply the rules of its side to a response: an ending, the other side's turn, or another step."""
+    state, line = session.state, session.state.line
+    if decision.next in (Next.ASK_AGAIN, Next.COMPACT):  # cut off, so not yet a response that could end a turn
+        side = side.model_copy(update={"stop_on_response": False})
+    succeeded = {outcome.index for outcome in outcomes if outcome.state == "ok"}
+    # A call that failed or was refused ends nothing: its side sees why, and may call again.
+    names = [call.name if call.index in succeeded else "" for call in reply.calls]
+    turns = sides.max_session_turns if sides.dual else None
+    found = judge_response(side, names, ends=reply.ends, steps=line.steps, turns=state.turns, max_session_turns=turns)
+    binding = BindingCall(node=reply.head) if reply.ends else None
+    if found.call is not None:
+        binding = BindingCall(node=reply.head, index=reply.calls[found.call].index)
+    match found.verdict:
+        case SideVerdict.FAIL_SESSION:
+            return Ending(Reason.ERROR, "session_fail", "The session was ended as failed.", binding)
+        case SideVerdict.STOP_SESSION:
+            return Ending(Reason.GOAL_REACHED, binding=binding) if await is_done(session, line, reply) else None
+        case SideVerdict.TURN_LIMIT:
+            return Ending(Reason.TURN_LIMIT)
+        case SideVerdict.STEP_LIMIT:
+            return _out_of_steps(side)
+        case SideVerdict.END_TURN if sides.dual:
+            state.switch_sides()
+        case SideVerdict.END_TURN:
+            return await end_answer(session, line, reply)
+        case SideVerdict.ACT if decision.next in (Next.ASK_AGAIN, Next.COMPACT):
+            line.note = CUT_OFF
+        case SideVerdict.ACT if not reply.calls:
+            line.note = _not_over(side)
+    return None
+
+
+def _steps_used(line: Line, side: Side) -> Ending | None:
+    """The end before a step too many of a side that ended its last turn with the last of its steps."""
+    used = side.max_steps is not None and line.steps >= side.max_steps
+    return _out_of_steps(side) if used else None
+
+
+def _out_of_steps(side: Side) -> Ending:
+    return Ending(Reason.STEP_LIMIT, "max_steps", STEPS_USED.format(side.label or "A side", side.max_steps))
+
+
+async def _compact(session: SessionContext, line: Line) -> None:
+    """Let a side write the checkpoint of its own view, even if the other side's turn has begun."""
+    state = session.state
+    line.head = state.line.head
+    await think(session, line, Purpose.COMPACT)
+    state.line.head = line.head
+
+
+def _ending_tools(side: Side) -> set[str]:
+    bindings = (side.session_stop, side.session_fail)
+    return {binding.name for binding in bindings if binding is not None}
+
+
+def _not_over(side: Side) -> str:
+    tools = sorted({*_ending_tools(side), *([side.stop_tool] if side.stop_tool else [])})
+    return NOT_OVER.format(f", or end it with {' or '.join(tools)}" if tools else "")

@@ -45,7 +45,7 @@ async def act(
         raise Ending(Reason.NEEDS_INPUT, "needs_input", blocked.preview)
     given = reply
     reply = reply.model_copy(update={"calls": limit_calls(session, reply.calls)})
-    if session.hooked(line):
+    if session.has_hooks(line):
         reply.calls = await hooks.before_tools(session, line, reply.head, reply.calls)
     session.calling += len(reply.calls)
     try:
@@ -66,7 +66,7 @@ async def act(
         session.state.plan_approved = False  # the approved plan is no longer the present one
     if session.plan_awaits_approval and any(one.planned and one.state is CallState.OK for one in outcomes):
         await requests.approve_plan(session, line, reply.head)
-    if session.hooked(line):
+    if session.has_hooks(line):
         await hooks.after_tools(session, line, reply.head, outcomes)
     return sorted(outcomes, key=lambda outcome: outcome.index)
 
@@ -109,11 +109,11 @@ async def _run_calls(session: SessionContext, line: Line, reply: ModelReply, run
     """Run them concurrently; handoffs after all others."""
     handoffs = [call for call in reply.calls if is_handoff(call)]
     tools = [
-        _listed(run_tool(session, line, reply.head, call))
+        _list_one(run_tool(session, line, reply.head, call))
         for call in reply.calls
         if not is_delegation(call) and call not in handoffs
     ]
-    parts = [session.unsettled_until_done(part) for part in (*tools, _delegate(session, line, reply, run_line))]
+    parts = [session.count_unsettled(part) for part in (*tools, _delegate(session, line, reply, run_line))]
     outcomes = [outcome for part in await all_of(parts) for outcome in part]
     return outcomes + (await _hand_over(session, line, reply, handoffs) if handoffs else [])
 
@@ -130,7 +130,7 @@ async def _run_one_by_one(
     return outcomes + (await _hand_over(session, line, reply, handoffs) if handoffs else [])
 
 
-async def _listed(outcome: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome]:
+async def _list_one(outcome: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome]:
     return [await outcome]
 
 
@@ -276,10 +276,10 @@ async def _ask_forms(
 async def _pause_poll(session: SessionContext, call: ToolCall, pending: PendingCall, polls: int) -> None:
     session.paused += 1
     try:
-        if not session.renews():
+        if not session.must_renew():
             crowded = session.history_is_long
             await workflow.wait_condition(
-                lambda: session.stopping is not None or session.renews(),
+                lambda: session.stopping is not None or session.must_renew(),
                 timeout=timedelta(milliseconds=pause_ms(pending.wait_ms, polls, crowded=crowded)),
                 timeout_summary=f"until {call.name} is asked for again",
             )

@@ -16,9 +16,8 @@ from domain.sessions.session_state import SessionInput
 from workflows import activity_calls
 from workflows.session import hooks
 from workflows.session.context import END_TIME, SUMMARY_TIME, Ending, Renewal, SessionContext, Stopped, cause
-from workflows.session.loop import activate, model_call, run_line
+from workflows.session.loop import activate, build_model_call, run_line, run_sides
 from workflows.session.requests import ask_variables
-from workflows.session.sides import run_sides
 from workflows.ui import STATUS, current_details
 
 
@@ -58,7 +57,7 @@ class Session:
                 raise Stopped
             if ending.reason in LIMIT_REASONS and not self.context.cancelled and self.context.time_left():
                 await self._summarise(ending.reason)
-            if self.context.hooked(self.context.state.line):
+            if self.context.has_hooks(self.context.state.line):
                 await hooks.at_end(self.context, ending, self.context.state.line)
             # A message that arrives from here on opens another session: the activity gives the conversation what this
             # one has not taken.
@@ -112,7 +111,7 @@ class Session:
 
     @workflow.signal(name=wire.CHILDREN_ENDED, description="Subagents of this session have ended.")
     def children_ended(self, ended: ChildrenEnded) -> None:
-        self.context.children_ended(ended.session_ids)
+        self.context.end_children(ended.session_ids)
 
     @workflow.signal(name=wire.PROMOTED, description="A subagent that was waited for continues in the background.")
     def promoted(self, promote: Promote) -> None:
@@ -120,7 +119,7 @@ class Session:
 
     @workflow.signal(name=wire.ANSWERED, description="An input request of this session has an answer.")
     def answered(self, request: RequestAnswered) -> None:
-        self.context.answered(request.id)
+        self.context.record_answer(request.id)
 
     @workflow.signal(name=wire.LIMITS_RAISED, description="This session may use more; the row has the same limits.")
     def limits_raised(self, limits: Limits) -> None:
@@ -191,7 +190,7 @@ class Session:
         if self.context.handler_of(state.line) is not None:
             return  # a handler cannot summarise: its last message is the result
         take = self.context.take(state.line)
-        call = model_call(self.context, state.line, Purpose.SUMMARY, take, summary_request(reason))
+        call = build_model_call(self.context, state.line, Purpose.SUMMARY, take, summary_request(reason))
         call.cut_at = workflow.now() + min(SUMMARY_TIME, self.context.time_left())
         try:
             reply = await self.context.wait(activity_calls.call_model(call))

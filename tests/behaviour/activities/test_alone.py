@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 import activities
 import worker
-from activities.delegation.record import DelegationRecord
+from activities.delegation.settle import DelegationRecord
 from activities.events import EventWriter
 from activities.sandbox import Refusing
 from domain.conversations.requests import Nothing, OpenBatch, OpenSession

@@ -11,11 +11,9 @@ from domain.schedules import TickInput, TickOutcome
 from domain.sessions.session import SessionResult
 from domain.sessions.session_state import SessionInput
 from workflows.conversation.workflow import Conversation
-from workflows.notification_delivery import NotificationDelivery
+from workflows.registry import NotificationDelivery, Tick, ToolDiscovery
 from workflows.session.workflow import Session
 from workflows.sweeper import SWEEPS, Sweeper
-from workflows.tick import Tick
-from workflows.tool_discovery import ToolDiscovery
 
 
 @workflow.defn(name="Session")

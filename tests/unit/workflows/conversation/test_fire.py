@@ -34,7 +34,7 @@ def test_a_fire_takes_every_outcome_in_the_store(known: list[str]) -> None:
 def test_a_post_during_the_fire_leaves_only_what_the_fire_did_not_take(known: list[str], posted: str) -> None:
     made, starter = prepared(known, held=["m1", "m2"])
     ended = EndedSession(session_id="c", outcome=pending(posted))
-    starter.meanwhile = lambda: made.actions.extend(made.router.session_ended(ended))
+    starter.meanwhile = lambda: made.actions.extend(made.router.close_session(ended))
     run(made.fire_mailbox(FIRE))
     assert [one.id for one in made.state.pending] == (["later"] if posted == "later" else [])
     assert made.state.delivered == {"m1": "f", "m2": "f"}

@@ -11,8 +11,8 @@ def begin(router: OutcomeRouter, state: ConversationState) -> list[str]:
     assert opening is not None
     state.threads[ROOT].live, state.live[opening.session_id] = opening.session_id, Live(thread=ROOT)
     opened = Opened(session_id=opening.session_id, start=session_input(opening.session_id))
-    assert router.opened(opening, opened) == []
-    router.session_ended(EndedSession(session_id=opening.session_id))
+    assert router.record_opening(opening, opened) == []
+    router.close_session(EndedSession(session_id=opening.session_id))
     return [opening.session_id, *opening.take] if opening.session_id.startswith("queued") else opening.take
 
 
@@ -21,9 +21,9 @@ def test_messages_read_apart_and_queued_sessions_take_turns() -> None:
     thread = Thread(live="now", queue=["queued1", "queued2"], inbox=[*inbox, WaitingMessage(id="note")])
     state = ConversationState(threads={ROOT: thread}, live={"now": Live(thread=ROOT)})
     router = OutcomeRouter(state)
-    missed = router.missed(ROOT)
+    missed = router.find_missed(ROOT)
     assert missed is not None and missed.messages == ["note"]
-    assert router.session_ended(EndedSession(session_id="now")) == [Resume(ROOT)]
+    assert router.close_session(EndedSession(session_id="now")) == [Resume(ROOT)]
     assert begin(router, state) == ["one"]
     assert router.receive(ROOT, WaitingMessage(id="three", apart=True))
     assert begin(router, state) == ["queued1", "note"]
@@ -39,5 +39,7 @@ def test_one_that_did_not_begin_lets_the_queue_begin() -> None:
     router = OutcomeRouter(state)
     opening = router.next_opening(ROOT)
     assert opening is not None and opening.take == ["one"]
-    assert router.opened(opening, Opened(session_id=opening.session_id, refused="mailbox_empty")) == [Resume(ROOT)]
+    assert router.record_opening(opening, Opened(session_id=opening.session_id, refused="mailbox_empty")) == [
+        Resume(ROOT)
+    ]
     assert begin(router, state) == ["queued1"]

@@ -83,12 +83,12 @@ class ConversationMachine(RuleBasedStateMachine):
         run(self.conversation.work_off())
 
     def _receive(self, post: EndedSession) -> None:
-        self.conversation.actions.extend(self.conversation.router.session_ended(post))
+        self.conversation.actions.extend(self.conversation.router.close_session(post))
         self._work()
 
     def _accept_post(self) -> None:
         """As the signal does; its actions are carried out later."""
-        self.conversation.actions.extend(self.conversation.router.session_ended(self.posts.pop()))
+        self.conversation.actions.extend(self.conversation.router.close_session(self.posts.pop()))
 
     def _live(self) -> list[Row]:
         return [row for row in self.store.sessions.values() if row.live]

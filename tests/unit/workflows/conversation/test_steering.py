@@ -22,7 +22,7 @@ class Ending(PretendStarter):
         row = self.store.sessions[session_id]
         if row.live:
             ended = self.store.finish(row, committed=True)
-            self.conversation.actions.extend(self.conversation.router.session_ended(ended))
+            self.conversation.actions.extend(self.conversation.router.close_session(ended))
 
 
 def talk() -> tuple[Conversation, Ending]:
@@ -66,7 +66,7 @@ def test_resumed_thread_whose_session_ends_hands_all_messages_to_the_next_one() 
 def test_message_that_was_in_the_rows_is_not_delivered_again_by_its_own_request() -> None:
     """The conversation loads the message, opens a session with it, and then handles the request that sent it."""
     made, starter = talk()
-    made.router.session_ended(starter.store.finish(starter.store.sessions["first"], committed=True))
+    made.router.close_session(starter.store.finish(starter.store.sessions["first"], committed=True))
     made.state.threads[ROOT].inbox.append(WaitingMessage(id="note"))
     starter.store.inbox["note"] = None
     made.actions.append(Resume(ROOT))
@@ -74,7 +74,7 @@ def test_message_that_was_in_the_rows_is_not_delivered_again_by_its_own_request(
     [after] = [row for row in starter.store.sessions.values() if row.live]
     assert after.inbox == ["note"] and steered.session_id == after.id
     assert not starter.signalled and not made.state.threads[ROOT].inbox
-    made.router.session_ended(starter.store.finish(after, committed=True))
+    made.router.close_session(starter.store.finish(after, committed=True))
     again = run(made.steer_thread(Steer(request_id="again", thread=ROOT, message="note")))
     assert again.session_id == after.id and starter.store.live_on(ROOT) is None
 

@@ -36,7 +36,7 @@ def session() -> Any:
         return await handle
 
     return SimpleNamespace(
-        hooked=lambda line: True,
+        has_hooks=lambda line: True,
         check=lambda: None,
         wait=wait,
         state=SimpleNamespace(hook_points={}),
@@ -63,6 +63,6 @@ def test_calls_are_refused_while_their_guards_cannot_run(monkeypatch: pytest.Mon
     own = session()
     assert all(one.refusal for one in asyncio.run(hooks.before_tools(own, LINE, "n", CALLS)))
     # at other points a failure of hooks has no effect
-    assert asyncio.run(hooks.at(own, LINE, HookPoint.AFTER_MODEL)) == HookOutcome()
+    assert asyncio.run(hooks.run_hooks(own, LINE, HookPoint.AFTER_MODEL)) == HookOutcome()
     monkeypatch.setattr(activity_calls, broken, works[broken])
     assert not any(one.refusal for one in asyncio.run(hooks.before_tools(own, LINE, "n", CALLS)))
