@@ -434,5 +434,5 @@ def _turn(row: asyncpg.Record) -> Turn:
     opened = [UserBody.model_validate_json(body).text for body in bodies] if bodies else [text_of_parts(parts)]
     text = "\n\n".join(opened)
     given = json.loads(asked) if asked else text or None
-    known = {name: row[name] for name in Turn.model_fields if name != "input"}
+    known = {name: row[name] for name in row.keys() & Turn.model_fields.keys()}
     return Turn(**known, input=given if row["visible"] is not False else None)
