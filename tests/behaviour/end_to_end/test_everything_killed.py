@@ -1,6 +1,7 @@
 """The whole stack is killed with -9 while tasks are running; the next start resumes all of them."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -49,7 +50,8 @@ async def _kill_all(stack: Stack) -> None:
     pids = [info.pid, *(part.pid for part in info.parts if part.pid)]
     assert len(pids) == 6
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # the supervisor's children may end with it
+            os.kill(pid, signal.SIGKILL)
 
     async def gone() -> bool:
         return not any(map(started_at, pids))

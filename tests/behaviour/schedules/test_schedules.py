@@ -129,7 +129,8 @@ async def test_ticks_sessions_and_deliveries_take_turns_between_tenants(stack: S
         keys.setdefault(one.workflow_type, set()).add(key)
     assert keys.keys() >= {wire.SESSION, wire.TICK, wire.NOTIFICATION_DELIVERY}
     # other tests start sessions by hand, without a key
-    assert all(found - {""} == {"default"} for found in keys.values()), keys
+    assert all(found - {""} <= {"default"} for found in keys.values()), keys
+    assert all("default" in keys[kind] for kind in (wire.SESSION, wire.TICK, wire.NOTIFICATION_DELIVERY)), keys
     assert keys[wire.TICK] == keys[wire.NOTIFICATION_DELIVERY] == {"default"}, keys
 
 

@@ -1,6 +1,7 @@
 """Questions to people: asked, listed, answered once, refused with a reason, and always ended."""
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -168,8 +169,10 @@ async def test_client_and_command_answer_although_the_first_reply_is_lost(people
 async def reply_losing_proxy(target: str, marker: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
     """Closes the connection instead of passing on the first reply to a request with this marker."""
     host, port, lost = urlsplit(target).hostname, urlsplit(target).port, list[bytes]()
+    served = list[asyncio.Task[None] | None]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(asyncio.current_task())
         answer, request = await asyncio.open_connection(host, port)
         sent = b""
 
@@ -178,6 +181,7 @@ async def reply_losing_proxy(target: str, marker: bytes) -> AsyncIterator[tuple[
             while piece := await reader.read(65_536):
                 sent += piece
                 request.write(piece)
+            request.close()
 
         forwarding = asyncio.create_task(forward())
         while piece := await answer.read(65_536):
@@ -186,11 +190,14 @@ async def reply_losing_proxy(target: str, marker: bytes) -> AsyncIterator[tuple[
                 break
             writer.write(piece)
         forwarding.cancel()
-        request.close()
-        writer.close()
+        for one in (request, writer):
+            one.close()
+            with contextlib.suppress(ConnectionError):
+                await one.wait_closed()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", lost
+        await asyncio.wait([task for task in served if task], timeout=10)
 
 
 @pytest.mark.proves("S1-15", "F-11")
