@@ -7,8 +7,8 @@ import asyncio
 import json
 import os
 import sys
-from dataclasses import asdict
 
+from errand import models
 from temporalio.runtime import Runtime, TelemetryConfig
 
 from domain.sealing import KeyRing
@@ -18,7 +18,7 @@ from workflows.client import connect
 from workflows.codec import data_converter
 
 
-async def verdicts(session_id: str) -> list[replay.ReplayResult]:
+async def verdicts(session_id: str) -> list[models.ReplayVerdict]:
     keys = KeyRing.parse(Settings.from_env().secret_keys)
     client = await connect(keys=keys)
     found = await replay.with_conversation(client, session_id)
@@ -27,6 +27,6 @@ async def verdicts(session_id: str) -> list[replay.ReplayResult]:
 
 if __name__ == "__main__":
     Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)))  # the SDK would log to our standard output
-    sys.stdout.write(json.dumps([asdict(one) for one in asyncio.run(verdicts(sys.argv[1]))]))
+    sys.stdout.write(json.dumps([one.model_dump() for one in asyncio.run(verdicts(sys.argv[1]))]))
     sys.stdout.flush()
     os._exit(0)  # the SDK's threads can crash an interpreter that shuts down while they run

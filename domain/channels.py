@@ -1,11 +1,11 @@
 """Channels: a connector's configuration, and the messages between people on another service and their conversation."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, unquote
 
+from errand.models import Made
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 from pydantic_core import PydanticCustomError
 
@@ -54,11 +54,8 @@ class ConnectorRules(BaseModel):
     merge: bool
 
 
-class ConnectorConfig(ConnectorRules):
-    id: str
-    name: str
-    created_by: str
-    created_at: datetime
+class ConnectorConfig(Made, ConnectorRules):
+    pass
 
 
 class ConnectorSecrets(BaseModel):

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from errand.models import Verdict
+from errand.models import Ending, Verdict
 from pydantic import BaseModel, ConfigDict, Field
 
 from domain.json_object import JsonObject
@@ -103,17 +103,14 @@ class CancelRequested(Event):
     mode: str = "hard"  # hard | graceful: running tools may finish first
 
 
-class Ended(Event):
+class Ended(Event, Ending):
     """The last event of a session; nothing follows it."""
 
     terminal = True
     decisive = True
     status: Status
     reason: Reason
-    partial: bool
     usage: Usage
-    error: str | None = None
-    output: str | None = None
 
 
 class TaskCompleted(Ended):

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Self
 from zoneinfo import ZoneInfo
 
+from errand import models
 from pydantic import (
     AfterValidator,
     AwareDatetime,
@@ -106,16 +107,7 @@ class MissionRules(Strict):
         return self.stop_when_answer is not None and answer is not None and matches(self.stop_when_answer, answer)
 
 
-class Spent(BaseModel):
-    """The amounts that its runs and their subagents have used."""
-
-    model_config = ConfigDict(frozen=True)
-
-    cost_usd: float = 0.0
-    tokens: int = 0
-    runs: int = 0
-    failures: int = 0
-
+class Spent(models.Spent):
     def over(self, budget: MissionBudget) -> str | None:
         """The budget that is used up."""
         for name, text in (("cost_usd", "money"), ("tokens", "tokens"), ("runs", "runs")):
@@ -140,26 +132,13 @@ class Hold(BaseModel):
     text: str
 
 
-class Mission(BaseModel):
+class Mission(models.MissionFields):
     """One row of the table `missions`."""
 
-    model_config = ConfigDict(frozen=True)
-
     tenant: str
-    id: str
-    name: str
-    schedule_id: str
-    conversation_id: str
     rules: MissionRules
     timezone: str
     status: MissionStatus = MissionStatus.WORKING
-    paused: bool = False
-    pause_reason: str | None = None
-    reason: str | None = None  # why it ended
-    summary: str | None = None
-    created_by: str
-    created_at: datetime
-    ended_at: datetime | None = None
 
     @property
     def paused_by_risk(self) -> bool:

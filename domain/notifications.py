@@ -94,26 +94,6 @@ class NewSubscription(Strict):
     subagents: bool = Field(default=False, description="true: also when a subagent has ended")
 
 
-class Subscription(BaseModel):
-    """A subscription, without its address and its secret."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    name: str
-    channel: ChannelName
-    target_shown: str
-    events: list[str]
-    every_task: bool
-    subagents: bool
-    status: SubscriptionStatus
-    failing_since: datetime | None
-    last_error: str | None
-    old_until: datetime | None
-    created_by: str
-    created_at: datetime
-
-
 def shown_target(channel: ChannelName, target: str) -> str:
     """An address as listings show it: a URL's host, or the first letter and the domain of an e-mail address."""
     if channel == ChannelName.EMAIL:
@@ -121,23 +101,6 @@ def shown_target(channel: ChannelName, target: str) -> str:
         return f"{name[:1]}…@{domain}"
     url = urlsplit(target)
     return f"{url.scheme}://{url.hostname or ''}{f':{url.port}' if url.port else ''}/…"
-
-
-class Delivery(BaseModel):
-    """One event on its way to one subscription."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    subscription_id: str
-    event: str
-    session_id: str | None
-    status: DeliveryStatus
-    attempts: int
-    last_error: str | None
-    next_at: datetime | None
-    created_at: datetime
-    delivered_at: datetime | None
 
 
 class AttemptRecord(BaseModel):

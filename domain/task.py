@@ -86,15 +86,29 @@ class TaskContext(Strict):
     )
 
 
-class TreeConfig(Strict):
+class MostUsed(Strict):
+    max_steps: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    max_tokens: int | None = Field(default=None, ge=1, le=2**53)
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_tool_calls: int | None = Field(default=None, ge=1, le=2**31 - 1)
+
+
+class TaskLimits(MostUsed):
+    """The most that a task may use. Limits that are left out stay as they are."""
+
+    ttl: int | None = Field(default=None, ge=1_000, description="execution limit in milliseconds")
+
+
+class TreeLimits(MostUsed):
     """The most that a task and all its subagents, at any depth, may use together."""
 
+    max_sessions: int | None = Field(
+        default=None, ge=1, le=2**31 - 1, description="the task's own and those of its subagents"
+    )
+
+
+class TreeConfig(TreeLimits):
     ttl: int | None = Field(default=None, ge=1_000, le=MAX_RETENTION_MS, description="milliseconds")
-    max_steps: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    max_tool_calls: int | None = Field(default=None, ge=1)
-    max_sessions: int | None = Field(default=None, ge=1, description="the task's own and those of its subagents")
 
 
 class TaskMcpServer(Strict):
@@ -111,12 +125,7 @@ class TaskMcpServer(Strict):
         return McpServer.model_validate(self.model_dump())
 
 
-class TaskConfig(Strict):
-    ttl: int | None = Field(default=None, ge=1_000, description="execution limit in milliseconds")
-    max_steps: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    max_tool_calls: int | None = Field(default=None, ge=1)
+class TaskConfig(TaskLimits):
     tree: TreeConfig | None = Field(default=None, description="a budget shared by the whole conversation")
     model: ModelName | None = None
     sandbox: SandboxMode | None = Field(default=None, strict=False)
@@ -205,12 +214,9 @@ def _only(group: str, patterns: list[str]) -> list[Rule]:
     return [Rule(permission=group, action=Action.DENY), *allowed]
 
 
-class TaskSpec(Strict):
-    """The body of POST /tasks."""
+class Work(Strict):
+    """What a caller says of a piece of work, besides its input."""
 
-    agent: Annotated[str, StringConstraints(min_length=1, max_length=63)]
-    input: Text | JsonObject
-    title: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     acceptance_criteria: list[Criterion] = Field(
         default_factory=list, max_length=50, description="checked before the task completes: texts or commands"
     )
@@ -219,10 +225,20 @@ class TaskSpec(Strict):
     )
     permissions: list[Rule] = Field(default_factory=list, max_length=200, description="ordered; the last match decides")
     boundary: Boundary | None = None
-    tags: Tags = Field(default_factory=list, description="your own labels, by which conversations can be found")
-    user_id: UserId | None = Field(default=None, description="the person that the thread belongs to")
+    tags: Tags = Field(
+        default_factory=list, description="your own labels, by which conversations can be found; a turn adds to them"
+    )
+    user_id: UserId | None = Field(default=None, description="the person that the thread belongs to; the first counts")
     context: TaskContext = TaskContext()
     config: TaskConfig = TaskConfig()
+
+
+class TaskSpec(Work):
+    """The body of POST /tasks."""
+
+    agent: Annotated[str, StringConstraints(min_length=1, max_length=63)]
+    input: Text | JsonObject
+    title: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
 
 
 FILES_NAMED = 100  # in the first message; a tree may have thousands

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Self
 from xml.sax.saxutils import quoteattr
 
+from errand.models import Made
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -193,20 +194,14 @@ class TriggerRules(Strict):
         return self
 
 
-class EventTrigger(BaseModel):
+class EventTrigger(Made):
     """One row of the table `triggers`; the secret is stored apart. Without a session, events only reach those who wait
     for them."""
 
-    model_config = ConfigDict(frozen=True)
-
     tenant: str
-    id: str
-    name: str
     rules: TriggerRules
     session: NewSession | None
     prompt: str
-    created_by: str
-    created_at: datetime
     deleted_at: datetime | None = None
 
 
@@ -215,21 +210,6 @@ class EventOutcome(StrEnum):
     DELIVERED = "delivered"  # a session that waited for its key has it
     FILTERED = "filtered"  # a condition did not hold
     KEPT = "kept"  # a session that waits for its key later gets it
-
-
-class EventAccepted(BaseModel):
-    """The result of an event. A repetition of the event gets the same result."""
-
-    event_id: str
-    outcome: EventOutcome
-    session_id: str | None = Field(default=None, description="the session that it became, or that waited for it")
-    conversation_id: str | None = None
-
-
-class EventRecord(EventAccepted):
-    type: str
-    key: str | None = Field(description="by which a wait finds it")
-    created_at: datetime
 
 
 # Names of events that agents emit, and the patterns with which others subscribe to them: `build:*:done`.

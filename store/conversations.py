@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
-from errand.models import Thread, Turn
-from pydantic import BaseModel, ConfigDict
+from errand.models import ConversationFields, ModelUsage, SessionBranch, Thread, Turn
+from pydantic import BaseModel
 
 from domain.conversations.mailbox import ConversationStatus
 from domain.json_object import JsonObject
 from domain.messages import UserBody
 from domain.notifications import ConversationUpdated, NewNotice
-from domain.sessions.new_session import TRANSPORT
-from domain.sessions.session import DeliveryMode, Reason, Status, Usage
+from domain.sessions.new_session import TRANSPORT, kind_of
+from domain.sessions.session import DeliveryMode
 from domain.sessions.writes import ThreadMessage
 from domain.task import parts_of, text_of_parts
 from store import audit, notices, workspaces
@@ -25,17 +25,11 @@ from store.workspaces import Manifest
 SIGNALLED_WITHIN = timedelta(seconds=6)  # after this the writer of a message will not signal it any more
 
 
-class ConversationRow(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class ConversationRow(ConversationFields):
     id: str
-    title: str
     status: ConversationStatus
     delivery: DeliveryMode | None
-    metadata: dict[str, Any]
     generation: int  # of its context; a reset begins the next one
-    created_at: datetime
-    updated_at: datetime
 
 
 _COLUMNS = "id, title, status, delivery, metadata::text AS metadata, generation, created_at, updated_at"
@@ -291,38 +285,15 @@ async def message_text(pool: Pool, tenant: str, message_id: str) -> str:
 # Reads for the API's view of a conversation: its threads, the tree of its sessions, its turns and its usage.
 
 
-class Branch(BaseModel):
-    """A session in the tree."""
-
-    session_id: str
-    thread_id: str
-    parent_session_id: str | None  # whose history it continues
-    spawned_by: str | None  # that started it as a subagent
-    session_type: str
-    name: str | None
-    agent: str
-    handed_to: str | None  # the agent that took it over
-    title: str
-    status: Status
-    reason: Reason | None
-    partial: bool
-    live: bool
-    blocking: bool
-    delivery: DeliveryMode | None
-    transport: str
-    created_at: datetime
-    ended_at: datetime | None
-
-
 _BRANCH = """id AS session_id, thread_id, parent_session_id, spawned_by,
              session_type, subagent_name AS name, sessions.agent, title, status, reason, partial,
-             live, blocking, delivery, created_at, ended_at,
+             live, blocking, created_at, ended_at,
              (successor.agent).name AS handed_to, task.transport"""
 _DOCUMENTS = """jsonb_populate_record(NULL::successor, handed_to::jsonb) successor,
                 jsonb_populate_record(NULL::submitted_task, spec::jsonb) task"""
 
 
-async def find_branches(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[Branch]:
+async def find_branches(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[SessionBranch]:
     """The newest sessions, ordered oldest first. Ids of siblings derive from their calls, so they do not give the
     order."""
     rows = await pool.fetch(
@@ -332,7 +303,13 @@ async def find_branches(pool: Pool, tenant: str, conversation_id: str, limit: in
         conversation_id,
         limit,
     )
-    return [Branch(**{**row, "transport": row["transport"] or TRANSPORT}) for row in rows]
+    return [_branch(row) for row in rows]
+
+
+def _branch(row: asyncpg.Record) -> SessionBranch:
+    transport = row["transport"] or TRANSPORT
+    kind = kind_of(row["spawned_by"], row["blocking"], transport)
+    return SessionBranch(**{**row, "transport": transport, "kind": kind})
 
 
 async def find_unfinished(pool: Pool, tenant: str, conversation_id: str, *, queued: bool = False) -> list[str]:
@@ -380,10 +357,10 @@ async def find_threads(pool: Pool, tenant: str, conversation_id: str, limit: int
     return [Thread(**{**row, "arguments": json.loads(row["arguments"] or "null")}) for row in rows]
 
 
-async def sum_usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[str, Usage]:
+async def sum_usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[str, ModelUsage]:
     """The usage of all its sessions. The cost is unknown as soon as the cost of one call is."""
     rows = await pool.fetch(
-        """SELECT data::jsonb ->> 'model' AS model, sum(c.llm_calls)::bigint AS llm_calls,
+        """SELECT data::jsonb ->> 'model' AS model, sum(c.llm_calls)::bigint AS requests,
                   sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
                   sum(c.cache_read_tokens)::bigint AS cache_read_tokens,
                   sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
@@ -394,7 +371,7 @@ async def sum_usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> d
         tenant,
         conversation_id,
     )
-    return {row["model"]: Usage(**{key: value for key, value in row.items() if key != "model"}) for row in rows}
+    return {row["model"]: ModelUsage(**row) for row in rows}
 
 
 async def find_turns(

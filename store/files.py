@@ -2,32 +2,22 @@
 
 import asyncio
 import hashlib
-from dataclasses import dataclass
 from datetime import datetime
 
 from domain.audit import TENANT
 from domain.ids import new_id
+from domain.sessions.writes import NewFile
 from store import audit
 from store.database import Connection, Pool
 
 
-@dataclass(frozen=True)
-class File:
-    id: str
-    sha256: str
-    size: int
-    name: str
-    media_type: str
-    type: str
-    description: str
-    url: str | None
-    path: str | None  # in the workspace from which a session saved it
+class File(NewFile):
     session_id: str | None
     created_by: str
     created_at: datetime
 
 
-_COLUMNS = "id, sha256, size, name, media_type, type, description, url, path, session_id, created_by, created_at"
+_COLUMNS = ", ".join(File.model_fields)
 
 
 def digest_of(content: bytes) -> str:

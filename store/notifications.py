@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 import asyncpg
+from errand.models import Delivery, Subscription
 from pydantic import BaseModel, Field
 
 from domain.audit import TENANT
@@ -17,11 +18,9 @@ from domain.notifications import (
     ROTATION_HOURS,
     AttemptRecord,
     ChannelName,
-    Delivery,
     DeliveryStatus,
     NewSubscription,
     Notice,
-    Subscription,
     SubscriptionStatus,
     shown_target,
 )
@@ -30,7 +29,8 @@ from store import audit, connectors
 from store.database import Pool, call
 
 SEALED_FOR = "subscription"
-_SUBSCRIPTION_COLUMNS = ", ".join(Subscription.model_fields)
+_SUBSCRIPTION_COLUMNS = """id, name, channel, target_shown AS target, events, every_task, subagents, status,
+                           failing_since, last_error, old_until AS old_secret_until, created_by, created_at"""
 
 
 def _sealed(keys: KeyRing, tenant: str, subscription_id: str, text: str) -> str:
@@ -128,7 +128,8 @@ async def enable_subscription(pool: Pool, tenant: str, subscription_id: str, by:
 
 
 CHANNEL = "deliveries"  # NOTIFY without a payload: a delivery is due
-_COLUMNS = ", ".join(Delivery.model_fields)
+_COLUMNS = """id, subscription_id, event, session_id AS task_id, status, attempts, last_error, next_at, created_at,
+              delivered_at"""
 # the receiver of a delivery is a subscription, or a connector for replies
 _RECEIVERS = """LEFT JOIN subscriptions s ON s.tenant = d.tenant AND s.id = d.subscription_id
              LEFT JOIN connectors k ON k.tenant = d.tenant AND k.id = d.subscription_id"""

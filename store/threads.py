@@ -1,9 +1,8 @@
 """Threads: their place in a conversation and their end, the subagents of each, and their addresses as agents."""
 
 import json
-from datetime import datetime
 
-from errand.models import RegistryEntry
+from errand.models import ChildFields, RegistryEntry
 from pydantic import BaseModel
 
 from domain.conversations.subagents import SubagentTerms
@@ -80,20 +79,14 @@ async def terminate(pool: Pool, tenant: str, thread: ThreadPlace, by: str) -> li
 # Children: the subagents of a thread, as the registry of its conversation lists them.
 
 
-class Child(BaseModel):
+class Child(ChildFields):
     """A subagent's newest session."""
 
-    session_id: str
     thread_id: str
-    name: str
-    agent: str
-    title: str
     status: Status
-    live: bool
     retry: str | None
     error_type: str | None
     progress: str
-    created_at: datetime
     subagent: str | None = None  # JSON: its terms
 
     @property

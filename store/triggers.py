@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import asyncpg
+from errand.models import EventAccepted, ExternalEvent
 
 from domain.audit import TENANT
 from domain.channels import Address, ArrivingMessage
@@ -21,9 +22,7 @@ from domain.sessions.session import SessionRef
 from domain.sessions.writes import RequestAnswer, RequestOpening, ThreadMessage
 from domain.triggers import (
     EMITTED,
-    EventAccepted,
     EventOutcome,
-    EventRecord,
     EventTrigger,
     TriggerContext,
     TriggerRules,
@@ -123,7 +122,7 @@ def _signed(row: asyncpg.Record, keys: KeyRing) -> SignedTrigger:
 # Rows of external events: each is written once, then decided. A lock on the key orders an event and a wait for it.
 
 
-_EVENT_COLUMNS = ", ".join(EventRecord.model_fields)
+_EVENT_COLUMNS = ", ".join(ExternalEvent.model_fields)
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ async def insert_event(connection: Connection, tenant: str, event: NewEvent) -> 
     return made is not None
 
 
-async def get_known(connection: Connection, tenant: str, event: NewEvent) -> EventRecord:
+async def get_known(connection: Connection, tenant: str, event: NewEvent) -> ExternalEvent:
     row = await connection.fetchrow(
         f"SELECT {_EVENT_COLUMNS} FROM external_events WHERE tenant = $1 AND source = $2 AND event_id = $3",
         tenant,
@@ -163,7 +162,7 @@ async def get_known(connection: Connection, tenant: str, event: NewEvent) -> Eve
         event.event_id,
     )
     assert row is not None
-    return EventRecord(**row)
+    return ExternalEvent(**row)
 
 
 async def record_decision(
@@ -187,11 +186,11 @@ async def record_decision(
         conversation_id,
     )
     return EventAccepted(
-        event_id=event.event_id, outcome=outcome, session_id=session_id, conversation_id=conversation_id
+        event_id=event.event_id, outcome=outcome.value, session_id=session_id, conversation_id=conversation_id
     )
 
 
-async def list_events(pool: Pool, tenant: str, source: str, limit: int) -> list[EventRecord]:
+async def list_events(pool: Pool, tenant: str, source: str, limit: int) -> list[ExternalEvent]:
     """The events, newest first."""
     rows = await pool.fetch(
         f"""SELECT {_EVENT_COLUMNS} FROM external_events WHERE tenant = $1 AND source = $2
@@ -200,7 +199,7 @@ async def list_events(pool: Pool, tenant: str, source: str, limit: int) -> list[
         source,
         limit,
     )
-    return [EventRecord(**row) for row in rows]
+    return [ExternalEvent(**row) for row in rows]
 
 
 async def forget_old_events(pool: Pool, days: int) -> None:

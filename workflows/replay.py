@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import FrameType
+from typing import Any
 
+from errand.models import ReplayVerdict
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHistory
@@ -43,30 +44,16 @@ _SCHEDULED = re.compile(r"scheduled event '(?P<name>[^']+)'")
 _EVENT = re.compile(r"HistoryEvent\(id: (?P<id>\d+)")
 
 
-@dataclass(frozen=True)
-class ReplayResult:
-    """The result of a replay. If nothing differs, the last three fields are empty."""
-
-    workflow_id: str
-    run_id: str
-    events: int
-    same: bool
-    event_id: int | None = None
-    event_type: str | None = None
-    reason: str | None = None
-
-
-async def replay(history: WorkflowHistory, converter: DataConverter = PLAIN) -> ReplayResult:
+async def replay(history: WorkflowHistory, converter: DataConverter = PLAIN) -> ReplayVerdict:
     run_id = history.events[0].workflow_execution_started_event_attributes.original_execution_run_id
+    run: dict[str, Any] = {"workflow_id": history.workflow_id, "run_id": run_id, "events": len(history.events)}
     failure = await _failure(history, len(history.events), converter)
     if failure is None:
-        return ReplayResult(history.workflow_id, run_id, len(history.events), same=True)
+        return ReplayVerdict(**run, same=True)
     reason = _REASON.search(failure)
     event = await _first_difference(history, failure, converter)
-    return ReplayResult(
-        history.workflow_id,
-        run_id,
-        len(history.events),
+    return ReplayVerdict(
+        **run,
         same=False,
         event_id=event.event_id,
         event_type=EventType.Name(event.event_type).removeprefix("EVENT_TYPE_").lower(),

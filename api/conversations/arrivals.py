@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
+from errand.models import EventAccepted
 from jsonschema.exceptions import ValidationError
 from pydantic import BaseModel, Field
 
@@ -45,7 +46,7 @@ from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import preview
 from domain.signatures import check_github, check_slack, check_standard_webhook
 from domain.task import TaskContext, TaskSpec, opening, title_of
-from domain.triggers import EventAccepted, ExternalEvent, SignatureKind, render_key, untrusted
+from domain.triggers import ExternalEvent, SignatureKind, render_key, untrusted
 from store import addresses, channels, input_requests, missions, sessions, triggers
 from store.channels import ChannelArrival
 from store.idempotency import key_reused

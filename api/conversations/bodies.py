@@ -9,10 +9,8 @@ from api.http.body import check_input_length
 from api.http.problems import finding
 from domain.errors import Invalid
 from domain.json_object import JsonObject
-from domain.policy.rules import Rule
-from domain.sessions.acceptance import Criterion
 from domain.sessions.session import DeliveryMode
-from domain.task import Boundary, Id, Line, Strict, Tags, TaskConfig, TaskContext, TaskSpec, Text, UserId
+from domain.task import Id, Strict, TaskSpec, Text, Work
 from settings import Settings
 
 TRANSPORTS = ("sse", "stream")
@@ -28,7 +26,7 @@ HowDelivered = Annotated[
 ]
 
 
-class MessageBody(Strict):
+class MessageBody(Work):
     """The body of POST /conversations/{id}/messages: a further turn."""
 
     agent: AgentName | None = Field(default=None, description="default: the agent of the latest turn")
@@ -44,14 +42,6 @@ class MessageBody(Strict):
     if_busy: Literal["reject", "queue", "steer"] = Field(
         default="queue", description="while a session is running: 409, wait until it ends, or pass the message to it"
     )
-    acceptance_criteria: list[Criterion] = Field(default_factory=list, max_length=50)
-    constraints: list[Line] = Field(default_factory=list, max_length=50)
-    permissions: list[Rule] = Field(default_factory=list, max_length=200, description="ordered; the last match decides")
-    boundary: Boundary | None = None
-    context: TaskContext = TaskContext()
-    config: TaskConfig = TaskConfig()
-    tags: Tags = Field(default_factory=list, description="added to those of the thread")
-    user_id: UserId | None = Field(default=None, description="the person that the thread belongs to; the first counts")
     delivery: HowDelivered = None
     metadata: Metadata | None = None
 

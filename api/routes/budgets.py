@@ -18,7 +18,7 @@ from api.submission.rules import tree_ceilings
 from domain.errors import Conflict, Invalid
 from domain.limits import KINDS, Raise, Reserved, Share, TreeBudget, shares, time_of
 from domain.sessions.session import Limits
-from domain.task import Strict
+from domain.task import TaskLimits, TreeLimits
 from settings import Settings
 from store import budgets, threads, tool_calls
 from store.sessions import SessionRow, get
@@ -36,25 +36,10 @@ FIELDS = {
 }
 
 
-class RaiseTree(Strict):
-    """Limits of the conversation."""
-
-    max_steps: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    max_tokens: int | None = Field(default=None, ge=1, le=2**53)
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    max_tool_calls: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    max_sessions: int | None = Field(default=None, ge=1, le=2**31 - 1)
-
-
-class RaiseBudget(Strict):
+class RaiseBudget(TaskLimits):
     """New limits, not additions, so that a repetition changes nothing."""
 
-    ttl: int | None = Field(default=None, ge=1_000, description="milliseconds since its beginning")
-    max_steps: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    max_tool_calls: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    tree: RaiseTree | None = None
+    tree: TreeLimits | None = Field(default=None, description="of the conversation")
 
     def wanted(self) -> Raise:
         given = {kind: getattr(self, name) for name, kind in FIELDS.items()}

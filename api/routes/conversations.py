@@ -176,8 +176,8 @@ async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Q
 
 
 def _summary(found: ConversationRow, **more: Any) -> models.ConversationSummary:
-    same = ("title", "status", "delivery", "metadata", "created_at", "updated_at")
-    return models.ConversationSummary(conversation_id=found.id, **{name: getattr(found, name) for name in same}, **more)
+    same = found.model_dump(include=set(models.ConversationSummary.model_fields) - more.keys())
+    return models.ConversationSummary(conversation_id=found.id, **same, **more)
 
 
 def _text(given: str | None) -> str | None:

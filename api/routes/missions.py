@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from errand import models
 from fastapi import APIRouter, Depends, Query
@@ -22,7 +22,7 @@ from api.routes.schedules import NewSchedule, PauseBody, Triggered
 from api.submission.task_files import check_workspaces, collect_files
 from domain.errors import Conflict, NotFound, Unavailable
 from domain.ids import is_id, new_id
-from domain.missions import Mission, MissionRules, MissionStatus, Spent, mission_mark
+from domain.missions import Mission, MissionRules, MissionStatus, mission_mark
 from domain.schedules import ContextMode, Overlap
 from domain.sessions.session import Reason
 from domain.task import Id, Strict, TaskContext, TaskSpec, opening
@@ -226,11 +226,9 @@ def _check_working(mission: Mission) -> None:
 
 
 async def _shown(call: Call, mission: Mission) -> models.Mission:
-    today = await missions.sum_spent(call.pool, mission, mission.day_start(datetime.now(UTC)))
-    total = await missions.sum_spent(call.pool, mission)
-    return mission_record(mission, today, total, await missions.find_open_requests(call.pool, mission))
-
-
-def mission_record(mission: Mission, today: Spent, total: Spent, requests: list[str]) -> models.Mission:
-    fields: dict[str, Any] = mission.model_dump(include=set(models.Mission.model_fields))
-    return models.Mission.model_validate({**fields, "today": today, "total": total, "requests": requests})
+    return models.Mission(
+        **mission.model_dump(exclude={"tenant", "timezone"}),
+        today=await missions.sum_spent(call.pool, mission, mission.day_start(datetime.now(UTC))),
+        total=await missions.sum_spent(call.pool, mission),
+        requests=await missions.find_open_requests(call.pool, mission),
+    )

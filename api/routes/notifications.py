@@ -21,7 +21,7 @@ from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.events import LastEventId
-from api.streams.feeds import LOOK_SECONDS, NoticePage, TenantFeed, show_notice, tenant_position
+from api.streams.feeds import LOOK_SECONDS, TenantFeed, show_notice, tenant_position
 from api.streams.readers import still_allowed, stream_feed
 from domain.errors import Conflict, Invalid, NotAllowed, NotFound
 from domain.ids import is_id
@@ -29,11 +29,9 @@ from domain.notifications import (
     SIGNED,
     TEST,
     ChannelName,
-    Delivery,
     DeliveryStatus,
     NewSubscription,
     Notice,
-    Subscription,
     new_secret,
 )
 from domain.policy.addresses import public
@@ -54,7 +52,7 @@ _ANSWER = {
             "schema": {"type": "string"},
             "example": 'event: mailbox_updated\ndata: {"type": "mailbox_updated", "pending_count": 2}\nid: 7\n\n',
         },
-        "application/json": {"schema": ref(NoticePage)},
+        "application/json": {"schema": ref(models.NoticePage)},
     },
 }
 _EXAMPLE = {"name": "ops", "channel": "webhook", "target": "https://hooks.example.org/errand"}
@@ -97,7 +95,7 @@ async def follow_notifications(
     if choose_media_type(request, "text/event-stream", "application/json") == "application/json":
         found = await feed.read(call.pool, after, query.limit)
         next_after = found[-1].number if found else after
-        page = NoticePage(items=[show_notice(notice) for notice in found], next_after=next_after)
+        page = models.NoticePage(items=[show_notice(notice) for notice in found], next_after=next_after)
         return JSONResponse(page.model_dump(mode="json"))
     return stream_feed(call, feed, after)
 
@@ -184,14 +182,12 @@ async def create_subscription(
 
 @json_router.get("/subscriptions", responses=problems(), summary="List the subscriptions")
 async def list_subscriptions(call: Reader) -> models.SubscriptionPage:
-    return models.SubscriptionPage(
-        items=[_record(one) for one in await notifications.list_subscriptions(call.pool, call.tenant)]
-    )
+    return models.SubscriptionPage(items=await notifications.list_subscriptions(call.pool, call.tenant))
 
 
 @json_router.get("/subscriptions/{subscription_id}", responses=problems(404), summary="Show a subscription")
 async def show_subscription(call: Reader, subscription_id: str) -> models.Subscription:
-    return _record(await _found(call, subscription_id))
+    return await _found(call, subscription_id)
 
 
 @json_router.delete(
@@ -232,7 +228,7 @@ async def enable_subscription(call: Supervisor, subscription_id: str) -> models.
     made = await notifications.enable_subscription(call.pool, call.tenant, subscription_id, call.caller.created_by)
     if made is None:
         raise NotFound()
-    return _record(made)
+    return made
 
 
 @json_router.post(
@@ -244,10 +240,10 @@ async def enable_subscription(call: Supervisor, subscription_id: str) -> models.
 async def send_test_notice(call: Supervisor, subscription_id: str) -> models.Delivery:
     found = await _found(call, subscription_id)
     notice = Notice(type=TEST, timestamp=datetime.now(UTC).isoformat(), data={"name": found.name})
-    return delivery_record(await notifications.put_notice(call.pool, call.tenant, found.id, notice))
+    return await notifications.put_notice(call.pool, call.tenant, found.id, notice)
 
 
-async def _found(call: Call, subscription_id: str) -> Subscription:
+async def _found(call: Call, subscription_id: str) -> models.Subscription:
     found = (
         await notifications.get_subscription(call.pool, call.tenant, subscription_id)
         if is_id(subscription_id)
@@ -258,12 +254,8 @@ async def _found(call: Call, subscription_id: str) -> Subscription:
     return found
 
 
-def _record(one: Subscription) -> models.Subscription:
-    return models.Subscription(**one.model_dump(), target=one.target_shown, old_secret_until=one.old_until)
-
-
-def _with_secret(one: Subscription, secret: str | None) -> models.CreatedSubscription:
-    return models.CreatedSubscription(**dict(_record(one)), secret=secret)
+def _with_secret(one: models.Subscription, secret: str | None) -> models.CreatedSubscription:
+    return models.CreatedSubscription(**dict(one), secret=secret)
 
 
 # Deliveries.
@@ -293,9 +285,7 @@ async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]
     )
     shown = found[: query.limit]
     more = len(found) > query.limit
-    return models.DeliveryPage(
-        items=[delivery_record(one) for one in shown], next_cursor=cursor(filters, shown[-1].id) if more else None
-    )
+    return models.DeliveryPage(items=shown, next_cursor=cursor(filters, shown[-1].id) if more else None)
 
 
 @json_router.get("/deliveries/{delivery_id}", responses=problems(404), summary="Show a delivery")
@@ -303,7 +293,7 @@ async def show_delivery(call: Reader, delivery_id: str) -> models.Delivery:
     found = await notifications.get_delivery(call.pool, call.tenant, delivery_id) if is_id(delivery_id) else None
     if found is None:
         raise NotFound()
-    return delivery_record(found)
+    return found
 
 
 @json_router.post(
@@ -320,11 +310,7 @@ async def resend_delivery(call: Annotated[Call, needs(Right.SUPERVISE)], deliver
     if moved is None:
         why = "Its subscription is disabled or was removed, or the content of its task was removed."
         raise Conflict(why, type="subscription-disabled")
-    return delivery_record(moved)
-
-
-def delivery_record(one: Delivery) -> models.Delivery:
-    return models.Delivery(**one.model_dump(exclude={"session_id"}), task_id=one.session_id)
+    return moved
 
 
 def check_target(channel: ChannelName, target: str, settings: Settings) -> None:

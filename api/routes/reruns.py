@@ -9,7 +9,7 @@ from typing import Annotated
 
 from errand import models
 from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from api.http.auth import Call, Reader, Submitter
 from api.http.body import accepts_json, check_input_length, json_body
@@ -30,7 +30,7 @@ from domain.policy.rules import Rule
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import AgentRef, Limits
 from domain.sessions.writes import Acceptance
-from domain.task import Strict, TaskConfig, TaskSpec, Text, opening
+from domain.task import Strict, TaskConfig, TaskLimits, TaskSpec, Text, opening
 from store import agents, conversations, sessions, tool_calls, traces, workspaces
 from store.agents import TaskAgent
 from store.database import Pool
@@ -60,16 +60,6 @@ class ChangedResult(Strict):
     failed: bool = False
 
 
-class RerunLimits(Strict):
-    """Limits as in a task; those left out stay as they were."""
-
-    ttl: int | None = Field(default=None, ge=1_000)
-    max_steps: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    max_tool_calls: int | None = Field(default=None, ge=1)
-
-
 class RerunBody(Strict):
     """The body of POST /tasks/{id}/rerun; without any field, the whole task runs again."""
 
@@ -86,7 +76,7 @@ class RerunBody(Strict):
     )
     agent_version: int | None = Field(default=None, ge=1, description="default: the version that the task used")
     permissions: list[Rule] = Field(default_factory=list, max_length=200, description="added to those of the task")
-    config: RerunLimits = RerunLimits()
+    config: TaskLimits = TaskLimits()
     recorded: bool = Field(
         default=False, description="use the recorded model responses and tool results: no model is called, no tool runs"
     )
@@ -396,23 +386,8 @@ REPLAY_SECONDS = 60.0
 _one_replay = asyncio.Lock()  # a replay takes a whole processor, which requests of this process need
 
 
-class ReplayVerdict(BaseModel):
-    workflow_id: str
-    run_id: str
-    events: int
-    same: bool
-    event_id: int | None = Field(description="the first event at which the code decides otherwise")
-    event_type: str | None
-    reason: str | None
-
-
-class ReplayReport(BaseModel):
-    same: bool
-    verdicts: list[ReplayVerdict] = Field(description="of each run of the task and of its conversation")
-
-
 @router.post("/tasks/{task_id}/replay", responses=problems(404), summary="Replay a task on the current code")
-async def replay_task(call: Reader, task_id: str) -> ReplayReport:
+async def replay_task(call: Reader, task_id: str) -> models.ReplayReport:
     """Calls no model and no tool, and changes nothing. An API process runs one replay at a time."""
     session = await session_of(call, task_id)
     # refused at once and not queued, because a client would wait for minutes without a sign
@@ -422,10 +397,10 @@ async def replay_task(call: Reader, task_id: str) -> ReplayReport:
         found = await _replayed(session.id)
     if not found:
         raise NotFound("Temporal no longer has a history of this task.")
-    return ReplayReport(same=all(one.same for one in found), verdicts=found)
+    return models.ReplayReport(same=all(one.same for one in found), verdicts=found)
 
 
-async def _replayed(session_id: str) -> list[ReplayVerdict]:
+async def _replayed(session_id: str) -> list[models.ReplayVerdict]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -447,4 +422,4 @@ async def _replayed(session_id: str) -> list[ReplayVerdict]:
             await process.wait()
     if process.returncode != 0:
         raise Unavailable("Temporal cannot be reached, or the replay failed; see `errand replay`.")
-    return [ReplayVerdict(**one) for one in json.loads(output)]
+    return [models.ReplayVerdict(**one) for one in json.loads(output)]

@@ -20,12 +20,13 @@ from api.routes.agents import AgentRecord
 from api.streams.feeds import show_event
 from api.streams.readers import await_ending
 from api.submission import submit
-from api.views.conversation import ChildRecord, SessionRecord, display_messages, kind_of
+from api.views.conversation import display_messages
 from api.views.results import is_inline, task_record, task_result
 from api.views.trace import Tracer
 from domain.agents.definition import AgentName
 from domain.errors import Conflict, Invalid
 from domain.events import EVENTS
+from domain.sessions.new_session import kind_of
 from domain.sessions.session import Status
 from domain.task import Id, TaskSpec
 from store import agents, events, files, mailbox, sessions, threads, tool_calls
@@ -208,14 +209,14 @@ async def _full_log(call: Call, task_id: str) -> tuple[list[models.Event], bool]
 
 
 @router.get("/sessions/{session_id}", responses=problems(404), summary="Show a session: the task and its messages")
-async def show_session(call: Reader, session_id: str) -> SessionRecord:
+async def show_session(call: Reader, session_id: str) -> models.Session:
     """The task with its messages as people read them, its subagents, and the session that consumed its outcome."""
     [session] = await tool_calls.count_calls(call.pool, call.tenant, [await session_of(call, session_id)])
     transport = session.task.transport
     outcome = await mailbox.of_source(call.pool, call.tenant, session_id)
     spawned = await threads.children_of_session(call.pool, call.tenant, session_id)
     waiting = await deferred.shown(call, [session])
-    return SessionRecord(
+    return models.Session(
         **task_record(session, call.settings.poll_interval_ms, waiting.get(session.id)).model_dump(),
         session_id=session.id,
         thread_id=session.thread_id,
@@ -224,11 +225,11 @@ async def show_session(call: Reader, session_id: str) -> SessionRecord:
         transport=transport,
         trigger=session.trigger,
         subagent_name=session.subagent_name,
-        delivery=session.delivery,
+        delivery=session.delivery.value if session.delivery else None,
         output=session.output,
         outcome_message_id=outcome.message_id if outcome else None,
         delivered_to=outcome.delivered_to if outcome else None,
-        children=[ChildRecord(**child.model_dump(include=set(ChildRecord.model_fields))) for child in spawned],
+        children=[models.ChildSession.model_validate(child) for child in spawned],
         display_messages=await display_messages(call.pool, session),
     )
 

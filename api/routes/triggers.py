@@ -24,7 +24,7 @@ from domain.missions import HoldKind, MissionStatus
 from domain.notifications import is_secret, new_secret
 from domain.sessions.new_session import NewSession, Trigger
 from domain.task import TaskSpec, opening
-from domain.triggers import EMITTED, TRIGGER_NAME, EventAccepted, EventTrigger, SignatureKind, TriggerRules
+from domain.triggers import EMITTED, TRIGGER_NAME, EventTrigger, SignatureKind, TriggerRules
 from store import missions, triggers
 from store.triggers import SignedTrigger
 
@@ -125,8 +125,7 @@ async def list_trigger_events(
 ) -> models.ExternalEventPage:
     """Newest first."""
     found = await _found(call, trigger)
-    events = await triggers.list_events(call.pool, call.tenant, found.trigger.id, limit)
-    return models.ExternalEventPage(items=[models.ExternalEvent.model_validate(one) for one in events])
+    return models.ExternalEventPage(items=await triggers.list_events(call.pool, call.tenant, found.trigger.id, limit))
 
 
 @router.delete(
@@ -146,7 +145,7 @@ async def remove_trigger(call: Supervisor, trigger: str) -> Response:
     responses={
         **problems(401, 404, 409, *BODY),
         200: _CHALLENGE,
-        202: {"description": "What the event led to; a repeat is answered the same", "model": EventAccepted},
+        202: {"description": "What the event led to; a repeat is answered the same", "model": models.EventAccepted},
     },
     openapi_extra=request_body({"application/json": {"schema": {"type": "object"}}}),
     summary="Receive a signed event",

@@ -14,7 +14,6 @@ from typing import Protocol
 
 from errand import models
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
-from pydantic import BaseModel, ConfigDict, Field
 
 from api.http.problems import Unreadable
 from domain.errors import Conflict, TooMany
@@ -38,24 +37,6 @@ _NOTICE_TYPES = {
     "task_failed": "session_failed",
     "task_cancelled": "session_cancelled",
 }
-
-
-class ShownNotice(BaseModel):
-    """A notice of the tenant's feed as callers see it, with the fields of its own type."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str
-    number: int
-    session_id: str | None = Field(default=None, exclude_if=lambda value: value is None)
-    conversation_id: str | None = Field(default=None, exclude_if=lambda value: value is None)
-    at: str
-
-
-class NoticePage(BaseModel):
-    items: list[ShownNotice]
-    next_after: int = Field(description="pass it as `after` to get the next page")
-    closed: bool = Field(default=False, description="false: the feed of a tenant has no end")
 
 
 @dataclass(frozen=True)
@@ -133,7 +114,7 @@ class TenantFeed:
         return Page(b"".join(map(_notice_frame, found)), last, full=len(found) == PAGE, ended=False)
 
 
-def show_notice(notice: FeedNotice) -> ShownNotice:
+def show_notice(notice: FeedNotice) -> models.Notice:
     known = {
         "type": _NOTICE_TYPES.get(notice.type, notice.type),
         "number": notice.number,
@@ -141,7 +122,7 @@ def show_notice(notice: FeedNotice) -> ShownNotice:
         "conversation_id": notice.conversation_id,
         "at": notice.at.isoformat(),
     }
-    return ShownNotice.model_validate({**known, **notice.data})
+    return models.Notice.model_validate({**known, **notice.data})
 
 
 def _notice_frame(notice: FeedNotice) -> bytes:

@@ -297,10 +297,10 @@ async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int)
 
 async def _check_subscriptions(pool: Pool, tenant: str, config: TaskConfig) -> list[str]:
     active = [
-        one for one in await notifications.list_subscriptions(pool, tenant) if one.status is SubscriptionStatus.ACTIVE
+        one for one in await notifications.list_subscriptions(pool, tenant) if one.status == SubscriptionStatus.ACTIVE
     ]
     names = sorted(one.name for one in active)
-    known = [*names, *sorted({one.channel.value for one in active})]
+    known = [*names, *sorted({one.channel for one in active})]
     named = [*names, *ChannelName]  # of a channel, subscriptions may follow
     errors = [
         finding(f"/config/notify/{place}", "unknown_channel", "there is no such subscription or channel", named)
@@ -314,7 +314,7 @@ async def _check_subscriptions(pool: Pool, tenant: str, config: TaskConfig) -> l
     ]
     second = config.escalate_to or {}
     # OpenAI's events are about ends: an escalation would arrive as a second one
-    people = [one for one in names if one not in {sub.name for sub in active if sub.channel is ChannelName.OPENAI}]
+    people = [one for one in names if one not in {sub.name for sub in active if sub.channel == ChannelName.OPENAI}]
     errors += [
         finding(f"/config/escalate_to{place}", "unknown_channel", "no such subscription takes escalations", people)
         for place, wanted in ([("", second)] if isinstance(second, str) else ((f"/{k}", v) for k, v in second.items()))

@@ -1,9 +1,6 @@
 """A conversation for its reader: its sessions as a tree, its agent's settings, and the messages of a session."""
 
-from datetime import datetime
-
 from errand import models
-from pydantic import BaseModel, Field
 
 from api.conversations.bodies import stream_key
 from api.http import lookup
@@ -12,10 +9,9 @@ from domain.channels import AddressKind
 from domain.conversations.display_messages import display_messages as displayed
 from domain.messages import Node
 from domain.sessions.input_request import InputRequest
-from domain.sessions.session import DeliveryMode, Status
 from store import addresses, channels, conversations, input_requests, mailbox, messages, missions, resets, sessions
 from store import threads as stored_threads
-from store.conversations import Branch, ConversationRow
+from store.conversations import ConversationRow
 from store.database import Pool
 from store.sessions import SessionRow
 
@@ -23,46 +19,10 @@ MOST = 1_000  # sessions, and threads
 PARTS = {AddressKind.CHANNEL: ("connector", "channel_id", "user_id")}  # all other kinds have an id
 
 
-class ChildRecord(BaseModel):
-    session_id: str
-    name: str
-    agent: str
-    title: str
-    status: Status
-    live: bool
-    created_at: datetime
-
-
-class SessionRecord(models.Task):
-    """A task with its place in the conversation."""
-
-    session_id: str
-    thread_id: str
-    session_type: str
-    kind: str = Field(description="sync_agent, async_agent, sync_subagent or async_subagent")
-    transport: str
-    trigger: str
-    subagent_name: str | None
-    delivery: DeliveryMode | None
-    output: str | None
-    outcome_message_id: str | None = Field(description="the mailbox message with its outcome")
-    delivered_to: str | None = Field(description="the session that consumed its outcome; null: pending, or no outcome")
-    children: list[ChildRecord]
-    display_messages: list[models.DisplayMessage]
-
-
-def kind_of(spawned_by: str | None, blocking: bool, transport: str) -> str:
-    """One of four kinds, by who started the session and whether somebody waits for it."""
-    if spawned_by is not None:
-        return "sync_subagent" if blocking else "async_subagent"
-    return "sync_agent" if transport == "sse" else "async_agent"
-
-
 async def whole(call: Call, found: ConversationRow) -> models.Conversation:
     pool, tenant = call.pool, call.tenant
     branches = await conversations.find_branches(pool, tenant, found.id, MOST + 1)
     threads = await conversations.find_threads(pool, tenant, found.id, MOST + 1)
-    usage = await conversations.sum_usage_by_model(pool, tenant, found.id)
     complete = len(branches) <= MOST and len(threads) <= MOST
     # the newest, which people look for; `complete` says that there are more
     branches = branches[-MOST:]
@@ -72,12 +32,7 @@ async def whole(call: Call, found: ConversationRow) -> models.Conversation:
         conversation_id=found.id,
         descriptor=await descriptor(call, found.id),
         state=await agent_state(call, found),
-        title=found.title,
-        status=found.status,
-        delivery=found.delivery.value if found.delivery else None,
-        metadata=found.metadata,
-        created_at=found.created_at,
-        updated_at=found.updated_at,
+        **found.model_dump(exclude={"id", "generation"}),
         latest_session=root[-1].session_id if root else None,
         active_session=_active(active) if active else None,
         live_sessions=[branch.session_id for branch in branches if branch.live],
@@ -85,12 +40,7 @@ async def whole(call: Call, found: ConversationRow) -> models.Conversation:
             request_record(one) for one in await input_requests.find(pool, tenant, conversation_id=found.id)
         ],
         mailbox=models.MailboxState(pending_count=await mailbox.count_pending(pool, tenant, found.id)),
-        usage={
-            model: models.ModelUsage(
-                requests=used.llm_calls, **used.model_dump(exclude={"llm_calls", "tool_invocations"})
-            )
-            for model, used in usage.items()
-        },
+        usage=await conversations.sum_usage_by_model(pool, tenant, found.id),
         threads=threads[:MOST],
         children=await stored_threads.get_registry(pool, tenant, found.id, found.id),
         sessions=tree(branches),
@@ -103,25 +53,20 @@ def request_record(request: InputRequest) -> models.InputRequest:
     return models.InputRequest.model_validate(request.model_dump())
 
 
-def _active(branch: Branch) -> models.ActiveSession:
+def _active(branch: models.SessionBranch) -> models.ActiveSession:
     return models.ActiveSession(
         session_id=branch.session_id, stream_key=stream_key(branch.session_id), transport=branch.transport
     )
 
 
-def tree(branches: list[Branch]) -> list[models.SessionBranch]:
+def tree(branches: list[models.SessionBranch]) -> list[models.SessionBranch]:
     """The tree: subagents below the session that started them; one whose starter is not shown is at the top."""
-    nodes = {branch.session_id: _node(branch) for branch in branches}
+    nodes = {branch.session_id: branch for branch in branches}
     top: list[models.SessionBranch] = []
     for node in nodes.values():
         spawner = nodes.get(node.spawned_by or "")
         (spawner.children if spawner else top).append(node)
     return top
-
-
-def _node(branch: Branch) -> models.SessionBranch:
-    kind = kind_of(branch.spawned_by, branch.blocking, branch.transport)
-    return models.SessionBranch(kind=kind, **branch.model_dump(exclude={"blocking", "delivery"}))
 
 
 async def descriptor(call: Call, conversation_id: str) -> models.Descriptor:

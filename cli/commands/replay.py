@@ -7,13 +7,13 @@ import os
 import pdb
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import click
+from errand.models import ReplayVerdict
 from temporalio.client import WorkflowHistory
 from temporalio.worker import (
     Interceptor,
@@ -83,7 +83,7 @@ def replay(
         raise NotFoundError("no history was found")
     different = sum(1 for result in results if not result.same)
     if as_json:
-        emit({"replayed": len(results), "parted": different, "verdicts": [asdict(result) for result in results]})
+        emit({"replayed": len(results), "parted": different, "verdicts": [result.model_dump() for result in results]})
     else:
         note(f"{len(results)} replayed, {len(results) - different} the same, {different} different")
     return 1 if different else 0
@@ -91,7 +91,7 @@ def replay(
 
 async def _replay(
     source: str | None, files: list[WorkflowHistory] | None, since: timedelta, quiet: bool
-) -> list[replaying.ReplayResult]:
+) -> list[ReplayVerdict]:
     results = []
     async for history in _histories(source, files, since):
         result = await replaying.replay(history, data_converter(key_ring()))
@@ -140,7 +140,7 @@ def _from_file(path: Path) -> list[WorkflowHistory]:
         raise CliError(f"{path.name} contains no readable history ({type(error).__name__})") from None
 
 
-def _show(result: replaying.ReplayResult) -> None:
+def _show(result: ReplayVerdict) -> None:
     if result.same:
         click.echo(f"same       {result.workflow_id}  ({counted(result.events, 'event')})")
         return

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
+from errand.models import Ending, JsonObject, Status
 from errand.models import Event as Event
-from errand.models import JsonObject, Status, Usage
 
 
 class StepStarted(Event):
@@ -59,17 +59,12 @@ class InputRequired(Event):
     deadline: datetime
 
 
-class Ended(Event):
+class Ended(Ending, Event):
     """The last event of a task, however it ended: see `status` and `reason`."""
 
     ended: ClassVar[bool] = True
 
     status: Status
-    reason: str
-    partial: bool
-    usage: Usage
-    error: str | None
-    output: str | None
 
 
 CLASSES: dict[str, type[Event]] = {

@@ -6,6 +6,7 @@ missions and triggers. Fields that a newer server adds are ignored.
 
 from collections.abc import Iterator
 from datetime import datetime
+from operator import not_
 from typing import Any, ClassVar, Generic, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -24,6 +25,15 @@ class Record(Model):
     """The server writes it too. A field with a default is in every response all the same."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
+
+class Made(Record):
+    """Something with a name that a caller has made."""
+
+    id: str
+    name: str
+    created_by: str = ""
+    created_at: datetime
 
 
 def _absent(value: object) -> bool:
@@ -71,32 +81,35 @@ class TaskError(Model):
     message: str
 
 
-class Usage(Model):
-    llm_calls: int
-    tool_invocations: int
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    cost_usd: float | None = Field(description="null: unknown, because a model has no price")
+class Tokens(Record):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float | None = Field(default=0.0, description="null: unknown, because a model has no price")
 
     @property
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
 
 
+class Usage(Tokens):
+    llm_calls: int = 0
+    tool_invocations: int = 0
+
+
 class Limits(Model):
     """The most that a session may use; null means no such limit."""
 
-    ttl_ms: int
-    steps: int
-    tokens: int | None
-    cost_usd: float | None
-    tool_calls: int | None
-    repeats_warning: int = Field(description="repetitions before the agent is warned")
-    repeats: int = Field(description="repetitions before it is stopped")
-    denied: int | None = Field(description="calls that rules denied before it is stopped")
-    raised: bool = Field(default=False, exclude_if=lambda value: not value, description="while the session ran")
+    ttl_ms: int = 3_600_000
+    steps: int = 50
+    tokens: int | None = None
+    cost_usd: float | None = None
+    tool_calls: int | None = None
+    repeats_warning: int = Field(default=4, description="repetitions before the agent is warned")
+    repeats: int = Field(default=8, description="repetitions before it is stopped")
+    denied: int | None = Field(default=None, description="calls that rules denied before it is stopped")
+    raised: bool = Field(default=False, exclude_if=not_, description="while the session ran")
 
 
 class PlanStep(Model):
@@ -210,6 +223,16 @@ class Event(Model):
         return self.model_dump(exclude=set(Event.model_fields))
 
 
+class Ending(Model):
+    """How a session ended."""
+
+    reason: str
+    partial: bool
+    usage: Usage
+    error: str | None = None
+    output: str | None = None
+
+
 class EventPage(Model):
     items: list[Event]
     next_after: int = Field(description="pass it as `after` to get the next page")
@@ -307,26 +330,29 @@ class Result(Model, Generic[Output]):
 # input requests and files
 
 
-class InputRequest(Model):
-    """An input request: a question, an approval, the result of a tool of yours, variables."""
-
+class RequestFields(Record):
     id: str
     conversation_id: str
     session_id: str
+    question: str
+    details: JsonObject = {}
+    answer_schema: JsonObject | None = None
+    answered_by: str | None = None
+    answered_at: datetime | None = None
+    deadline: datetime
+    default_answer: Any = None
+    created_at: datetime
+
+
+class InputRequest(RequestFields):
+    """An input request: a question, an approval, the result of a tool of yours, variables."""
+
     kind: str = Field(
         description="clarification, tool_approval, plan_approval, external_result, missing_variables, external_event"
     )
-    question: str
-    details: JsonObject
-    answer_schema: JsonObject | None
     status: Literal["open", "answered", "expired", "withdrawn"]
     answer: Any
-    answered_by: str | None
-    answered_at: datetime | None
-    deadline: datetime
     on_expiry: Literal["cancel", "deny", "default"]
-    default_answer: Any
-    created_at: datetime
 
 
 class InputRequestPage(Model):
@@ -373,14 +399,17 @@ class WorkspaceListing(Model):
 DeliveryMode = Literal["hold", "wake", "explicit", "report"]
 
 
-class ConversationSummary(Model):
-    conversation_id: str
+class ConversationFields(Model):
     title: str
     status: str = Field(description="open or terminated")
-    delivery: DeliveryMode | None
     metadata: JsonObject
     created_at: datetime
     updated_at: datetime
+
+
+class ConversationSummary(ConversationFields):
+    conversation_id: str
+    delivery: DeliveryMode | None
     pending_count: int = Field(description="outcomes that wait for a fire")
     match_source: list[str] | None = Field(default=None, description="where a search matched: title, input, output")
 
@@ -435,17 +464,8 @@ class MailboxState(Model):
     pending_count: int
 
 
-class ModelUsage(Model):
+class ModelUsage(Tokens):
     requests: int
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    cost_usd: float | None
-
-    @property
-    def tokens(self) -> int:
-        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
 
 
 class Thread(Model):
@@ -480,6 +500,39 @@ class RegistryEntry(Model):
     parent_communication: str
 
 
+class ChildFields(Model):
+    session_id: str
+    name: str
+    agent: str
+    title: str
+    live: bool
+    created_at: datetime
+
+
+class ChildSession(ChildFields):
+    """A subagent's session."""
+
+    status: Status
+
+
+class Session(Task):
+    """A task with its place in the conversation, and its messages."""
+
+    session_id: str
+    thread_id: str
+    session_type: str
+    kind: str = Field(description="sync_agent, async_agent, sync_subagent or async_subagent")
+    transport: str
+    trigger: str
+    subagent_name: str | None
+    delivery: DeliveryMode | None
+    output: str | None
+    outcome_message_id: str | None = Field(description="the mailbox message with its outcome")
+    delivered_to: str | None = Field(description="the session that consumed its outcome; null: pending, or no outcome")
+    children: list[ChildSession]
+    display_messages: list["DisplayMessage"]
+
+
 class SessionBranch(Model):
     """A session in the tree of a conversation."""
 
@@ -503,16 +556,11 @@ class SessionBranch(Model):
     children: list["SessionBranch"] = Field(default_factory=list)
 
 
-class Conversation(Model):
+class Conversation(ConversationFields):
     conversation_id: str
+    delivery: DeliveryMode | None
     descriptor: Descriptor
     state: AgentState
-    title: str
-    status: str
-    delivery: DeliveryMode | None
-    metadata: JsonObject
-    created_at: datetime
-    updated_at: datetime
     latest_session: str | None = Field(description="newest session of the root thread")
     active_session: ActiveSession | None = Field(description="the running session of the root thread")
     live_sessions: list[str] = Field(description="all running sessions, subagents included")
@@ -722,6 +770,23 @@ class TaskBudget(SessionBudget):
     )
 
 
+class ReplayVerdict(Model):
+    """What a replay of one run found. If nothing differs, the last three fields are empty."""
+
+    workflow_id: str
+    run_id: str
+    events: int
+    same: bool
+    event_id: int | None = Field(default=None, description="the first event at which the code decides otherwise")
+    event_type: str | None = None
+    reason: str | None = None
+
+
+class ReplayReport(Model):
+    same: bool
+    verdicts: list[ReplayVerdict] = Field(description="of each run of the task and of its conversation")
+
+
 # the audit log
 
 
@@ -753,9 +818,7 @@ class AuditPage(Model):
 # notifications
 
 
-class Subscription(Model):
-    id: str
-    name: str
+class Subscription(Made):
     channel: str = Field(description="webhook, slack or email")
     target: str = Field(description="of a URL the host, of an e-mail address the first letter and the domain")
     events: list[str]
@@ -767,8 +830,24 @@ class Subscription(Model):
     old_secret_until: datetime | None = Field(
         description="until then deliveries are also signed with the previous secret"
     )
-    created_by: str
-    created_at: datetime
+
+
+class Notice(Model):
+    """A notice of the feed of all sessions. The fields of its own type are attributes."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    number: int
+    session_id: str | None = Field(default=None, exclude_if=_absent)
+    conversation_id: str | None = Field(default=None, exclude_if=_absent)
+    at: str
+
+
+class NoticePage(Model):
+    items: list[Notice]
+    next_after: int = Field(description="pass it as `after` to get the next page")
+    closed: bool = Field(default=False, description="false: the feed of a tenant has no end")
 
 
 class CreatedSubscription(Subscription):
@@ -814,9 +893,7 @@ class QuietTime(Model):
     end: str
 
 
-class Schedule(Model):
-    id: str
-    name: str
+class Schedule(Made):
     cron: str | None = Field(description="five fields: minute hour day-of-month month day-of-week")
     timezone: str = Field(description="IANA name; for cron and quiet hours")
     every: int | None = Field(description="milliseconds")
@@ -839,8 +916,6 @@ class Schedule(Model):
     failures: int = Field(description="runs in a row that failed")
     runs: dict[str, int] = Field(description="how many ticks were fired, steered, skipped or failed")
     next_times: list[datetime] | None = Field(description="the next five; null if Temporal does not answer")
-    created_by: str
-    created_at: datetime
 
 
 class SchedulePage(Model):
@@ -863,34 +938,33 @@ class RunPage(Model):
     items: list[ScheduleRun]
 
 
-class Spent(Model):
+class Spent(Record):
     """The amounts that its runs and their subagents have used."""
 
-    cost_usd: float
-    tokens: int
-    runs: int
-    failures: int
+    cost_usd: float = 0.0
+    tokens: int = 0
+    runs: int = 0
+    failures: int = 0
 
 
-class Mission(Model):
+class MissionFields(Made):
+    schedule_id: str
+    conversation_id: str
+    paused: bool = False
+    pause_reason: str | None = None
+    reason: str | None = Field(default=None, description="why it ended")
+    summary: str | None = Field(default=None, description="of a mission that has ended")
+    ended_at: datetime | None = None
+
+
+class Mission(MissionFields):
     """A mission has no result: it keeps working until it is cancelled, expired, stopped or out of budget."""
 
-    id: str
-    name: str
     status: Literal["working", "cancelled", "expired", "out_of_budget", "stopped"]
-    paused: bool
-    pause_reason: str | None
     requests: list[str] = Field(description="input requests that its runs wait for")
-    reason: str | None = Field(description="why it ended")
-    summary: str | None = Field(description="of a mission that has ended")
-    conversation_id: str
-    schedule_id: str
     rules: JsonObject = Field(description="its budgets, its end and its risks, as they were given")
     today: Spent
     total: Spent
-    created_by: str
-    created_at: datetime
-    ended_at: datetime | None
 
 
 class MissionPage(Model):
@@ -898,9 +972,7 @@ class MissionPage(Model):
     next_cursor: str | None
 
 
-class Trigger(Model):
-    id: str
-    name: str
+class Trigger(Made):
     url: str = Field(description="path for the signed events")
     signature: str
     filter: list[JsonObject] = Field(description="conditions; all of them must hold")
@@ -911,8 +983,6 @@ class Trigger(Model):
     agent: str | None
     agent_version: int | None = Field(description="fixed when the trigger was made or changed")
     prompt: str
-    created_by: str
-    created_at: datetime
 
 
 class CreatedTrigger(Trigger):
@@ -923,13 +993,18 @@ class TriggerPage(Model):
     items: list[Trigger]
 
 
-class ExternalEvent(Model):
-    """An event that a trigger accepted, and its result."""
+class EventAccepted(Model):
+    """The result of an event. A repetition of the event gets the same result."""
 
     event_id: str
     outcome: Literal["accepted", "delivered", "filtered", "kept"]
     session_id: str | None = Field(default=None, description="the session that it became, or that waited for it")
     conversation_id: str | None = None
+
+
+class ExternalEvent(EventAccepted):
+    """An event that a trigger accepted."""
+
     type: str
     key: str | None = Field(description="by which a wait finds it")
     created_at: datetime

@@ -4,6 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
+from errand import models
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from domain.json_object import JsonObject
@@ -70,24 +71,13 @@ class ApprovedFiles(BaseModel):
     more_files: MoreFiles | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
-class InputRequest(BaseModel):
-    model_config = ConfigDict(frozen=True)
+class InputRequest(models.RequestFields):
+    """A request as its row has it."""
 
-    id: str
-    conversation_id: str
-    session_id: str
     kind: RequestKind
-    question: str
-    details: JsonObject = Field(default_factory=dict)
-    answer_schema: JsonObject | None = None
     status: RequestStatus = RequestStatus.OPEN
     answer: Annotated[Any, PlainSerializer(mask_sealed)] = None
-    answered_by: str | None = None
-    answered_at: datetime | None = None
-    deadline: datetime
     on_expiry: OnExpiry
-    default_answer: Any = None
-    created_at: datetime
     gate: JsonObject | None = Field(default=None, exclude=True)  # for a call: the rules that bind changes to it
 
 

@@ -28,6 +28,13 @@ from domain.task import TaskConfig, TaskSpec
 TRANSPORT = "stream"  # unless the caller wants the events as the response itself
 
 
+def kind_of(spawned_by: str | None, blocking: bool, transport: str) -> str:
+    """One of four kinds, by who started the session and whether somebody waits for it."""
+    if spawned_by is not None:
+        return "sync_subagent" if blocking else "async_subagent"
+    return "sync_agent" if transport == "sse" else "async_agent"
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True)
 

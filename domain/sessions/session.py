@@ -6,6 +6,7 @@ from enum import StrEnum
 from operator import not_
 from typing import Literal
 
+from errand import models
 from pydantic import BaseModel, ConfigDict, Field
 
 from domain.ids import derive_id
@@ -87,21 +88,8 @@ class SandboxMode(StrEnum):
     NETWORKED = "networked"  # the same with network access
 
 
-class Limits(BaseModel):
+class Limits(models.Limits):
     """The most that a session may use; None means no such limit."""
-
-    model_config = ConfigDict(frozen=True)
-
-    ttl_ms: int = 3_600_000
-    steps: int = 50
-    tokens: int | None = None
-    cost_usd: float | None = None
-    tool_calls: int | None = None
-    repeats_warning: int = 4  # repetitions before the agent is warned
-    repeats: int = 8  # repetitions before it is stopped
-    denied: int | None = None  # calls that rules denied before it is stopped
-    # whether limits were raised while the session ran; left out of the history if not
-    raised: bool = Field(default=False, exclude_if=not_)
 
     def raised_to(self, other: "Limits") -> "Limits":
         """The higher value of each limit that can be raised, because raises may arrive twice and in any order."""
@@ -116,20 +104,8 @@ def _higher(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else max(one, other)
 
 
-class Usage(BaseModel):
+class Usage(models.Usage):
     """The usage so far. A cost of None is unknown: some call used a model without a price."""
-
-    llm_calls: int = 0
-    tool_invocations: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost_usd: float | None = 0.0
-
-    @property
-    def tokens(self) -> int:
-        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     def plus(self, other: "Usage") -> "Usage":
         known = self.cost_usd is not None and other.cost_usd is not None
@@ -177,18 +153,6 @@ class AgentRef(BaseModel):
     name: str
     version: int
     side: SideName = Field(default="a", exclude_if=lambda side: side == "a")  # whose prompt, tools and rules apply
-
-
-class SessionResult(BaseModel):
-    """What the Session workflow returns; readable in the Temporal Web UI without a worker."""
-
-    status: Status
-    reason: Reason
-    partial: bool
-    steps: int
-    usage: Usage
-    head: str | None
-    preview: str = ""
 
 
 # A tool call that continues elsewhere: its record in the store, and the condition for which the workflow waits.
@@ -480,6 +444,13 @@ class Finished(BaseModel):
     partial: bool
     head: str | None
     preview: str = ""
+
+
+class SessionResult(Finished):
+    """What the Session workflow returns; readable in the Temporal Web UI without a worker."""
+
+    steps: int
+    usage: Usage
 
 
 class StopRequest(BaseModel):

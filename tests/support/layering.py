@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "connectors": ("domain",),
     "store": ("domain", "errand.models"),
     "store.migrate": ("domain", "settings"),  # runs as its own program
-    "workflows": ("domain",),
+    "workflows": ("domain", "errand.models"),
     # schedules is the part of the client for Temporal's schedules
     "activities": ("domain", "connectors", "store", "errand.models", "workflows.client", "workflows.schedules"),
     "activities.notifications.dispatcher": ("domain", "store", "workflows.ui"),  # it starts workflows itself
@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("domain", "agents", "connectors", "store", "settings", "errand.models"),
         *("workflows.client", "workflows.codec", "workflows.schedules", "workflows.telemetry"),
     ),
-    "api.replay_program": ("domain", "settings", "workflows"),  # runs as its own program
+    "api.replay_program": ("domain", "errand.models", "settings", "workflows"),  # runs as its own program
     # `errand agents check` must know the tools and handlers that a worker would have
     "cli": (
         *("domain", "agents", "store", "workflows.client", "workflows.codec", "workflows.replay", "settings", "deploy"),

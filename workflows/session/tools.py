@@ -84,7 +84,8 @@ def limit_calls(session: SessionContext, calls: list[ToolCall]) -> list[ToolCall
 
 def count_calls(session: SessionContext, outcomes: list[ToolOutcome], calls: list[ToolCall]) -> None:
     state, over = session.state, sum(call.refusal == OVER_LIMIT for call in calls)
-    state.usage.tool_invocations += len(outcomes) - over
+    made = state.usage.tool_invocations + len(outcomes) - over
+    state.usage = state.usage.model_copy(update={"tool_invocations": made})
     state.failed_calls += sum(outcome.state is not CallState.OK for outcome in outcomes) - over
     state.denied_calls += sum(outcome.denied for outcome in outcomes)
     state.forbidden_calls += sum(outcome.forbidden for outcome in outcomes)

@@ -4,10 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from errand.models import Delivery
 
 from domain.events import EventRow, MailboxUpdated, TaskCompleted
 from domain.ids import is_id, new_id
-from domain.notifications import AttemptRecord, ChannelName, Delivery, DeliveryStatus, NewSubscription
+from domain.notifications import AttemptRecord, ChannelName, DeliveryStatus, NewSubscription
 from domain.sealing import KeyRing
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from store import events, notices, notifications
@@ -47,7 +48,7 @@ async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Poo
     for _ in range(2):  # the second append is late: the session's log is closed
         await events.append(pool, new_id(), [EventRow.of(ref, DONE)])
     [one] = await found(pool, mine)
-    assert is_id(one.id) and (one.event, one.session_id) == ("task_completed", ref.session_id)
+    assert is_id(one.id) and (one.event, one.task_id) == ("task_completed", ref.session_id)
     job = await notifications.load_first(pool, "default", one.id, KEYS)
     assert job is not None and 2_000 < len(job.body) < 3_000
     [notice] = await notices.after(pool, "default", head, 10, None)
@@ -97,7 +98,7 @@ async def test_pending_delivery_keeps_no_content_longer_than_its_task(pool: Pool
     )
     assert await pool.fetchval("SELECT remove_content('default', $1)", ref.conversation_id)
     [one] = await found(pool, mine)
-    assert one.status is DeliveryStatus.FAILED and "content was removed" in (one.last_error or "")
+    assert one.status == DeliveryStatus.FAILED and "content was removed" in (one.last_error or "")
     assert await pool.fetchval("SELECT body FROM deliveries WHERE id = $1", one.id) == ""
     assert await notifications.deliver_again(pool, "default", one.id) is None
 

@@ -23,11 +23,10 @@ def test_the_api_answers_with_the_models_of_the_client() -> None:
     """The server's own class of the same name would have another name in the document."""
     documented = create_app().openapi()["components"]["schemas"]
     own = {name: one for name, one in vars(models).items() if isinstance(one, type) and issubclass(one, models.Model)}
-    for base in (models.Model, models.Record, models.ChainedEntry):
-        own.pop(base.__name__)
-    assert {name for name in own if name not in documented} == set()
+    assert {name for name, one in own.items() if name not in documented and not one.__subclasses__()} == set()
     for name, one in own.items():
-        assert documented[name]["properties"].keys() == one.model_fields.keys(), name
+        if name in documented:
+            assert documented[name]["properties"].keys() == one.model_fields.keys(), name
 
 
 def test_events_have_the_fields_of_the_platforms_own() -> None:

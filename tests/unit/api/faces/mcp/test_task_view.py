@@ -17,7 +17,17 @@ from store.keys import Right
 from tests.unit.api.faces.mcp.test_forms import APPROVAL, NOW
 from tests.unit.api.faces.responses.test_project import ROW
 
-FILE = File("f1", "0" * 64, 4, "a.txt", "text/plain", "file", "", None, None, "s", "", NOW)
+FILE = File(
+    id="f1",
+    sha256="0" * 64,
+    size=4,
+    name="a.txt",
+    media_type="text/plain",
+    type="file",
+    session_id="s",
+    created_by="",
+    created_at=NOW,
+)
 
 
 def seen(status: Status, requests: Any = (), asked: Any = (), **more: Any) -> dict[str, Any]:
