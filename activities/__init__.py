@@ -15,7 +15,7 @@ from temporalio.client import Client
 
 import domain  # noqa: F401 - finds the package errand
 from activities.delegation.messages import Subagents
-from activities.delegation.plan import ChildPlanner, SubagentPlanner
+from activities.delegation.plan import Planner
 from activities.delegation.settle import HandOverThread, SettleDelegation
 from activities.delegation.spawn import Activate, BeginDelegations
 from activities.egress import Fetcher
@@ -128,9 +128,8 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         inner_hooks,
         services.max_tool_calls,
     )
-    planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
-    subagent_planner = SubagentPlanner(pool, tools, definitions, planner, subagents)
-    begin = BeginDelegations(pool, conversations, tools, planner, subagent_planner, subagents, services.max_children)
+    planner = Planner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
+    begin = BeginDelegations(pool, conversations, tools, planner, subagents, services.max_children)
     requests = InputRequests(pool, toolbox, definitions, rulebook, conversations, services.max_questions)
     acceptance = AcceptanceChecks(
         pool, model, contexts, definitions, services.workspaces, services.commands, services.acceptance_rounds

@@ -20,7 +20,7 @@ from domain.agents.variables import (
     seal_secrets,
 )
 from domain.audit import TENANT
-from domain.conversations.requests import Spawn
+from domain.conversations.requests import SpawnRequest
 from domain.conversations.subagents import Successor
 from domain.conversations.variable_request import VariableRequest, VariableRequestStatus
 from domain.errors import Conflict, Invalid
@@ -357,7 +357,7 @@ async def find_waiting_names(pool: Pool, tenant: str, thread_id: str, agent: str
     return [row["name"] for row in rows]
 
 
-async def answer_request(pool: Pool, request: VariableRequest, spawn: Spawn, by: str) -> VariableRequest | None:
+async def answer_request(pool: Pool, request: VariableRequest, spawn: SpawnRequest, by: str) -> VariableRequest | None:
     """Store the values once; None if somebody else has set some."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(

@@ -43,8 +43,8 @@ from domain.conversations.requests import (
     Nothing,
     PendingOutcome,
     Promote,
-    Spawn,
     SpawnAnswers,
+    SpawnRequest,
     StartSession,
     Steer,
     Steered,
@@ -162,7 +162,7 @@ class WorkflowClient:
 
     # Updates of a conversation. A refusal is raised as a domain error, an update without an answer as Unavailable.
 
-    async def spawn(self, tenant: str, conversation_id: str, spawn: Spawn) -> SpawnAnswers:
+    async def spawn(self, tenant: str, conversation_id: str, spawn: SpawnRequest) -> SpawnAnswers:
         return await self._ask(tenant, conversation_id, wire.SPAWN, spawn, SpawnAnswers)
 
     async def claim(self, tenant: str, conversation_id: str, claim: ClaimOutcomes) -> None:

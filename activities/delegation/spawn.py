@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 
 from activities.attempt import send_heartbeats
 from activities.delegation.messages import Subagents, message_id_of
-from activities.delegation.plan import ChildPlanner, ChildRefused, Planned, SubagentPlanner
+from activities.delegation.plan import CONFIGURED, ChildRefused, Planned, Planner
 from activities.delegation.settle import DelegationRecord
 from activities.model.call_model import CallModel
 from activities.requests.external_tools import Arguments
@@ -24,7 +24,7 @@ from domain import events as ev
 from domain.agents.definition import AgentDefinition, Immediate, ReceivingSide, SubagentTool
 from domain.agents.variables import resolve_values
 from domain.conversations.mailbox import list_attachments, rewrite_paths
-from domain.conversations.requests import CallRef, InboxKind, Spawn, SpawnAnswer, SpawnChild, SpawnerThread
+from domain.conversations.requests import CallRef, InboxKind, SpawnAnswer, SpawnChild, SpawnerThread, SpawnRequest
 from domain.conversations.subagent_texts import (
     background,
     dispatched,
@@ -98,7 +98,6 @@ class Wanted:
     kind: DelegationTool
     tool: str  # its name, which may be an agent's name
     arguments: Any
-    addresses: bool  # the tool works with subagents that are tools of the prompt
     planned: Planned | None = None
 
     def key(self, call: DelegationCall) -> str:
@@ -116,8 +115,7 @@ class BeginDelegations:
         pool: Pool,
         conversations: WorkflowClient,
         tools: dict[str, Tool],
-        planner: ChildPlanner,
-        subagent_planner: SubagentPlanner,
+        planner: Planner,
         subagents: Subagents,
         max_children: int,
     ) -> None:
@@ -125,7 +123,6 @@ class BeginDelegations:
         self._conversations = conversations
         self._tools = tools
         self._planner = planner
-        self._subagent_planner = subagent_planner
         self._subagents = subagents
         self._max_children = max_children
         self._deferred = DeferredCalls(pool)
@@ -156,9 +153,7 @@ class BeginDelegations:
                 begun[index] = Begun(index=index, kind=kind, settled=known)
                 continue
             try:
-                wanted.append(
-                    Wanted(index, kind, name, tool.input.model_validate(blocks[index].arguments), tool.addresses)
-                )
+                wanted.append(Wanted(index, kind, name, tool.input.model_validate(blocks[index].arguments)))
             except ValidationError as error:
                 begun[index] = await self._refuse(record, index, kind, _explain(error), name=name)
         await self._plan(call, record, wanted, begun)
@@ -170,18 +165,15 @@ class BeginDelegations:
     ) -> None:
         """Plan all calls. Every possible refusal happens here, before an id exists."""
         for one in wanted:
-            if one.addresses and (taken := await self._taken(call, record, one)):
+            if one.kind in CONFIGURED and (taken := await self._taken(call, record, one)):
                 begun[one.index] = taken
                 continue
             try:
                 if one.kind is DelegationTool.GATHER:
                     begun[one.index] = await self._gather(call, record, one)
                     continue
-                if one.addresses:
-                    pending = [other.planned for other in wanted if other.planned is not None]
-                    one.planned = await self._subagent_planner.plan(call, one.kind, one.tool, one.arguments, pending)
-                else:
-                    one.planned = await self._planner.plan(call, one.kind, one.arguments)
+                pending = [other.planned for other in wanted if other.planned is not None]
+                one.planned = await self._planner.plan(call, one.kind, one.tool, one.arguments, pending)
             except ChildRefused as refusal:
                 begun[one.index] = await self._refuse(
                     record, one.index, one.kind, str(refusal), refusal.rule, name=one.tool
@@ -193,31 +185,32 @@ class BeginDelegations:
             if sent := await self._send(call, record, one):
                 begun[one.index] = sent
                 continue
-            if one.kind is DelegationTool.DELEGATE:
+            spawn = one.planned.spawn
+            if spawn.inline:
                 line = inline_path(call.line, call.step, one.index)
                 begun[one.index] = Begun(
                     index=one.index,
                     kind=one.kind,
-                    agent=one.planned.agent,
+                    agent=spawn.agent,
                     models=one.planned.models,
-                    hooked=one.planned.hooked,
+                    hooked=bool(spawn.definition.for_side("a").hooks),
                     resume=await runs.resume_point(self._pool, call.ref, line) if call.resumed else None,
                 )
 
     async def _defer(self, call: DelegationCall, record: DelegationRecord, one: Wanted, planned: Planned) -> Begun:
         assert planned.session is not None
         one.planned = replace(planned, session=planned.session.model_copy(update={"blocking": False}))
-        spawn = await self._asked_for(call, parent := await self._planner.parent(call.ref), [one])
+        spawn = await self._asked_for(call, parent := await self._planner.load_parent(call.ref), [one])
         settled = await self._deferred.keep(call, record, one.index, one.tool, planned, parent, spawn)
         return Begun(index=one.index, kind=one.kind, settled=settled)
 
-    async def _asked_for(self, call: DelegationCall, parent: SessionRow, starting: list[Wanted]) -> Spawn:
-        return Spawn(
+    async def _asked_for(self, call: DelegationCall, parent: SessionRow, starting: list[Wanted]) -> SpawnRequest:
+        return SpawnRequest(
             request_id=f"{call.node}/{','.join(str(one.index) for one in starting)}",
             spawned_by=call.ref.session_id,
             thread=parent.thread_id,
             children=[build_child(call, one) for one in starting],
-            max_depth=await self._planner.max_depth(call),
+            max_depth=await self._planner.find_max_depth(call),
             max_children=self._max_children,
         )
 
@@ -227,7 +220,7 @@ class BeginDelegations:
         """Start the sessions of all calls that need one: those that planning has not begun in another way."""
         if not starting:
             return
-        parent = await self._planner.parent(call.ref)
+        parent = await self._planner.load_parent(call.ref)
         spawn = await self._asked_for(call, parent, starting)
         answer = await self._conversations.spawn(call.ref.tenant, call.ref.conversation_id, spawn)
         dead = await self._dead_on_arrival(call, [said.session_id for said in answer.answers if said.error is None])
@@ -238,30 +231,28 @@ class BeginDelegations:
         self, call: DelegationCall, record: DelegationRecord, one: Wanted, said: SpawnAnswer, dead: dict[str, str]
     ) -> Begun:
         assert one.planned is not None
-        child = said.session_id
-        terms = one.planned.terms
-        waits = terms.blocking if terms else one.kind is DelegationTool.TASK
+        child, terms, spawn = said.session_id, one.planned.spawn.terms, one.planned.spawn
         if said.error is not None:
             return await self._refuse(record, one.index, one.kind, said.error, name=one.tool)
-        if child in dead and not waits:
+        if child in dead and not spawn.waits:
             await self._subagents.claim(call.ref, [child], one.key(call))
             return await self._refuse(record, one.index, one.kind, f"The launch failed: {dead[child]}.", name=one.tool)
         started = ev.SubagentStarted(
             child_session_id=child,
-            name=one.planned.name,
-            agent=one.planned.agent.name,
-            description=one.planned.description,
+            name=spawn.name,
+            agent=spawn.agent.name,
+            description=spawn.description,
         )
-        if waits:
+        if spawn.waits:
             await record.emit(one.index, started)
             return Begun(index=one.index, kind=one.kind, child=child, waits=terms is not None)
-        text = dispatched(one.planned.name, child)
+        text = dispatched(spawn.name, child)
         if terms is not None:
-            text = subagent_started(one.planned.name, one.planned.thread or child, explicit=terms.explicit)
+            text = subagent_started(spawn.name, spawn.resumes or child, explicit=terms.explicit)
         if one.kind is DelegationTool.ASYNC_TASK:
-            text = launched(child, one.planned.agent.name, one.planned.description)
+            text = launched(child, spawn.agent.name, spawn.description)
         elif one.kind is DelegationTool.START_BACKGROUND:
-            text = background(one.planned.thread or child, one.planned.name)  # a continued agent keeps its id
+            text = background(spawn.resumes or child, spawn.name)  # a continued agent keeps its id
         settled = await record.settle(one.index, one.tool, CallState.OK, text, [started])
         return Begun(index=one.index, kind=one.kind, settled=settled, child=child, wakes=said.delivery == "wake")
 
@@ -279,7 +270,7 @@ class BeginDelegations:
         """Send the message to a working instance; None if a session must begin with it, or has begun with it in an
         earlier attempt."""
         assert one.planned is not None
-        instance, terms, tenant = one.planned.instance, one.planned.terms, call.ref.tenant
+        instance, terms, tenant = one.planned.spawn.instance, one.planned.spawn.terms, call.ref.tenant
         if instance is None or terms is None or await sessions.get(self._pool, tenant, one.child_id(call)):
             return None
         # What an earlier attempt sent may wait for the instance's next session.
@@ -352,21 +343,22 @@ def _explain(error: ValidationError) -> str:
 
 def build_child(call: DelegationCall, one: Wanted) -> SpawnChild:
     assert one.planned is not None and one.planned.session is not None
+    spawn = one.planned.spawn
     return SpawnChild(
         session_id=one.child_id(call),
         kind=one.kind,
-        name=one.planned.name,
-        thread=one.planned.thread,
+        name=spawn.name,
+        thread=spawn.resumes,
         prompt=CallRef(
             node=call.node,
             index=one.index,
-            field=one.planned.field,
-            within=one.planned.within,
-            kind=_message_kind(one.planned.terms),
+            field=spawn.prompt,
+            within=spawn.within,
+            kind=_message_kind(spawn.terms),
             attachments=one.planned.attachments,
         ),
         session=one.planned.session,
-        delivery=one.planned.delivery,
+        delivery=spawn.reports,
     )
 
 
@@ -391,7 +383,7 @@ class DeferredCalls:
         tool: str,
         planned: Planned,
         parent: SessionRow,
-        spawn: Spawn,
+        spawn: SpawnRequest,
     ) -> ToolOutcome:
         """Store one call as it was made. Its result lists the missing values and the place to set them."""
         request = VariableRequest(
@@ -400,8 +392,8 @@ class DeferredCalls:
             conversation_id=call.ref.conversation_id,
             thread_id=parent.thread_id,
             session_id=call.ref.session_id,
-            agent=planned.agent.name,
-            name=planned.name,
+            agent=planned.spawn.agent.name,
+            name=planned.spawn.name,
             instance=tool == DelegationTool.SUBAGENT_CREATE,
             needs=planned.needs,
             spawn=spawn.model_copy(update={"deferred": await self._thread(parent)}),

@@ -29,7 +29,7 @@ from domain.agents.variables import (
     store_given,
     values_by_level,
 )
-from domain.conversations.requests import Spawn
+from domain.conversations.requests import SpawnRequest
 from domain.conversations.variable_request import VariableRequest, VariableRequestStatus
 from domain.errors import Conflict, Invalid, NotFound, Unavailable
 from domain.ids import is_id
@@ -273,7 +273,7 @@ def _check_names(request: VariableRequest, given: dict[str, str]) -> None:
         raise Invalid("The values do not fit what is missing.", errors=found[:50])
 
 
-async def _with_values(call: Call, request: VariableRequest, given: dict[str, str]) -> Spawn:
+async def _with_values(call: Call, request: VariableRequest, given: dict[str, str]) -> SpawnRequest:
     """The original call with the values; secrets are encrypted before anything is stored."""
     # If agents disagree about a name it is a secret: that kind sorts last.
     kinds = {one.name: one for one in sorted(request.missing, key=lambda one: one.kind, reverse=True)}

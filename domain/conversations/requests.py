@@ -224,7 +224,7 @@ class SpawnerThread(BaseModel):
     depth: int = 0
 
 
-class Spawn(BaseModel):
+class SpawnRequest(BaseModel):
     request_id: str
     spawned_by: str
     thread: str  # of the spawner

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from domain.agents.variables import NeededVariable
-from domain.conversations.requests import Spawn
+from domain.conversations.requests import SpawnRequest
 
 ENV_REQUIRED = "subagent_env_required"
 
@@ -30,7 +30,7 @@ class VariableRequest(BaseModel):
     name: str
     instance: bool = False  # it is resumable, so no other child may have its name
     needs: list[NeededVariable]
-    spawn: Spawn  # the original call; the values are added to it
+    spawn: SpawnRequest  # the original call; the values are added to it
     status: VariableRequestStatus = VariableRequestStatus.OPEN
     attempts: int = 0  # how often values were set: the conversation may have refused to start the child
     created_at: datetime | None = None

@@ -27,8 +27,8 @@ BUGS = [
     Bug(
         "a child that is explicit reports all the same",
         "activities/delegation/plan.py",
-        "            delivery=DeliveryMode.EXPLICIT if terms.explicit else DeliveryMode.WAKE,",
-        "            delivery=DeliveryMode.WAKE,",
+        "            reports=DeliveryMode.EXPLICIT if terms.explicit else DeliveryMode.WAKE,",
+        "            reports=DeliveryMode.WAKE,",
         _SUBAGENTS,
     ),
     Bug(
@@ -55,8 +55,8 @@ BUGS = [
     Bug(
         "a branch that is disabled can be created and sent messages",
         "activities/delegation/plan.py",
-        "            for one in find_enabled(agents[-1], parent.variables)",
-        "            for one in agents[-1].subagent_tools",
+        "            for one in find_enabled(agents_above[-1], parent.variables)",
+        "            for one in agents_above[-1].subagent_tools",
         (f"{_GRAPHS}/test_subagent_tools.py::test_optional_subagent_is_offered_only_if_its_variable_is_true",),
     ),
     Bug(

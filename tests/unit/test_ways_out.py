@@ -72,7 +72,7 @@ SHARED_THREADS = {
         "activities/tools/run_tool.py::shorten_output",
     ],
     "computes over data of limited size": [
-        "activities/delegation/plan.py::SubagentPlanner._plan",
+        "activities/delegation/plan.py::Planner.plan",
         "activities/requests/approved_files.py::files_to_approve",
         "activities/requests/file_diff.py::diff_of",
         "api/submission/task_files.py::unpack_into",

@@ -16,10 +16,10 @@ from domain.conversations.requests import (
     Opened,
     OpenedBatch,
     OpenSession,
-    Spawn,
     SpawnAnswer,
     SpawnAnswers,
     SpawnChild,
+    SpawnRequest,
     StartSession,
     Thread,
 )
@@ -151,7 +151,7 @@ class SpawnPlan:
     answers: dict[str, SpawnAnswer]
 
 
-def plan_spawn(state: ConversationState, spawn: Spawn) -> SpawnPlan:
+def plan_spawn(state: ConversationState, spawn: SpawnRequest) -> SpawnPlan:
     """Decide which children may start and reserve their threads; a refused child leaves nothing behind."""
     if spawn.deferred is not None and spawn.thread not in state.threads:
         state.threads[spawn.thread] = Thread(**spawn.deferred.model_dump())
@@ -192,7 +192,7 @@ def plan_spawn(state: ConversationState, spawn: Spawn) -> SpawnPlan:
 
 
 def answer_spawn(
-    state: ConversationState, spawn: Spawn, plan: SpawnPlan, opened: list[Opened]
+    state: ConversationState, spawn: SpawnRequest, plan: SpawnPlan, opened: list[Opened]
 ) -> tuple[SpawnAnswers, list[StopChild]]:
     """The result for each child, in the order of the request; stop children whose parent has ended in between.
 
@@ -213,7 +213,7 @@ def answer_spawn(
     return SpawnAnswers(answers=[answers[child.session_id] for child in spawn.children]), stops
 
 
-def _thread_of(state: ConversationState, spawn: Spawn, child: SpawnChild) -> str:
+def _thread_of(state: ConversationState, spawn: SpawnRequest, child: SpawnChild) -> str:
     if child.thread is not None:
         return child.thread
     if child.kind is DelegationTool.ASYNC_DELEGATE:
@@ -230,7 +230,7 @@ def _thread_name(child: SpawnChild) -> str:
     return child.name if child.kind in _NAMED else child.session_id
 
 
-def _refusal(state: ConversationState, spawn: Spawn, parent: Thread, active: int) -> str | None:
+def _refusal(state: ConversationState, spawn: SpawnRequest, parent: Thread, active: int) -> str | None:
     if spawn.spawned_by not in state.live and spawn.deferred is None:
         return "The session that asked for it has ended."
     if parent.depth + 1 > spawn.max_depth:

@@ -30,8 +30,8 @@ from domain.conversations.requests import (
     OpenSession,
     PendingOutcome,
     Promote,
-    Spawn,
     SpawnAnswers,
+    SpawnRequest,
     StartSession,
     Steer,
     Steered,
@@ -126,7 +126,7 @@ class Conversation:
             self.actions.extend(self.router.resume_queued(submission.thread_id))
 
     @workflow.update(name=wire.SPAWN, description="Start the subagents of one step; each gets an id or a refusal.")
-    async def spawn(self, spawn: Spawn) -> SpawnAnswers:
+    async def spawn(self, spawn: SpawnRequest) -> SpawnAnswers:
         return await self._once(spawn.request_id, SpawnAnswers, lambda: self.spawn_children(spawn))
 
     @workflow.update(name=wire.CLAIM, description="Consume outcomes by reading them.")
@@ -155,7 +155,7 @@ class Conversation:
             await self._record(promoted=promote.session_id)
             await self.starter.signal(live.spawned_by, wire.PROMOTED, promote)
 
-    async def spawn_children(self, spawn: Spawn) -> SpawnAnswers:
+    async def spawn_children(self, spawn: SpawnRequest) -> SpawnAnswers:
         plan = plan_spawn(self.state, spawn)
         opened = await self.starter.open_all(plan.openings) if plan.openings else []
         answers, stops = answer_spawn(self.state, spawn, plan, opened)

@@ -22,7 +22,7 @@ from api.app import create_app
 from deploy.postgres import API_ROLE
 from domain.agents.definition import AgentDefinition, Mode, VariableKind
 from domain.agents.variables import NeededVariable
-from domain.conversations.requests import Spawn
+from domain.conversations.requests import SpawnRequest
 from domain.conversations.subagents import DelegationTool
 from domain.conversations.variable_request import VariableRequest
 from domain.events import ENDED, Event, EventRow, MailboxUpdated
@@ -230,7 +230,7 @@ def problem(answer: httpx2.Response, status: int, type: str) -> dict[str, Any]:
 async def waiting_subagent(pool: Pool, tenant: str, task_id: str) -> str:
     """Create a subagent of the task that waits for a variable; return the id of the request."""
     need = NeededVariable(name="TOKEN", agent="x", description="x", kind=VariableKind.TEXT, missing=True)
-    spawn = Spawn(request_id="x", spawned_by=task_id, thread=task_id, children=[], max_depth=1, max_children=1)
+    spawn = SpawnRequest(request_id="x", spawned_by=task_id, thread=task_id, children=[], max_depth=1, max_children=1)
     request = VariableRequest(
         id=new_id(),
         tenant=tenant,

@@ -22,8 +22,8 @@ from domain.conversations.requests import (
     ConversationState,
     EndedSession,
     Fire,
-    Spawn,
     SpawnChild,
+    SpawnRequest,
     StartSession,
 )
 from domain.conversations.subagents import DelegationTool
@@ -107,7 +107,7 @@ class ConversationMachine(RuleBasedStateMachine):
             session=child_of(parent.id),
             delivery=delivery,
         )
-        spawn = Spawn(
+        spawn = SpawnRequest(
             request_id=child.session_id,
             spawned_by=parent.id,
             thread=parent.thread,

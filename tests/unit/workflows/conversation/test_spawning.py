@@ -10,8 +10,8 @@ from domain.conversations.requests import (
     Live,
     OpenBatch,
     OpenedBatch,
-    Spawn,
     SpawnChild,
+    SpawnRequest,
     Thread,
 )
 from domain.conversations.subagents import DelegationTool
@@ -52,7 +52,9 @@ def test_blocking_child_is_stopped_if_its_parent_ended_meanwhile() -> None:
         tool = DelegationTool.TASK if blocking else DelegationTool.ASYNC_TASK
         call = CallRef(node="n", index=0)
         child = SpawnChild(session_id="c1", kind=tool, name="a", prompt=call, session=child_of("s1"))
-        spawn = Spawn(request_id="r", spawned_by="s1", thread=ROOT, children=[child], max_depth=1, max_children=5)
+        spawn = SpawnRequest(
+            request_id="r", spawned_by="s1", thread=ROOT, children=[child], max_depth=1, max_children=5
+        )
         [answer] = run(made.spawn_children(spawn)).answers
         assert answer.error is None
         assert starter.signalled == ([("c1", "stop", PARENT_ENDED)] if blocking else [])
@@ -69,7 +71,7 @@ def test_background_agent_is_not_started_without_its_parent() -> None:
         prompt=CallRef(node="n", index=0),
         session=child_of("s1"),
     )
-    spawn = Spawn(request_id="r", spawned_by="s1", thread=ROOT, children=[child], max_depth=1, max_children=5)
+    spawn = SpawnRequest(request_id="r", spawned_by="s1", thread=ROOT, children=[child], max_depth=1, max_children=5)
     [answer] = run(made.spawn_children(spawn)).answers
     assert answer.error == "The session that asked for it has ended."
     assert "c1" not in store.sessions and list(made.state.threads) == [ROOT]
