@@ -310,7 +310,8 @@ async def test_calls_are_recorded_as_they_happen_and_none_is_left_without_a_resu
     never = "No result: a person stopped the session before the call could report. It may or may not have happened."
     crashed = "No result: the session crashed before the call could report. It may or may not have happened."
     await service.asking()
-    for user, texts in (("stopped", [interrupted, never]), ("crashed", [crashed, crashed])):
+
+    async def go_on(user: str, texts: list[str]) -> None:
         waits = [("bash", {"command": "sleep 30"}), ("ask_user", {"question": "Why?"})]
         said = await service.say(chain([("list_files", {})], waits), user=user)
         await stack.seen(said["session_id"], "tool_called", tool="bash")
@@ -334,6 +335,8 @@ async def test_calls_are_recorded_as_they_happen_and_none_is_left_without_a_resu
         ids = [block["id"] for block in called["content"] if block["type"] == "tool_use"]
         assert [one["tool_use_id"] for one in answered["content"] if one["type"] == "tool_result"] == ids
         assert all(text in str(answered) for text in texts)
+
+    await asyncio.gather(go_on("stopped", [interrupted, never]), go_on("crashed", [crashed, crashed]))
 
 
 @pytest.mark.proves("S2-B19")

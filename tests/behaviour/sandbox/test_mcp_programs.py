@@ -96,10 +96,14 @@ MISBEHAVIOURS = {
 @FIRST
 async def test_program_that_misbehaves_is_ended_and_its_call_is_unknown(sandbox: Sandbox, workspace: Path) -> None:
     tools = await read_list(Fetcher(), Commands(sandbox, LIMITS), agent(sandbox), "notes", {})
-    for how, reason in MISBEHAVIOURS.items():
+
+    async def misbehaves(how: str) -> ToolResult:
         limited = agent(sandbox, timeout_s=5 if how == "hang" else 20)  # this includes the start of the program
         definition = with_lists(limited, DiscoveredTools(tools={"notes": tools}))
-        result = await call(sandbox, workspace, definition, "misbehave", how=how)
+        return await call(sandbox, workspace, definition, "misbehave", how=how)
+
+    results = await asyncio.gather(*map(misbehaves, MISBEHAVIOURS))
+    for result, reason in zip(results, MISBEHAVIOURS.values(), strict=True):
         assert result.failed and result.unknown and reason in result.text, result.text
 
 

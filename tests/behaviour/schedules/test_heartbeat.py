@@ -28,12 +28,12 @@ async def test_a_check_with_nothing_to_do_costs_one_row_and_no_model_call(stack:
         watcher = Subscribers(stack)
         subscription = await watcher.subscribe(f"{receiver.url}/", events=["task_completed", "task_failed"])
         made = await create(stack, f"[[script:say text=looked]] {word}", check=LOOK)
-        for _ in range(12):
+        for _ in range(7):
             await trigger(stack, made["id"])
-        assert (await show(stack, made["id"]))["runs"] == {"skipped": 11, "fired": 1}
+        assert (await show(stack, made["id"]))["runs"] == {"skipped": 6, "fired": 1}
         [run] = [run for run in await runs(stack, made["id"]) if run["status"] == "fired"]
         await stack.wait(run["session_id"])
-        [request] = await asked(stack, word)  # one model call in twelve ticks
+        [request] = await asked(stack, word)  # one model call in seven ticks
         assert "<check_output>\nalarm\n</check_output>" in str(request["messages"][0]).replace("\\n", "\n")
         await watcher.delivery(subscription, status="delivered")  # one notification, for the run that did something
         await stack.http.delete(f"/subscriptions/{subscription['id']}")
@@ -143,7 +143,7 @@ async def test_an_undeliverable_message_stops_no_other_heartbeat(stack: Stack) -
         dead, alive = await create(stack, pause_after_failures=3), await create(stack)
         await fired(stack, dead["id"])
         await conversations.terminate(stack.pool, "default", dead["conversation_id"])
-        for number in range(5):
+        for number in range(4):
             run = await trigger(stack, dead["id"])
             assert run["status"] == "failed" and "terminated" in run["reason"], number
             assert (await fired(stack, alive["id"]))["status"] == "completed"
@@ -201,7 +201,7 @@ async def test_the_cadence_does_not_stall_when_the_worker_dies(stack: Stack) -> 
     made = await create(stack, every=1_000, overlap="queue", check={"run": "exit 3"})
     await until(stack, made["id"], lambda listed: len(listed) >= 2)
     await stack.kill("worker")
-    await until(stack, made["id"], lambda listed: len(listed) >= 12)
+    await until(stack, made["id"], lambda listed: len(listed) >= 8)
     await stack.http.post(f"/schedules/{made['id']}/pause")
 
     def complete(listed: list[dict[str, Any]]) -> bool:

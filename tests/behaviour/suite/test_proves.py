@@ -35,106 +35,71 @@ class Run:
         return set(proofs(self.report))
 
 
-def test_only_tests_that_ran_and_passed_prove_items(tmp_path: Path) -> None:
-    run = Run(
-        tmp_path,
-        """
-@proves("S0-01")
-def test_passes(): pass
-@proves("S0-B02")
-def test_skips(): pytest.skip("not today")
+OUTCOMES = """
 @proves("D1")
+def test_passes(): pass
+@proves("D2")
+def test_skips(): pytest.skip("not today")
+@proves("D3")
 def test_fails(): assert False
 @pytest.mark.xfail
-@proves("F-04")
+@proves("D4")
 def test_expected_to_fail(): assert False
-""",
-    )
-    assert run.proved == {"S0-01"}
-    assert "1 of 4 items proved" in run.output
-
-
-def test_unexpected_pass_and_broken_teardown_prove_nothing(tmp_path: Path) -> None:
-    run = Run(
-        tmp_path,
-        """
 @pytest.mark.xfail(strict=False)
-@proves("S0-01")
+@proves("D5")
 def test_expected_to_fail_but_passes(): pass
 @pytest.fixture
 def breaks():
     yield
     raise RuntimeError
-@proves("D1")
-def test_with_it(breaks): pass
-""",
-    )
-    assert run.proved == set()
-
-
-PARAMETRISED = """
-@proves("S0-01")
+@proves("D6")
+def test_whose_teardown_breaks(breaks): pass
+@proves("D7")
 @pytest.mark.parametrize("n", [1, 2])
-def test_all(n): pass
-@proves("D1")
+def test_every_parameter(n): pass
+@proves("D8")
 @pytest.mark.parametrize("n", [1, 2])
-def test_some(n): assert n == 1
+def test_one_parameter(n): assert n == 1
+class TestIt:
+    @proves("D9")
+    def test_method(self): pass
 """
 
 
-def test_parametrised_test_must_pass_with_every_parameter(tmp_path: Path) -> None:
-    assert Run(tmp_path, PARAMETRISED).proved == {"S0-01"}
+@pytest.mark.parametrize(("chosen", "proved"), [((), {"D1", "D7", "D9"}), (("-k", "passes or 1"), {"D1"})])
+def test_only_tests_that_ran_and_passed_with_every_parameter_prove_items(
+    tmp_path: Path, chosen: tuple[str, ...], proved: set[str]
+) -> None:
+    page = "# C\n\n## One\n\n" + "".join(f"- **D{number}** Item.\n" for number in range(1, 10))
+    run = Run(tmp_path, OUTCOMES, *chosen, page=page)
+    assert run.proved == proved and f"{len(proved)} of 9 items proved" in run.output
 
 
-def test_parametrised_test_with_deselected_parameters_proves_nothing(tmp_path: Path) -> None:
-    assert Run(tmp_path, PARAMETRISED, "-k", "1").proved == set()
+def test_wrong_claims_fail_the_run_though_the_tests_pass(tmp_path: Path) -> None:
+    wrong = ('"S9-99"', '"S0-01", "S0-B02", "D1", "F-04"', "", '"s0-01"', "7")
+    run = Run(tmp_path, "".join(f"@proves({ids})\ndef test_{n}(): pass\n" for n, ids in enumerate(wrong)))
+    assert run.code == 1 and len(run.report["problems"]) == len(wrong)
+    assert all(f"ERROR contract: test_it.py::test_{number}" in run.output for number in range(len(wrong)))
 
 
-@pytest.mark.parametrize("ids", ['"S9-99"', '"S0-01", "S0-B02", "D1", "F-04"', "", '"s0-01"', "7"])
-def test_wrong_claim_fails_the_run_though_the_test_passes(tmp_path: Path, ids: str) -> None:
-    run = Run(tmp_path, f"@proves({ids})\ndef test_it(): pass\n")
-    assert run.code == 1
-    assert "ERROR contract: test_it.py::test_it" in run.output
-    assert len(run.report["problems"]) == 1
-
-
-HELPER = """
-@proves("S0-01")
-def {name}(): pass
-def test_it(): pass
-"""
-
-
-@pytest.mark.parametrize("name", ["helper", "TestLike"])
-def test_collection_fails_on_a_proof_that_is_no_test(tmp_path: Path, name: str) -> None:
-    run = Run(tmp_path, HELPER.format(name=name))
-    assert run.code == pytest.ExitCode.INTERRUPTED
-    assert f"{name} is marked as a proof and is no test" in run.output
-    assert run.proved == set()
-
-
-HIDDEN = {
-    "a method of a helper": "class Helper:\n    @proves('S0-01')\n    def play(self): pass\n",
-    "a nested function": "def test_outer():\n    @proves('S0-01')\n    def play(): pass\n",
-    "a nested class": "class TestOuter:\n    class Helper:\n        @proves('D1')\n        def play(self): pass\n",
+MISPLACED = {
+    "helper": "@proves('S0-01')\ndef helper(): pass\n",
+    "TestLike": "@proves('S0-01')\ndef TestLike(): pass\n",
+    "imported": "from helpers import imported\n",
+    "method": "class Helper:\n    @proves('S0-01')\n    def method(self): pass\n",
+    "nested": "def test_outer():\n    @proves('S0-01')\n    def nested(): pass\n",
+    "inner": "class TestOuter:\n    class Helper:\n        @proves('D1')\n        def inner(self): pass\n",
 }
 
 
-@pytest.mark.parametrize("source", HIDDEN.values(), ids=HIDDEN)
-def test_collection_fails_on_a_proof_that_pytest_never_sees(tmp_path: Path, source: str) -> None:
-    run = Run(tmp_path, f"{source}def test_it(): pass\n")
-    assert run.code == pytest.ExitCode.INTERRUPTED and "play is marked as a proof and is no test" in run.output
-
-
-def test_methods_of_a_test_class_prove_items(tmp_path: Path) -> None:
-    marked = "    @proves('S0-01')\n    def test_it(self): pass\n"
-    assert Run(tmp_path, f"class TestIt:\n{marked}").proved == {"S0-01"}
-
-
-def test_collection_fails_on_an_imported_helper_that_claims_a_proof(tmp_path: Path) -> None:
-    (tmp_path / "helpers.py").write_text("import pytest\n@pytest.mark.proves('D1')\ndef helper(): pass\n")
-    run = Run(tmp_path, "from helpers import helper\ndef test_it(): pass\n")
-    assert run.code == pytest.ExitCode.INTERRUPTED and "helper is marked as a proof" in run.output
+def test_collection_fails_on_a_proof_that_is_no_test(tmp_path: Path) -> None:
+    (tmp_path / "helpers.py").write_text("import pytest\n@pytest.mark.proves('D1')\ndef imported(): pass\n")
+    for name, source in MISPLACED.items():
+        heading = "import pytest\nproves = pytest.mark.proves\n"
+        (tmp_path / f"test_{name.lower()}.py").write_text(f"{heading}{source}def test_it(): pass\n")
+    run = Run(tmp_path, "def test_it(): pass\n")
+    assert run.code == pytest.ExitCode.INTERRUPTED and run.proved == set()
+    assert [name for name in MISPLACED if f"{name} is marked as a proof and is no test" not in run.output] == []
 
 
 def test_collecting_alone_writes_no_report(tmp_path: Path) -> None:

@@ -58,26 +58,27 @@ def test_second_failure_fails_the_run_and_proves_nothing(tmp_path: Path) -> None
     assert (again.code, again.proved) == (1, set()) and "FLAKY" not in again.output
 
 
-@pytest.mark.parametrize(
-    ("file", "mark"),
-    [
-        ("test_other.py", 'proves("D4")'),
-        ("tests/faults/test_it.py", 'proves("S0-01")'),
-        ("test_marked.py", "exactly_once"),
-        ("test_kills.py", "usefixtures('killed')"),
-    ],
-)
-def test_crash_fault_and_exactly_once_tests_get_no_second_try(tmp_path: Path, file: str, mark: str) -> None:
+MARKS = {
+    "test_other.py": 'proves("D4")',
+    "tests/faults/test_it.py": 'proves("S0-01")',
+    "test_marked.py": "exactly_once",
+    "test_kills.py": "usefixtures('killed')",
+}
+
+
+def test_crash_fault_and_exactly_once_tests_get_no_second_try(tmp_path: Path) -> None:
     page = "# C\n\n## One\n\n- **S0-01** First.\n- **D4** Never written twice.\n"
     fixture = "@pytest.fixture\ndef killed():\n    def later(): os.kill(1, 9)\n    return later\n"
-    body = f'def test_flaky(): assert not first_time("{tmp_path}/mark")\n'
-    tests = f"import os, pytest\n{FLAKY}\n{fixture}@pytest.mark.{mark}\n{body}"
-    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / file).write_text(tests)
+    for number, (file, mark) in enumerate(MARKS.items()):
+        body = f'def test_flaky(): assert not first_time("{tmp_path}/mark-{number}")\n'
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(f"import os, pytest\n{FLAKY}\n{fixture}@pytest.mark.{mark}\n{body}")
     for arguments in ([], ["--second-try"]):
-        run = Run(tmp_path, "", file, *arguments, page=page)
+        run = Run(tmp_path, "", *MARKS, *arguments, page=page)
         assert run.code == 1, run.output
-    assert f"FAILED {file}::test_flaky: gets no second try" in run.output and run.proved == set()
+    for file in MARKS:
+        assert f"FAILED {file}::test_flaky: gets no second try" in run.output
+    assert run.proved == set()
 
 
 def test_second_try_without_a_failure_before_fails(tmp_path: Path) -> None:

@@ -171,8 +171,8 @@ async def test_clients_that_stall_hold_few_files_in_memory(
 ) -> None:
     """They wait for their turn, other tenants do not, and a transfer ends although nobody reads it."""
     monkeypatch.setattr(transfers, "AT_ONCE", 3)
-    monkeypatch.setattr(transfers, "SECONDS", 6.0)
-    monkeypatch.setattr("api.routes.files.SECONDS", 6.0)
+    monkeypatch.setattr(transfers, "SECONDS", 4.0)
+    monkeypatch.setattr("api.routes.files.SECONDS", 4.0)
     size = 8_000_000
     stalling, other = [await key_for(pool, new_id(), Right.SUBMIT, Right.READ) for _ in range(2)]
     keyed = replace(settings, host="0.0.0.0", requests_per_minute=100_000)
@@ -191,7 +191,7 @@ async def test_clients_that_stall_hold_few_files_in_memory(
                 one.setblocking(False)
                 sending.append(asyncio.create_task(asyncio.get_running_loop().sock_sendall(one, sent)))
             for _ in range(10):
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(0.3)
                 assert tracemalloc.get_traced_memory()[1] < 4.5 * size
             began = time.monotonic()
             assert (await client.post("/files?name=h", content=b"x" * size, headers=other)).status_code == 201
