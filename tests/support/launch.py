@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -68,6 +68,17 @@ def process(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[
         child.wait(60)
 
 
+@asynccontextmanager
+async def running(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> AsyncIterator["subprocess.Popen[bytes]"]:
+    """The same, but its end is not waited for in the event loop, where the servers may run that it takes leave of."""
+    with ExitStack() as processes:
+        child = processes.enter_context(process(argv, log, env))
+        try:
+            yield child
+        finally:
+            await asyncio.to_thread(processes.close)
+
+
 @contextmanager
 def home() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="errand-test-"))
@@ -123,7 +134,7 @@ async def started(
     settings: Settings, log: Path, program: str = "deploy.local", env: Mapping[str, str] = MappingProxyType({})
 ) -> AsyncIterator[StackInfo]:
     """`errand up` in the background, or another program that runs a stack; stopped at the end."""
-    with process([sys.executable, "-m", program], log, {**variables(settings), **env}) as child:
+    async with running([sys.executable, "-m", program], log, {**variables(settings), **env}) as child:
 
         async def look() -> StackInfo | None:
             assert child.poll() is None, tail(log, 30)

@@ -15,7 +15,7 @@ from deploy.stack import variables
 from deploy.state import StackInfo
 from deploy.temporal import CONNECTION, FLAGS, SEARCH_ATTRIBUTES
 from store.migrate import migrate
-from tests.support.launch import connected, empty_database, free_port, process
+from tests.support.launch import connected, empty_database, free_port, process, running
 from tests.support.stack import Stack, eventually
 
 
@@ -63,12 +63,12 @@ async def platform(stack: Stack, folder: Path, flags: dict[str, str], **changes:
                 offline_model=False,
             )
             serve = [sys.executable, "-m", "uvicorn", "api.app:app", "--port", str(settings.port)]
-            with (
-                process([sys.executable, "worker.py"], folder / "worker.log", env),
-                process(serve, folder / "api.log", env),
+            async with (
+                running([sys.executable, "worker.py"], folder / "worker.log", env),
+                running(serve, folder / "api.log", env),
+                connected(settings, info) as own,
             ):
-                async with connected(settings, info) as own:
-                    yield own
+                yield own
 
 
 async def _answers(address: str) -> bool:

@@ -18,7 +18,7 @@ from deploy.stack import variables
 from deploy.state import StackInfo
 from settings import ROOT
 from store.migrate import migrate
-from tests.support.launch import as_role, connected, empty_database, free_port, process
+from tests.support.launch import as_role, connected, empty_database, free_port, running
 from tests.support.own_worker import temporal_server
 from tests.support.stack import Stack
 from tests.support.tls_front import tls_front
@@ -87,15 +87,15 @@ async def _run_task(stack: Stack, folder: Path, plain: str, env: dict[str, str],
     env = {**variables(settings), **env}
     worker = env | {"ERRAND_DATABASE_URL": as_role(stack, url, WORKER_ROLE)}
     api = env | {"ERRAND_DATABASE_URL": as_role(stack, url, API_ROLE)}
-    with (
-        process([sys.executable, "worker.py"], folder / "worker.log", worker),
-        process([sys.executable, "-m", "api"], folder / "api.log", api),
+    async with (
+        running([sys.executable, "worker.py"], folder / "worker.log", worker),
+        running([sys.executable, "-m", "api"], folder / "api.log", api),
+        connected(settings, info) as own,
     ):
-        async with connected(settings, info) as own:
-            record = await own.run("[[script:say text=through-tls]]")
-            assert record["status"] == "completed", record
-            ready = await own.http.get("/readyz")
-            assert ready.status_code == 200, ready.text
+        record = await own.run("[[script:say text=through-tls]]")
+        assert record["status"] == "completed", record
+        ready = await own.http.get("/readyz")
+        assert ready.status_code == 200, ready.text
 
 
 @pytest.mark.parametrize("setting", ["TEMPORAL_TLS_CLIENT_CERT_PATH", "TEMPORAL_TLS_SERVER_CA_CERT_PATH"])
