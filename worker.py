@@ -39,6 +39,7 @@ from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existin
 from activities.sandbox.bubblewrap import bury_orphans
 from activities.tools.registry import load_tools
 from activities.tools.tool import Tool
+from activities.trees import Mirrors
 from activities.user_code import RedactingFormatter
 from activities.workspaces import WorkspaceCaps, Workspaces
 from agents.loader import AgentFolder, LoadedAgents, load_prices
@@ -65,6 +66,9 @@ def build_services(
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
     model_client = connect_client(settings.anthropic_api_key, settings.anthropic_base_url)
     tools = load_tools(settings.tools_module).found
+    commands = _commands(settings, sandbox, tools)
+    guard = Guard(settings.allow_private_hosts, ports=_ports(settings))
+    mirrors = Mirrors(pool, settings.workspaces_dir.with_name("mirrors"), commands, guard)
     return ActivityServices(
         pool=pool,
         temporal=client,
@@ -75,8 +79,11 @@ def build_services(
         tools=tools,
         handlers=load_handlers(settings.tools_module).found,
         hooks=load_hooks(settings.tools_module).found,
-        commands=_commands(settings, sandbox, tools),
-        workspaces=Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes),
+        commands=commands,
+        workspaces=Workspaces(
+            pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes, build_tree=mirrors.build
+        ),
+        mirrors=mirrors,
         fetcher=Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
         keys=KeyRing.parse(settings.secret_keys),
         channels=build_channels(_notifier(settings, max_bytes=10_000), _mail_server(settings)),

@@ -44,6 +44,7 @@ from activities.tools.offered import Toolbox
 from activities.tools.rules import Rulebook
 from activities.tools.run_tool import RunTool
 from activities.tools.tool import Tool
+from activities.trees import Mirrors, Trees
 from activities.workspaces import Workspaces
 from connectors import CONNECTORS
 from connectors.connector import SenderPorts
@@ -73,6 +74,7 @@ class ActivityServices:
     hooks: dict[str, SessionHook]  # run at certain moments of a session
     commands: Commands
     workspaces: Workspaces
+    mirrors: Mirrors
     fetcher: Fetcher
     keys: KeyRing  # decrypt secrets from the database
     channels: dict[ChannelName, Channel]
@@ -134,6 +136,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     acceptance = AcceptanceChecks(
         pool, model, contexts, definitions, services.workspaces, services.commands, services.acceptance_rounds
     )
+    trees = Trees(pool, services.workspaces, services.mirrors, services.commands)
     records = ConversationRecords(pool)
     shared = SharedVariables(services.keys, services.variables)
     return [
@@ -149,6 +152,8 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         requests.open_request,
         requests.settle_request,
         Reminders(pool).remind_request,
+        trees.prepare_tree,
+        trees.collect_changes,
         acceptance.check_acceptance,
         RestoreSession(pool, services.temporal).restore_session,
         FinishSession(pool, conversations, definitions, services.events, contexts).finish_session,

@@ -16,12 +16,12 @@ import shutil
 import stat
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NotRequired, TypeVar
 from urllib.parse import quote, unquote
 from weakref import WeakValueDictionary
 
@@ -30,6 +30,7 @@ from typing_extensions import TypedDict
 
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import ToolResult, clean
+from domain.environments import Tree
 from domain.events import WorkspaceNotKept
 from domain.policy.rules import MAX_DEPTH, PathError
 from domain.sessions.session import preview
@@ -56,6 +57,9 @@ SETTLED_NS = 50_000_000  # file system clocks are coarse: a younger file may sti
 LOCK_POLL_SECONDS = 0.02
 ENTRIES_IN_MEMORY = 200_000  # in all workspaces together
 LATE = "there was no time left; it is kept after the next call"
+BuildTree = Callable[[str, Tree, Path], Awaitable[None]]  # for a tenant, in an empty folder
+GONE: ManifestEntry = {"kind": "gone"}
+IN_TREE: ManifestEntry = {"kind": "tree"}  # a file as the tree has it
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class WorkspaceCaps:
 class KnownEntry(TypedDict):
     entry: ManifestEntry
     stamp: Stamp | None  # only for a file
+    tree: NotRequired[bool]  # the tree under the manifest has it too; the manifest lists it only if it was changed
 
 
 class Index(TypedDict):
@@ -106,10 +111,18 @@ class KeepReport:
 
 
 class Workspaces:
-    def __init__(self, pool: Pool, root: Path, caps: WorkspaceCaps | None = None, tenant_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        root: Path,
+        caps: WorkspaceCaps | None = None,
+        tenant_bytes: int = 0,
+        build_tree: BuildTree | None = None,
+    ) -> None:
         self._pool = pool
+        self._build_tree = build_tree
         self._root = root
-        self._caps = caps or WorkspaceCaps()
+        self.caps = caps or WorkspaceCaps()
         self._tenant_bytes = tenant_bytes  # 0: no limit
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._indexes = IndexFiles()
@@ -130,8 +143,10 @@ class Workspaces:
             exists = folder.exists()
             index = await self._index(home) if exists else empty_index()
             if index["version"] < version or not exists:
+                newest, manifest, tree = await workspaces.get_all(self._pool, tenant, workspace_id)
+                if tree is not None and index["version"] < 0:  # a checkout that was interrupted has no index
+                    index = await self._check_out(tenant, tree, home)
                 folder.mkdir(exist_ok=True)
-                newest, manifest = await workspaces.get(self._pool, tenant, workspace_id)
                 await self._restore(tenant, home, index, newest, manifest)
         return folder
 
@@ -140,7 +155,7 @@ class Workspaces:
         home = self._home(tenant, workspace_id)
         async with self._lock(tenant, workspace_id), lock_workspace(home):
             index = await self._index(home)
-            scan = WorkspaceScan(Workspace(home / "files"), index, self._caps, await self._room(tenant))
+            scan = WorkspaceScan(Workspace(home / "files"), index, self.caps, await self._room(tenant))
             await self._store(tenant, scan)
             version = index["version"]
             if scan.changed or scan.gone:
@@ -149,6 +164,18 @@ class Workspaces:
             if new != index:
                 await self._in_thread(lambda: self._indexes.save(home, new))
         return KeepReport({path: why for path, why in scan.skipped.items() if index["skipped"].get(path) != why})
+
+    async def _check_out(self, tenant: str, tree: Tree, home: Path) -> Index:
+        """Put the tree where the workspace will be, whole or not at all."""
+        assert self._build_tree is not None
+        building, folder = home / "building", home / "files"
+        await self._in_thread(lambda: shutil.rmtree(building, ignore_errors=True))
+        building.mkdir()
+        await self._build_tree(tenant, tree, building)
+        await self._in_thread(lambda: shutil.rmtree(folder, ignore_errors=True))
+        building.rename(folder)
+        await asyncio.sleep(2 * SETTLED_NS / 1e9)  # so that the stamps hold
+        return await self._in_thread(lambda: {**empty_index(), "entries": list_tree(folder)})
 
     async def forget(self) -> None:
         """Delete the directories of workspaces that no longer exist in the store."""
@@ -179,7 +206,8 @@ class Workspaces:
         def merge(manifest: Manifest) -> Manifest:
             gone = set(scan.gone)
             kept = {path: entry for path, entry in manifest.items() if path not in gone}
-            return without_conflicts(kept | scan.changed)
+            removed = {path: GONE for path in gone if path in scan.entries}
+            return without_conflicts(kept | removed | scan.changed)
 
         version, _ = await patiently(
             lambda: workspaces.update(self._pool, tenant, workspace_id, merge), seconds=PATIENCE
@@ -267,7 +295,7 @@ class WorkspaceScan:
         if not self.workspace.exists():  # the directory was lost, so keep what was saved of it
             self.entries, self.gone = dict(self.index["entries"]), []
             return
-        self._count = len(self.entries)
+        self._count = sum(not known.get("tree") for known in self.entries.values())
         self._bytes = sum(stored_bytes(known["entry"]) for known in self.entries.values())
         batch: dict[str, bytes] = {}
         size, since = 0, time.monotonic()
@@ -283,7 +311,7 @@ class WorkspaceScan:
 
     def _walk(self) -> Iterator[_Found]:
         """All entries of the workspace, folders near the top first, so that deep entries are left out first."""
-        left = 2 * self.caps.files
+        left = 2 * self.caps.files + sum(known.get("tree", False) for known in self.index["entries"].values())
         waiting: deque[tuple[str, ...]] = deque([()])
         while waiting:
             names = waiting.popleft()
@@ -324,8 +352,11 @@ class WorkspaceScan:
 
     def _drop_missing(self, found: dict[str, _Found]) -> None:
         for path, known in self.index["entries"].items():
-            if path not in found and not self._late() and self.workspace.is_missing(path):
+            missing = path not in found and known["entry"] != GONE
+            if missing and not self._late() and self.workspace.is_missing(path):
                 self.gone.append(path)
+                if known.get("tree"):  # remembered, because the tree would bring it back
+                    self.entries[path] = replace_entry(known, GONE, None)
             else:
                 self.entries[path] = known
 
@@ -411,7 +442,7 @@ class WorkspaceScan:
                 return self._skip(path, _too_many(self.caps))
             self._count += 1
         self._bytes += stored_bytes(entry) - (stored_bytes(known["entry"]) if known else 0)
-        self.entries[path] = {"entry": entry, "stamp": stamp}
+        self.entries[path] = replace_entry(known, entry, stamp)
         if known is None or known["entry"] != entry:
             self.changed[path] = entry
 
@@ -485,11 +516,15 @@ class WorkspaceRestore:
     def clear(self) -> None:
         """Remove entries that the manifest no longer has, deepest first, and create its folders."""
         self.entries.update(self.index["entries"])
-        for path in sorted(self.entries.keys() - self.manifest.keys(), reverse=True):
+        gone = {path for path, known in self.entries.items() if self.manifest.get(path) == GONE != known["entry"]}
+        unlisted = {path for path in self.entries.keys() - self.manifest.keys() if not self.entries[path].get("tree")}
+        for path in sorted(gone | unlisted, reverse=True):
             with _logged(path):
                 # a folder with files that only this worker has is kept
                 self.workspace.remove(path)
-            del self.entries[path]
+            known = self.entries.pop(path)
+            if path in gone:
+                self.entries[path] = replace_entry(known, GONE, None)
         for path in sorted(self._wanted("folder")):
             with _logged(path):
                 self.workspace.make_folder(path)
@@ -518,7 +553,7 @@ class WorkspaceRestore:
                 self._out_of_the_way(path)
                 length = entry.get("length", len(content))
                 info = self.workspace.put(path, pieces_of(entry, content), length, entry["mode"] & 0o777)
-                self.entries[path] = {"entry": entry, "stamp": stamp_of(info, time.time_ns())}
+                self._take(path, stamp_of(info, time.time_ns()))
 
     def finish(self) -> None:
         """Create the links, then set the modes of folders, because a read-only folder could not have been filled."""
@@ -527,11 +562,14 @@ class WorkspaceRestore:
                 with _logged(path):
                     self._out_of_the_way(path)
                     self.workspace.link(path, entry["target"])
-                    self.entries[path] = {"entry": entry, "stamp": None}
+                    self._take(path)
         for path in sorted(self._wanted("folder"), reverse=True):
             with _logged(path):
                 self.workspace.set_folder_mode(path, self.manifest[path]["mode"] & 0o777)
-                self.entries[path] = {"entry": self.manifest[path], "stamp": None}
+                self._take(path)
+
+    def _take(self, path: str, stamp: Stamp | None = None) -> None:
+        self.entries[path] = replace_entry(self.entries.get(path), self.manifest[path], stamp)
 
     def _wanted(self, kind: str | None) -> Manifest:
         return {
@@ -567,6 +605,30 @@ def stamp_of(info: os.stat_result, now_ns: int) -> Stamp:
     if now_ns - max(info.st_mtime_ns, info.st_ctime_ns) < SETTLED_NS:
         return UNSETTLED
     return info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
+def replace_entry(known: KnownEntry | None, entry: ManifestEntry, stamp: Stamp | None) -> KnownEntry:
+    return {**known, "entry": entry, "stamp": stamp} if known is not None else {"entry": entry, "stamp": stamp}
+
+
+def list_tree(root: Path) -> dict[str, KnownEntry]:
+    """The entries of a fresh checkout, in which nothing runs yet."""
+    found: dict[str, KnownEntry] = {}
+    for folder, folders, names in os.walk(root):
+        for name in (*folders, *names):
+            place = Path(folder, name)
+            path, info = place.relative_to(root).as_posix(), place.lstat()
+            known: KnownEntry = {"entry": IN_TREE, "stamp": None, "tree": True}
+            if stat.S_ISLNK(info.st_mode):
+                known["entry"] = {"kind": "link", "target": os.readlink(place)}
+            elif stat.S_ISDIR(info.st_mode):
+                known["entry"] = {"kind": "folder", "mode": mode_of(info)}
+            else:
+                known["stamp"] = stamp_of(info, time.time_ns())
+            with contextlib.suppress(UnicodeEncodeError):  # a name that no manifest can have
+                path.encode()
+                found[path] = known
+    return found
 
 
 def mode_of(info: os.stat_result) -> int:

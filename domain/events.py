@@ -298,6 +298,24 @@ class McpToolChanged(Event):
     gone: bool  # the server does not list it any more
 
 
+class TreePrepared(Event):
+    """The repository is checked out at this commit."""
+
+    type = "tree_prepared"
+    commit: str
+    branch: str
+    seconds: float
+
+
+class SetupFinished(Event):
+    """The environment's setup has run; a setup that fails ends the task."""
+
+    type = "setup_finished"
+    ok: bool
+    seconds: float
+    log: str  # the end of its output
+
+
 class WorkspaceNotKept(Event):
     """Files that this worker could not save because they exceed a limit. Another worker would see their former version,
     or none."""
@@ -497,6 +515,8 @@ EVENTS: tuple[type[Event], ...] = (
     ToolReturned,
     ArtifactSaved,
     McpToolChanged,
+    TreePrepared,
+    SetupFinished,
     WorkspaceNotKept,
     SubagentStarted,
     SubagentEnded,

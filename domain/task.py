@@ -125,6 +125,11 @@ class TaskMcpServer(Strict):
         return McpServer.model_validate(self.model_dump())
 
 
+EnvironmentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+# what git takes for a branch, a tag or a commit, without its ways to name a range or an option
+Branch = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]{0,199}$")]
+
+
 class TaskConfig(TaskLimits):
     tree: TreeConfig | None = Field(default=None, description="a budget shared by the whole conversation")
     model: ModelName | None = None
@@ -172,6 +177,15 @@ class TaskConfig(TaskLimits):
     await_children: bool | None = Field(
         default=None, description="whether it keeps running until subagents that wake it have reported"
     )
+    environment: EnvironmentName | None = Field(default=None, description="the repository in which it works")
+    ref: Branch | None = Field(default=None, description="the branch, tag or commit; null: the environment's")
+    repository: Id | None = Field(
+        default=None, description="instead of an environment: an uploaded file that `git bundle create` made"
+    )
+
+    @property
+    def has_tree(self) -> bool:
+        return self.environment is not None or self.repository is not None
 
 
 # the same longest lengths as in a rule

@@ -61,6 +61,7 @@ OUTDATED = "Outdated"  # the run is the session's newest, but its state differs 
 CONVERSATION_UNREACHABLE = "ConversationUnreachable"
 DATABASE_AWAY = "DatabaseAway"
 NOT_APPROVED = "NotApproved"
+NO_TREE = "NoTree"  # the repository of the task cannot be used
 PAYLOADS_TOO_LARGE = "PayloadsTooLarge"
 RECORDING_ENDED = "RecordingEnded"
 SESSION_ENDED = "SessionEnded"

@@ -5,10 +5,12 @@ import hashlib
 from datetime import datetime
 
 from domain.audit import TENANT
+from domain.events import EventRow
 from domain.ids import new_id
+from domain.sessions.session import SessionRef
 from domain.sessions.writes import NewFile
 from store import audit
-from store.database import Connection, Pool
+from store.database import Connection, Pool, to_json
 
 
 class File(NewFile):
@@ -140,6 +142,23 @@ async def _loosen(connection: Connection, tenant: str, digest: str) -> None:
     await connection.execute(
         "INSERT INTO loose_blobs (tenant, sha256) VALUES ($1, $2) ON CONFLICT DO NOTHING", tenant, digest
     )
+
+
+async def save_artifacts(
+    pool: Pool, ref: SessionRef, run: str | None, new: list[NewFile], rows: list[EventRow], batch: str
+) -> None:
+    """Write artifacts that no tool call saved, with their events, once for each name of the batch."""
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT check_run($1, $2, $3, true, false)", ref.tenant, ref.session_id, run)
+        await connection.execute(
+            """INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, session_id)
+               SELECT $1, f.id, f.sha256, f.size, f.name, f.media_type, f.type, f.description, $2
+                 FROM jsonb_populate_recordset(NULL::files, $3::jsonb) f ON CONFLICT DO NOTHING""",
+            ref.tenant,
+            ref.session_id,
+            to_json(new),
+        )
+        await connection.execute("SELECT append_events($1, true, $2::jsonb)", batch, to_json(rows))
 
 
 async def get(pool: Pool, tenant: str, file_id: str) -> File | None:

@@ -87,6 +87,7 @@ class SessionRow(PlacedSession):
             await_children=self.await_children,
             approval_required=self.approval_required,
             ask_variables=bool(self.missing),
+            tree=self.task.config.has_tree and self.spawned_by is None,
             # a dry run has no work to check
             acceptance=bool(self.task.acceptance_criteria or self.task.constraints) and not self.dry_run,
             spawned_by=self.spawned_by,

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from typing_extensions import TypedDict
 
+from domain.environments import Tree
 from store.database import Connection, Pool
 
 LARGE = 100_000  # characters; a longer manifest is not parsed in the event loop
@@ -21,7 +22,7 @@ class ManifestEntry(TypedDict, total=False):
     mode: int
     length: int  # of a file with holes
     extents: list[list[int]]  # of a file with holes: offset and length of its data
-    kind: str  # folder | link
+    kind: str  # folder | link | gone: the tree under the manifest has it, and the workspace does not
     target: str  # of a link
 
 
@@ -54,7 +55,7 @@ def with_holes(entry: ManifestEntry, content: bytes) -> bytes:
 def without_conflicts(manifest: Manifest) -> Manifest:
     """Resolve conflicts: if two workers made a file and a folder of one name, the file is kept, and nothing below
     it."""
-    plain = {path for path, entry in manifest.items() if entry.get("kind") != "folder"}
+    plain = {path for path, entry in manifest.items() if entry.get("kind") not in ("folder", "gone")}
     return {path: entry for path, entry in manifest.items() if not any(above in plain for above in _above(path))}
 
 
@@ -64,10 +65,20 @@ def _above(path: str) -> list[str]:
 
 
 async def get(pool: "Pool | Connection", tenant: str, workspace_id: str) -> tuple[int, Manifest]:
+    """The version, and what the workspace has besides its tree."""
+    version, manifest, _ = await get_all(pool, tenant, workspace_id)
+    return version, {path: entry for path, entry in manifest.items() if entry.get("kind") != "gone"}
+
+
+async def get_all(pool: "Pool | Connection", tenant: str, workspace_id: str) -> tuple[int, Manifest, Tree | None]:
+    """The same with what was removed from the tree, and the tree."""
     row = await pool.fetchrow(
-        "SELECT version, manifest FROM workspaces WHERE tenant = $1 AND id = $2", tenant, workspace_id
+        "SELECT version, manifest, tree FROM workspaces WHERE tenant = $1 AND id = $2", tenant, workspace_id
     )
-    return (row["version"], await _parsed(row["manifest"])) if row else (0, {})
+    if row is None:
+        return 0, {}, None
+    tree = Tree.model_validate_json(row["tree"]) if row["tree"] is not None else None
+    return row["version"], await _parsed(row["manifest"]), tree
 
 
 async def bytes_of_tenant(pool: Pool, tenant: str) -> int:

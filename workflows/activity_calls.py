@@ -26,6 +26,7 @@ from domain.sessions.session import (
     ToolCall,
     ToolOutcome,
     ToolRequest,
+    TreeRequest,
     preview,
 )
 from domain.sessions.session_state import HookCall, HookList, HookOutcome, HookPoints, SessionState
@@ -123,6 +124,8 @@ OPEN_REQUEST = TypedActivity("open_request", OpenRequest, OpenedRequest)
 SETTLE_REQUEST = TypedActivity("settle_request", SettleRequest, SettledRequest)
 REMIND_REQUEST = TypedActivity("remind_request", RemindRequest, Nothing)
 DELIVER = TypedActivity("deliver", DeliveryAttempt, DeliveryOutcome)
+PREPARE_TREE = TypedActivity("prepare_tree", TreeRequest, Nothing)
+COLLECT_CHANGES = TypedActivity("collect_changes", TreeRequest, Nothing)
 CHECK_ACCEPTANCE = TypedActivity("check_acceptance", CheckAcceptance, AcceptanceVerdict)
 TICK = TypedActivity("tick", TickCall, TickOutcome)
 RESTORE_SESSION = TypedActivity("restore_session", SessionRef, SessionState)
@@ -146,6 +149,8 @@ ALL: list[TypedActivity[Any, Any]] = [
     SETTLE_REQUEST,
     REMIND_REQUEST,
     DELIVER,
+    PREPARE_TREE,
+    COLLECT_CHANGES,
     CHECK_ACCEPTANCE,
     TICK,
     RESTORE_SESSION,
@@ -278,6 +283,28 @@ def deliver(attempt: DeliveryAttempt) -> "workflow.ActivityHandle[DeliveryOutcom
         start_to_close_timeout=timedelta(seconds=90),
         retry_policy=PERSISTENT,
         summary="attempt",
+    )
+
+
+def prepare_tree(request: TreeRequest, deadline: datetime) -> "workflow.ActivityHandle[Nothing]":
+    """Fetch the repository, check it out and run the setup; retried until the session's deadline."""
+    return PREPARE_TREE.start(
+        request,
+        start_to_close_timeout=timedelta(minutes=45),  # the fetch, the checkout and the longest setup
+        schedule_to_close_timeout=max(deadline - workflow.now(), timedelta(seconds=1)),
+        retry_policy=UNTIL_DEADLINE,
+        summary="prepare the repository",
+    )
+
+
+def collect_changes(request: TreeRequest) -> "workflow.ActivityHandle[Nothing]":
+    """The session has ended for its caller once this is done, so it gets little time."""
+    return COLLECT_CHANGES.start(
+        request,
+        start_to_close_timeout=timedelta(seconds=30),
+        schedule_to_close_timeout=timedelta(seconds=60),
+        retry_policy=PERSISTENT,
+        summary="keep the changes as a patch",
     )
 
 

@@ -14,7 +14,7 @@ from api.submission import submit
 from domain.conversations.requests import Fire
 from domain.errors import Invalid, Refusal, Unavailable
 from domain.ids import derive_id, new_id
-from domain.sessions.new_session import NewSession, NotificationConfig, Trigger
+from domain.sessions.new_session import TREE_FIELDS, NewSession, NotificationConfig, Trigger
 from domain.sessions.writes import ThreadMessage
 from domain.task import TaskSpec, opening
 from store import conversations, idempotency, mailbox, sessions
@@ -157,7 +157,7 @@ async def _continuation(call: Call, conversation_id: str, body: FireBody) -> New
         workspace_id=latest.workspace_id, transport=body.transport, await_children=False, trigger=Trigger.FIRE
     )
     session = submit.build_session(task, latest.title, place, call.caller.created_by)
-    kept = {name: config[name] for name in NotificationConfig.model_fields if name in config}
+    kept = {name: config[name] for name in (*NotificationConfig.model_fields, *TREE_FIELDS) if name in config}
     named = spec.model_dump(mode="json", exclude={"input"}, exclude_defaults=True)
     said = {**named, "config": {**named.get("config", {}), **kept}, "transport": body.transport}
     return session.model_copy(update={"spec": said})

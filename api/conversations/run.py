@@ -23,7 +23,7 @@ from api.submission.submit import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound, Refusal
 from domain.faces import NewFaceRequest
 from domain.missions import Hold, Mission
-from domain.sessions.new_session import TRANSPORT, NewSession
+from domain.sessions.new_session import TRANSPORT, NewSession, Trigger
 from domain.sessions.writes import Acceptance
 from store import conversations, idempotency, missions, sessions, workspaces
 from store.conversations import ConversationUpdate, Written
@@ -82,7 +82,12 @@ async def further(
     latest = await latest_of(call, conversation_id)
     task = await submit.check_task(call, body.task(body.agent or latest.current_agent), variables=latest.variables)
     place = SessionPlace(
-        conversation_id, latest.workspace_id, transport=body.transport, await_children=False, face=face
+        conversation_id,
+        latest.workspace_id,
+        transport=body.transport,
+        await_children=False,
+        face=face,
+        tree=latest.task.config,
     )
     turn = await _continue(call, body, submit.prepare_session(call, task, place), key)
     # after the turn was accepted, so that a refused request changes nothing
@@ -98,8 +103,15 @@ async def fork(
     call: Call, body: MessageBody, source: SessionRow, key: IdempotencyKey, face: NewFaceRequest | None = None
 ) -> NewTurn:
     task = await submit.check_task(call, body.task(body.agent or source.current_agent), variables=source.variables)
-    _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)
-    place = replace(_own_place(body), parent=source, manifest=manifest, face=face)
+    _, manifest, _ = await workspaces.get_all(call.pool, call.tenant, source.workspace_id)
+    place = replace(
+        _own_place(body),
+        parent=source,
+        manifest=manifest,
+        trigger=Trigger.FORK,
+        face=face,
+        tree=source.task.config,
+    )
     return await _own(call, submit.prepare_session(call, task, place), key)
 
 

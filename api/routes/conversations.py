@@ -479,8 +479,14 @@ async def _prepare(call: Call, body: ForkBody, source: SessionRow, key: Idempote
     """Write a session for the copied state: it ended where its source did, and nothing is executed."""
     spec = MessageBody(input=body.input if body.input is not None else "Fork").task(body.agent or source.agent)
     task = await submit.check_task(call, spec, schema=False, variables=source.variables)
-    _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)
-    place = submit.SessionPlace(parent=source, manifest=manifest, trigger=Trigger.FORK, await_children=False)
+    _, manifest, _ = await workspaces.get_all(call.pool, call.tenant, source.workspace_id)
+    place = submit.SessionPlace(
+        parent=source,
+        manifest=manifest,
+        trigger=Trigger.FORK,
+        await_children=False,
+        tree=source.task.config,
+    )
     prepared = submit.prepare_session(call, task, place).acceptance
     copied = {"title": body.title or f"{source.title[:190]} (fork)", "spec": {**source.spec, "transport": TRANSPORT}}
     session = prepared.session.model_copy(update=copied)

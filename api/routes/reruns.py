@@ -259,7 +259,7 @@ async def _manifest(call: Call, source: SessionRow, step: int) -> Manifest:
     moment = await traces.replied_at(call.pool, source.tenant, source.id, step)
     if moment is not None:
         return await workspaces.as_of(call.pool, source.tenant, source.workspace_id, moment)
-    return (await workspaces.get(call.pool, source.tenant, source.workspace_id))[1]
+    return (await workspaces.get_all(call.pool, source.tenant, source.workspace_id))[1]
 
 
 def _origin(source: SessionRow, body: RerunBody) -> models.Rerun:

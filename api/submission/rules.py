@@ -12,7 +12,7 @@ from jsonschema.exceptions import ValidationError, best_match
 
 from api.http.auth import Call
 from api.http.body import join_pointer
-from api.http.lookup import check_reading
+from api.http.lookup import check_file, check_reading
 from api.http.problems import Finding, finding
 from domain.agents.definition import (
     PLANNING,
@@ -38,7 +38,7 @@ from domain.sessions.session import Limits, SandboxMode
 from domain.sessions.writes import NewBudget
 from domain.task import TaskConfig, TaskSpec, TreeConfig
 from settings import Settings
-from store import agents, notifications, sessions, workers
+from store import agents, environments, files, notifications, sessions, workers
 from store.agents import TaskAgent
 from store.database import Pool
 from store.sessions import SessionRow
@@ -275,6 +275,26 @@ async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition,
     problem = finding("/config/sandbox", "unavailable", why, [])
     modes = ", ".join(SandboxMode)
     raise Invalid(f"The sandbox ({modes}) is not available: {why}.", type="not-available", errors=[problem])
+
+
+async def check_repository(call: Call, config: TaskConfig) -> None:
+    """Refuse a repository that is not there; whether it can be reached shows when the task begins."""
+    if config.environment is not None and config.repository is not None:
+        problem = finding("/config/repository", "conflict", "an environment has its own", [])
+        raise Invalid("A task has one repository.", errors=[problem])
+    if config.ref is not None and config.environment is None and config.repository is None:
+        problem = finding("/config/ref", "needs", "it names a commit of an environment or of a repository", [])
+        raise Invalid("There is no repository.", errors=[problem])
+    if config.environment is not None and await environments.get(call.pool, call.tenant, config.environment) is None:
+        known = list(await environments.list_all(call.pool, call.tenant))
+        problem = finding("/config/environment", "not_found", "there is no such environment", known[:50])
+        raise Invalid("The environment does not exist.", errors=[problem])
+    if config.repository is not None:
+        file = await files.get(call.pool, call.tenant, config.repository)
+        if file is None:
+            problem = finding("/config/repository", "not_found", "there is no such file")
+            raise Invalid("The repository does not exist.", errors=[problem])
+        await check_file(call, file)
 
 
 async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int) -> list[str]:

@@ -26,7 +26,7 @@ from domain.errors import Conflict, TooMany, Unavailable
 from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
 from domain.json_object import JsonObject
-from domain.sessions.new_session import TRANSPORT, NewSession, Supervision, Trigger
+from domain.sessions.new_session import TRANSPORT, TREE_FIELDS, NewSession, SubmittedConfig, Supervision, Trigger
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef, Status
 from domain.sessions.writes import Acceptance, NewMessage
 from domain.task import TaskSpec, opening, parts_of, text_of_parts, title_of
@@ -71,6 +71,7 @@ class SessionPlace:
     delivery: DeliveryMode | None = None  # a new conversation's
     metadata: JsonObject = field(default_factory=dict)  # a new conversation's
     face: NewFaceRequest | None = None  # the request, if it came through a face
+    tree: SubmittedConfig | None = None  # of the session in whose workspace, or a copy of it, it works
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,8 @@ async def check_task(
     rules.check_prices(limits, spec.config.tree, every, call.services.prices, settings)
     limits = rules.with_default_cost(limits, every, call.services.prices, settings)
     await rules.check_sandbox(pool, spec, definition, settings)
+    if spec.config.has_tree or spec.config.ref is not None:
+        await rules.check_repository(call, spec.config)
     notices = await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
     files = await task_files.collect_task_files(call, spec) if spec.context.files or spec.context.archives else {}
@@ -242,8 +245,12 @@ def build_session(task: Checked, title: str, place: SessionPlace, created_by: st
         trigger=place.trigger,
     )
     parent = place.parent
+    spec = session.spec
+    if place.tree is not None and place.tree.has_tree:
+        spec = {**spec, "config": {**spec["config"], **place.tree.model_dump(include=TREE_FIELDS)}}
     return session.model_copy(
         update={
+            "spec": spec,
             "workspace_id": place.workspace_id,
             "parent_session_id": parent.id if parent else None,
             "base_head": parent.head if parent else None,

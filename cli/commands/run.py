@@ -14,6 +14,7 @@ from cli.errors import Exit, Unreachable
 from cli.ids import AgentNameType, write_last
 from cli.options import Duration, PermissionRule, no_input_option, patience_option, remote, settings
 from cli.render.output import emit, note
+from cli.repository import bundle_checkout
 from cli.trees import pack_folder
 from cli.watch import show_detached, watch
 from domain.json_object import JsonObject
@@ -51,6 +52,14 @@ from domain.sessions.session import SandboxMode
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Copy this folder into the workspace, without what .gitignore names. Repeatable.",
 )
+@click.option(
+    "--repo",
+    "checkout",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Work in a copy of this git checkout, with its uncommitted changes.",
+)
+@click.option("--environment", help="Work in the repository of this environment.")
+@click.option("--ref", help="Branch, tag or commit of the environment's repository.")
 @click.option("--note", "notes", multiple=True, help="A note for the agent. Repeatable.")
 @click.option(
     "--criterion", "acceptance_criteria", multiple=True, help="Acceptance criterion of the result. Repeatable."
@@ -83,6 +92,7 @@ def run(
     input_json: BinaryIO | None,
     files: tuple[Path, ...],
     folders: tuple[Path, ...],
+    checkout: Path | None,
     notes: tuple[str, ...],
     idempotency_key: str | None,
     wait: bool,
@@ -103,18 +113,22 @@ def run(
       ./errand run code-reviewer "Review this" --file main.py --criterion "names each bug with its line"
       ./errand run assistant "Tidy up" --permission "bash=ask" --permission "bash:rm *=deny"
       ./errand run assistant "Fix the failing test" --dir . && ./errand pull last
+      ./errand run assistant "Fix the failing test" --repo . && ./errand apply last
       ./errand run assistant "Tidy up" --detach --json | jq -r .task_id
     """
     spec: JsonObject = {"agent": agent, "input": _input(text, input_json)}
     limits = ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls", "retention")
-    config = {name: options.pop(name) for name in (*limits, "model", "sandbox")}
+    config = {name: options.pop(name) for name in (*limits, "model", "sandbox", "environment", "ref")}
     config |= {name: options.pop(name) or None for name in ("approval_required", "dry_run", "notify")}
     options["acceptance_criteria"] += tuple({"kind": "command", "run": check} for check in options.pop("checks"))
     spec |= {name: value for name, value in options.items() if value}
     # first, so that a folder that is too large is refused before any upload
     archives = [pack_folder(folder, settings()) for folder in folders]
+    bundle = bundle_checkout(checkout, settings()) if checkout is not None else None
     context = {"files": [upload(api, path, in_workspace(path)) for path in files], "notes": list(notes)}
     context["archives"] = [upload_archive(api, packed) for packed in archives]
+    if bundle is not None:
+        config["repository"] = _post_file(api, "repository.bundle", bundle, "application/octet-stream")
     spec["config"] = {name: value for name, value in config.items() if value is not None}
     spec["context"] = {name: value for name, value in context.items() if value}
     handle = _submit(api, spec, idempotency_key or secrets.token_hex(16))

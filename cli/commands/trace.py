@@ -6,10 +6,11 @@ import click
 from errand.models import Trace
 
 from cli.api import Api
+from cli.commands.apply import fetch_patch
 from cli.errors import Exit
 from cli.ids import TaskId
 from cli.options import remote
-from cli.render.output import dim, duration, emit, one_line, spent, styled_status
+from cli.render.output import clean, dim, duration, emit, one_line, spent, styled_status
 from cli.render.traces import TraceDifference, TraceFigures, figures, first_difference, trace_lines
 from domain.amounts import counted
 
@@ -48,19 +49,25 @@ DESCRIPTIONS = {
 
 @click.command()
 @click.argument("a", type=TaskId())
-@click.argument("b", type=TaskId())
+@click.argument("b", type=TaskId(), required=False)
 @remote
-def diff(api: Api, a: str, b: str, as_json: bool) -> None:
-    """Show the first text, call, result or ending in which task B differs from task A, and what each cost.
+def diff(api: Api, a: str, b: str | None, as_json: bool) -> None:
+    """Show what task A changed in its repository, or where task B differs from it: the first text, call, result or
+    ending, and what each cost.
 
     A rerun is compared with its original from the step at which it starts. The exit code is 0 if they are the same,
     1 if not.
 
     \b
     Examples:
+      ./errand diff A | less
       ./errand diff A B
       ./errand diff A B --json | jq .parted.what
     """
+    if b is None:
+        patch = clean(fetch_patch(api, a).decode(errors="replace"))
+        emit({"patch": patch}) if as_json else click.echo(patch, nl=False)
+        return
     trace_a, trace_b = api.trace(a, FULL_TEXT), api.trace(b, FULL_TEXT)
     found = first_difference(trace_a, trace_b)
     if as_json:

@@ -164,6 +164,15 @@ class EventPrinter:
         how = "is gone from" if event["gone"] else "has changed at"
         self._line(f"  {one_line(event['tool'])} {how} its MCP server; it was not called", fg="yellow")
 
+    def on_tree_prepared(self, event: EventData) -> None:
+        self._line(f"  the repository is ready: {event['commit'][:12]} on {event['branch']}", dim=True)
+
+    def on_setup_finished(self, event: EventData) -> None:
+        if event["ok"]:
+            self._line(f"  the setup took {duration(event['seconds'])}", dim=True)
+        else:
+            self._line(f"  the setup failed: {one_line(event['log'])}", fg="red")
+
     def on_artifact_saved(self, event: EventData) -> None:
         if url := event.get("url"):
             self._line(f"  artifact {one_line(event['name'])} ({event['artifact_type']}): {one_line(url)}", fg="green")

@@ -876,6 +876,27 @@ class DeliveryPage(Model):
     next_cursor: str | None
 
 
+# environments
+
+
+class GitSource(Model):
+    url: str
+    ref: str | None = None
+    depth: int = 50
+
+
+class Environment(Model):
+    name: str
+    git: GitSource
+    setup: str | None = Field(default=None, description="runs once in the fresh tree")
+    setup_hosts: list[str] = []
+    setup_seconds: int = 600
+
+
+class EnvironmentPage(Model):
+    items: list[Environment]
+
+
 # schedules, missions and triggers
 
 

@@ -89,6 +89,9 @@ class Config(TypedDict, total=False):
     dry_run: bool
     retention: int | None
     await_children: bool | None
+    environment: str | None
+    ref: str | None
+    repository: str | None
 
 
 class TaskFields(TypedDict, total=False):

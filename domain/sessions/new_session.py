@@ -53,12 +53,23 @@ class NotificationConfig(_Part):
         return self.escalate_to.get(kind) if isinstance(self.escalate_to, dict) else self.escalate_to
 
 
+TREE_FIELDS = {"environment", "ref", "repository"}
+
+
 class SubmittedConfig(NotificationConfig):
     """Settings that subagents inherit."""
 
     sandbox: SandboxMode | None = None
     input_timeout: int | None = None
     on_input_timeout: OnExpiry | None = None
+    # a subagent finds the tree in the workspace of its parent
+    environment: str | None = None
+    ref: str | None = None
+    repository: str | None = None
+
+    @property
+    def has_tree(self) -> bool:
+        return self.environment is not None or self.repository is not None
 
 
 class SubmittedContext(_Part):

@@ -367,6 +367,13 @@ class ResumePoint(BaseModel):
     pending: ModelReply | None = None  # the reply at the head, if its tool calls may not have run
 
 
+class TreeRequest(BaseModel):
+    """Make the tree of a session's workspace, or keep what the session changed in it."""
+
+    ref: SessionRef
+    workspace_id: str
+
+
 class ToolRequest(BaseModel):
     ref: SessionRef
     agent: AgentRef

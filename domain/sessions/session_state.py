@@ -124,6 +124,7 @@ class SessionInput(BaseModel):
     sandbox: SandboxMode | None = None
     approval_required: bool = False  # the plan must be approved before anything with an effect runs
     ask_variables: bool = False  # the agent lacks values that it needs to begin
+    tree: bool = False  # its workspace begins with a repository
     acceptance: bool = False  # criteria and constraints are judged before it may complete
     await_children: bool = True  # with children still to report, the session is not done
     spawned_by: str | None = None  # who spawned it

@@ -469,12 +469,22 @@ CREATE TABLE workspaces (
     id            text        NOT NULL,
     version       bigint      NOT NULL DEFAULT 0,
     manifest      text        NOT NULL DEFAULT '{}',   -- JSON: path -> {sha256, size, mode}
+    tree          text,                                -- JSON: the commit under the files of the manifest, if there is one
     bytes         bigint      GENERATED ALWAYS AS (manifest_bytes(manifest)) STORED,
     history_bytes bigint      NOT NULL DEFAULT 0,      -- of the earlier versions, which reruns need
     updated_at    timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, id)
 );
 CREATE INDEX workspaces_by_tenant ON workspaces (tenant) INCLUDE (bytes, history_bytes);
+
+-- Repositories that tasks name, and how their trees are prepared.
+CREATE TABLE environments (
+    tenant     text        NOT NULL,
+    name       text        NOT NULL,
+    spec       text        NOT NULL,               -- JSON
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant, name)
+);
 
 -- What each change of a workspace replaced: going back through these, from the newest, leads to any earlier moment.
 CREATE TABLE workspace_changes (
@@ -973,7 +983,7 @@ CREATE TYPE acceptance_round AS (round integer, passed boolean, verdicts jsonb);
 CREATE TYPE rerun AS (session_id text, from_step integer, recorded boolean, changed text[], layers integer);
 CREATE TYPE submitted_config AS (
     notify text[], routes jsonb, reminder_after bigint, escalate_after bigint, escalate_to jsonb, sandbox text,
-    input_timeout bigint, on_input_timeout text);
+    input_timeout bigint, on_input_timeout text, environment text, ref text, repository text);
 CREATE TYPE submitted_context AS (files text[]);
 CREATE TYPE submitted_channel AS (message_id text, thread text);
 CREATE TYPE submitted_schedule AS (id text, silent_reply text);

@@ -18,6 +18,7 @@ from workflows.session import hooks
 from workflows.session.context import END_TIME, SUMMARY_TIME, Ending, Renewal, SessionContext, Stopped, cause
 from workflows.session.loop import activate, build_model_call, run_line, run_sides
 from workflows.session.requests import ask_variables
+from workflows.session.trees import collect_changes, prepare_tree
 from workflows.ui import STATUS, current_details
 
 
@@ -59,6 +60,8 @@ class Session:
                 await self._summarise(ending.reason)
             if self.context.has_hooks(self.context.state.line):
                 await hooks.at_end(self.context, ending, self.context.state.line)
+            if start.tree:
+                await collect_changes(self.context)
             # A message that arrives from here on opens another session: the activity gives the conversation what this
             # one has not taken.
             return self._result(await activity_calls.finish_session(self._ending(ending)))
@@ -82,6 +85,8 @@ class Session:
 
     async def _reason(self, start: SessionInput) -> Ending | None:
         line = self.context.state.line
+        if start.tree and self.context.state.step == 0 and (ending := await prepare_tree(self.context)):
+            return ending
         if start.ask_variables and self.context.state.step == 0:
             await ask_variables(self.context, line)
         while True:

@@ -1,0 +1,347 @@
+"""Trees: the commit of a repository with which a workspace begins, and what a task changed in it.
+
+`PrepareTree` decides on the commit before the first step and runs the environment's setup; `Workspaces` builds the tree
+with `Mirrors` wherever a worker lacks it, and keeps what differs from it. At the end the changes become artifacts.
+
+Git runs in the sandbox only: hooks, filters and configuration of a repository, and a bundle that a caller sends, are
+programs and data of strangers. The sandbox bounds what a repository may take, and its proxy is the guarded way out.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shlex
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from urllib.parse import quote
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.attempt import retry_if_away, run_of, with_heartbeats
+from activities.egress import Guard
+from activities.sandbox import Commands, NetworkPolicy, SandboxResult
+from activities.tools.support.paths import Workspace
+from activities.tools.tool import clean
+from activities.workspaces import Workspaces, lock_workspace
+from domain import events as ev
+from domain import wire
+from domain.conversations.requests import Nothing
+from domain.environments import EnvironmentSpec, Tree, TreeSource
+from domain.events import EventRow
+from domain.ids import derive_id
+from domain.policy.rules import PathError, host_of
+from domain.sessions.new_session import SubmittedConfig, Trigger
+from domain.sessions.session import SessionRef, TreeRequest, preview
+from domain.sessions.writes import NewFile
+from store import environments, files, sessions, workspaces
+from store import events as event_log
+from store.database import Pool
+
+MIRRORS = 20  # on one worker; the one that was not used for longest is removed
+FETCH_SECONDS = 600.0
+GIT_SECONDS = 120.0
+MAX_TAIL = 2_000  # characters of a failed command's output
+ERRORS = 20  # lines
+BUNDLE = "incoming.bundle"
+PATCH, COMMITS = "changes.patch", "commits.bundle"
+_GIT = """set -e
+export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:http:https
+unset no_proxy NO_PROXY
+git() { command git -c safe.directory='*' -c core.hooksPath=/dev/null -c gc.auto=0 "$@"; }
+command -v git >/dev/null || { echo 'there is no git program on this worker'; exit 127; }
+"""
+
+
+class TreeError(Exception):
+    """The tree cannot be made; the message explains why, for people."""
+
+
+class Mirrors:
+    """The repositories that this worker has fetched, each in a folder of its own, one fetch at a time."""
+
+    def __init__(self, pool: Pool, root: Path, commands: Commands, guard: Guard) -> None:
+        self._pool = pool
+        self._root = root
+        self._commands = commands
+        self._guard = guard
+
+    async def find_commit(self, tenant: str, source: TreeSource) -> str:
+        """The commit that a name means now. It is fetched, so that a build needs nothing from outside."""
+        async with self._mirror(tenant, source) as mirror:
+            return await self._fetch(tenant, mirror, source)
+
+    async def build(self, tenant: str, tree: Tree, folder: Path) -> None:
+        """Check the tree out in an empty folder, with a `.git` of its own."""
+        async with self._mirror(tenant, tree) as mirror:
+            if not await self._has(mirror, tree.commit):
+                await self._fetch_commit(tenant, mirror, tree)
+            depth = f"--depth={tree.depth}" if tree.depth else ""
+            origin = f"git remote add origin {shlex.quote(tree.url)}" if tree.url else ""
+            await self._git(
+                f"git init -q -b {shlex.quote(tree.branch)} .\n"
+                f"git fetch -q --no-tags {depth} {shlex.quote(f'file://{mirror}')} refs/errand/{tree.commit}\n"
+                f"git reset -q --hard {tree.commit}\n"
+                "git config user.name Errand && git config user.email errand@localhost && git config gc.auto 0\n"
+                f"rm -f .git/FETCH_HEAD .git/hooks/*\n{origin}",
+                folder,
+                readable=mirror,
+            )
+
+    async def _fetch_commit(self, tenant: str, mirror: Path, tree: Tree) -> None:
+        """Some servers give a commit only by the name of a branch or a tag."""
+        try:
+            await self._fetch(tenant, mirror, tree.model_copy(update={"ref": tree.commit}))
+        except TreeError:
+            await self._fetch(tenant, mirror, tree.model_copy(update={"depth": 0}))
+            if not await self._has(mirror, tree.commit):
+                raise TreeError(f"The repository no longer has the commit {tree.commit}.") from None
+
+    async def _fetch(self, tenant: str, mirror: Path, source: TreeSource) -> str:
+        network = None
+        if source.url is not None:
+            host = host_of(source.url)
+            network = NetworkPolicy(self._guard, lambda one: one == host)
+        else:
+            await self._put_bundle(tenant, mirror, source.place)
+        depth = f"--depth={source.depth}" if source.depth and source.url else ""
+        place, name = shlex.quote(source.url or BUNDLE), shlex.quote(source.ref or "HEAD")
+        output = await self._git(
+            "[ -e HEAD ] || git init -q --bare .\n"
+            f"git fetch -q --no-tags {depth} {place} {name}\n"
+            "commit=$(git rev-parse 'FETCH_HEAD^{commit}')\n"
+            f'git update-ref refs/errand/$commit $commit\nrm -f {BUNDLE}\necho "commit $commit"',
+            mirror,
+            network=network,
+            seconds=FETCH_SECONDS,
+        )
+        return output.rpartition("commit ")[2].strip()
+
+    async def _put_bundle(self, tenant: str, mirror: Path, file_id: str) -> None:
+        found = await files.content(self._pool, tenant, file_id)
+        if found is None:
+            raise TreeError("The uploaded repository was deleted.")
+        await asyncio.to_thread(Workspace(mirror).write, BUNDLE, found[2])
+
+    async def _has(self, mirror: Path, commit: str) -> bool:
+        with contextlib.suppress(TreeError):
+            await self._git(f"git cat-file -e {commit}^{{commit}}", mirror)
+            return True
+        return False
+
+    async def _git(
+        self,
+        script: str,
+        folder: Path,
+        *,
+        network: NetworkPolicy | None = None,
+        readable: Path | None = None,
+        seconds: float = GIT_SECONDS,
+    ) -> str:
+        result = await run_in(self._commands, _GIT + script, folder, network, readable, seconds)
+        return output_of(result)
+
+    @contextlib.asynccontextmanager
+    async def _mirror(self, tenant: str, source: TreeSource) -> AsyncIterator[Path]:
+        digest = hashlib.sha256(source.place.encode()).hexdigest()[:32]
+        home = self._root / quote(tenant, safe="") / digest
+        async with lock_workspace(home):
+            os.utime(home)
+            folder = home / "mirror"
+            folder.mkdir(exist_ok=True)
+            yield folder
+        await asyncio.to_thread(self._evict)
+
+    def _evict(self) -> None:
+        homes = sorted(self._root.glob("*/*"), key=lambda home: home.stat().st_mtime)
+        for home in homes[:-MIRRORS]:
+            shutil.rmtree(home, ignore_errors=True)  # a build that uses it fails, and is tried again
+
+
+async def run_in(
+    commands: Commands,
+    script: str,
+    folder: Path,
+    network: NetworkPolicy | None,
+    readable: Path | None,
+    seconds: float,
+) -> SandboxResult:
+    limits = commands.limits
+    if readable is not None:
+        limits = replace(limits, readable=(*limits.readable, str(readable)))
+    return await commands.sandbox.run(script, workspace=folder, network=network, timeout_s=seconds, limits=limits)
+
+
+def output_of(result: SandboxResult) -> str:
+    """The output of a command that succeeded. Raises TreeError with its last lines."""
+    if result.refusal:
+        raise TreeError(result.refusal)
+    if result.exit_code == 0:
+        return result.output
+    lines = [line for line in clean(result.output).splitlines() if line.strip()]
+    why = "it took too long" if result.timed_out else result.stopped or f"exit code {result.exit_code}"
+    raise TreeError(f"{why}: " + "\n".join(lines[-ERRORS:])[-MAX_TAIL:])
+
+
+class Trees:
+    """The activities before the first step of a session and after its last one."""
+
+    def __init__(self, pool: Pool, workspaces: Workspaces, mirrors: Mirrors, commands: Commands) -> None:
+        self._pool = pool
+        self._workspaces = workspaces
+        self._mirrors = mirrors
+        self._commands = commands
+
+    @activity.defn(name="prepare_tree")
+    @with_heartbeats
+    async def prepare_tree(self, request: TreeRequest) -> Nothing:
+        """Decide on the commit, check it out and run the setup. A later turn finds all of it."""
+        ref, began = request.ref, time.monotonic()
+        with retry_if_away():
+            try:
+                await self._prepare(ref, request.workspace_id, began)
+            except TreeError as error:
+                raise ApplicationError(f"The repository: {error}", type=wire.NO_TREE, non_retryable=True) from None
+        return Nothing()
+
+    async def _prepare(self, ref: SessionRef, workspace_id: str, began: float) -> None:
+        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        assert session is not None
+        config, first = session.task.config, session.id == workspace_id and session.trigger not in _COPIES
+        environment = None
+        if config.environment is not None and first:
+            environment = await environments.get(self._pool, ref.tenant, config.environment)
+            if environment is None:
+                raise TreeError(f"the environment {config.environment} was deleted")
+        tree = await environments.tree_of(self._pool, ref.tenant, workspace_id)
+        if tree is None:
+            tree = await self._copy(ref.tenant, workspace_id)
+        if tree is None:
+            tree = await self._choose(ref, workspace_id, environment, config)
+        folder = await self._workspaces.ready(ref.tenant, workspace_id, 0)
+        await self._write_event(ref, ev.TreePrepared(commit=tree.commit, branch=tree.branch, seconds=_since(began)))
+        if environment is not None and environment.setup is not None:
+            await self._set_up(ref, environment, environment.setup, folder)
+            await self._workspaces.keep(ref.tenant, workspace_id)
+
+    async def _copy(self, tenant: str, workspace_id: str) -> Tree | None:
+        """The tree of a rerun's or a fork's workspace: its files are what its source had besides this very commit."""
+        first = await sessions.get(self._pool, tenant, workspace_id)  # it is named after its first session
+        if first is None or first.trigger not in _COPIES or first.parent_session_id is None:
+            return None
+        source = await sessions.get(self._pool, tenant, first.parent_session_id)
+        tree = await environments.tree_of(self._pool, tenant, source.workspace_id) if source is not None else None
+        return await environments.set_tree(self._pool, tenant, workspace_id, tree) if tree is not None else None
+
+    async def _choose(
+        self, ref: SessionRef, workspace_id: str, environment: EnvironmentSpec | None, config: SubmittedConfig
+    ) -> Tree:
+        if environment is not None:
+            git = environment.git
+            source = TreeSource(url=git.url, ref=config.ref or git.ref, depth=git.depth)
+        else:
+            source = TreeSource(bundle=config.repository, ref=config.ref)
+        commit = await self._mirrors.find_commit(ref.tenant, source)
+        tree = Tree(**source.model_dump(), commit=commit, branch=f"errand/{ref.session_id[-8:]}")
+        return await environments.set_tree(self._pool, ref.tenant, workspace_id, tree)
+
+    async def _set_up(self, ref: SessionRef, environment: EnvironmentSpec, script: str, folder: Path) -> None:
+        began = time.monotonic()
+        network = None
+        if environment.setup_hosts and self._commands.guard is not None:
+            network = NetworkPolicy(self._commands.guard, _one_of(environment.setup_hosts))
+        result = await run_in(self._commands, script, folder, network, None, environment.setup_seconds)
+        log = clean(result.output)[-MAX_TAIL:]
+        failed = result.exit_code != 0
+        await self._write_event(ref, ev.SetupFinished(ok=not failed, seconds=_since(began), log=log))
+        if failed:
+            why = result.refusal or ("it took too long" if result.timed_out else f"exit code {result.exit_code}")
+            raise TreeError(f"the setup failed ({why}): {preview(log[-300:], 300)}")
+
+    async def _write_event(self, ref: SessionRef, event: ev.Event) -> None:
+        batch = f"{ref.session_id}/{event.type}"  # a retry does not repeat it
+        await event_log.append(self._pool, batch, [EventRow.of(ref, event)], again=True)
+
+    # what the task changed
+
+    @activity.defn(name="collect_changes")
+    @with_heartbeats
+    async def collect_changes(self, request: TreeRequest) -> Nothing:
+        """Keep the changes as artifacts: a patch that `git apply` takes, and the commits that were made."""
+        ref = request.ref
+        tree = await environments.tree_of(self._pool, ref.tenant, request.workspace_id)
+        if tree is None:  # it was never made
+            return Nothing()
+        with retry_if_away():
+            version, _ = await workspaces.get(self._pool, ref.tenant, request.workspace_id)
+            folder = await self._workspaces.ready(ref.tenant, request.workspace_id, version)
+            try:
+                changed = await self._diff(tree, folder)
+            except (TreeError, PathError) as error:  # the agent may have removed .git
+                activity.logger.warning("the changes of a tree cannot be listed: %s", error)
+                return Nothing()
+            await self._save(ref, changed)
+        return Nothing()
+
+    async def _diff(self, tree: Tree, folder: Path) -> dict[str, bytes]:
+        script = (
+            "cp .git/index /tmp/index && export GIT_INDEX_FILE=/tmp/index\n"
+            # what git refuses to track, such as a second .git, is left out
+            f"git add -A --ignore-errors || true\ngit diff --cached --binary {tree.commit} >.git/{PATCH}\n"
+            f'if [ -n "$(git rev-list -n 1 {tree.commit}..HEAD)" ]; then\n'
+            f"git bundle create -q .git/{COMMITS} {tree.commit}..HEAD; fi"
+        )
+        output_of(await run_in(self._commands, _GIT + script, folder, None, None, GIT_SECONDS))
+        return await asyncio.to_thread(self._take_files, Workspace(folder))
+
+    def _take_files(self, workspace: Workspace) -> dict[str, bytes]:
+        most = self._workspaces.caps.file_bytes
+        found: dict[str, bytes] = {}
+        for name in (PATCH, COMMITS):
+            with contextlib.suppress(PathError):
+                content = workspace.read(f".git/{name}", most + 1)
+                workspace.remove(f".git/{name}")
+                if 0 < len(content) <= most:
+                    found[name] = content
+        return found
+
+    async def _save(self, ref: SessionRef, changed: dict[str, bytes]) -> None:
+        digests = await files.put_blobs(self._pool, ref.tenant, list(changed.values()))
+        new = [
+            NewFile(
+                id=derive_id(ref.session_id, "artifact", name, digest),
+                sha256=digest,
+                size=len(content),
+                name=name,
+                media_type="text/x-diff" if name == PATCH else "application/octet-stream",
+                type="patch" if name == PATCH else "commits",
+                description=_ABOUT[name],
+            )
+            for (name, content), digest in zip(changed.items(), digests, strict=True)
+        ]
+        events = [
+            EventRow.of(ref, ev.ArtifactSaved(name=one.name, artifact_type=one.type, file_id=one.id, size=one.size))
+            for one in new
+        ]
+        batch = derive_id(ref.session_id, *sorted(digests))
+        await files.save_artifacts(self._pool, ref, run_of(ref), new, events, batch)
+
+
+_COPIES = frozenset({Trigger.RERUN, Trigger.FORK})
+_ABOUT = {
+    PATCH: "All changes to the repository; `git apply` takes it.",
+    COMMITS: "The commits that were made; `git fetch FILE HEAD` takes them.",
+}
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 2)
+
+
+def _one_of(patterns: list[str]) -> Callable[[str], bool]:
+    return lambda host: any(fnmatchcase(host, one) for one in patterns)

@@ -1,0 +1,112 @@
+"""`errand environments`: the repositories that tasks may name."""
+
+from pathlib import Path
+
+import click
+from errand.models import Environment, EnvironmentPage
+
+from cli.api import Api, parse, segment
+from cli.options import remote
+from cli.render.output import emit, facts, note, one_line, table
+from domain.json_object import JsonObject
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def environments(ctx: click.Context) -> None:
+    """List, define and remove environments: a repository, and what prepares its tree for a task.
+
+    \b
+    Examples:
+      ./errand environments
+      ./errand environments set shop https://git.example.org/shop.git --setup "make deps"
+      ./errand environments show shop
+      ./errand environments remove shop
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_environments)
+
+
+@environments.command("list")
+@remote
+def list_environments(api: Api, as_json: bool = False) -> None:
+    """List the environments."""
+    answer = api.get("/environments")
+    if as_json:
+        emit(answer)
+        return
+    page = parse(EnvironmentPage, answer)
+    table(
+        ["ENVIRONMENT", "REPOSITORY", "REF", "SETUP"],
+        [
+            [one.name, one_line(one.git.url), one.git.ref or "(default branch)", one_line(one.setup or "", 40)]
+            for one in page.items
+        ],
+    )
+    if not page.items:
+        note("there is no environment")
+
+
+@environments.command("set")
+@click.argument("name")
+@click.argument("address", metavar="URL")
+@click.option("--ref", help="Branch, tag or commit.  [default: the default branch]")
+@click.option("--depth", type=click.IntRange(min=0), help="Commits of its history; 0: all.  [default: 50]")
+@click.option("--setup", help="Shell script that runs once in the fresh tree.")
+@click.option(
+    "--setup-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The same from a file."
+)
+@click.option("--setup-host", "hosts", multiple=True, help="A host that the script may reach; * is any. Repeatable.")
+@remote
+def set_environment(
+    api: Api,
+    name: str,
+    address: str,
+    ref: str | None,
+    depth: int | None,
+    setup: str | None,
+    setup_file: Path | None,
+    hosts: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Define the environment NAME, or replace it; tasks that have begun keep their commit."""
+    if setup_file is not None:
+        setup = setup_file.read_text()
+    git = {"url": address, "ref": ref, "depth": depth}
+    body: JsonObject = {"git": {key: value for key, value in git.items() if value is not None}}
+    body |= {"setup": setup} if setup else {}
+    body |= {"setup_hosts": list(hosts)} if hosts else {}
+    answer = api.ask("PUT", f"/environments/{segment(name)}", json=body)
+    emit(answer) if as_json else _show(parse(Environment, answer))
+
+
+@environments.command()
+@click.argument("name")
+@remote
+def show(api: Api, name: str, as_json: bool) -> None:
+    """Show one environment."""
+    answer = api.get(f"/environments/{segment(name)}")
+    emit(answer) if as_json else _show(parse(Environment, answer))
+
+
+@environments.command()
+@click.argument("name")
+@remote
+def remove(api: Api, name: str, as_json: bool) -> None:
+    """Remove an environment; tasks that have begun with it continue."""
+    api.request("DELETE", f"/environments/{segment(name)}")
+    emit({"removed": name}) if as_json else note(f"{name} is removed")
+
+
+def _show(one: Environment) -> None:
+    depth = "all" if one.git.depth == 0 else str(one.git.depth)
+    facts(
+        [
+            ("environment", one.name),
+            ("repository", one_line(one.git.url)),
+            ("ref", one.git.ref or "the default branch"),
+            ("commits", depth),
+            ("setup", one_line(one.setup, 200) if one.setup else "none"),
+            ("setup reaches", ", ".join(one.setup_hosts) or "no host"),
+        ]
+    )

@@ -1,0 +1,55 @@
+"""The command line with a checkout: send it, look at the changes, apply them; environments."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from domain.ids import new_id
+from settings import ROOT
+from tests.support.git_server import git, make_repository
+from tests.support.stack import Stack, steps
+
+WORK = steps([("bash", {"command": "cat notes.txt && seq 2 10 >> numbers.txt && git commit -qam Numbers"})])
+
+
+async def errand(stack: Stack, folder: Path, *args: str) -> tuple[int, str]:
+    def run() -> tuple[int, str]:
+        env = {**os.environ, **stack.env, "XDG_STATE_HOME": str(folder.parent / "state"), "NO_COLOR": "1"}
+        command = [sys.executable, "-m", "cli", *args]
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    return await asyncio.to_thread(run)
+
+
+async def test_a_checkout_is_sent_changed_compared_and_applied(stack: Stack, tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    make_repository(shop, {"numbers.txt": "1\n"})
+    (shop / "notes.txt").write_text("not committed\n")
+    code, said = await errand(stack, shop, "run", "tester", WORK, "--repo", ".")
+    assert code == 0 and "the repository is ready" in said, said
+    assert "not committed" in said and git(shop, "status", "--short") == "?? notes.txt"
+    code, patch = await errand(stack, shop, "diff", "last")
+    assert code == 0 and "+10" in patch and "notes.txt" not in patch
+    assert (await errand(stack, shop, "apply", "last", "--check"))[0] == 0
+    assert (shop / "numbers.txt").read_text() == "1\n"
+    code, said = await errand(stack, shop, "apply", "last")
+    assert (
+        code == 0 and "numbers.txt" in said and (shop / "numbers.txt").read_text().split() == [*map(str, range(1, 11))]
+    )
+    code, said = await errand(stack, shop, "apply", "last")  # a second time it does not fit, and changes nothing
+    assert code == 1 and "nothing was changed" in said and len((shop / "numbers.txt").read_text().split()) == 10
+
+
+async def test_environments_are_set_shown_and_removed(stack: Stack, tmp_path: Path) -> None:
+    name, url = f"e-{new_id()}", "https://git.example.org/shop.git"
+    said = (await errand(stack, ROOT, "environments", "set", name, url, "--ref", "main", "--setup", "make deps"))[1]
+    assert url in said and "make deps" in said
+    assert name in (await errand(stack, ROOT, "environments"))[1]
+    assert (await errand(stack, ROOT, "environments", "show", name))[1] == said
+    assert (await errand(stack, ROOT, "environments", "remove", name))[0] == 0
+    assert (await errand(stack, ROOT, "environments", "show", name))[0] == 4
+    code, said = await errand(stack, ROOT, "run", "tester", "x", "--environment", name)
+    assert code == 2 and "no such environment" in said, (code, said)

@@ -1,0 +1,172 @@
+"""Tasks that work in a repository: the tree comes before the first step, travels between workers, leaves a patch."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from domain.ids import new_id
+from tests.support.git_server import git, make_repository, serve_repositories
+from tests.support.stack import Stack, calls, eventually, of_type, steps
+
+FILES = {"app.py": "print('one')\n", "old.txt": "old\n", "lib/deep.txt": "deep\n", ".gitignore": "ignored.txt\n"}
+
+
+@pytest.fixture
+def origin(stack: Stack, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The address of a repository, and its folder."""
+    make_repository(tmp_path / "served/shop", FILES)
+    port = int(stack.settings.allow_private_hosts[0].rpartition(":")[2])
+    with serve_repositories(tmp_path / "served", port) as url:
+        yield f"{url}/shop", tmp_path / "served/shop"
+
+
+async def define(stack: Stack, url: str, **more: object) -> str:
+    name = f"e-{new_id()}"
+    answer = await stack.http.put(f"/environments/{name}", json={"git": {"url": url}, **more})
+    assert answer.status_code == 201, answer.text
+    return name
+
+
+async def artifact(stack: Stack, task_id: str, name: str) -> bytes:
+    [found] = [one for one in (await stack.result(task_id))["artifacts"] if one["name"] == name]
+    return (await stack.http.get(found["url"])).content
+
+
+async def test_a_task_works_in_a_repository_and_leaves_a_patch(
+    stack: Stack, origin: tuple[str, Path], tmp_path: Path
+) -> None:
+    url, folder = origin
+    environment = await define(stack, url, setup="echo prepared > ignored.txt; echo the setup ran")
+    record = await stack.run(
+        steps(
+            [("bash", {"command": "cat app.py ignored.txt; git log --format=%s; git status --short; git branch"})],
+            [("write_file", {"path": "app.py", "content": "print('two')\n"})],
+            [("bash", {"command": "git rm -q old.txt && git commit -qam 'Remove the old file' && echo new > new.txt"})],
+        ),
+        config={"environment": environment},
+    )
+    assert record["status"] == "completed"
+    task_id = record["task_id"]
+    seen = str((await stack.asked(task_id))[1]["body"]["messages"][-1])
+    assert "print('one')" in seen and "prepared" in seen and "Add the files" in seen and "* errand/" in seen
+    events = await stack.events(task_id)
+    [prepared], [setup] = of_type(events, "tree_prepared"), of_type(events, "setup_finished")
+    assert prepared["commit"] == git(folder, "rev-parse", "HEAD")
+    assert setup["ok"] and "the setup ran" in setup["log"]
+    assert setup["seq"] < of_type(events, "step_started")[0]["seq"]
+    # the patch applies elsewhere, without what git ignores, and the commit is in the bundle
+    copy = tmp_path / "copy"
+    git(tmp_path, "clone", "-q", str(folder), str(copy))
+    (tmp_path / "c.bundle").write_bytes(await artifact(stack, task_id, "commits.bundle"))
+    git(copy, "fetch", "-q", str(tmp_path / "c.bundle"), "HEAD")
+    assert git(copy, "log", "-1", "--format=%s", "FETCH_HEAD") == "Remove the old file"
+    patch = await artifact(stack, task_id, "changes.patch")
+    (tmp_path / "changes.patch").write_bytes(patch)
+    git(copy, "apply", str(tmp_path / "changes.patch"))
+    assert (copy / "app.py").read_text() == "print('two')\n" and (copy / "new.txt").read_text() == "new\n"
+    assert not (copy / "old.txt").exists() and not (copy / "ignored.txt").exists()
+
+
+async def test_a_tree_travels_to_a_worker_that_has_nothing_of_it(
+    stack: Stack, origin: tuple[str, Path], tmp_path: Path
+) -> None:
+    url, _ = origin
+    environment, ledger = await define(stack, url, setup="echo prepared > ignored.txt"), tmp_path / "ledger"
+    task_id = await stack.submit(
+        steps(
+            [("bash", {"command": "echo changed > app.py && git commit -qam Mine && rm old.txt && rm -r lib"})],
+            [("bash", {"command": "echo late > late.txt && git add late.txt && mkdir lib && echo again > lib/other"})],
+            [("ledger_again", {"path": str(ledger), "seconds": 3})],
+            [("bash", {"command": "git log --format=%s; git status --short; cat app.py ignored.txt; ls lib"})],
+        ),
+        config={"environment": environment},
+    )
+
+    async def between() -> bool:
+        return await asyncio.to_thread(ledger.exists)
+
+    await eventually(between)
+    # as on another worker: neither the workspace nor the mirror is there
+    await asyncio.to_thread(shutil.rmtree, stack.workspace(task_id).parent)
+    await asyncio.to_thread(shutil.rmtree, stack.settings.workspaces_dir.with_name("mirrors") / "default")
+    assert (await stack.wait(task_id))["status"] == "completed"
+    seen = str((await stack.asked(task_id))[4]["body"]["messages"][-1])
+    assert "Mine" in seen and "Add the files" in seen and "changed" in seen and "prepared" in seen
+    assert " D old.txt" in seen and " D lib/deep.txt" in seen and "A  late.txt" in seen and "?? lib/other" in seen
+
+
+async def test_a_later_turn_continues_in_the_same_tree(stack: Stack, origin: tuple[str, Path]) -> None:
+    url, folder = origin
+    environment = await define(stack, url, setup="echo ran >> count.txt")
+    first = await stack.run(calls(("bash", {"command": "echo mine > mine.txt"})), config={"environment": environment})
+    (folder / "app.py").write_text("print('later')\n")
+    git(folder, "commit", "-qam", "Later")
+    answer = await stack.http.post(
+        f"/conversations/{first['conversation_id']}/messages",
+        json={"input": calls(("bash", {"command": "cat app.py mine.txt count.txt"}))},
+    )
+    assert answer.status_code == 202, answer.text
+    second = await stack.wait(answer.json()["session_id"])
+    output = (await stack.result(second["task_id"]))["output"]
+    assert "print('one')" in output and "mine" in output and output.count("ran") == 1
+    assert b"mine.txt" in await artifact(stack, second["task_id"], "changes.patch")
+    # a rerun and a fork begin with the same commit and the same changes
+    look = calls(("bash", {"command": "cat app.py"}))
+    for path, body in (
+        (f"/tasks/{second['task_id']}/rerun", "{}"),
+        (f"/conversations/{first['conversation_id']}/fork", json.dumps({"input": look, "execute": True})),
+    ):
+        answer = await stack.http.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code in (201, 202), answer.text
+        copy = await stack.wait(answer.json().get("session_id") or answer.json()["task_id"])
+        assert copy["status"] == "completed"
+        assert "print('one')" in (await stack.result(copy["task_id"]))["output"]
+        assert b"mine.txt" in await artifact(stack, copy["task_id"], "changes.patch")
+
+
+async def test_a_repository_that_cannot_be_used_ends_the_task_before_it_costs_anything(
+    stack: Stack, origin: tuple[str, Path]
+) -> None:
+    url, _ = origin
+    gone, wrong = await define(stack, f"{url}-gone"), await define(stack, url, setup="echo why it failed; exit 3")
+    for config, reason in (
+        ({"environment": gone}, "not found"),
+        ({"environment": wrong}, "why it failed"),
+        ({"environment": wrong, "ref": "no-such-branch"}, "no-such-branch"),
+    ):
+        record = await stack.run("do", config=config)
+        assert (record["status"], record["error"]["type"]) == ("failed", "repository")
+        assert reason in record["error"]["message"] and record["usage"]["llm_calls"] == 0
+    for config, pointer in (
+        ({"environment": "nothing"}, "/config/environment"),
+        ({"ref": "main"}, "/config/ref"),
+        ({"repository": new_id()}, "/config/repository"),
+        ({"environment": "UPPER"}, "/config/environment"),
+        ({"environment": wrong, "ref": "--upload-pack=x"}, "/config/ref"),
+    ):
+        answer = await stack.http.post("/tasks", json={"agent": "tester", "input": "x", "config": config})
+        assert answer.status_code == 422 and answer.json()["errors"][0]["pointer"] == pointer, answer.text
+
+
+async def test_nothing_of_a_repository_runs_on_the_worker(
+    stack: Stack, origin: tuple[str, Path], tmp_path: Path
+) -> None:
+    """Hooks, filters and configuration that the task leaves behind run in the sandbox at most."""
+    url, _ = origin
+    canary = tmp_path / "canary"
+    program = f"#!/bin/sh\ntouch {canary}\necho ran >> /tmp/ran; cat\n"
+    script = (
+        "printf '%s' \"$PROGRAM\" > .git/hooks/post-index-change; cp .git/hooks/post-index-change evil; chmod +x evil "
+        ".git/hooks/*; git config core.fsmonitor ./evil; git config filter.x.clean ./evil; git config core.hooksPath "
+        "$PWD; echo '* filter=x' > .gitattributes; echo change >> app.py; ln -s / out; ln -s .git .GIT"
+    )
+    environment = await define(stack, url)
+    record = await stack.run(
+        calls(("bash", {"command": f"PROGRAM='{program}'; {script}"})), config={"environment": environment}
+    )
+    assert record["status"] == "completed" and not canary.exists()
+    assert b"change" in await artifact(stack, record["task_id"], "changes.patch")
