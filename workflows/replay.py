@@ -28,7 +28,6 @@ from workflows.ui import CONVERSATION
 PURE = (
     "activity_calls",
     "conversation.router",
-    "conversation.starter",
     "session.context",
     "session.delegation",
     "session.hooks",

@@ -282,7 +282,7 @@ BUGS = [
     ),
     Bug(
         "a link hides the file that a command runs",
-        "domain/policy/command_files.py",
+        "activities/requests/approved_files.py",
         "names = {_target(link, links[link], rest) for link, rest in passed} - known",
         "names = set()",
         ("tests/unit/domain/policy/test_commands.py",),

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from activities.requests.approved_files import files_named
 from domain.policy import rules as policy
-from domain.policy.command_files import files_named
 from domain.policy.rules import Action, Rule, ToolTraits, commands_in
 
 

@@ -24,8 +24,7 @@ from domain.conversations.requests import (
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef, Status
 from domain.sessions.session_state import SessionInput
-from workflows.conversation.starter import SessionStarter
-from workflows.conversation.workflow import Conversation
+from workflows.conversation.workflow import Conversation, SessionStarter
 
 ROOT = "root"
 T = TypeVar("T")
