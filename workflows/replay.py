@@ -34,6 +34,7 @@ PURE = (
     "session.loop",
     "session.requests",
     "session.tools",
+    "session.trees",
     "ui",
 )
 

@@ -91,8 +91,8 @@ BUGS = [
     Bug(
         "what was kept is dropped when a scan did not see it",
         "activities/workspaces.py",
-        "if path not in found and not self._late() and self.workspace.is_missing(path):",
-        "if path not in found:",
+        "if missing and not self._late() and self.workspace.is_missing(path):",
+        "if missing:",
         _KEPT,
     ),
     Bug(
