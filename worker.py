@@ -147,7 +147,7 @@ class AgentFiles:
             earlier = set() if await workers.fresh(self._pool) else await agents.list_shipped(self._pool)
             self._names = frozenset(earlier)
         for definition in loaded.agents.values():
-            await agents.put(self._pool, agents.SHIPPED, await self._lists.pinned(definition))
+            await agents.put(self._pool, agents.SHIPPED, await self._lists.pin_lists(definition))
         for name in self._names - loaded.names if loaded.names else ():  # an empty folder may just not be mounted
             await agents.remove(self._pool, agents.SHIPPED, name)
             log.info("the agent %s has no file any more", name)

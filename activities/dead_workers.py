@@ -52,14 +52,14 @@ async def _end_calls(pool: Pool, client: Client, dead: set[str]) -> int:
 
 
 async def _end_calls_of(client: Client, workflow_id: str, dead: set[str]) -> int:
-    run_id, held = await _held(client, workflow_id, dead)
+    run_id, held = await _find_held(client, workflow_id, dead)
     if not held:
         return 0
     # Its next workflow task would wait for the dead worker.
     execution = WorkflowExecution(workflow_id=workflow_id, run_id=run_id)
     reset = ResetStickyTaskQueueRequest(namespace=client.namespace, execution=execution)
     await client.workflow_service.reset_sticky_task_queue(reset, timeout=ASK_WITHIN)
-    run_id, held = await _held(client, workflow_id, dead)  # their next attempts may have begun meanwhile
+    run_id, held = await _find_held(client, workflow_id, dead)  # their next attempts may have begun meanwhile
     # The delay must not be zero: the SDK would leave it out, and the pause of the retry policy would apply.
     error = ApplicationError("The worker died.", type="WorkerDied", next_retry_delay=timedelta(milliseconds=1))
     calls = [client.get_async_activity_handle(workflow_id=workflow_id, run_id=run_id, activity_id=one) for one in held]
@@ -67,7 +67,7 @@ async def _end_calls_of(client: Client, workflow_id: str, dead: set[str]) -> int
     return len(held)
 
 
-async def _held(client: Client, workflow_id: str, dead: set[str]) -> tuple[str, list[str]]:
+async def _find_held(client: Client, workflow_id: str, dead: set[str]) -> tuple[str, list[str]]:
     """The run of a workflow and those of its calls that dead workers have."""
     description = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=ASK_WITHIN)
     started = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED

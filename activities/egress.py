@@ -80,7 +80,7 @@ class Fetcher:
                 place = answer.headers.get("location")
                 if answer.status not in _REDIRECTS or not place:
                     return answer
-                url = _joined(answer.url, place)
+                url = _join_url(answer.url, place)
                 if permitted is not None and not await permitted(url):
                     raise FetchError(f"It redirects to {url}, which the rules of this task do not allow.")
         raise FetchError(f"More than {_MOST_HOPS} redirects.")
@@ -158,7 +158,7 @@ def check_url(url: str) -> httpx2.URL:
     return target
 
 
-def _joined(base: str, place: str) -> str:
+def _join_url(base: str, place: str) -> str:
     try:
         return str(httpx2.URL(base).join(place))
     except (httpx2.InvalidURL, ValueError):

@@ -95,7 +95,7 @@ class KeepReport:
 
     skipped: dict[str, str] = field(default_factory=dict)
 
-    def added_to(self, result: ToolResult) -> ToolResult:
+    def add_to(self, result: ToolResult) -> ToolResult:
         if not self.skipped:
             return result
         named = {preview(clean(path), 200): why for path, why in list(self.skipped.items())[:NAMED]}
@@ -228,7 +228,7 @@ class Workspaces:
 
     async def _index(self, home: Path) -> Index:
         # usually one stat, like the lock's own: cheaper than a thread
-        known = self._indexes.known(home)
+        known = self._indexes.find_cached(home)
         return known if known is not None else await self._in_thread(lambda: self._indexes.load(home))
 
     async def _room(self, tenant: str) -> int | None:
@@ -519,21 +519,21 @@ class WorkspaceRestore:
         gone = {path for path, known in self.entries.items() if self.manifest.get(path) == GONE != known["entry"]}
         unlisted = {path for path in self.entries.keys() - self.manifest.keys() if not self.entries[path].get("tree")}
         for path in sorted(gone | unlisted, reverse=True):
-            with _logged(path):
+            with _log_errors(path):
                 # a folder with files that only this worker has is kept
                 self.workspace.remove(path)
             known = self.entries.pop(path)
             if path in gone:
                 self.entries[path] = replace_entry(known, GONE, None)
-        for path in sorted(self._wanted("folder")):
-            with _logged(path):
+        for path in sorted(self._select("folder")):
+            with _log_errors(path):
                 self.workspace.make_folder(path)
 
     def batches(self) -> Iterator[list[str]]:
         """The files to write, a limited number of bytes at a time."""
         batch: list[str] = []
         size = 0
-        for path, entry in self._wanted(None).items():
+        for path, entry in self._select(None).items():
             if batch and (size + stored_bytes(entry) > BATCH_BYTES or len(batch) >= BATCH_FILES):
                 yield batch
                 batch, size = [], 0
@@ -549,7 +549,7 @@ class WorkspaceRestore:
             if content is None:
                 log.error("the content of a workspace's file is missing in the store (%s)", entry["sha256"])
                 continue
-            with _logged(path):
+            with _log_errors(path):
                 self._out_of_the_way(path)
                 length = entry.get("length", len(content))
                 info = self.workspace.put(path, pieces_of(entry, content), length, entry["mode"] & 0o777)
@@ -557,21 +557,21 @@ class WorkspaceRestore:
 
     def finish(self) -> None:
         """Create the links, then set the modes of folders, because a read-only folder could not have been filled."""
-        for path, entry in self._wanted("link").items():
+        for path, entry in self._select("link").items():
             if stays_inside(path, entry["target"]):
-                with _logged(path):
+                with _log_errors(path):
                     self._out_of_the_way(path)
                     self.workspace.link(path, entry["target"])
                     self._take(path)
-        for path in sorted(self._wanted("folder"), reverse=True):
-            with _logged(path):
+        for path in sorted(self._select("folder"), reverse=True):
+            with _log_errors(path):
                 self.workspace.set_folder_mode(path, self.manifest[path]["mode"] & 0o777)
                 self._take(path)
 
     def _take(self, path: str, stamp: Stamp | None = None) -> None:
         self.entries[path] = replace_entry(self.entries.get(path), self.manifest[path], stamp)
 
-    def _wanted(self, kind: str | None) -> Manifest:
+    def _select(self, kind: str | None) -> Manifest:
         return {
             path: entry
             for path, entry in self.manifest.items()
@@ -586,7 +586,7 @@ class WorkspaceRestore:
 
 
 @contextlib.contextmanager
-def _logged(path: str) -> Iterator[None]:
+def _log_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (PathError, OSError) as error:
@@ -641,20 +641,20 @@ class IndexFiles:
     def __init__(self) -> None:
         self._cached: OrderedDict[Path, tuple[tuple[int, int], Index]] = OrderedDict()
 
-    def known(self, home: Path) -> Index | None:
+    def find_cached(self, home: Path) -> Index | None:
         """The index, if it is in memory and no other worker wrote it since."""
         file = home / "index.json"
         cached = self._cached.get(file)
         with contextlib.suppress(FileNotFoundError):
-            return cached[1] if cached and cached[0] == _written(file) else None
+            return cached[1] if cached and cached[0] == _stamp_file(file) else None
         return None
 
     def load(self, home: Path) -> Index:
-        if (known := self.known(home)) is not None:
+        if (known := self.find_cached(home)) is not None:
             return known
         file = home / "index.json"
         try:
-            written = _written(file)
+            written = _stamp_file(file)
             index = INDEX.validate_json(file.read_bytes())
         except (FileNotFoundError, ValueError):
             return empty_index()
@@ -666,7 +666,7 @@ class IndexFiles:
         temporary = file.with_suffix(".tmp")
         temporary.write_bytes(INDEX.dump_json(index))
         temporary.replace(file)
-        self._remember(file, _written(file), index)
+        self._remember(file, _stamp_file(file), index)
 
     def forget(self, home: Path) -> None:
         self._cached.pop(home / "index.json", None)
@@ -680,7 +680,7 @@ class IndexFiles:
             total -= len(oldest["entries"])
 
 
-def _written(file: Path) -> tuple[int, int]:
+def _stamp_file(file: Path) -> tuple[int, int]:
     info = file.stat()
     return info.st_ino, info.st_mtime_ns
 

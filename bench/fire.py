@@ -59,7 +59,7 @@ def _child(root: sessions.SessionRow, child: str) -> Acceptance:
     )
     ref = SessionRef(tenant=TENANT, session_id=child, conversation_id=root.conversation_id)
     return Acceptance(
-        session=session.placed(ref, thread_id=child, depth=1, delivery=DeliveryMode.HOLD),
+        session=session.place(ref, thread_id=child, depth=1, delivery=DeliveryMode.HOLD),
         parent_thread_id=root.thread_id,
         thread_name=child,
     )

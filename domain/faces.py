@@ -34,7 +34,7 @@ class NewFaceRequest(BaseModel):
     request: str
     digest: str
 
-    def placed(self, session_id: str) -> FaceRequest:
+    def place(self, session_id: str) -> FaceRequest:
         return FaceRequest(
             face=self.face,
             public_id=self.prefix + session_id,

@@ -93,7 +93,7 @@ async def run_check(check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     """What the check returns. It calls the functions below, and may be called twice: a check that takes more than a few
     milliseconds is repeated on a thread that only checks use."""
     try:
-        with _budgeted(_Budget(SMALL_WORK, SMALL_SECONDS, repeats=True)):
+        with _use_budget(_Budget(SMALL_WORK, SMALL_SECONDS, repeats=True)):
             return check(*args, **kwargs)
     except _TooMuchWork:
         tenant = current_tenant.get()
@@ -106,12 +106,12 @@ async def run_check(check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
 
 def _run_long(check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    with _budgeted(_Budget(WORK, SECONDS)):
+    with _use_budget(_Budget(WORK, SECONDS)):
         return check(*args, **kwargs)
 
 
 @contextmanager
-def _budgeted(budget: _Budget | None = None) -> Iterator[_Budget]:
+def _use_budget(budget: _Budget | None = None) -> Iterator[_Budget]:
     """Without a budget: that of the check that runs, or a new one."""
     if budget is None and (running := _budget.get()) is not None:
         yield running
@@ -140,7 +140,7 @@ def fits(schema: JsonObject, value: Any) -> bool:
 def errors(schema: JsonObject, value: Any, most: int = MAX_ERRORS) -> list[ValidationError]:
     """The first errors of a value. The last one has the keyword COMPLEXITY if the check took too much work."""
     found: list[ValidationError] = []
-    with _budgeted() as budget:
+    with _use_budget() as budget:
         try:
             found.extend(islice(_validator(schema).iter_errors(value), most))
         except (_TooMuchWork, RecursionError, PatternError, OverflowError) as error:  # multipleOf a very large number
@@ -156,7 +156,7 @@ def schema_problems(name: str, schema: JsonObject) -> list[SchemaProblem]:
     size = len(json.dumps(schema).encode())
     if size > MAX_BYTES:
         return [SchemaProblem(name, f"{size} bytes of JSON; at most {MAX_BYTES} are allowed")]
-    with _budgeted() as budget:
+    with _use_budget() as budget:
         try:
             return _faults(name, schema)
         except (_TooMuchWork, RecursionError) as error:
@@ -197,7 +197,7 @@ def _safe(kind: Any) -> Any:
         "additionalProperties": _additional_properties,
         "uniqueItems": _unique_items,
     }
-    keywords = {name: _counted(name, replaced.get(name, function)) for name, function in kind.VALIDATORS.items()}
+    keywords = {name: _count_keyword(name, replaced.get(name, function)) for name, function in kind.VALIDATORS.items()}
     return extend(kind, keywords)  # type: ignore[no-untyped-call]
 
 
@@ -212,7 +212,7 @@ def _dialect(kind: Any) -> Any:
     return _safe(kind)(_without(kind.META_SCHEMA, "$schema"), registry=registry.crawl())
 
 
-def _counted(name: str, keyword: Keyword) -> Keyword:
+def _count_keyword(name: str, keyword: Keyword) -> Keyword:
     @wraps(keyword)
     def counted(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         budget = _budget.get()

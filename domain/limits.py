@@ -127,7 +127,7 @@ def judge_response(
         (SideVerdict.FAIL_SESSION, side.session_fail, "fail"),
         (SideVerdict.STOP_SESSION, side.session_stop, "stop"),
     ):
-        index = _called(calls, binding)
+        index = _find_call(calls, binding)
         if index is not None or ends == word:
             return SideDecision(verdict, index)
     ends_turn = False
@@ -144,7 +144,7 @@ def judge_response(
     return SideDecision(SideVerdict.ACT)
 
 
-def _called(calls: Sequence[str], binding: Binding | None) -> int | None:
+def _find_call(calls: Sequence[str], binding: Binding | None) -> int | None:
     return list(calls).index(binding.name) if binding is not None and binding.name in calls else None
 
 

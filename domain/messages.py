@@ -304,11 +304,11 @@ class Node(BaseModel):
 
     @field_validator("body", mode="before")
     @classmethod
-    def _read(cls, body: Any, info: ValidationInfo) -> Any:
+    def _read_body(cls, body: Any, info: ValidationInfo) -> Any:
         return read_body(info.data["kind"], body) if isinstance(body, str) else body
 
     @field_serializer("body")
-    def _written(self, body: Body) -> str:
+    def _dump_body(self, body: Body) -> str:
         return body.model_dump_json()
 
 
@@ -361,7 +361,7 @@ def turn_text_of(node: Node) -> str:
     return (said or text_of(node)).strip()
 
 
-def _shown(node: Node, model: str, side: str) -> tuple[Literal["user", "assistant"], list[AnyBlock]]:
+def _show_node(node: Node, model: str, side: str) -> tuple[Literal["user", "assistant"], list[AnyBlock]]:
     body = node.body
     if node.side != side and not isinstance(body, UserBody):
         # The other side is the user here: its text is shown, but not its tool calls, results and notes.
@@ -427,7 +427,7 @@ def render_messages(nodes: list[Node], model: str, side: str = "a") -> list[Mode
     """
     messages: list[ModelMessage] = []
     for node in since_checkpoint(nodes, side):
-        role, blocks = _shown(node, model, side)
+        role, blocks = _show_node(node, model, side)
         if not blocks:
             continue
         if messages and messages[-1].role == role:

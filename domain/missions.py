@@ -97,7 +97,7 @@ class MissionRules(Strict):
     risks: list[RiskTrigger] = Field(default_factory=list, max_length=50)
 
     @model_validator(mode="after")
-    def _bounded(self) -> Self:
+    def _check_bounds(self) -> Self:
         limits = [*self.total.model_dump().values(), self.expires_at]
         if all(limit is None for limit in limits):
             raise PydanticCustomError("needs", "a mission needs a total budget or a time at which it expires")
@@ -148,7 +148,7 @@ class Mission(models.MissionFields):
         local = now.astimezone(ZoneInfo(self.timezone))
         return local.replace(hour=0, minute=0, second=0, microsecond=0)
 
-    def end(self, now: datetime, total: Spent, last_answer: str | None) -> tuple[MissionStatus, str] | None:
+    def find_end(self, now: datetime, total: Spent, last_answer: str | None) -> tuple[MissionStatus, str] | None:
         """The status in which it is over, and why; None if it continues."""
         if self.rules.expires_at is not None and self.rules.expires_at <= now:
             return MissionStatus.EXPIRED, "its time is over"
@@ -161,7 +161,7 @@ class Mission(models.MissionFields):
             return MissionStatus.STOPPED, "a run answered what ends it"
         return None
 
-    def hold(self, now: datetime, today: Spent, total: Spent) -> Hold | None:
+    def find_hold(self, now: datetime, today: Spent, total: Spent) -> Hold | None:
         """Why no run may begin now."""
         if self.status is not MissionStatus.WORKING:
             return Hold(kind=HoldKind.ENDED, text=f"the mission has ended: {self.reason}")

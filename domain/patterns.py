@@ -15,17 +15,17 @@ class PatternError(ValueError):
 
 def check_pattern(pattern: str) -> None:
     """Raise PatternError unless the pattern can be used."""
-    _compiled(pattern)
+    _compile(pattern)
 
 
 def matches(pattern: str, text: str) -> bool:
     """Whether the pattern matches anywhere in the text."""
     # a lone surrogate, which JSON may contain, has no UTF-8 form
-    return _compiled(pattern).search(text.encode(errors="replace").decode()) is not None
+    return _compile(pattern).search(text.encode(errors="replace").decode()) is not None
 
 
 @lru_cache(maxsize=128)
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     if len(pattern) > MAX_CHARS:
         raise PatternError(f"a regular expression may have {MAX_CHARS} characters")
     options = re2.Options()

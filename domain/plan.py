@@ -33,7 +33,7 @@ class Plan(BaseModel):
         return len(self.steps)
 
 
-def replanned(old: Plan | None, new: Plan) -> bool:
+def is_replanned(old: Plan | None, new: Plan) -> bool:
     """Whether the steps differ. Ticking a step off is progress; other, fewer, more or reordered steps are a new
     plan."""
     return old is not None and [step.title for step in old.steps] != [step.title for step in new.steps]

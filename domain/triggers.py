@@ -122,7 +122,7 @@ def render_key(template: str, event: ExternalEvent) -> str | None:
     return key if len(key) <= MAX_KEY_CHARS and key.isprintable() else None
 
 
-def untrusted(event: ExternalEvent, source: str, template: str | None = None) -> str:
+def mark_untrusted(event: ExternalEvent, source: str, template: str | None = None) -> str:
     """The text that an agent reads of an event. It is marked as a whole, and nothing in it can end the mark."""
     text = render(template, event) if template is not None else _cut(_text(event.payload), MAX_TEXT_CHARS)
     head = " ".join(f"{name}={_attribute(value)}" for name, value in (("source", source), ("type", event.type)))

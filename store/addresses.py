@@ -133,7 +133,7 @@ def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str |
     given = {"workspace_id": workspace_id, "spec": {**message.session.spec, "input": message.text}}
     session = message.session.model_copy(update=given)
     return Acceptance(
-        session=session.placed(ref),
+        session=session.place(ref),
         inbox=[
             NewMessage(
                 id=derive_id(ref.session_id, "inbox", 0),

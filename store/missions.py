@@ -179,7 +179,7 @@ async def settle(pool: Pool, tenant: str, mission_id: str) -> Mission | None:
     if mission is None or mission.status is not MissionStatus.WORKING:
         return mission
     schedule = await schedules.get(pool, tenant, mission.schedule_id)
-    over = mission.end(datetime.now(UTC), await sum_spent(pool, mission), await _last_answer(pool, mission))
+    over = mission.find_end(datetime.now(UTC), await sum_spent(pool, mission), await _last_answer(pool, mission))
     if over is None and (schedule is None or schedule.deleted_at is not None):
         over = MissionStatus.CANCELLED, "its schedule was deleted"
     # Only its expiry ends a mission in the middle of a run: otherwise the last run may finish first.
@@ -305,7 +305,7 @@ async def admit(pool: "Pool | Connection", mission: Mission, conversation_id: st
     now = datetime.now(UTC)
     today = await sum_spent(pool, mission, mission.day_start(now))
     total = await sum_spent(pool, mission)
-    if (hold := mission.hold(now, today, total)) is not None:
+    if (hold := mission.find_hold(now, today, total)) is not None:
         return hold
     before = await sum_spent(pool, mission, within=conversation_id) if conversation_id else Spent()
     return mission.run_budget(today, total, before)

@@ -194,15 +194,15 @@ class WorkflowClient:
 
     # Signals. A closed workflow does not need them. False: Temporal did not accept the signal.
 
-    async def answered(self, session_id: str, request_id: str) -> bool:
+    async def signal_answer(self, session_id: str, request_id: str) -> bool:
         """Signal to a session that one of its input requests was answered."""
         return await self._signal(session_workflow_id(session_id), wire.ANSWERED, RequestAnswered(id=request_id))
 
-    async def limits_raised(self, session_id: str, limits: Limits) -> bool:
+    async def signal_limits(self, session_id: str, limits: Limits) -> bool:
         """Signal raised limits to a session. False if Temporal did not accept it, or has no such workflow (yet)."""
         return await self._signal(session_workflow_id(session_id), wire.LIMITS_RAISED, limits)
 
-    async def terminated(self, conversation_id: str) -> bool:
+    async def signal_termination(self, conversation_id: str) -> bool:
         """Let a conversation close even if outcomes wait in it."""
         return await self._signal(conversation_workflow_id(conversation_id), wire.TERMINATED)
 

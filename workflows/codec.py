@@ -26,16 +26,16 @@ class EncryptingCodec(PayloadCodec):
         self.encrypts = encrypts
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        return [self._encrypted(payload) for payload in payloads] if self.encrypts else list(payloads)
+        return [self._encrypt(payload) for payload in payloads] if self.encrypts else list(payloads)
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        return [self.decrypted(payload) for payload in payloads]
+        return [self._decrypt(payload) for payload in payloads]
 
-    def _encrypted(self, payload: Payload) -> Payload:
+    def _encrypt(self, payload: Payload) -> Payload:
         metadata = {ENCODING: ENCRYPTED, KEY_ID: self._keys.current.encode()}
         return Payload(metadata=metadata, data=self._keys.encrypt(payload.SerializeToString(), _CONTEXT))
 
-    def decrypted(self, payload: Payload) -> Payload:
+    def _decrypt(self, payload: Payload) -> Payload:
         """Decrypt. A payload from before encryption, or a forged one, is passed on unchanged.
 
         Raising here fails the workflow task. That is right for a missing key, since the task is repeated until the

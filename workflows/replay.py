@@ -135,7 +135,7 @@ def _activity(event: HistoryEvent) -> str:
 
 async def histories(client: Client, session_id: str) -> list[WorkflowHistory]:
     """Every run of a session, oldest first: a session continues as new when its history grows long. None if unknown."""
-    return await _runs(client, session_workflow_id(session_id))
+    return await _fetch_runs(client, session_workflow_id(session_id))
 
 
 async def with_conversation(client: Client, session_id: str) -> list[WorkflowHistory]:
@@ -144,11 +144,11 @@ async def with_conversation(client: Client, session_id: str) -> list[WorkflowHis
     if found:
         attributes = found[0].events[0].workflow_execution_started_event_attributes.search_attributes
         conversation_id = json.loads(attributes.indexed_fields[CONVERSATION.name].data)
-        found += await _runs(client, conversation_workflow_id(conversation_id))
+        found += await _fetch_runs(client, conversation_workflow_id(conversation_id))
     return found
 
 
-async def _runs(client: Client, workflow_id: str) -> list[WorkflowHistory]:
+async def _fetch_runs(client: Client, workflow_id: str) -> list[WorkflowHistory]:
     found: list[WorkflowHistory] = []
     run_id: str | None = None
     try:
@@ -166,11 +166,11 @@ async def recent(client: Client, since: timedelta) -> AsyncIterator[WorkflowHist
     start = (datetime.now(UTC) - since).strftime("%Y-%m-%dT%H:%M:%SZ")
     kinds = ", ".join(f'"{workflow.__name__}"' for workflow in WORKFLOWS)
     lately = f'StartTime > "{start}" OR CloseTime > "{start}" OR ExecutionStatus = "Running"'
-    async for history in _listed(client, f"WorkflowType IN ({kinds}) AND ({lately})"):
+    async for history in _fetch_listed(client, f"WorkflowType IN ({kinds}) AND ({lately})"):
         yield history
 
 
-async def _listed(client: Client, query: str) -> AsyncIterator[WorkflowHistory]:
+async def _fetch_listed(client: Client, query: str) -> AsyncIterator[WorkflowHistory]:
     async for found in client.list_workflows(query):
         yield await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
 

@@ -40,7 +40,7 @@ class ScheduleClient:
 
     async def put(self, schedule: Schedule) -> None:
         """Update Temporal's schedule from the row; a newer version that arrived before is left alone."""
-        wanted = self._wanted(schedule)
+        wanted = self._build_schedule(schedule)
         try:
             if schedule.deleted_at is not None:
                 await self._handle(schedule.id).delete(rpc_timeout=WITHIN)
@@ -49,11 +49,11 @@ class ScheduleClient:
                 await self._client.create_schedule(schedule_workflow_id(schedule.id), wanted, rpc_timeout=WITHIN)
             except ScheduleAlreadyRunningError:
 
-                def changed(known: ScheduleUpdateInput) -> ScheduleUpdate | None:
+                def update_known(known: ScheduleUpdateInput) -> ScheduleUpdate | None:
                     newer = _version(known.description.schedule.state.note) > schedule.version
                     return None if newer else ScheduleUpdate(wanted)
 
-                await self._handle(schedule.id).update(changed, rpc_timeout=WITHIN)
+                await self._handle(schedule.id).update(update_known, rpc_timeout=WITHIN)
         except (RPCError, RuntimeError) as error:
             unknown = isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
             if unknown and schedule.deleted_at is not None:
@@ -118,7 +118,7 @@ class ScheduleClient:
     def _handle(self, schedule_id: str) -> temporal.ScheduleHandle:
         return self._client.get_schedule_handle(schedule_workflow_id(schedule_id))
 
-    def _wanted(self, schedule: Schedule) -> temporal.Schedule:
+    def _build_schedule(self, schedule: Schedule) -> temporal.Schedule:
         once = schedule.rules.at is not None
         return temporal.Schedule(
             action=ScheduleActionStartWorkflow(

@@ -29,7 +29,7 @@ from domain.ids import derive_id, is_id
 from domain.messages import QueuedTool
 from domain.sessions.session import Reason, RecordedStop, Scope, SessionRef, Status, StopRequest
 from domain.sessions.writes import ThreadMessage
-from domain.triggers import EMITTED, ExternalEvent, untrusted
+from domain.triggers import EMITTED, ExternalEvent, mark_untrusted
 from store import channels, conversations, mailbox, missions, sessions, threads, triggers, workspaces
 from store.database import Pool
 from store.sessions import SessionRow
@@ -148,13 +148,13 @@ class AgentEvents:
         sender = await self._session(ref)
         event_id = derive_id(ref.session_id, "event", key)
         source = f"agent {sender.agent} {sender.thread_id}"
-        text = untrusted(ExternalEvent(id=event_id, type=name, payload=data), source)
+        text = mark_untrusted(ExternalEvent(id=event_id, type=name, payload=data), source)
         event = NewEvent(source=EMITTED, origin=EMITTED, event_id=event_id, type=name, key=name, text=text)
         emitted = await triggers.emit_event(self._pool, sender, event, PER_HOUR)
         if emitted is None:
             return f"This conversation has emitted {PER_HOUR} events within an hour. Nothing was emitted.", True
         if emitted.answered is not None:  # if this fails, the sweeper signals it
-            await self._conversations.answered(emitted.answered.session_id, emitted.answered.request_id)
+            await self._conversations.signal_answer(emitted.answered.session_id, emitted.answered.request_id)
         for message in emitted.messages:
             if message.wake:
                 await self._wake(ref.tenant, message)

@@ -203,20 +203,20 @@ class InnerHooks:
         """The messages for the model. The newest one always stays, and a call and its results are hidden together. A
         filter that fails hides nothing."""
 
-        def given(common: JsonObject) -> Moment:
+        def build_moment(common: JsonObject) -> Moment:
             return FilterMessages(**common, messages=_messages(nodes, call.agent.side))
 
-        async for reply in self._replies(call, agent, facts, HookPoint.FILTER_MESSAGES, given):
+        async for reply in self._replies(call, agent, facts, HookPoint.FILTER_MESSAGES, build_moment):
             nodes = hide_nodes(nodes, reply.hide)
         return nodes
 
     async def change_system(self, call: ModelCall, agent: AgentDefinition, text: str, facts: StepFacts) -> str:
         """The system prompt for the model."""
 
-        def given(common: JsonObject) -> Moment:
+        def build_moment(common: JsonObject) -> Moment:
             return SystemMessage(**common, text=text)
 
-        async for reply in self._replies(call, agent, facts, HookPoint.AFTER_SYSTEM_MESSAGE, given):
+        async for reply in self._replies(call, agent, facts, HookPoint.AFTER_SYSTEM_MESSAGE, build_moment):
             text = reply.text or text
         return text
 
@@ -224,11 +224,11 @@ class InnerHooks:
         """The text that is stored for a reply."""
         text = turn.answer()
 
-        def given(common: JsonObject) -> Moment:
+        def build_moment(common: JsonObject) -> Moment:
             calls = [RequestedCall(tool=one.name, arguments=one.arguments) for one in turn.calls]
             return BeforeReply(**common, text=text, calls=calls)
 
-        async for reply in self._replies(call, agent, facts, HookPoint.BEFORE_REPLY, given):
+        async for reply in self._replies(call, agent, facts, HookPoint.BEFORE_REPLY, build_moment):
             text = reply.text or text
         return text
 
@@ -238,7 +238,7 @@ class InnerHooks:
         agent: AgentDefinition,
         facts: StepFacts,
         point: HookPoint,
-        given: Callable[[JsonObject], Moment],
+        build_moment: Callable[[JsonObject], Moment],
     ) -> AsyncIterator[HookReply]:
         """Run the hooks of a model call one after the other; each receives the result of the one before it."""
         hooks = self._of(agent, point)
@@ -261,7 +261,7 @@ class InnerHooks:
                 state = await self._states.load(
                     call.ref, agents, facts.variables, session.workspace_id, folder, f"{key}/{hook.name}"
                 )
-                yield await run_hook(hook, given(common), state)
+                yield await run_hook(hook, build_moment(common), state)
             except (HookError, SealingError) as error:
                 await report_failure(self._pool, call.ref, hook.name, hook.point, call.step, key, str(error))
         await self._workspaces.keep(call.ref.tenant, session.workspace_id)

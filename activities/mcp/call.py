@@ -91,12 +91,12 @@ class RunningMcpCall:
         known = self._context.remote
         if known is None and (problems := await run_check(errors, self._tool.input_schema, self._arguments)):
             lines = [f"- {'.'.join(map(str, one.absolute_path)) or 'arguments'}: {one.message}" for one in problems]
-            return _failed(f"The arguments of {self._name} do not fit. {NOT_CALLED}\n" + "\n".join(lines))
+            return _fail(f"The arguments of {self._name} do not fit. {NOT_CALLED}\n" + "\n".join(lines))
         if known is not None and known.task_id is None and known.sent and self._once:
-            return _failed(UNKNOWN, unknown=True)
+            return _fail(UNKNOWN, unknown=True)
         found: Called | TaskState | ToolResult | None = None
         try:
-            async with self._connected(self._server.timeout_s) as session:
+            async with self._connect(self._server.timeout_s) as session:
                 found = await (self._begin(session) if known is None else self._continue(session, known))
                 if isinstance(found, CreatedTask) and self._server.command:
                     raise McpFailure("The program answered with a task, which ends with it.")
@@ -112,13 +112,13 @@ class RunningMcpCall:
             return await self._read(found)
         except McpFailure as refusal:  # it asks for something that we do not allow, or its result cannot be read
             await self._cancel()
-            return _failed(f"{refusal} {UNKNOWN if self._once else ''}".strip(), unknown=self._once)
+            return _fail(f"{refusal} {UNKNOWN if self._once else ''}".strip(), unknown=self._once)
 
     async def stop(self) -> ToolResult:
         """Pass the stop of the session on."""
         said, known = await self._cancel()
         text = f"Interrupted: the session was told to stop while this call ran. {said}"
-        return _failed(text, unknown=not known and self._effect is not Effect.READ)
+        return _fail(text, unknown=not known and self._effect is not Effect.READ)
 
     async def _cancel(self) -> tuple[str, bool]:
         """Cancel the task at the server; returns a sentence about the result, and whether that is certain."""
@@ -126,7 +126,7 @@ class RunningMcpCall:
             return (UNKNOWN, False) if self._remote.sent else ("It waited for an answer there.", True)
         acknowledged, reason = False, ""
         try:
-            async with self._connected(STOP_SECONDS) as session:
+            async with self._connect(STOP_SECONDS) as session:
                 await cancel_task(session, self._remote.task_id)
                 acknowledged = True
         except McpFailure as error:
@@ -156,7 +156,7 @@ class RunningMcpCall:
     def _effect(self) -> Effect:
         return self._server.effect_of(self._tool)
 
-    def _connected(self, seconds: float) -> AbstractAsyncContextManager[ClientSession]:
+    def _connect(self, seconds: float) -> AbstractAsyncContextManager[ClientSession]:
         headers = fill_headers(self._server, self._context.state.variables)
         context = self._context
         place = ProgramPlace(context.sandbox, context.workspace, context.limits, context.network)
@@ -166,7 +166,7 @@ class RunningMcpCall:
         now = next((one for one in await list_tools(session, self._server) if one.name == self._tool.name), None)
         hide = self._context.state.redactor  # the pinned tool was stored without secrets
         if now is None or hide.json(now.model_dump()) != hide.json(self._tool.model_dump()):
-            return _changed(self._name, self._server_name, gone=now is None)
+            return _report_change(self._name, self._server_name, gone=now is None)
         self._sent = True
         return await self._call(session, RemoteCall(), {})
 
@@ -177,7 +177,7 @@ class RunningMcpCall:
         if known.cancelled is not None:
             accepted = {key: one for key, one in answers.items() if one["action"] == "accept"}
             if not accepted:
-                return _failed(known.cancelled)
+                return _fail(known.cancelled)
             self._elicitations.answers, answers = {**known.given, **accepted}, {}
             self._remote = self._remote.model_copy(update={"given": self._elicitations.answers})
         if known.task_id is None:
@@ -205,13 +205,13 @@ class RunningMcpCall:
         if isinstance(found, ToolResult):
             return found
         if isinstance(found, CreatedTask):
-            return _waiting(self._remote, found.poll_interval_ms)
+            return _wait(self._remote, found.poll_interval_ms)
         if isinstance(found, InputRequiredResult):
             self._remote = self._remote.model_copy(update={"state": found.request_state})
-            return _waiting(await run_check(asking, self._remote, found.input_requests or {}), None)
+            return _wait(await run_check(asking, self._remote, found.input_requests or {}), None)
         if isinstance(found, TaskState):
             if found.status != "completed":
-                return await self._unfinished(found)
+                return await self._read_unfinished(found)
             found = task_result(found)
         origin = f"{self._server_name} · {self._server.host} · {self._name}"
         read = await tool_result(found, origin, self._name, self._context)
@@ -223,42 +223,42 @@ class RunningMcpCall:
                     forms = [form.model_copy(update={"message": f"{form.message}\n{AGAIN}"}) for form in remote.forms]
                     remote = remote.model_copy(update={"forms": forms})
                 self._remote = remote.model_copy(update={"cancelled": read.text})
-                return _waiting(self._remote, None)
+                return _wait(self._remote, None)
         return read
 
-    async def _unfinished(self, state: TaskState) -> ToolResult:
+    async def _read_unfinished(self, state: TaskState) -> ToolResult:
         if state.status == "cancelled":
-            return _failed(f"{self._name} was cancelled at its server.")
+            return _fail(f"{self._name} was cancelled at its server.")
         if state.status == "failed":
             reason = str((state.error or {}).get("message", ""))
-            return _failed(f"{self._name} failed. {quote_error(self._server.host, reason)}")
+            return _fail(f"{self._name} failed. {quote_error(self._server.host, reason)}")
         if state.status == "input_required":
             self._remote = await run_check(asking, self._remote, state.input_requests or {})
-        return _waiting(self._remote, state.poll_interval_ms)
+        return _wait(self._remote, state.poll_interval_ms)
 
     def _lost(self, error: McpFailure) -> ToolResult:
         if self._remote.task_id is not None:
             if error.code == INVALID_PARAMS and self._polled:
-                return _failed(f"The server does not know the task of this call any more. {error}")
+                return _fail(f"The server does not know the task of this call any more. {error}")
             # Its task continues there and is polled again; answers that were not sent are sent again.
             known = self._context.remote
-            return _waiting(known if known is not None and known.task_id is not None else self._remote, RETRY_MS)
+            return _wait(known if known is not None and known.task_id is not None else self._remote, RETRY_MS)
         if not self._sent:
             if self._context.remote is not None:  # people's answers are not lost, but sent later
-                return _waiting(self._context.remote, RETRY_MS)
-            return _failed(f"{error} {NOT_CALLED}")
-        return _failed(f"{error} {UNKNOWN}" if self._once else str(error), unknown=self._once)
+                return _wait(self._context.remote, RETRY_MS)
+            return _fail(f"{error} {NOT_CALLED}")
+        return _fail(f"{error} {UNKNOWN}" if self._once else str(error), unknown=self._once)
 
 
-def _waiting(remote: RemoteCall, interval: Any) -> ToolResult:
+def _wait(remote: RemoteCall, interval: Any) -> ToolResult:
     return ToolResult("", remote=remote, wait_ms=poll_ms(interval))
 
 
-def _failed(text: str, *, unknown: bool = False) -> ToolResult:
+def _fail(text: str, *, unknown: bool = False) -> ToolResult:
     return ToolResult(text, failed=True, unknown=unknown)
 
 
-def _changed(name: str, server: str, *, gone: bool) -> ToolResult:
+def _report_change(name: str, server: str, *, gone: bool) -> ToolResult:
     how = "has it no longer" if gone else "describes it differently now"
     event = McpToolChanged(tool=name, server=server, gone=gone)
     return ToolResult(CHANGED.format(name, how), failed=True, events=[event])

@@ -14,7 +14,7 @@ from activities.attempt import with_heartbeats
 from activities.egress import Fetcher
 from activities.mcp.connection import LIST_SECONDS, McpFailure, connect_server, fill_headers
 from activities.mcp.program import empty_place
-from activities.mcp.untrusted import clean_json, clean_text, quoted
+from activities.mcp.untrusted import clean_json, clean_text, quote_text
 from activities.sandbox import Commands
 from domain.agents.definition import (
     LONGEST_DESCRIPTION,
@@ -90,7 +90,8 @@ class ToolLists:
         async def read(name: str) -> list[McpTool] | McpFailure:
             hide = Redactor(known[one] for one in secret & known.keys() & agent.mcp_servers[name].variables())
             try:
-                return [_redacted(one, hide) for one in await self._listed(agent, name, values)]
+                found = await read_list(self._fetcher, self._commands, agent, name, values)
+                return [_redact_tool(one, hide) for one in found]
             except McpFailure as error:
                 return McpFailure(hide.text(str(error)))
 
@@ -100,11 +101,8 @@ class ToolLists:
             problems={name: str(one) for name, one in found.items() if isinstance(one, McpFailure)},
         )
 
-    async def _listed(self, agent: AgentDefinition, name: str, values: Values) -> list[McpTool]:
-        return await read_list(self._fetcher, self._commands, agent, name, values)
 
-
-def _redacted(tool: McpTool, hide: Redactor) -> McpTool:
+def _redact_tool(tool: McpTool, hide: Redactor) -> McpTool:
     """The tool without the secrets that its server was sent, which it may repeat."""
     if hide.text(tool.name) != tool.name:
         raise McpFailure("It lists a tool with a secret in its name.")
@@ -129,7 +127,7 @@ class ShippedLists:
     def due(self) -> bool:
         return bool(self.all_problems) and time.monotonic() - self._tried > RETRY_SECONDS
 
-    async def pinned(self, agent: AgentDefinition) -> AgentDefinition:
+    async def pin_lists(self, agent: AgentDefinition) -> AgentDefinition:
         if not agent.mcp_servers:
             self.problems.pop(agent.name, None)
             return agent
@@ -163,7 +161,7 @@ LARGEST_LIST = 200_000  # characters of JSON, of all tools of a server together
 async def read_list(
     fetcher: Fetcher, commands: Commands, agent: AgentDefinition, name: str, values: Values
 ) -> list[McpTool]:
-    """The tools of one server that the definition chooses; `values`: variables, as variable_scope keeps them."""
+    """The tools of one server that the definition chooses; `values`: variables, as a thread stores them."""
     server = agent.mcp_servers[name]
     headers = fill_headers(server, resolve_values(agent, values))
     async with empty_place(commands) as place, connect_server(fetcher, server, headers, LIST_SECONDS, place) as session:
@@ -231,5 +229,5 @@ def _check_list(server: str, tools: list[McpTool]) -> None:
             raise McpFailure(f"The arguments of {tool.name} have {min(found)}, which models do not accept. {ADVICE}")
         for name in tool.input_schema.get("properties") or ():
             if not _PROPERTY.fullmatch(name):
-                reason = f"an argument called {quoted(name, 80)}, a name which models do not accept"
+                reason = f"an argument called {quote_text(name, 80)}, a name which models do not accept"
                 raise McpFailure(f"{tool.name} has {reason}. {ADVICE}")

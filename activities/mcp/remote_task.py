@@ -81,10 +81,10 @@ class DeclaresTasks(ClientExtension):
     identifier = TASKS
 
     def claims(self) -> list[ResultClaim[Any]]:
-        return [ResultClaim(result_type="task", model=CreatedTask, resolve=_unresolved)]
+        return [ResultClaim(result_type="task", model=CreatedTask, resolve=_refuse_claim)]
 
 
-async def _unresolved(created: CreatedTask, context: ClaimContext) -> CallToolResult:
+async def _refuse_claim(created: CreatedTask, context: ClaimContext) -> CallToolResult:
     raise AssertionError("calls are made without the library's loop")
 
 

@@ -22,7 +22,7 @@ def clean_json(value: Any) -> Any:
     return [clean_json(one) for one in value] if isinstance(value, list) else value
 
 
-def quoted(text: str, longest: int) -> str:
+def quote_text(text: str, longest: int) -> str:
     """A text of a server in one line and in quotation marks, so that it does not pass for ours."""
     line = " ".join(clean_text(text).replace('"', "'").split())
     return f'"{line if len(line) <= longest else line[: longest - 1] + "…"}"'

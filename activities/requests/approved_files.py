@@ -42,14 +42,14 @@ def command_of(tool: Tool, arguments: Any) -> str | None:
 
 async def files_to_approve(pool: Pool, tenant: str, workspace_id: str, command: str) -> ApprovedFiles:
     _, manifest = await workspaces.get(pool, tenant, workspace_id)
-    paths = await asyncio.to_thread(_named, command, manifest)
+    paths = await asyncio.to_thread(_find_named, command, manifest)
     found: list[ApprovedFile] = []
     room = _CHARACTERS
     for path in paths[:_SHOWN]:
-        shown = await _as_shown(pool, tenant, path, manifest[path], room)
+        shown = await _show_file(pool, tenant, path, manifest[path], room)
         room -= len(shown.text or "")
         found.append(shown)
-    more = {path: await _kept_digest(pool, tenant, manifest[path]) for path in paths[_SHOWN:]}
+    more = {path: await _find_digest(pool, tenant, manifest[path]) for path in paths[_SHOWN:]}
     return ApprovedFiles(files=found, more_files=MoreFiles(count=len(more), sha256=_sum(more)) if more else None)
 
 
@@ -64,7 +64,7 @@ async def changed_since(
     approved = ApprovedFiles.model_validate(approval.details)
     shown = {one.path: one.sha256 for one in approved.files}
     _, manifest = await workspaces.get(pool, tenant, workspace_id)
-    paths = {*await asyncio.to_thread(_named, command or "", manifest), *shown}
+    paths = {*await asyncio.to_thread(_find_named, command or "", manifest), *shown}
     now = await asyncio.to_thread(lambda: {path: _digest(folder, path) for path in paths})
     more = {path: digest for path, digest in now.items() if path not in shown}
     if approved.more_files is not None and _sum(more) == approved.more_files.sha256:
@@ -72,13 +72,13 @@ async def changed_since(
     return sorted(path for path, digest in now.items() if digest != shown.get(path))
 
 
-def _named(command: str, manifest: Manifest) -> list[str]:
+def _find_named(command: str, manifest: Manifest) -> list[str]:
     links = {path: entry["target"] for path, entry in manifest.items() if entry.get("kind") == "link"}
     return files_named(command, (path for path, entry in manifest.items() if "kind" not in entry), links)
 
 
-async def _as_shown(pool: Pool, tenant: str, path: str, entry: ManifestEntry, room: int) -> ApprovedFile:
-    digest = await _kept_digest(pool, tenant, entry)
+async def _show_file(pool: Pool, tenant: str, path: str, entry: ManifestEntry, room: int) -> ApprovedFile:
+    digest = await _find_digest(pool, tenant, entry)
     if "target" in entry:
         return ApprovedFile(path=path, sha256=digest, size=0, text=f"a link to {entry['target']}")
     size = entry.get("length", entry["size"])
@@ -86,7 +86,7 @@ async def _as_shown(pool: Pool, tenant: str, path: str, entry: ManifestEntry, ro
     return ApprovedFile(path=path, sha256=digest, size=size, text=text)
 
 
-async def _kept_digest(pool: Pool, tenant: str, entry: ManifestEntry) -> str:
+async def _find_digest(pool: Pool, tenant: str, entry: ManifestEntry) -> str:
     """The digest that _digest finds on a worker whose file is unchanged since it was saved."""
     if "target" in entry:
         return _link_digest(entry["target"])

@@ -61,7 +61,7 @@ def diff(path: str, before: str | None, after: str) -> str:
         lines = list(unified_diff(old, new, *names, lineterm="", n=CONTEXT))
     else:
         lines = [f"--- {names[0]}", f"+++ {names[1]}", *_one_change(old, new)]
-    return _bounded("\n".join(lines).split("\n"))
+    return _bound_lines("\n".join(lines).split("\n"))
 
 
 def _lines(text: str) -> list[str]:
@@ -83,7 +83,7 @@ def _one_change(old: list[str], new: list[str]) -> Iterator[str]:
     yield from (f" {line}" for line in old[len(old) - tail : len(old) - rest])
 
 
-def _bounded(lines: list[str]) -> str:
+def _bound_lines(lines: list[str]) -> str:
     kept: list[str] = []
     room = MOST_CHARACTERS
     for place, line in enumerate(lines):

@@ -86,7 +86,7 @@ class InputRequests:
         if request.form and not session.may_ask:
             return OpenedRequest(deadline=request.deadline, refused=True)
         try:
-            awaited = await self._questions.awaited_event(request, session)
+            awaited = await self._questions.find_awaited_event(request, session)
             if awaited is not None:
                 opened_wait = await open_wait(self._pool, request, session, awaited)
                 return opened_wait or await self._refuse(request, WAIT_TOOL.name, "The session has ended.")
@@ -126,7 +126,7 @@ class InputRequests:
         return OpenedRequest(
             deadline=opened.deadline,
             settled=opened.status is not RequestStatus.OPEN,
-            shown=_shown(row),
+            shown=_describe_row(row),
             remind_at=_later(config.reminder_after),
             escalate_at=_later(config.escalate_after) if config.escalates_to(request.kind) else None,
         )
@@ -203,7 +203,7 @@ class InputRequests:
             why = NOBODY
         elif not answer["approved"]:
             why = f"A person denied this call: {answer.get('notes') or 'no reason given'}."
-        elif forbidden := await self._forbidden(settle, tool, answer):
+        elif forbidden := await self._find_forbidden(settle, tool, answer):
             why = f"A person approved this call with other arguments, which the rules of this task forbid: {forbidden}."
         else:
             await risks.resume_mission(self._pool, self._conversations, settle.ref, session.rules)
@@ -212,7 +212,7 @@ class InputRequests:
         await self._result(settle, tool.name, CallState.FAILED, f"{why} It was not run.", summary, asks=tool.asks)
         return SettledRequest(status=request.status, cancel=_cancels(request), preview=preview(why, 160))
 
-    async def _forbidden(self, settle: SettleRequest, tool: Tool, answer: JsonObject) -> str | None:
+    async def _find_forbidden(self, settle: SettleRequest, tool: Tool, answer: JsonObject) -> str | None:
         """An approver may change a call, but only within the rules. The API refuses other changes when the request is
         answered; this check is the one that decides."""
         if "arguments" not in answer:
@@ -254,7 +254,7 @@ def _cancels(request: InputRequest) -> bool:
     return request.status is RequestStatus.EXPIRED and request.on_expiry is OnExpiry.CANCEL
 
 
-def _shown(row: NewRequest) -> str:
+def _describe_row(row: NewRequest) -> str:
     """The question and the rule that caused it, for Temporal's Web UI."""
     rule = row.details.get("rule")
     because = f' (rule: {rule["action"]} {rule["permission"]} "{rule["pattern"]}")' if rule else ""
@@ -338,19 +338,19 @@ class Questions:
         self._approvals = ApprovalQuestions(pool, rulebook)
 
     async def tool(self, session: SessionRow, agents: list[AgentRef], name: str, external: bool) -> Tool:
-        """A tool of the platform, of the agent, or of the caller; older sessions did not record which. If its
+        """A tool of the platform, of the agent, or of the caller. If its
         definition no longer exists, people are shown the bare call."""
         if not external and name in self._toolbox.tools:
             return self._toolbox.tools[name]
         if not external and agents:
             agent = await self._definitions.load(agents[-1])
-            own = await self._toolbox.named(session.tenant, agent, agents[-1].side, name)
+            own = await self._toolbox.find_own(session.tenant, agent, agents[-1].side, name)
             if own is not None:
                 return own
         gone = ExternalTool.model_construct(name=name, description="", input_schema={})
         return make_callers_tool(next((given for given in session.external_tools if given.name == name), gone))
 
-    async def awaited_event(self, request: OpenRequest, session: SessionRow) -> JsonObject | None:
+    async def find_awaited_event(self, request: OpenRequest, session: SessionRow) -> JsonObject | None:
         """The arguments of a call that waits for an event; None if people are asked."""
         if request.kind is not RequestKind.EXTERNAL_RESULT or request.external:
             return None
@@ -358,7 +358,7 @@ class Questions:
         call = calls_of(node)[request.index]
         if call.name != wait_for_event.TOOL.name:
             return None
-        arguments = await self._approved(request, call.arguments)
+        arguments = await self._find_arguments(request, call.arguments)
         summary = wait_for_event.TOOL.call_summary(arguments)
         await self._claim(request, call.name, summary)
         if session.dry_run:
@@ -388,7 +388,7 @@ class Questions:
             return await self._approvals.of(request, session, tool, call.arguments, spent)
         if request.kind is RequestKind.EXTERNAL_RESULT:
             tool = await self.tool(session, request.agents, call.name, request.external)
-            arguments = await self._approved(request, call.arguments)
+            arguments = await self._find_arguments(request, call.arguments)
             question = await external_tools.ask_for_result(tool, arguments, spent)
             await self._claim(request, tool.name, tool.call_summary(arguments), tool.kind)
             if session.dry_run:
@@ -427,7 +427,7 @@ class Questions:
             # An earlier attempt refused it and was cut off. The model sees that result, so nobody may be asked now.
             raise Unaskable(tool, known.preview)
 
-    async def _approved(self, request: OpenRequest, arguments: JsonObject) -> JsonObject:
+    async def _find_arguments(self, request: OpenRequest, arguments: JsonObject) -> JsonObject:
         """The approved arguments, if a rule required an approval."""
         approval_id = derive_id(request.node, RequestKind.TOOL_APPROVAL, request.index)
         approval = await input_requests.get(self._pool, request.ref.tenant, approval_id)

@@ -84,12 +84,12 @@ def main() -> None:
 
 def _run(plan: ChildPlan, scratch: str) -> None:
     stdin = StdioMode.INHERIT if plan["talks"] else StdioMode.NULL
-    result = _started(_sandbox(plan, scratch), [plan["shell"], "-c", plan["command"]], stdin).wait()
+    result = _start(_sandbox(plan, scratch), [plan["shell"], "-c", plan["command"]], stdin).wait()
     signalled = 128 + (result.signal if result.signal > 0 else signal.SIGKILL)
     _exit_code.append(result.exit_code if result.exit_code >= 0 else signalled)
 
 
-def _started(sandbox: Sandbox, argv: list[str], stdin: StdioMode) -> Any:
+def _start(sandbox: Sandbox, argv: list[str], stdin: StdioMode) -> Any:
     """Under load sandlock sometimes starts nothing, and works a moment later."""
     for pause in (0.2, 1.0):
         try:

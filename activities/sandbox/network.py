@@ -165,7 +165,7 @@ class Proxy:
                 head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             raise _RefusedError("the head of a request is too long") from None
-        return _parsed(head)
+        return _parse_request(head)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: _Stream) -> None:
         """Forward until the server has sent everything. A client that has sent everything may still receive."""
@@ -204,7 +204,7 @@ class Proxy:
             self.refusals.append(refusal)
 
 
-def _parsed(head: bytes) -> _Request:
+def _parse_request(head: bytes) -> _Request:
     first, *lines = head[:-4].decode("latin-1").split("\r\n")
     tokens = first.split(" ")
     if len(tokens) != 3 or not tokens[2].startswith("HTTP/1."):
@@ -221,14 +221,14 @@ def _parsed(head: bytes) -> _Request:
         raise _RefusedError("only http:// requests can be forwarded; https:// needs CONNECT")
     if any(line[:1] in (" ", "\t") or "\n" in line or "\r" in line for line in (first, *lines)):
         raise _RefusedError("a header of the request is malformed")
-    kept = [line for line in lines if not _dropped(line)]
+    kept = [line for line in lines if not _is_dropped(line)]
     opening = [f"{method} {parsed.raw_path.decode('ascii')} HTTP/1.1", f"Host: {parsed.netloc.decode('ascii')}", *kept]
     return _Request(
         target, host_of(target), "\r\n".join([*opening, "Connection: close", "", ""]).encode("latin-1"), tunnel=False
     )
 
 
-def _dropped(line: str) -> bool:
+def _is_dropped(line: str) -> bool:
     name = line.partition(":")[0].strip().lower()
     return name in _NOT_FORWARDED or name.startswith("proxy-")
 

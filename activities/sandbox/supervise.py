@@ -300,7 +300,7 @@ async def find_excess(root: int, limits: SandboxLimits, workspace: Path | None, 
             used = await loop.run_in_executor(_threads, _proportional, usage)
             if used > limits.memory_bytes:
                 return f"its processes together used more than {mib(limits.memory_bytes)} of memory"
-        if init and (reason := await loop.run_in_executor(_threads, _unowned, root, limits)):
+        if init and (reason := await loop.run_in_executor(_threads, _find_unowned, root, limits)):
             return reason
         if usage.written > _REWRITES * limits.disk_bytes:
             return f"it wrote more than {mib(_REWRITES * limits.disk_bytes)} to disk"
@@ -344,7 +344,7 @@ def _proportional(usage: TreeUsage) -> int:
     return total
 
 
-def _unowned(root: int, limits: SandboxLimits) -> str:
+def _find_unowned(root: int, limits: SandboxLimits) -> str:
     """Kernel memory that is not counted for any process: socket buffers, and files in memory, even empty ones."""
     with contextlib.suppress(OSError, ValueError):  # it has ended
         lines = dict(line.split(": ", 1) for line in _read(f"/proc/{root}/net/sockstat").splitlines())

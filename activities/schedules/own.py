@@ -31,7 +31,7 @@ class OwnSchedules:
             update={"name": _stored_name(session, rules.name), "conversation_id": ref.conversation_id}
         )
         run = NewSession.continuing(session).model_copy(update={"trigger": Trigger.SCHEDULE})
-        own = {one.rules.name: one for one in await self._own(session)}
+        own = {one.rules.name: one for one in await self._list_own(session)}
         if (known := own.get(rules.name)) is not None:
             made = await schedules.replace(self._pool, ref.tenant, known.id, rules, run, prompt, _creator(session))
         else:
@@ -41,25 +41,25 @@ class OwnSchedules:
             made = await schedules.create(self._pool, ref.tenant, rules, run, prompt, {}, _creator(session))
         if made is None:
             raise ScheduleRefused("That name is taken.")
-        await self._synced(made)
+        await self._sync(made)
         times = await self._client.next_times(made.id, 3)
         return ", ".join(time.isoformat() for time in times or []) or "not known yet"
 
-    async def listing(self, ref: SessionRef) -> list[str]:
+    async def list_lines(self, ref: SessionRef) -> list[str]:
         session = await self._owner(ref)
-        return [_line(session, one) for one in await self._own(session)]
+        return [_line(session, one) for one in await self._list_own(session)]
 
     async def set_paused(self, ref: SessionRef, name: str, paused: bool) -> None:
         found = await self._find(ref, name)
         made = await schedules.set_paused(
             self._pool, ref.tenant, found.id, paused, found.created_by, "paused by its agent"
         )
-        await self._synced(made or found)
+        await self._sync(made or found)
 
     async def delete(self, ref: SessionRef, name: str) -> None:
         found = await self._find(ref, name)
         gone = await schedules.delete(self._pool, ref.tenant, found.id, found.created_by)
-        await self._synced(gone or found)
+        await self._sync(gone or found)
 
     async def _owner(self, ref: SessionRef) -> SessionRow:
         session = await sessions.get(self._pool, ref.tenant, ref.session_id)
@@ -70,17 +70,17 @@ class OwnSchedules:
             raise ScheduleRefused("Your definition allows you no schedules.")
         return session
 
-    async def _own(self, session: SessionRow) -> list[Schedule]:
+    async def _list_own(self, session: SessionRow) -> list[Schedule]:
         return await schedules.created_by(self._pool, session.tenant, _creator(session))
 
     async def _find(self, ref: SessionRef, name: str) -> Schedule:
         session = await self._owner(ref)
-        for one in await self._own(session):
+        for one in await self._list_own(session):
             if one.rules.name == _stored_name(session, name):
                 return one
         raise ScheduleRefused(f"You have no schedule {name!r}.")
 
-    async def _synced(self, schedule: Schedule) -> None:
+    async def _sync(self, schedule: Schedule) -> None:
         """Update Temporal from the row; if it is unreachable, the sweeper does that."""
         try:
             await self._client.put(schedule)

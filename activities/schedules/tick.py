@@ -119,7 +119,7 @@ class Ticks:
         rules = schedule.rules
         if not call.manual and schedule.paused:
             return RunStatus.SKIPPED, "paused", ""
-        if not call.manual and (missed := await self._missed(schedule, call.at)) is not None:
+        if not call.manual and (missed := await self._find_missed(schedule, call.at)) is not None:
             return RunStatus.SKIPPED, missed, ""
         if not call.manual and rules.quiet_hours and rules.quiet_hours.cover(call.at, rules.timezone):
             return RunStatus.SKIPPED, "quiet hours", ""
@@ -128,7 +128,7 @@ class Ticks:
         result = await self._checks.run(schedule, rules.check)
         return result.ends, result.reason, tick_text(schedule.prompt, result.output)
 
-    async def _missed(self, schedule: Schedule, at: datetime) -> str | None:
+    async def _find_missed(self, schedule: Schedule, at: datetime) -> str | None:
         """Why a late tick is skipped. A backfill asks for late ticks, so those run."""
         rule, now = schedule.rules.missed, datetime.now(UTC)
         # the first scheduled time: a tick is not late because its worker died
@@ -245,7 +245,7 @@ class Checks:
             return CheckResult(output)
         ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {check.timeout_s} s"
         why = result.refusal or result.stopped or f"{ended}: {output[-300:]}"
-        return _failed(why)
+        return _fail_check(why)
 
     async def _tool(
         self, schedule: Schedule, check: Check, agent: AgentDefinition, folder: Path, network: NetworkPolicy | None
@@ -253,20 +253,20 @@ class Checks:
         """Run the tool. It is the agent's, so its rules apply. It may only read, because nothing fences a check."""
         tool = self._tools.get(check.tool or "")
         if tool is None or tool.name not in agent.tools or tool.effect is not Effect.READ or tool.activity is not None:
-            return _failed(f"{check.tool} is not a read-only tool of the agent")
+            return _fail_check(f"{check.tool} is not a read-only tool of the agent")
         layers = [agent.permissions, *schedule.session.rules]
         if (found := judge_call(tool, check.input, layers)).action is not Action.ALLOW:
-            return _failed(f"the rules do not allow it: {found.because}")
+            return _fail_check(f"the rules do not allow it: {found.because}")
         ref = SessionRef(
             tenant=schedule.tenant, session_id=schedule.conversation_id, conversation_id=schedule.conversation_id
         )
 
         key = f"check:{schedule.id}"
 
-        async def kept() -> None:
+        async def keep_none() -> None:
             """Refuse: a check must not change anything."""
 
-        async def stored(_: object) -> list[str]:
+        async def refuse_values(_: object) -> list[str]:
             raise RuntimeError("a check has no thread whose variables it could set")
 
         async def permits(subject: str) -> bool:
@@ -286,23 +286,23 @@ class Checks:
             network=network,
             permits=permits,
             # no variables, because there is no session yet
-            state=ThreadState(self._pool, self._subagents, ref, key, folder, {}, Redactor(), kept, stored),
+            state=ThreadState(self._pool, self._subagents, ref, key, folder, {}, Redactor(), keep_none, refuse_values),
         )
         try:
             given = tool.input.model_validate(check.input)
             result = await run_within(check.timeout_s, tool.run(given, context), grace=GRACE_SECONDS)
         except ValidationError as error:
-            return _failed(tool.explain(error))
+            return _fail_check(tool.explain(error))
         except TimeoutError:
-            return _failed(f"stopped after {check.timeout_s} s")
+            return _fail_check(f"stopped after {check.timeout_s} s")
         except Exception:
             log.exception("the tool %s failed in a check", tool.name)
-            return _failed(f"{tool.name} failed unexpectedly; the operator's log has the details")
+            return _fail_check(f"{tool.name} failed unexpectedly; the operator's log has the details")
         output = clean(result.text).strip()[:OUTPUT_CHARS]
         if result.failed:
-            return _failed(output[-300:])
+            return _fail_check(output[-300:])
         return CheckResult(output) if output else CheckResult(ends=RunStatus.SKIPPED, reason=NOTHING)
 
 
-def _failed(why: str) -> CheckResult:
+def _fail_check(why: str) -> CheckResult:
     return CheckResult(ends=RunStatus.FAILED, reason=f"the check failed: {why}")

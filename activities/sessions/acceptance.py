@@ -98,7 +98,7 @@ class AcceptanceChecks:
     ) -> Verdict:
         """Run a command. It is the caller's own, so the agent's rules do not apply; the sandbox and the task's rules
         do."""
-        entry = _entry(check, place, criterion)
+        entry = _begin_entry(check, place, criterion)
         await sessions.begin_check(self._pool, entry)
         agent = await self._definitions.load(check.agent)
         network = self._commands.network(agent, check.sandbox, bounds)
@@ -115,7 +115,7 @@ class AcceptanceChecks:
         ended = f"stopped: {result.stopped}" if result.stopped else ended
         why = result.refusal or f"{ended}: {clean(result.output).strip()[-WHY:] or '(no output)'}"
         passed = result.exit_code == 0
-        await sessions.end_check(self._pool, _ended(entry, passed, why))
+        await sessions.end_check(self._pool, _end_entry(entry, passed, why))
         return Verdict(kind="command", criterion=criterion_text(criterion), passed=passed, why=why)
 
     async def _judge(
@@ -188,7 +188,7 @@ class AcceptanceChecks:
         )
 
 
-def _entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> CheckBegin:
+def _begin_entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> CheckBegin:
     """The command's key in the ledger of effects; it is the same if the command runs again after a crash."""
     return CheckBegin(
         tenant=check.ref.tenant,
@@ -203,7 +203,7 @@ def _entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> C
     )
 
 
-def _ended(entry: CheckBegin, passed: bool, why: str) -> CheckEnd:
+def _end_entry(entry: CheckBegin, passed: bool, why: str) -> CheckEnd:
     key = {name: getattr(entry, name) for name in ToolCallKey.model_fields}
     return CheckEnd(**key, state=CallState.OK if passed else CallState.FAILED, result=why)
 

@@ -76,8 +76,8 @@ class OpenSessions:
         new: list[tuple[OpenSession, Acceptance]] = []
         for opening in batch.sessions:
             if opening.session_id in known:
-                answers[opening.session_id] = await self._again(batch, opening)
-            elif (acceptance := await self._acceptance(batch, opening)) is None:
+                answers[opening.session_id] = await self._open_again(batch, opening)
+            elif (acceptance := await self._plan_acceptance(batch, opening)) is None:
                 answers[opening.session_id] = Opened(session_id=opening.session_id, refused=wire.MAILBOX_EMPTY)
             else:
                 new.append((opening, acceptance))
@@ -86,12 +86,12 @@ class OpenSessions:
             await variables.renew_threads(self._pool, batch.tenant, batch.conversation_id, below)
         return OpenedBatch(sessions=[answers[opening.session_id] for opening in batch.sessions])
 
-    async def _again(self, batch: OpenBatch, opening: OpenSession) -> Opened:
+    async def _open_again(self, batch: OpenBatch, opening: OpenSession) -> Opened:
         """Begin the first session of a queue, unless a risk has paused its mission: then it waits until that is
         resumed. The rows decide which one is the first: the conversation may not know it yet, or know it only since
         later ones. If it was opened before, return its row."""
         busy, session_id = None, opening.session_id
-        if opening.session is None and not await self._held(batch, opening):
+        if opening.session is None and not await self._is_held(batch, opening):
             await self._drop_delivered(batch, opening)
             async with self._pool.acquire() as connection, connection.transaction():
                 session_id = await sessions.first_queued(connection, batch.tenant, session_id)
@@ -105,15 +105,15 @@ class OpenSessions:
         # died. A second start of it is refused.
         if busy not in (None, session_id) and (session.status is not Status.SUBMITTED or opening.take):
             return Opened(session_id=session_id, busy=busy)
-        return _opened(session, await mailbox.messages_delivered_to(self._pool, session.ref))
+        return _answer_opened(session, await mailbox.messages_delivered_to(self._pool, session.ref))
 
-    async def _held(self, batch: OpenBatch, opening: OpenSession) -> bool:
+    async def _is_held(self, batch: OpenBatch, opening: OpenSession) -> bool:
         if opening.parent_thread_id is not None:  # it belongs to a run that has begun
             return False
         mission = await missions.of_conversation(self._pool, batch.tenant, batch.conversation_id)
         return mission is not None and mission.paused_by_risk
 
-    async def _acceptance(self, batch: OpenBatch, opening: OpenSession) -> Acceptance | None:
+    async def _plan_acceptance(self, batch: OpenBatch, opening: OpenSession) -> Acceptance | None:
         """The acceptance to write; None if nothing is left to open it, or it waits for its mission's next run."""
         fired: dict[str, Outcome] = {}
         if opening.session is None:
@@ -140,17 +140,17 @@ class OpenSessions:
             left = [one for one in left if one not in taken]
             opening.take, opening.mail = [*left, *opening.take], [*left, *(opening.mail or [])]
         texts = [await conversations.message_text(self._pool, batch.tenant, one) for one in opening.take if fired]
-        session = await self._session(batch, opening, texts)
+        session = await self._choose_session(batch, opening, texts)
         files = manifest_of(opening.prompt.attachments) if opening.prompt else {}
         # it exists; the files must be there before the message names them
         if files and session.workspace_id is not None:
             await workspaces.update(self._pool, batch.tenant, session.workspace_id, lambda known: {**known, **files})
         ref = SessionRef(tenant=batch.tenant, session_id=opening.session_id, conversation_id=batch.conversation_id)
         return Acceptance(
-            session=session.placed(ref, thread_id=opening.thread_id, depth=opening.depth, delivery=opening.delivery),
+            session=session.place(ref, thread_id=opening.thread_id, depth=opening.depth, delivery=opening.delivery),
             parent_thread_id=opening.parent_thread_id,
             thread_name=opening.thread_name or None,
-            inbox=await self._inbox(batch, opening, list(fired.values()), texts),
+            inbox=await self._build_inbox(batch, opening, list(fired.values()), texts),
             live_quota=opening.live_quota,
             take=opening.take if opening.parent_thread_id or opening.session is None else [],
             mail=opening.mail or [],
@@ -167,7 +167,7 @@ class OpenSessions:
         for (opening, _), answer in zip(new, accepted, strict=True):
             session_id = opening.session_id
             if answer.session is not None:
-                answers[session_id] = _opened(answer.session, opening.mail or [])
+                answers[session_id] = _answer_opened(answer.session, opening.mail or [])
             else:
                 answers[session_id] = Opened(session_id=session_id, refused=answer.refused, busy=answer.busy)
                 if opening.session is None and answer.busy is None:  # nobody waits for this answer
@@ -182,7 +182,7 @@ class OpenSessions:
         there = {*opening.mail, *await conversations.find_untaken(self._pool, batch.tenant, others)}
         opening.take = [taken for taken in opening.take if taken in there]
 
-    async def _session(self, batch: OpenBatch, opening: OpenSession, texts: list[str]) -> NewSession:
+    async def _choose_session(self, batch: OpenBatch, opening: OpenSession, texts: list[str]) -> NewSession:
         """The creator's settings, or for a woken thread those of its newest session. The texts of a fire are read here,
         because they are not part of the history."""
         if opening.session is None:
@@ -203,35 +203,35 @@ class OpenSessions:
             return opening.session
         return opening.session.model_copy(update={"spec": {**opening.session.spec, "input": "\n\n".join(texts)}})
 
-    async def _node(self, batch: OpenBatch, node_id: str) -> Node:
+    async def _load_node(self, batch: OpenBatch, node_id: str) -> Node:
         """Cache the node: the children of one step share it, and a node never changes."""
         if self._last is None or (self._last[0], self._last[1].id) != (batch.tenant, node_id):
             [node] = await messages.path(self._pool, batch.tenant, node_id, limit=1)
             self._last = (batch.tenant, node)
         return self._last[1]
 
-    async def _inbox(
+    async def _build_inbox(
         self, batch: OpenBatch, opening: OpenSession, fired: list[Outcome], texts: list[str]
     ) -> list[NewMessage]:
         """The message that opens the session: a prompt from a tool call, or the rendered mailbox."""
         if opening.prompt is not None:
-            node = await self._node(batch, opening.prompt.node)
+            node = await self._load_node(batch, opening.prompt.node)
             arguments = calls_of(node)[opening.prompt.index].arguments
             if opening.prompt.within is not None:
                 arguments = arguments[opening.prompt.within]
             files = opening.prompt.attachments
             text = first_message(rewrite_paths(arguments, files), opening.prompt.field)
             text = list_attachments(text, [file.path for file in files])
-            return [_message(opening, [text], author=node.author, kind=opening.prompt.kind)]
+            return [_build_message(opening, [text], author=node.author, kind=opening.prompt.kind)]
         if fired:
             blocks = [render_outcomes(fired)]
             if texts:
                 blocks.append(caller_block("\n\n".join(texts)))
-            return [_message(opening, blocks, author="mailbox")]
+            return [_build_message(opening, blocks, author="mailbox")]
         return []
 
 
-def _opened(session: SessionRow, mail: list[str]) -> Opened:
+def _answer_opened(session: SessionRow, mail: list[str]) -> Opened:
     if not session.live:
         return Opened(session_id=session.id, mail=mail, over=session.status.terminal)
     return Opened(
@@ -244,7 +244,7 @@ def _opened(session: SessionRow, mail: list[str]) -> Opened:
     )
 
 
-def _message(opening: OpenSession, texts: list[str], author: str, kind: InboxKind = InboxKind.USER) -> NewMessage:
+def _build_message(opening: OpenSession, texts: list[str], author: str, kind: InboxKind = InboxKind.USER) -> NewMessage:
     return NewMessage(
         kind=kind,
         id=derive_id(opening.session_id, "opening"),

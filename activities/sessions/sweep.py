@@ -172,7 +172,7 @@ class Sweep:
         await conversations.mark_signalled(self._pool, tenant, message_id)
 
     async def _close_conversation(self, conversation_id: str) -> None:
-        if self._is_news(conversation_id) and await self._conversations.terminated(conversation_id):
+        if self._is_news(conversation_id) and await self._conversations.signal_termination(conversation_id):
             self._sent.add(conversation_id)
 
     async def _tidy(self, swept: Swept) -> None:
@@ -203,7 +203,7 @@ class Sweep:
             await self._raise_limits(session)
             for request_id in await input_requests.unheard(self._pool, session.tenant, session.id):
                 # the answer was given while Temporal was unreachable
-                await self._conversations.answered(session.id, request_id)
+                await self._conversations.signal_answer(session.id, request_id)
         else:
             stop = session.cancel_requested
             request = StopRequest(reason=stop.reason, by=stop.by, note=stop.note, grace_ms=stop.grace_ms)
@@ -214,7 +214,7 @@ class Sweep:
         step reads the row, but a session that waits would reach its old deadline without the signal."""
         if not session.limits.raised or not self._is_news(signal := f"{session.id}/{session.limits.model_dump_json()}"):
             return
-        if await self._conversations.limits_raised(session.id, session.limits):
+        if await self._conversations.signal_limits(session.id, session.limits):
             self._sent.add(signal)
 
     async def _forget(self, swept: Swept) -> None:

@@ -1,6 +1,7 @@
 """Declared tools: they have no code. A call has the effect that a binding or a stop rule of its side gives it."""
 
 import json
+from dataclasses import replace
 
 from activities.requests.external_tools import Arguments, CallersTool
 from activities.tools.builtin import save_artifact
@@ -64,7 +65,7 @@ def _with_status(binding: Binding, arguments: JsonObject, result: ToolResult) ->
     if not message:
         return ToolResult("The status has no visible text.", failed=True)
     events = [*result.events, Progress(message=message)]
-    return result.replaced(progress=message, status_text=message, events=events)
+    return replace(result, progress=message, status_text=message, events=events)
 
 
 async def _with_attachments(
@@ -82,4 +83,4 @@ async def _with_attachments(
         if saved.failed:
             return saved
         artifacts += saved.artifacts
-    return result.replaced(artifacts=artifacts)
+    return replace(result, artifacts=artifacts)

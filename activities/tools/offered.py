@@ -93,7 +93,7 @@ class Toolbox:
                 found[tool.name] = tool
         return {name: (tool, tool.definition) for name, tool in found.items()}
 
-    async def named(self, tenant: str, agent: AgentDefinition, side: SideName, name: str) -> Tool | None:
+    async def find_own(self, tenant: str, agent: AgentDefinition, side: SideName, name: str) -> Tool | None:
         """The agent's own tool of this name, which is not one of the platform's; None if it has none any more."""
         for given in agent.declared_tools:
             if given.name == name:
@@ -145,13 +145,13 @@ class Toolbox:
             entries = []
             for reference in agent.subagents:
                 found = await agents.get_current(self._pool, tenant, reference.agent)
-                if found and found[1].mode is not Mode.PRIMARY and self._permitted(agent, reference.agent):
+                if found and found[1].mode is not Mode.PRIMARY and self._may_start(agent, reference.agent):
                     entries.append((reference.agent, found[1].description))
             known = (time.monotonic(), roster(entries))
             self._rosters[key] = known
         return known[1]
 
-    def _permitted(self, agent: AgentDefinition, name: str) -> bool:
+    def _may_start(self, agent: AgentDefinition, name: str) -> bool:
         starters = (tool for tool in self.tools.values() if tool.starts)
         return any(decide(agent.permissions, tool, name) is not Action.DENY for tool in starters)
 

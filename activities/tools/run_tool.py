@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -217,7 +218,7 @@ class RunTool:
             return result
         # It has happened: a stop that arrives from here on does not call it interrupted.
         result = await complete_work(self._record(request, tool, agent, given, context, result))
-        return result.replaced(changed=context.state.changed)
+        return replace(result, changed=context.state.changed)
 
     async def _arguments(self, request: ToolRequest, given: JsonObject) -> Any:
         """The model's arguments, or those to which an approver changed them."""
@@ -282,11 +283,11 @@ class RunTool:
         if not request.above and (agent.side_a or agent.side_b):
             result = await apply_binding(agent.side(request.agent.side), request.name, given, context, result)
         if tool.bookkeeping:
-            return result.replaced(text=bound_text(clean(result.text))[0])
-        result = result.replaced(text=await shorten_output(request, context.workspace, result.text))
+            return replace(result, text=bound_text(clean(result.text))[0])
+        result = replace(result, text=await shorten_output(request, context.workspace, result.text))
         if tool.effect is not Effect.READ:
             report = await self._workspaces.keep(request.ref.tenant, request.workspace_id)
-            result = report.added_to(result)
+            result = report.add_to(result)
         return result
 
     # commit: the result with its effects, files and events in one transaction, or the handle of a call that continues
@@ -475,7 +476,7 @@ async def _caught(
             activity.logger.exception("tool: %s failed unexpectedly", what)
             text = f"{what} failed unexpectedly; the operator's log has the details."
             result = ToolResult(text, failed=True, unknown=unknown)
-    return result.redacted(redactor)
+    return result.redact(redactor)
 
 
 async def form_answers(pool: Pool, request: ToolRequest, remote: RemoteCall) -> dict[str, JsonObject | None]:

@@ -1,5 +1,6 @@
 """A tool: its description for the model, its input type, the function that runs it, and its traits."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from activities.delegation.messages import Subagents
     from activities.egress import Fetcher
     from activities.thread_state import ThreadState
-import re
 
 BEGIN_DELEGATIONS = "begin_delegations"  # the activity that begins all delegations of a step together
 HAND_OVER = "hand_over"  # the activity that lets another agent take over the thread
@@ -61,10 +61,7 @@ class ToolResult:
     wait_ms: int = 0  # how long to wait before asking there again
     changed: bool = False  # the tool changed the state of its thread
 
-    def replaced(self, **changes: Any) -> "ToolResult":
-        return replace(self, **changes)
-
-    def redacted(self, redactor: Redactor) -> "ToolResult":
+    def redact(self, redactor: Redactor) -> "ToolResult":
         """The result without values that must not be shown; the tool itself is responsible for contents of
         artifacts that are files."""
         if not redactor:
@@ -77,12 +74,12 @@ class ToolResult:
             status_text=redactor.json(self.status_text),
             plan=redactor.model(self.plan) if self.plan else None,
             sources=[redactor.model(source) for source in self.sources],
-            artifacts=[_redacted_artifact(one, redactor) for one in self.artifacts],
-            remote=_redacted_forms(self.remote, redactor) if self.remote else None,
+            artifacts=[_redact_artifact(one, redactor) for one in self.artifacts],
+            remote=_redact_forms(self.remote, redactor) if self.remote else None,
         )
 
 
-def _redacted_artifact(one: ArtifactFile, redactor: Redactor) -> ArtifactFile:
+def _redact_artifact(one: ArtifactFile, redactor: Redactor) -> ArtifactFile:
     path = redactor.text(one.path) if one.path else None
     one = replace(one, name=redactor.text(one.name), description=redactor.text(one.description), path=path)
     if one.url is None:
@@ -90,7 +87,7 @@ def _redacted_artifact(one: ArtifactFile, redactor: Redactor) -> ArtifactFile:
     return replace(one, url=redactor.text(one.url), content=redactor.text(one.content.decode()).encode())
 
 
-def _redacted_forms(remote: RemoteCall, redactor: Redactor) -> RemoteCall:
+def _redact_forms(remote: RemoteCall, redactor: Redactor) -> RemoteCall:
     """The keys, the id and the state stay as they are, because they are sent back."""
     forms = [
         form.model_copy(
@@ -101,11 +98,11 @@ def _redacted_forms(remote: RemoteCall, redactor: Redactor) -> RemoteCall:
     return remote.model_copy(update={"forms": forms})
 
 
-async def _allowed(subject: str) -> bool:
+async def _allow(subject: str) -> bool:
     return True
 
 
-async def _held(remote: RemoteCall) -> None:
+async def _forget(remote: RemoteCall) -> None:
     return None
 
 
@@ -125,9 +122,9 @@ class ToolContext:
     subagents: "Subagents"
     state: "ThreadState"  # the thread's variables (with secrets), files, status and parent
     limits: SandboxLimits = SandboxLimits()  # for a command
-    permits: Callable[[str], Awaitable[bool]] = _allowed  # whether the rules allow the tool this subject without asking
+    permits: Callable[[str], Awaitable[bool]] = _allow  # whether the rules allow the tool this subject without asking
     remote: RemoteCall | None = None  # the call was made before, and continues elsewhere
-    hold: Callable[[RemoteCall], Awaitable[None]] = _held  # commits a handle
+    hold: Callable[[RemoteCall], Awaitable[None]] = _forget  # commits a handle
     # what people answered to the forms of the handle, by key; None: they did not
     answers: Mapping[str, JsonObject | None] = field(default_factory=dict)
 

@@ -46,7 +46,7 @@ from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import preview
 from domain.signatures import check_github, check_slack, check_standard_webhook
 from domain.task import TaskContext, TaskSpec, opening, title_of
-from domain.triggers import ExternalEvent, SignatureKind, render_key, untrusted
+from domain.triggers import ExternalEvent, SignatureKind, mark_untrusted, render_key
 from store import addresses, channels, input_requests, missions, sessions, triggers
 from store.channels import ChannelArrival
 from store.idempotency import key_reused
@@ -361,7 +361,7 @@ async def accept_event(services: Services, signed: SignedTrigger, event: Externa
         event_id=event_id,
         type=event.type,
         key=render_key(rules.correlation, event) if rules.correlation and holds else None,
-        text=untrusted(event, f"trigger {trigger.name}", rules.template),
+        text=mark_untrusted(event, f"trigger {trigger.name}", rules.template),
     )
     message = triggers.arriving_message(trigger, new, trigger.prompt) if holds else None
     if message is not None:

@@ -128,7 +128,7 @@ def build_answer(caller: Caller, session: SessionRow, request: InputRequest, val
 async def signal_answer(services: Services, session_id: str, request_id: str) -> None:
     """Signal to the session that its request was answered. The row says so: if Temporal does not take the signal, a
     worker repeats it."""
-    await services.workflows.answered(session_id, request_id)
+    await services.workflows.signal_answer(session_id, request_id)
 
 
 def unknown_request(session: SessionRow) -> Conflict:

@@ -187,7 +187,7 @@ async def _signal_limits(services: Services, session: SessionRow, limits: Limits
     """Signal the limits, even for a repetition that changed nothing: the first signal may have been lost. The next step
     reads the row anyway, and the sweeper signals it to a session that waits."""
     try:
-        await services.workflows.limits_raised(session.id, limits)
+        await services.workflows.signal_limits(session.id, limits)
     # any error: the row is raised, so that the response must not say otherwise
     except Exception as error:
         log.warning("session %s will see its new limits later (%s)", session.id, type_name(error))

@@ -306,7 +306,9 @@ async def terminate_conversation(call: Stopper, conversation_id: str) -> Termina
     await conversations.terminate(call.pool, call.tenant, conversation_id, call.caller.created_by)
     stopped = await conversations.find_unfinished(call.pool, call.tenant, conversation_id, queued=True)
     await control.stop_sessions(call, stopped, Stop(Reason.TERMINATED))
-    await call.services.workflows.terminated(conversation_id)  # if Temporal does not take it, the sweeper repeats it
+    await call.services.workflows.signal_termination(
+        conversation_id
+    )  # if Temporal does not take it, the sweeper repeats it
     return Terminated(conversation_id=conversation_id, status="terminated", stopped=len(stopped), session_ids=stopped)
 
 

@@ -138,7 +138,7 @@ async def rerun(call: Call, source: SessionRow, body: RerunBody, key: Idempotenc
         }
     )
     acceptance = Acceptance(
-        session=session.placed(record.ref, created_at=record.created_at),
+        session=session.place(record.ref, created_at=record.created_at),
         manifest=manifest,  # includes the task's files at that time
         budget=prepared.budget,
     )

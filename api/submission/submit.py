@@ -207,14 +207,14 @@ def prepare_session(call: Call, task: Checked, place: SessionPlace) -> Prepared:
     ref = SessionRef(tenant=call.tenant, session_id=session_id, conversation_id=place.conversation_id or session_id)
     session = build_session(task, title_of(task.spec), place, call.caller.created_by)
     acceptance = Acceptance(
-        session=session.placed(ref, created_at=now),
+        session=session.place(ref, created_at=now),
         inbox=_inbox(session_id, task.spec, sorted(task.files)),
         budget=rules.build_budget(task.spec.config, now, call.settings),
         manifest={**place.manifest, **task.files} if own else {},
         in_order=not own,
         delivery=place.delivery,
         metadata=place.metadata,
-        face=place.face.placed(session_id) if place.face else None,
+        face=place.face.place(session_id) if place.face else None,
     )
     return Prepared(acceptance, {} if own else task.files, task.notices)
 

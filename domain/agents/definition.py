@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -19,10 +19,6 @@ from domain.json_schema import SchemaProblem, schema_problems
 from domain.messages import ToolCallBlock
 from domain.policy.rules import PlatformToolRule, Rule, host_of
 from domain.sessions.session import SIDES, DeliveryMode, Effect, SideName
-
-if TYPE_CHECKING:
-    pass
-
 
 # Both spellings of a field: agent files may write `stop_on_response` or, as the standard does, `stopOnResponse`.
 
@@ -43,10 +39,10 @@ class AgentPart(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _accept_other_forms(cls, value: Any) -> Any:
-        return cls.normalised(_in_snake_case(cls, value)) if isinstance(value, dict) else value
+        return cls.normalise(_in_snake_case(cls, value)) if isinstance(value, dict) else value
 
     @classmethod
-    def normalised(cls, fields: JsonObject) -> JsonObject:
+    def normalise(cls, fields: JsonObject) -> JsonObject:
         """Map further short or earlier forms onto the fields; parts that know some override it."""
         return fields
 
@@ -451,20 +447,9 @@ class PromptDefinition(Equipment):
     text: str = Field(min_length=1, max_length=100_000)
 
     @classmethod
-    def normalised(cls, fields: JsonObject) -> JsonObject:
+    def normalise(cls, fields: JsonObject) -> JsonObject:
         return tools_by_kind(fields)
 
-
-__all__ = [
-    "AGENT_NAME_PATTERN",
-    "AgentDefinition",
-    "AgentLimits",
-    "AgentName",
-    "Mode",
-    "SubagentRef",
-    "Variable",
-    "VariableName",
-]
 
 HostPattern = Annotated[str, Field(pattern=r"^[a-z0-9.:*?-]{1,253}$")]  # lower case; * and ? match anything
 
@@ -539,7 +524,7 @@ class AgentDefinition(Equipment):
     prompt: str = Field(default="", max_length=100_000)  # the short form's text
 
     @classmethod
-    def normalised(cls, fields: JsonObject) -> JsonObject:
+    def normalise(cls, fields: JsonObject) -> JsonObject:
         """Map version 0.1.0 of the standard: an agent `type`, packaging at the top, subagents among the tools."""
         # A record of the API also has a `version`, which is not part of the packaging.
         packaging = {name: fields.pop(name) for name in _PACKAGING if name in fields and name not in cls.model_fields}
@@ -699,11 +684,10 @@ def all_models(models: list[str], sides: Sides | None) -> list[str]:
     return list(dict.fromkeys([*models, *(name for own in (sides.models if sides else {}).values() for name in own)]))
 
 
-def session_sides(definition: "AgentDefinition", models: "Callable[[AgentDefinition], list[str]]") -> Sides | None:
+def session_sides(definition: AgentDefinition, models: Callable[[AgentDefinition], list[str]]) -> Sides | None:
     """The sides of a new session of this agent; `models` chooses the models of one side from its view of the
     definition. None if the agent uses the short form."""
-    names: tuple[SideName, SideName] = ("a", "b")
-    views = {name: definition.for_side(name) for name in names if not definition.side(name).human}
+    views = {name: definition.for_side(name) for name in SIDES if not definition.side(name).human}
     immediate = [name for name, view in views.items() if any(tool.immediate for tool in view.subagent_tools)]
     hooked = [name for name, view in views.items() if view.hooks]
     if definition.side_a is None and definition.side_b is None and not immediate and not hooked:

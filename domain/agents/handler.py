@@ -115,13 +115,13 @@ def as_handler_sees(nodes: list[Node], side: SideName) -> list[HandlerMessage]:
         elif node.kind == ASSISTANT:
             found.append(HandlerMessage(speaker=Speaker.OTHER, name=node.author, text=turn_text_of(node)))
         elif isinstance(node.body, ResultsBody) and own and found and found[-1].calls:
-            found[-1] = _answered(found[-1], node.body.results)
+            found[-1] = _add_results(found[-1], node.body.results)
         elif node.kind in (NOTE, SUMMARY) and own:
             found.append(HandlerMessage(speaker=Speaker.PLATFORM, text=text_of(node)))
     return found
 
 
-def _answered(message: HandlerMessage, results: list[ToolResultBlock]) -> HandlerMessage:
+def _add_results(message: HandlerMessage, results: list[ToolResultBlock]) -> HandlerMessage:
     calls = [
         call.model_copy(update={"result": one.text, "failed": one.failed})
         for call, one in zip(message.calls, results, strict=False)

@@ -50,11 +50,11 @@ def with_known_lists(agent: AgentDefinition, before: AgentDefinition | None) -> 
     those. A list in the definition itself is ignored: a worker reads it from the server."""
     known = before.mcp_servers if before is not None else {}
 
-    def pinned(name: str, server: McpServer) -> McpServer:
+    def keep_list(name: str, server: McpServer) -> McpServer:
         same = name in known and known[name].unpinned == server.unpinned
         return server.model_copy(update={"tools": known[name].tools if same else None})
 
-    return _with_servers(agent, {name: pinned(name, server) for name, server in agent.mcp_servers.items()})
+    return _with_servers(agent, {name: keep_list(name, server) for name, server in agent.mcp_servers.items()})
 
 
 def without_lists(agent: AgentDefinition) -> AgentDefinition:

@@ -35,14 +35,14 @@ def argument_names(prompt: str) -> list[str]:
 
 
 def with_arguments(prompt: str, arguments: JsonObject) -> str:
-    def shown(name: str) -> str:
+    def show(name: str) -> str:
         value = arguments.get(name, NOT_GIVEN)
         text = (
             value if isinstance(value, str) else NOT_GIVEN if value is None else json.dumps(value, ensure_ascii=False)
         )
         return text if len(text) <= MOST_ARGUMENT else text[:MOST_ARGUMENT] + " […]"
 
-    return _ARGUMENT.sub(lambda found: shown(found[1]), prompt)
+    return _ARGUMENT.sub(lambda found: show(found[1]), prompt)
 
 
 def system_prompt(

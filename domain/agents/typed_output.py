@@ -27,7 +27,7 @@ def instruction(schema: JsonObject) -> str:
 
 def typed(schema: JsonObject, text: str) -> Any:
     """The JSON value of an answer: the whole text, or its last code block."""
-    value = _parsed(text)
+    value = _parse(text)
     error = best_match(errors(schema, value))
     if error is not None:
         place = "/".join(map(str, error.absolute_path)) or "(the whole value)"
@@ -39,7 +39,7 @@ def retry_request(misfit: str) -> str:
     return f"{misfit}\nAnswer again: one JSON value that fits, and nothing else."
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     problem = ""
     for candidate in (text, *_last_block(text)):
         try:

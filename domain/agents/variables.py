@@ -46,7 +46,7 @@ def held_name(agent: str, name: str) -> str:
 
 def find_unnamed(values: Values) -> dict[str, str]:
     """The values that no agent names. They are secrets of the thread for which they were set."""
-    return _held(values, NOBODY)
+    return _values_of(values, NOBODY)
 
 
 def name_shared(tenants: Values, deployments: Values) -> dict[str, str]:
@@ -67,8 +67,8 @@ def values_by_level(agent: AgentDefinition, values: Values) -> dict[Level, dict[
     variables = {**agent.all_variables, **agent.variables}
     return {
         "thread": {name: value for name, value in values.items() if ":" not in name},
-        "tenant": _held(values, TENANT),
-        "deployment": _held(values, DEPLOYMENT),
+        "tenant": _values_of(values, TENANT),
+        "deployment": _values_of(values, DEPLOYMENT),
         "agent": dict(agent.env),
         "prompt": {name: one.default for name, one in variables.items() if one.default is not None},
     }
@@ -83,7 +83,7 @@ def _owner(name: str) -> str | None:
     return name.rpartition(":")[0] if ":" in name else None
 
 
-def _held(values: Values, owner: str) -> dict[str, str]:
+def _values_of(values: Values, owner: str) -> dict[str, str]:
     return {name.rpartition(":")[2]: value for name, value in values.items() if _owner(name) == owner}
 
 
@@ -153,7 +153,7 @@ def inherit_values(
 ) -> dict[str, str]:
     """The values of a child's thread. It gets scoped ones only if the tool hands them over or if they were given for
     this very agent. `above`: the agents of the session that starts it; the last one makes the call."""
-    usable, starters = _named(usable_values(values, graph)), [_Facts.of(agent) for agent in above]
+    usable, starters = _drop_unnamed(usable_values(values, graph)), [_Facts.of(agent) for agent in above]
     return _passed_down(usable, values, starters, _Facts.of(child), tool)
 
 
@@ -187,7 +187,7 @@ def _passed_down(
     return found
 
 
-def _named(values: Values) -> dict[str, str]:
+def _drop_unnamed(values: Values) -> dict[str, str]:
     own = held_name(NOBODY, "")
     return {name: value for name, value in values.items() if not name.startswith(own)}
 
@@ -227,11 +227,11 @@ def find_needed(child: AgentDefinition, values: Values, graph: Graph) -> list[Ne
             continue
         before.add(own)
         known = resolve_values(agent.agent, given)
-        for one in _required(agent, known):
+        for one in _list_required(agent, known):
             if one.missing or (one.agent, one.name) not in found:
                 found[one.agent, one.name] = one
         path = above | {name}
-        usable = _named(_usable(given, names, owners))
+        usable = _drop_unnamed(_usable(given, names, owners))
         ahead += [
             (facts[tool.name], _passed_down(usable, given, [agent], facts[tool.name], tool), path)
             for tool in reversed(agent.tools)
@@ -241,7 +241,7 @@ def find_needed(child: AgentDefinition, values: Values, graph: Graph) -> list[Ne
     return list(found.values())
 
 
-def _required(agent: _Facts, known: Values) -> Iterator[NeededVariable]:
+def _list_required(agent: _Facts, known: Values) -> Iterator[NeededVariable]:
     for name, one in agent.variables.items():
         if one.required:
             yield NeededVariable(
@@ -323,7 +323,7 @@ def seal_for_thread(
 def open_secrets(keys: KeyRing, tenant: str, values: Mapping[str, str]) -> dict[str, str]:
     """The secret values of a session's variables in plain text, for tools and for the redaction of their output."""
     return {
-        name: keys.unseal(value, tenant, "variable", name.rpartition(":")[2])  # see variable_scope.held_for
+        name: keys.unseal(value, tenant, "variable", name.rpartition(":")[2])  # `agent:name` too
         for name, value in values.items()
         if is_sealed(value)
     }

@@ -1,12 +1,10 @@
 """What a Conversation workflow remembers and is asked: its answers, its state, the requests and signals to it, and
 its requests to activities. Only ids, counters and short previews."""
 
-import json
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from domain.conversations.mailbox import Attachment
 from domain.conversations.subagents import DelegationTool
@@ -46,7 +44,7 @@ class Fired(BaseModel):
 class RememberedAnswer(BaseModel):
     answer: SpawnAnswers | Fired
     length: int  # characters, as JSON
-    at: datetime | None = None  # None: unknown
+    at: datetime
 
 
 # The state of a Conversation: ids, counters, and a short preview of each waiting outcome.
@@ -123,26 +121,13 @@ class ConversationState(BaseModel):
     terminated: bool = False  # no new session may start, and the workflow waits for none
     title: str = ""  # for the Web UI
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_earlier_version(cls, given: Any) -> Any:
-        """Read answers of a run that kept them as JSON texts."""
-        if isinstance(given, dict) and given.get("answers"):
-            at = given.get("answered_at", {})
-            known = {
-                request_id: {"answer": json.loads(text), "length": len(text), "at": at.get(request_id)}
-                for request_id, text in given["answers"].items()
-            }
-            return {**given, "remembered": known | given.get("remembered", {})}
-        return given
-
     def remember(self, request_id: str, answer: SpawnAnswers | Fired, now: datetime) -> None:
         """Keep an answer for requests that are repeated soon; for later repeats the unique keys of the store answer."""
         length = len(answer.model_dump_json())
         self.remembered[request_id] = RememberedAnswer(answer=answer, length=length, at=now)
         self._forget(now)
 
-    def carried(self, now: datetime) -> "ConversationState":
+    def carry_over(self, now: datetime) -> "ConversationState":
         """The state for the next run. Idle threads are left out, because they are read from the store when they are
         continued; a thread with a name stays, because a later spawn may refer to it."""
         self._forget(now)
@@ -158,7 +143,7 @@ class ConversationState(BaseModel):
         """Drop the oldest answers beyond the limits of number, age and length."""
         length = sum(known.length for known in self.remembered.values())
         for request_id, known in list(self.remembered.items()):
-            fresh = known.at is None or now - known.at < REMEMBERED_FOR
+            fresh = now - known.at < REMEMBERED_FOR
             if fresh and len(self.remembered) <= REMEMBERED and length <= REMEMBERED_LENGTH:
                 break
             length -= known.length

@@ -52,7 +52,7 @@ def public(address: str) -> bool:
         return False
     if isinstance(parsed, IPv4Address):
         return _public_4(parsed)
-    inner = _embedded(parsed)
+    inner = _find_embedded(parsed)
     if inner is not None and not _public_4(inner):
         return False
     if parsed.ipv4_mapped is not None or parsed in _NAT64:
@@ -64,7 +64,7 @@ def _public_4(address: IPv4Address) -> bool:
     return not any(address in net for net in _DENIED_4)
 
 
-def _embedded(address: IPv6Address) -> IPv4Address | None:
+def _find_embedded(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address that a gateway would reach through this IPv6 address."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped

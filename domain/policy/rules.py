@@ -269,9 +269,9 @@ class ToolTraits:
 
     def questions(self, subjects: Sequence[str]) -> Iterator[Question]:
         yield from map(self.question, subjects)
-        yield from self.unnamed()
+        yield from self.ask_unnamed()
 
-    def unnamed(self) -> Iterator[Question]:
+    def ask_unnamed(self) -> Iterator[Question]:
         """What a call of the tool may touch without naming it in its arguments. A boundary refuses that."""
         if self.talks or self.delegates:
             return
@@ -427,14 +427,14 @@ def is_possible(rules: list[Rule], tool: ToolTraits, default: Action = Action.AL
     for rule in rules:
         if _covers(rule, offer):
             found = rule.action is not Action.DENY or (found and rule.pattern != "*")
-    return found and _unnamed_denied(rules, tool) is None
+    return found and _deny_unnamed(rules, tool) is None
 
 
 def find_barring_rule(layers: list[list[Rule]], tool: ToolTraits) -> RuleVerdict | None:
     """The rule that keeps a tool from being offered."""
     offer = tool.offer()
     for rules in layers:
-        if denied := _unnamed_denied(rules, tool):
+        if denied := _deny_unnamed(rules, tool):
             return denied
         if not is_possible(rules, tool):
             everything = (rule for rule in reversed(rules) if _covers(rule, offer) and rule.pattern == "*")
@@ -442,8 +442,8 @@ def find_barring_rule(layers: list[list[Rule]], tool: ToolTraits) -> RuleVerdict
     return None
 
 
-def _unnamed_denied(rules: list[Rule], tool: ToolTraits) -> RuleVerdict | None:
-    for question in tool.unnamed():
+def _deny_unnamed(rules: list[Rule], tool: ToolTraits) -> RuleVerdict | None:
+    for question in tool.ask_unnamed():
         rule = _deciding(rules, question)
         if rule is not None and rule.action is Action.DENY:
             return RuleVerdict(Action.DENY, rule, question.subject)

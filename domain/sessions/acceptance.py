@@ -121,9 +121,9 @@ def case(
     if constraints:
         shown = {"task": task, "effects": effects or "(none)", **shown}
     if criteria:
-        shown["criteria"] = _numbered(criteria, 1)
+        shown["criteria"] = _number_lines(criteria, 1)
     if constraints:
-        shown["constraints"] = _numbered(constraints, len(criteria) + 1)
+        shown["constraints"] = _number_lines(constraints, len(criteria) + 1)
     # The agent writes most of this: a tag of ours in it could close its part and speak to the judge.
     return "\n\n".join(f"<{name}>\n{disarm_tags(text, _TAG)}\n</{name}>" for name, text in shown.items())
 
@@ -136,5 +136,5 @@ def list_effects(effects: Sequence[EffectRecord]) -> str:
     return "\n".join(preview(line, longest) for line in lines)
 
 
-def _numbered(lines: Sequence[str], first: int) -> str:
+def _number_lines(lines: Sequence[str], first: int) -> str:
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=first))

@@ -323,7 +323,7 @@ class NewSession(Supervision):
         }
         return cls(**fields)
 
-    def placed(
+    def place(
         self,
         ref: SessionRef,
         *,

@@ -508,7 +508,7 @@ def state_of(state: CallState, *, dry: bool, ended: bool) -> EffectState:
     return EffectState.UNKNOWN  # lost, or stopped while it ran
 
 
-def withheld(kind: EffectKind | None, effect: Effect) -> bool:
+def is_withheld(kind: EffectKind | None, effect: Effect) -> bool:
     """Whether a dry run describes such a call and does not run it."""
     return effect is not Effect.READ and kind not in (None, EffectKind.SUBAGENT)
 

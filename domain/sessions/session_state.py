@@ -132,7 +132,7 @@ class SessionInput(BaseModel):
     renew_after: int | None = None  # events, until it continues as new; None: when the server suggests it
     carried: SessionState | None = None
 
-    def continued(self, state: SessionState) -> dict[str, Any]:
+    def next_input(self, state: SessionState) -> dict[str, Any]:
         """The input of the next run. Defaults are left out to keep the history small."""
         return self.model_copy(update={"carried": state}).model_dump(mode="json", exclude_defaults=True)
 

@@ -35,8 +35,8 @@ from domain.sessions.session import (
     Status,
     ToolRequest,
     Usage,
+    is_withheld,
     preview,
-    withheld,
 )
 
 ENDED_FIRST = "The session ended first."
@@ -312,7 +312,7 @@ class ToolClaim(ToolAttempt):
             asks=asks,
             kind=kind,
             description=summary,
-            withheld=withheld(kind, attempt.effect),
+            withheld=is_withheld(kind, attempt.effect),
             called=[EventRow.of(ref, ToolCalled(tool=tool, args=summary), by=attempt.call_attempt)],
             unknown=OUTCOME_UNKNOWN,
             lost=[EventRow.of(ref, lost)],

@@ -89,7 +89,7 @@ BUGS = [
     Bug(
         "an answer given while Temporal was away is not passed on",
         "activities/sessions/sweep.py",
-        "await self._conversations.answered(session.id, request_id)",
+        "await self._conversations.signal_answer(session.id, request_id)",
         "assert request_id",
         ("tests/behaviour/activities/test_sweep.py", "tests/faults/test_accepted_meanwhile.py"),
     ),
@@ -110,15 +110,15 @@ BUGS = [
     Bug(
         "a renewed session forgets what waits in its inbox",
         "workflows/session/workflow.py",
-        "workflow.continue_as_new(start.continued(self.context.state))",
-        "self.context.state.inbox = []\n                workflow.continue_as_new(start.continued(self.context.state))",
+        "workflow.continue_as_new(start.next_input(self.context.state))",
+        "self.context.state.inbox = []\n                workflow.continue_as_new(start.next_input(self.context.state))",
         _RENEWAL,
     ),
     Bug(
         "a renewed conversation forgets the turns that wait",
         "workflows/conversation/workflow.py",
-        "carried = self.state.carried(workflow.now())",
-        "carried = self.state.carried(workflow.now())\n"
+        "carried = self.state.carry_over(workflow.now())",
+        "carried = self.state.carry_over(workflow.now())\n"
         "                    for thread in carried.threads.values():\n"
         "                        thread.queue = []",
         _CONVERSATION,
@@ -140,8 +140,8 @@ BUGS = [
     Bug(
         "a renewed conversation forgets the outcomes that wait",
         "workflows/conversation/workflow.py",
-        "carried = self.state.carried(workflow.now())",
-        "carried = self.state.carried(workflow.now())\n                    carried.pending = []",
+        "carried = self.state.carry_over(workflow.now())",
+        "carried = self.state.carry_over(workflow.now())\n                    carried.pending = []",
         _CONVERSATION,
     ),
     Bug(

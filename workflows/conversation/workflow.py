@@ -103,7 +103,7 @@ class Conversation:
                 if self._closes():
                     return
                 if self._renews():
-                    carried = self.state.carried(workflow.now())
+                    carried = self.state.carry_over(workflow.now())
                     workflow.continue_as_new(start.model_copy(update={"carried": carried}))
 
     # signals and the query
@@ -161,7 +161,7 @@ class Conversation:
         async with self._exclusive():
             live = self.state.live.get(promote.session_id)
             if live is None or not live.blocking or live.spawned_by is None:
-                raise _refused(wire.NOT_RUNNING, "No blocking subagent runs by that id.")
+                raise _refusal_of(wire.NOT_RUNNING, "No blocking subagent runs by that id.")
             live.blocking = False
             await self._record(promoted=promote.session_id)
             await self.starter.signal(live.spawned_by, wire.PROMOTED, promote)
@@ -177,7 +177,7 @@ class Conversation:
         await self.work_off()  # the rows that were just read may have the message, and a session that begins with it
         reader = self.router.find_reader(steer.thread, steer.message)  # first, because it may end while it is signalled
         if reader is None and not (steer.wake or self.router.has_received(steer.thread, steer.message)):
-            raise _refused(wire.NOT_RUNNING, "Nothing is running there.")
+            raise _refusal_of(wire.NOT_RUNNING, "Nothing is running there.")
         self.starter.reload_needed |= steer.thread not in self.state.threads  # an idle thread is only in the store
         await self._deliver(steer.thread, WaitingMessage(id=steer.message, apart=steer.apart))
         return Steered(session_id=reader or self.router.find_reader(steer.thread, steer.message) or "")
@@ -196,7 +196,7 @@ class Conversation:
         opened = await self.starter.open_one(opening, queue=fire.queue)
         if opened.start is None and not (fire.queue and opened.refused is None):
             kind = wire.CONVERSATION_BUSY if opened.busy else opened.refused or wire.REFUSED
-            raise _refused(kind, "The continuation was refused.", {"session_id": opened.busy})
+            raise _refusal_of(kind, "The continuation was refused.", {"session_id": opened.busy})
         self.router.record_fire(opened, known)
         return Fired(session_id=fire.session_id)
 
@@ -305,7 +305,7 @@ class Conversation:
         return info.is_continue_as_new_suggested() or (most is not None and info.get_current_history_length() >= most)
 
 
-def _refused(kind: str, message: str, *details: object) -> ApplicationError:
+def _refusal_of(kind: str, message: str, *details: object) -> ApplicationError:
     return ApplicationError(message, *details, type=kind, non_retryable=True)
 
 

@@ -55,7 +55,7 @@ def _edit(input: Input, workspace: Workspace, again: bool) -> ToolResult:
     return ToolResult(f"Edited {input.path}: {count} replacement{'s' if count > 1 else ''}.")
 
 
-def _edited(input: Input, before: str | None) -> str | None:
+def _apply_edit(input: Input, before: str | None) -> str | None:
     """The new content of the file; None if the call would fail."""
     count = (before or "").count(input.old)
     return before.replace(input.old, input.new) if before and (count == 1 or (count and input.all)) else None
@@ -79,7 +79,7 @@ TOOL = Tool(
     run=run,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.FILE,
-    change=lambda input: FileChange(input.path, lambda before: _edited(input, before)),
+    change=lambda input: FileChange(input.path, lambda before: _apply_edit(input, before)),
     subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
     touches=(SubjectKind.PATH,),
     summary=lambda input: f"edit {input.path}",

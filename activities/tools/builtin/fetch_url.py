@@ -12,7 +12,7 @@ from errand.models import Source
 from pydantic import BaseModel, ConfigDict, Field
 
 from activities.egress import Fetched, FetchError
-from activities.tools.support.child import in_child
+from activities.tools.support.child import run_script
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.policy.rules import Subject, SubjectKind, host_of
 from domain.sessions.session import Effect
@@ -66,16 +66,16 @@ def _permitted(input: Input, context: ToolContext) -> Callable[[str], Awaitable[
 
 
 async def _text(answer: Fetched, kind: str) -> str:
-    text = _decoded(answer)
+    text = _decode(answer)
     if kind in ("text/html", "application/xhtml+xml"):
-        return (await in_child(_HTML_TEXT, text.encode(errors="replace"), timeout_s=_HTML_TIME_S)).decode()
+        return (await run_script(_HTML_TEXT, text.encode(errors="replace"), timeout_s=_HTML_TIME_S)).decode()
     if kind == "application/json":
         with contextlib.suppress(ValueError, RecursionError):
             return json.dumps(json.loads(text), indent=1, ensure_ascii=False)
     return text
 
 
-def _decoded(answer: Fetched) -> str:
+def _decode(answer: Fetched) -> str:
     found = re.search(r"charset=[\"']?([\w.:-]+)", answer.headers.get("content-type", ""), re.IGNORECASE)
     try:
         return answer.body.decode(found[1] if found else "utf-8", errors="replace")

@@ -30,7 +30,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
     own = context.subagents.schedules
     try:
         if input.action == "list":
-            return ToolResult("\n".join(await own.listing(context.ref)) or "You have no schedules.")
+            return ToolResult("\n".join(await own.list_lines(context.ref)) or "You have no schedules.")
         if input.name is None:
             return ToolResult("Which one? Give its name.", failed=True)
         if input.action == "create":

@@ -62,7 +62,7 @@ def _page(input: Input, lines: Iterator[bytes]) -> ToolResult:
     for number, raw in enumerate(lines, start=1):
         if number < input.offset:
             continue
-        line = _numbered(number, raw)
+        line = _number_line(number, raw)
         if len(page) == input.limit or (page and used + len(line) > _MOST_CHARS):
             more = True
             break
@@ -75,7 +75,7 @@ def _page(input: Input, lines: Iterator[bytes]) -> ToolResult:
     return ToolResult("\n".join(page))
 
 
-def _numbered(number: int, raw: bytes) -> str:
+def _number_line(number: int, raw: bytes) -> str:
     text = clean(raw.decode(errors="replace")).rstrip("\r\n")
     if len(text) > _LONGEST_LINE:
         text = f"{text[:_LONGEST_LINE]}… ({len(text):,} characters in this line)"

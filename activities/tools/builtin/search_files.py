@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from activities.tools.support.child import child
+from activities.tools.support.child import start_script
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.policy.rules import PathError, Subject, SubjectKind
@@ -64,7 +64,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
 async def _search(input: Input, workspace: Workspace) -> Hits:
     """Read files here and match in a child process: a regular expression can run without end, and only a process can be
     stopped."""
-    async with child(_MATCHER, json.dumps(input.pattern), str(_MOST_HITS)) as matcher:
+    async with start_script(_MATCHER, json.dumps(input.pattern), str(_MOST_HITS)) as matcher:
         assert matcher.stdout is not None
         answer = asyncio.create_task(matcher.stdout.read())
         try:

@@ -5,7 +5,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.tools.tool import Tool, ToolContext, ToolResult, clean
 from domain.amounts import counted
 from domain.events import Event, PlanUpdated, Replanning
-from domain.plan import Plan, PlanStep, StepState, replanned
+from domain.plan import Plan, PlanStep, StepState, is_replanned
 from domain.sessions.session import Effect
 
 _NO_REASON = "The plan changed; no reason was given."
@@ -24,7 +24,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
         return ToolResult("Each step needs a title with visible text.", failed=True)
     plan = Plan(steps=[PlanStep(title=t, status=s.status) for t, s in zip(titles, input.steps, strict=True)])
     events: list[Event] = [PlanUpdated(steps=plan.steps)]
-    if replanned(context.plan, plan):
+    if is_replanned(context.plan, plan):
         events.append(Replanning(reason=clean(input.reason or "").strip() or _NO_REASON))
     settled = sum(step.status in (StepState.DONE, StepState.SKIPPED) for step in plan.steps)
     return ToolResult(f"Plan noted: {settled} of {len(plan.steps)} steps settled.", events=events, plan=plan)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @contextlib.asynccontextmanager
-async def child(script: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def start_script(script: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """The running script, which uses the standard library only. It is stopped on leaving, in every case."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", str(script), *arguments),
@@ -25,7 +25,7 @@ async def child(script: Path, *arguments: str) -> AsyncIterator[asyncio.subproce
         await asyncio.shield(process.wait())
 
 
-async def in_child(script: Path, data: bytes, *, timeout_s: float) -> bytes:
+async def run_script(script: Path, data: bytes, *, timeout_s: float) -> bytes:
     """The output of the script for `data`. Raises TimeoutError if it had to be stopped."""
-    async with child(script) as process, asyncio.timeout(timeout_s):
+    async with start_script(script) as process, asyncio.timeout(timeout_s):
         return (await process.communicate(data))[0]

@@ -44,11 +44,11 @@ class Workspace:
     def open(self, path: str) -> Iterator[int]:
         """A descriptor of an existing plain file, for reading."""
         *folders, name = self._file_parts(path)
-        with _explained(path), self.folder(folders) as folder:
-            _plain(path, os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        with _explain_errors(path), self.folder(folders) as folder:
+            _check_plain(path, os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
             fd = os.open(name, _FILE, dir_fd=folder)
             try:
-                _plain(path, os.fstat(fd).st_mode)  # it may have been swapped since
+                _check_plain(path, os.fstat(fd).st_mode)  # it may have been swapped since
                 yield fd
             finally:
                 os.close(fd)
@@ -56,10 +56,10 @@ class Workspace:
     def write(self, path: str, content: bytes) -> bool:
         """Replace or create the file in one step; True if it is new. Missing folders are made."""
         *folders, name = self._file_parts(path)
-        with _explained(path), self.folder(folders, create=True) as folder:
+        with _explain_errors(path), self.folder(folders, create=True) as folder:
             old = _mode(name, folder)
             if old is not None:
-                _plain(path, old)
+                _check_plain(path, old)
             _replace(folder, name, [(0, content)], len(content), None if old is None else stat.S_IMODE(old) & 0o777)
         return old is None
 
@@ -69,13 +69,13 @@ class Workspace:
         The returned stat is that of the new file, even if the name leads to another one by now.
         """
         *folders, name = self._file_parts(path)
-        with _explained(path), self.folder(folders, create=True) as folder:
+        with _explain_errors(path), self.folder(folders, create=True) as folder:
             return _replace(folder, name, pieces, length, mode)
 
     def link(self, path: str, target: str) -> None:
         """Replace any file or link of this name by a symbolic link; its target is not checked."""
         *folders, name = self._file_parts(path)
-        with _explained(path), self.folder(folders, create=True) as folder, _temporary(folder) as temporary:
+        with _explain_errors(path), self.folder(folders, create=True) as folder, _temporary(folder) as temporary:
             os.symlink(target, temporary, dir_fd=folder)
             if os.geteuid() == 0:
                 owner = os.fstat(folder)
@@ -85,20 +85,20 @@ class Workspace:
     def make_folder(self, path: str) -> None:
         """Make the folder and its parents; a file or link with the same name is replaced."""
         *folders, name = self._file_parts(path)
-        with _explained(path), self.folder(folders, create=True) as folder:
+        with _explain_errors(path), self.folder(folders, create=True) as folder:
             old = _mode(name, folder)
             if old is not None and not stat.S_ISDIR(old):
                 os.unlink(name, dir_fd=folder)
             _make_folder(name, folder)
 
     def set_folder_mode(self, path: str, mode: int) -> None:
-        with _explained(path), self.folder(path_parts(path)) as folder:
+        with _explain_errors(path), self.folder(path_parts(path)) as folder:
             os.fchmod(folder, mode)
 
     def remove(self, path: str) -> None:
         """Remove a file, a link or an empty folder; it is not an error if it is missing."""
         *folders, name = self._file_parts(path)
-        with _explained(path), contextlib.suppress(FileNotFoundError), self.folder(folders) as folder:
+        with _explain_errors(path), contextlib.suppress(FileNotFoundError), self.folder(folders) as folder:
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 os.rmdir(name, dir_fd=folder)
             else:
@@ -114,7 +114,7 @@ class Workspace:
     def link_target(self, path: str) -> str | None:
         """Where a link leads; None for anything else."""
         *folders, name = self._file_parts(path)
-        with _explained(path), self.folder(folders) as folder:
+        with _explain_errors(path), self.folder(folders) as folder:
             try:
                 return os.readlink(name, dir_fd=folder)
             except OSError as error:
@@ -137,7 +137,7 @@ class Workspace:
     def walk(self, path: str, *, recursive: bool) -> Iterator[DirectoryEntry]:
         """The entries of a folder, by name, folders before their content; the path of a file gives only that file."""
         names = path_parts(path)
-        with _explained(path):
+        with _explain_errors(path):
             if names:
                 with self.folder(names[:-1]) as folder:
                     mode = os.stat(names[-1], dir_fd=folder, follow_symlinks=False)
@@ -247,7 +247,7 @@ def _kind(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "special")
 
 
-def _plain(path: str, mode: int) -> None:
+def _check_plain(path: str, mode: int) -> None:
     kind = _kind(mode)
     if kind == "link":
         raise PathError(f"{path!r} is a symbolic link, and links are not followed here.")
@@ -256,7 +256,7 @@ def _plain(path: str, mode: int) -> None:
 
 
 @contextlib.contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _explain_errors(path: str) -> Iterator[None]:
     """Turn errors of the system into sentences for the model."""
     try:
         yield

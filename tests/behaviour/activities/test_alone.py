@@ -113,7 +113,7 @@ class Lone:
         fields = {"agent_owner": agent.owner, "agent_version": agent.version, "models": ["claude-haiku-4-5"]}
         fields |= {"spawned_by": spawner.id, "subagent_name": "ann", "blocking": True} if spawner else {}
         ref = SessionRef(tenant="default", session_id=name, conversation_id=spawner.id if spawner else name)
-        placed = NEW.model_copy(update=fields).placed(ref, thread_id=name)
+        placed = NEW.model_copy(update=fields).place(ref, thread_id=name)
         message = NewMessage(id=message_id, parts=parts_of(f"{text}\nref {name}"))
         await sessions.accept(stack.pool, Acceptance(session=placed, inbox=[message]))
         session = await sessions.get(stack.pool, "default", name)
@@ -456,7 +456,7 @@ async def test_queued_session_whose_beginner_died_is_given_to_its_repetition(sta
     lone = await Lone.accepted(stack, alone, "x")
     ref, queued = lone.session.ref, []
     for _ in range(2):
-        placed = NEW.placed(ref.model_copy(update={"session_id": new_id()}), thread_id=ref.session_id)
+        placed = NEW.place(ref.model_copy(update={"session_id": new_id()}), thread_id=ref.session_id)
         opening_message = NewMessage(id=new_id(), parts=parts_of("Next."))
         await sessions.accept(stack.pool, Acceptance(session=placed, inbox=[opening_message], queue=True))
         queued.append(placed.id)

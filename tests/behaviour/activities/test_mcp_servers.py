@@ -328,17 +328,17 @@ async def test_lists_of_shipped_agents_are_kept_tried_again_and_left_to_tenants_
     fetcher = Fetcher(stack.settings.allow_private_hosts)
     keys, commands = KeyRing.parse(stack.settings.secret_keys), Commands(Refusing("none", ""))
     lists = ShippedLists(stack.pool, ToolLists(stack.pool, fetcher, commands, keys, {}))
-    unread = await lists.pinned(agent)
+    unread = await lists.pin_lists(agent)
     assert unread.mcp_servers["open"].tools is None and lists.due()
     assert f"agent file {name}.md: mcp_servers.open: 127.0.0.1 did not answer" in lists.all_problems[0]
     async with serving(at):
-        read = await lists.pinned(agent)
+        read = await lists.pin_lists(agent)
         assert len(read.mcp_servers["open"].tools or []) == 3 and not lists.due() and not lists.all_problems
         assert read.mcp_servers["keyed"].tools is None  # the deployment has no token: only a tenant has one
         assert {one["x-level"] for one in at.headers} == {"low"}
         await agents.put(stack.pool, agents.SHIPPED, read)
         at.tools = at.tools[:1]
-        assert await lists.pinned(agent) == read  # only a refresh reads the list again
+        assert await lists.pin_lists(agent) == read  # only a refresh reads the list again
         (await stack.http.put("/variables", json={"variables": {"PAGES_TOKEN": SECRET}})).raise_for_status()
         fresh = (await stack.http.post(f"/agents/{name}/refresh")).raise_for_status().json()
         assert not fresh["shipped"] and fresh["version"] == 2

@@ -172,7 +172,7 @@ async def spawned(
         limits=Limits(),
     )
     whose = ref(child_id, tenant, parent.conversation_id)
-    session = child.placed(whose, thread_id=child_id, depth=parent.depth + 1, delivery=DeliveryMode.HOLD)
+    session = child.place(whose, thread_id=child_id, depth=parent.depth + 1, delivery=DeliveryMode.HOLD)
     acceptance = Acceptance(
         session=session.model_copy(update={"title": "Help", "tools": None}),
         parent_thread_id=parent.thread_id,

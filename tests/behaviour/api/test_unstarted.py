@@ -26,7 +26,7 @@ async def accepted(stack: Stack, text: str) -> str:
     assert found is not None
     agent, name = found[0], new_id()
     fields = {"agent_owner": agent.owner, "agent_version": agent.version, "models": ["claude-haiku-4-5"]}
-    session = NEW.model_copy(update=fields).placed(
+    session = NEW.model_copy(update=fields).place(
         SessionRef(tenant="default", session_id=name, conversation_id=name), thread_id=name
     )
     message = NewMessage(id=new_id(), parts=parts_of(f"{text}\nref {name}"))

@@ -18,7 +18,7 @@ from agents.loader import load_agents
 from agents.problems import Catalogue
 from domain.conversations.mailbox import Outcome
 from domain.conversations.subagent_texts import dispatched, gathered, launched, result, unknown_subagent
-from domain.plan import Plan, replanned
+from domain.plan import Plan, is_replanned
 from domain.policy.rules import tools_of
 from domain.sessions.session import Reason, SessionRef, Status
 from offline.scripts import answer
@@ -109,7 +109,7 @@ class Run:
 
     @property
     def replans(self) -> int:
-        return sum(replanned(old, new) for old, new in zip(self.plans, self.plans[1:], strict=False))
+        return sum(is_replanned(old, new) for old, new in zip(self.plans, self.plans[1:], strict=False))
 
 
 async def work(

@@ -49,4 +49,4 @@ def new_session(conversation_id: str | None = None, tenant: str = "default") -> 
     """Create a session; without a conversation it is the root of a new one."""
     name = new_id()
     ref = SessionRef(tenant=tenant, session_id=name, conversation_id=conversation_id or name)
-    return NEW.model_copy(update={"workspace_id": ref.conversation_id}).placed(ref)
+    return NEW.model_copy(update={"workspace_id": ref.conversation_id}).place(ref)

@@ -20,7 +20,7 @@ def child_of(spawner: SessionRef, depth: int = 1) -> Acceptance:
     name = new_id()
     spawned = {"spawned_by": spawner.session_id, "trigger": Trigger.ASYNC_TASK, "session_type": SessionType.SUBAGENT}
     child = NEW.model_copy(update={**spawned, "workspace_id": spawner.conversation_id})
-    record = child.placed(
+    record = child.place(
         spawner.model_copy(update={"session_id": name}), thread_id=name, depth=depth, delivery=DeliveryMode.WAKE
     )
     return Acceptance(session=record, parent_thread_id=spawner.session_id, thread_name=name, spawns=True)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.plan import Plan, PlanStep, StepState, replanned
+from domain.plan import Plan, PlanStep, StepState, is_replanned
 
 STEPS = st.builds(PlanStep, title=st.text(min_size=1, max_size=5), status=st.sampled_from(StepState))
 PLANS = st.builds(Plan, steps=st.lists(STEPS, min_size=1, max_size=8))
@@ -21,11 +21,11 @@ def test_the_current_step_is_the_first_unsettled_one_else_the_last(plan: Plan) -
 @given(PLANS, st.data())
 def test_ticking_off_is_not_replanning(plan: Plan, data: st.DataObject) -> None:
     ticked = [step.model_copy(update={"status": data.draw(st.sampled_from(StepState))}) for step in plan.steps]
-    assert not replanned(plan, Plan(steps=ticked))
+    assert not is_replanned(plan, Plan(steps=ticked))
 
 
 @given(PLANS, PLANS)
 def test_other_titles_or_another_order_are_a_new_plan(old: Plan, new: Plan) -> None:
     same = [step.title for step in old.steps] == [step.title for step in new.steps]
-    assert replanned(old, new) is not same
-    assert not replanned(None, new), "the first plan replaces nothing"
+    assert is_replanned(old, new) is not same
+    assert not is_replanned(None, new), "the first plan replaces nothing"

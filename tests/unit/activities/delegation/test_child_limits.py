@@ -18,7 +18,7 @@ LEFT = {"tokens": 600, "cost_usd": 0.75, "tool_calls": 6}
 
 def parent(limits: dict[str, Any], usage: Usage = USED) -> SessionRow:
     new = NewSession(agent_owner="*", agent="lead", agent_version=1, models=["m"], title="", limits=Limits(**limits))
-    placed = new.placed(SessionRef(tenant="default", session_id="s", conversation_id="s"))
+    placed = new.place(SessionRef(tenant="default", session_id="s", conversation_id="s"))
     now = datetime.now(UTC)
     return SessionRow(**{**dict(placed), "created_at": now, "updated_at": now, "live": True, "usage": usage})
 

@@ -10,7 +10,7 @@ def test_links_and_forms_of_a_result_are_redacted_and_what_is_sent_back_is_not()
     link = ArtifactFile("page", f"{address}\n".encode(), "text/uri-list", "link", "", address)
     form = RemoteForm(key="secret-1", message="Is it secret-1?", answer_schema={"properties": {"secret-1": {}}})
     remote = RemoteCall(task_id="secret-1", state="secret-1", forms=[form])
-    found = ToolResult("", artifacts=[link], remote=remote).redacted(Redactor(["secret-1"]))
+    found = ToolResult("", artifacts=[link], remote=remote).redact(Redactor(["secret-1"]))
     assert "secret-1" not in str(found.artifacts) and found.remote is not None
     assert found.remote.model_copy(update={"forms": []}) == remote.model_copy(update={"forms": []})
     [shown] = found.remote.forms

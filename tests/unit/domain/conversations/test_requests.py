@@ -1,6 +1,5 @@
 """The state that a conversation keeps when it continues as new: live threads and recent answers."""
 
-import json
 from datetime import UTC, datetime, timedelta
 
 from domain.conversations.requests import (
@@ -10,8 +9,6 @@ from domain.conversations.requests import (
     ConversationState,
     Fired,
     Live,
-    SpawnAnswer,
-    SpawnAnswers,
     Thread,
     WaitingMessage,
 )
@@ -31,7 +28,7 @@ def test_idle_threads_are_left_behind() -> None:
     }
     idle = {f"idle{n}": Thread(parent="root", name=f"idle{n}", last=f"s{n}") for n in range(50)}
     state = ConversationState(threads=threads | idle, live={"s1": Live(thread="live", spawner="spawner")})
-    assert set(state.carried(NOW).threads) == set(threads)
+    assert set(state.carry_over(NOW).threads) == set(threads)
 
 
 def test_answers_are_forgotten_by_number_age_and_length() -> None:
@@ -43,20 +40,6 @@ def test_answers_are_forgotten_by_number_age_and_length() -> None:
     assert list(state.remembered) == []
     state.remember("old", fired, NOW)
     state.remember("new", fired, NOW + REMEMBERED_FOR)
-    assert list(state.carried(NOW + REMEMBERED_FOR).remembered) == ["new"]
-    carried = state.carried(NOW + REMEMBERED_FOR + timedelta(minutes=1))
+    assert list(state.carry_over(NOW + REMEMBERED_FOR).remembered) == ["new"]
+    carried = state.carry_over(NOW + REMEMBERED_FOR + timedelta(minutes=1))
     assert ConversationState.model_validate_json(carried.model_dump_json()).remembered["new"].answer == fired
-
-
-def test_answers_of_an_earlier_version_are_remembered() -> None:
-    """The earlier version stored them as JSON texts."""
-    spawned = SpawnAnswers(answers=[SpawnAnswer(session_id="c", error="no")])
-    earlier = {
-        "answers": {"a": spawned.model_dump_json(), "b": Fired(session_id="s").model_dump_json()},
-        "answered_at": {"b": NOW.isoformat()},
-    }
-    state = ConversationState.model_validate_json(json.dumps(earlier))
-    assert [(one.answer, one.at) for one in state.remembered.values()] == [
-        (spawned, None),
-        (Fired(session_id="s"), NOW),
-    ]

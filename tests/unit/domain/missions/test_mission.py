@@ -42,7 +42,7 @@ def mission(**rules: Any) -> Mission:
 def test_mission_ends_by_time_budget_or_its_conditions(
     rules: dict[str, Any], spent: dict[str, Any], answer: str | None, status: MissionStatus | None
 ) -> None:
-    over = mission(**rules).end(NOW, Spent(**spent), answer)
+    over = mission(**rules).find_end(NOW, Spent(**spent), answer)
     assert (over and over[0]) == status
 
 

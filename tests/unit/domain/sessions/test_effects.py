@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.sessions.session import CallState, Effect, EffectKind, state_of, withheld
+from domain.sessions.session import CallState, Effect, EffectKind, is_withheld, state_of
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_each_effect_has_its_state(state: str, dry: bool, ended: bool, shown: st
 
 
 def test_a_dry_run_withholds_what_touches_anything() -> None:
-    assert withheld(EffectKind.FILE, Effect.IDEMPOTENT) and withheld(EffectKind.CALL, Effect.ONCE)
-    assert not withheld(EffectKind.CALL, Effect.READ)
-    assert not withheld(None, Effect.IDEMPOTENT)  # a plan changes nothing outside the session
-    assert not withheld(EffectKind.SUBAGENT, Effect.IDEMPOTENT)  # the subagent is itself a dry run
+    assert is_withheld(EffectKind.FILE, Effect.IDEMPOTENT) and is_withheld(EffectKind.CALL, Effect.ONCE)
+    assert not is_withheld(EffectKind.CALL, Effect.READ)
+    assert not is_withheld(None, Effect.IDEMPOTENT)  # a plan changes nothing outside the session
+    assert not is_withheld(EffectKind.SUBAGENT, Effect.IDEMPOTENT)  # the subagent is itself a dry run

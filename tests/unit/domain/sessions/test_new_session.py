@@ -20,7 +20,7 @@ def test_a_child_always_has_a_delivery(
 ) -> None:
     new = NewSession(agent_owner="*", agent="a", agent_version=1, models=["m"], spawned_by=spawned_by, delivery=own)
     ref = SessionRef(tenant="default", session_id="s", conversation_id="c")
-    assert new.placed(ref, delivery=given).delivery is written
+    assert new.place(ref, delivery=given).delivery is written
 
 
 def test_a_continuation_answers_in_the_same_thread_of_a_channel_but_not_the_same_message() -> None:

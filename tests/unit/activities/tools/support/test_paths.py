@@ -184,14 +184,14 @@ def test_a_link_swapped_in_between_look_and_open_is_not_followed(
     """The same race, in which the attacker always wins."""
     target = workspace / "target"
     target.write_bytes(b"harmless")
-    look = workspace_path._plain
+    look = workspace_path._check_plain
 
     def look_then_swap(path: str, mode: int) -> None:
         look(path, mode)
         target.unlink()
         target.symlink_to(outside / "secret")
 
-    monkeypatch.setattr(workspace_path, "_plain", look_then_swap)
+    monkeypatch.setattr(workspace_path, "_check_plain", look_then_swap)
     with pytest.raises(PathError):
         Workspace(workspace).read("target", 100)
 
