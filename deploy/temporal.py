@@ -29,6 +29,9 @@ FLAGS = {
     "matching.enableFairness": "true",
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
+    # One workflow task has all signals that wait. With the default of 10,000 it takes longer than the two seconds of a
+    # workflow task where the machine is busy, and then fails again and again. What is refused is in the rows.
+    "history.maximumSignalsPerExecution": "2000",
     "history.transferProcessorMaxPollRPS": "5000",  # the default of 20 limits one session to 20 workflow tasks a second
 }
 TABLES = ("namespaces", "executions_visibility_fts_keyword_list")  # the first and the last that it creates

@@ -154,10 +154,8 @@ class WorkflowClient:
         handle = self._client.get_workflow_handle(session_workflow_id(session_id))
         try:
             await handle.signal(wire.STOP, request, rpc_timeout=ANSWER_WITHIN)
-        except (RPCError, RuntimeError) as error:
-            if is_away(error) or is_over(error):
-                return False
-            raise
+        except (RPCError, RuntimeError):
+            return False
         return True
 
     # Updates of a conversation. A refusal is raised as a domain error, an update without an answer as Unavailable.

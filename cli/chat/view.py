@@ -1,6 +1,6 @@
 """The output of a chat: the answer as it is written, subagents in single lines, and the count of waiting outcomes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import click
 from errand.models import Usage
@@ -13,7 +13,13 @@ from domain.agents.definition import HAVE_OWN_EVENT
 
 
 class AnswerPrinter(EventPrinter):
-    """Prints an answer in a chat: text and tool calls, without the task's own lines around them."""
+    """Prints an answer in a chat: text and tool calls, without the task's own lines around them.
+
+    Calls that an event of their own shows are left out, unless the caller brought a tool of that name."""
+
+    def __init__(self, task_id: str, brought: Collection[str] = ()) -> None:
+        super().__init__(task_id)
+        self._left_out = HAVE_OWN_EVENT.difference(brought)
 
     def on_task_submitted(self, event: EventData) -> None:
         """The user's message is on the line above."""
@@ -26,11 +32,11 @@ class AnswerPrinter(EventPrinter):
         self.break_line()
 
     def on_tool_called(self, event: EventData) -> None:
-        if event["tool"] not in HAVE_OWN_EVENT:
+        if event["tool"] not in self._left_out:
             super().on_tool_called(event)
 
     def on_tool_returned(self, event: EventData) -> None:
-        if event["tool"] not in HAVE_OWN_EVENT or event["state"] != "ok":
+        if event["tool"] not in self._left_out or event["state"] != "ok":
             super().on_tool_returned(event)
 
     def on_plan_updated(self, event: EventData) -> None:
@@ -62,8 +68,8 @@ class AnswerPrinter(EventPrinter):
 class MarkdownPrinter(AnswerPrinter):
     """Prints an answer on a terminal in whole blocks, so that a prompt can stay below it."""
 
-    def __init__(self, task_id: str) -> None:
-        super().__init__(task_id)
+    def __init__(self, task_id: str, brought: Collection[str] = ()) -> None:
+        super().__init__(task_id, brought)
         self._blocks = MarkdownStream()
         self._thought = ""
 
@@ -125,6 +131,7 @@ class ChatView:
 
     def __init__(self, terminal: bool) -> None:
         self._printer = MarkdownPrinter if terminal else AnswerPrinter
+        self.brought: dict[str, list[str]] = {}  # names of the tools that callers brought, by session
         self._answers: dict[str, AnswerPrinter] = {}
         self._subagents: dict[str, SubagentPrinter] = {}
         self._current: AnswerPrinter | None = None
@@ -144,7 +151,7 @@ class ChatView:
         click.echo(dim(clean(text)), err=True)
 
     def answer_event(self, session_id: str, event: EventData) -> None:
-        printer = self._answers.setdefault(session_id, self._printer(session_id))
+        printer = self._answers.setdefault(session_id, self._printer(session_id, self.brought.get(session_id, ())))
         if self._current is not printer:
             self.clear()
         self._current = printer

@@ -25,6 +25,7 @@ from domain.events import (
     TaskFailed,
     TaskSubmitted,
     ToolCalled,
+    ToolReturned,
 )
 from domain.plan import PlanStep, StepState
 from domain.sessions.session import Reason, Status, Usage
@@ -52,7 +53,12 @@ def says(text: str, *more: Event) -> list[Event]:
 def talk(server: StandIn) -> StandIn:
     """Two answers; a subagent starts during the first one and has not ended yet."""
     server.turns = [(TASK, says("Hello you.")), (SECOND, says("The second answer."))]
-    server.sessions[CHILD] = {"session_type": "async_subagent", "subagent_name": "scout", "session_id": CHILD}
+    server.sessions[CHILD] = {
+        "session_type": "async_subagent",
+        "subagent_name": "scout",
+        "session_id": CHILD,
+        "external_tools": [],
+    }
     return server
 
 
@@ -195,6 +201,18 @@ def test_chat_joins_an_earlier_conversation_at_its_newest_event(talk: StandIn, c
     assert "Long ago." not in done.stdout
     assert done.stdout.index("scout: completed") < done.stdout.index("The second answer.")
     assert "agent" not in talk.asked_for(RUN)[0]
+
+
+def test_chat_leaves_out_bookkeeping_but_no_tool_that_a_caller_brought(talk: StandIn, cli: Cli) -> None:
+    """A session that somebody else began with a tool named like one of ours, and a later one without it."""
+    calls: list[Event] = [ToolCalled(tool="update_plan", args="of day one")]
+    calls.append(ToolReturned(tool="update_plan", state="ok", preview="planned"))
+    talk.sessions[SECOND] = {"session_type": "agent", "session_id": SECOND, "external_tools": ["update_plan"]}
+    talk.turns = [(TASK, says("Done.", *calls))]
+    talk.emit_in(SECOND, *says("Theirs.", *calls))
+    printed = cli("chat", input="go\n").stdout
+    assert printed.count("-> update_plan of day one") == printed.count("update_plan: planned") == 1, printed
+    assert printed.index("update_plan") < printed.index("Theirs.") or "Theirs." in printed
 
 
 def record(**more: object) -> dict[str, object]:
