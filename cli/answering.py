@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # a request with everything that a person needs for the decision
 
 
-_SHOWN_BY_DIFF = ("content", "old", "new")  # arguments of a call that writes a file
+_SHOWN_BY_DIFF = ("content", "edits")  # arguments of a call that writes a file
 _COLOURS = {"-": "red", "+": "green"}
 _ANSWER_FORMS: dict[str, str] = {
     RequestKind.EXTERNAL_RESULT: '{"result": …}',

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-from pathspec import GitIgnoreSpec
 
 from cli.render.output import clean, size
 from domain.amounts import counted
+from domain.ignored import IgnoreRules
 from settings import Settings
 
 SHOWN = 20  # problems of one folder
@@ -55,8 +55,8 @@ def _collect(root: Path, settings: Settings) -> FolderFiles:
     return found
 
 
-def _walk(found: FolderFiles, folder: Path, above: list[tuple[Path, GitIgnoreSpec]], settings: Settings) -> None:
-    specs = [*above, *_ignore_file(folder)]
+def _walk(found: FolderFiles, folder: Path, above: IgnoreRules, settings: Settings) -> None:
+    rules = _with_ignore_file(above, folder)
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
@@ -64,12 +64,12 @@ def _walk(found: FolderFiles, folder: Path, above: list[tuple[Path, GitIgnoreSpe
         return
     for entry in entries:
         path = Path(entry.path)
-        if entry.name in NEVER or _ignored(path, entry.is_dir(follow_symlinks=False), specs):
+        if entry.name in NEVER or rules.ignores(path.as_posix(), entry.is_dir(follow_symlinks=False)):
             continue
         if entry.is_symlink():
             _take_link(found, path, settings)
         elif entry.is_dir():
-            _walk(found, path, specs, settings)
+            _walk(found, path, rules, settings)
         else:
             _take(found, path, path, settings)
 
@@ -105,34 +105,26 @@ def _named(found: FolderFiles, path: Path) -> str:
     return path.relative_to(found.root).as_posix()
 
 
-def _ignored_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+def _ignored_above(root: Path) -> IgnoreRules:
     """The ignore rules of the folders above, up to the git repository. Rules that ignore this folder as a whole do not
     count, because the user named it explicitly."""
+    nothing = rules = IgnoreRules()
     if (root / ".git").exists():
-        return []
+        return nothing
     for number, folder in enumerate(root.parents):
         if (folder / ".git").exists():
-            specs = [spec for one in reversed(root.parents[: number + 1]) for spec in _ignore_file(one)]
-            return [] if _ignored(root, True, specs) else specs
-    return []
+            for one in reversed(root.parents[: number + 1]):
+                rules = _with_ignore_file(rules, one)
+            return nothing if rules.ignores(root.as_posix(), True) else rules
+    return nothing
 
 
-def _ignore_file(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+def _with_ignore_file(rules: IgnoreRules, folder: Path) -> IgnoreRules:
     try:
         text = (folder / ".gitignore").read_text(errors="replace")
     except OSError:
-        return []
-    return [(folder, GitIgnoreSpec.from_lines(text.splitlines()))]
-
-
-def _ignored(path: Path, is_folder: bool, specs: list[tuple[Path, GitIgnoreSpec]]) -> bool:
-    """The innermost file with a matching rule decides, as in git."""
-    for base, spec in reversed(specs):
-        name = path.relative_to(base).as_posix() + ("/" if is_folder else "")
-        decided = spec.check_file(name).include
-        if decided is not None:
-            return decided
-    return False
+        return rules
+    return rules.within(f"{folder.as_posix().rstrip('/')}/", text)
 
 
 def _pack(found: FolderFiles) -> bytes:

@@ -28,8 +28,8 @@ const unified = (text) => (/^@@ .* @@/m.test(text) ? text : null);
 function edited(message) {
   if (message.tool !== "edit_file") return null;
   try {
-    const { path, old, new: after } = JSON.parse(message.input);
-    return `${path}\n${lineDiff(old, after)}`;
+    const { path, edits } = JSON.parse(message.input);
+    return [path, ...edits.map((edit) => lineDiff(edit.old, edit.new))].join("\n");
   } catch {
     return null;
   }

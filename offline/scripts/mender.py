@@ -84,4 +84,4 @@ def _changes(lines: list[Hit], start: Hit) -> Iterator[tuple[str, str, str]]:
 
 
 def _edit(path: str, old: str, new: str) -> ToolUse:
-    return ToolUse("edit_file", {"path": path, "old": old, "new": new})
+    return ToolUse("edit_file", {"path": path, "edits": [{"old": old, "new": new}]})

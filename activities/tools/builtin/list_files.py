@@ -17,15 +17,20 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     path: str = Field(".", max_length=4096, description="Folder, relative to the workspace.")
-    recursive: bool = Field(False, description="Also list all folders below.")
+    recursive: bool = Field(
+        False, description="Also list all folders below; of a git repository without .git and what it ignores."
+    )
 
 
 async def run(input: Input, context: ToolContext) -> ToolResult:
     workspace = Workspace(context.workspace)
+
+    def find() -> list[DirectoryEntry]:
+        rules = workspace.ignore_rules(input.path) if input.recursive else None
+        return list(islice(workspace.walk(input.path, recursive=input.recursive, without=rules), _MOST + 1))
+
     try:
-        entries = await asyncio.to_thread(
-            lambda: list(islice(workspace.walk(input.path, recursive=input.recursive), _MOST + 1))
-        )
+        entries = await asyncio.to_thread(find)
     except PathError as error:
         return ToolResult(str(error), failed=True)
     if not entries:

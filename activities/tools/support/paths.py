@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from domain.ignored import MAX_CHARS, IgnoreRules
 from domain.policy.rules import MAX_DEPTH, PathError, path_parts
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -134,8 +135,9 @@ class Workspace:
             return error.errno == errno.ELOOP  # a link where a folder was
         return False
 
-    def walk(self, path: str, *, recursive: bool) -> Iterator[DirectoryEntry]:
-        """The entries of a folder, by name, folders before their content; the path of a file gives only that file."""
+    def walk(self, path: str, *, recursive: bool, without: IgnoreRules | None = None) -> Iterator[DirectoryEntry]:
+        """The entries of a folder, by name, folders before their content; the path of a file gives only that file.
+        `without`: the rules of the folders above; then what git ignores, and .git, is left out."""
         names = path_parts(path)
         with _explain_errors(path):
             if names:
@@ -144,19 +146,45 @@ class Workspace:
                 if not stat.S_ISDIR(mode.st_mode):
                     yield DirectoryEntry("/".join(names), _kind(mode.st_mode), mode.st_size)
                     return
-            yield from self._entries(names, recursive)
+            yield from self._entries(names, recursive, without)
 
-    def _entries(self, names: tuple[str, ...], recursive: bool) -> Iterator[DirectoryEntry]:
+    def ignore_rules(self, path: str) -> IgnoreRules | None:
+        """The rules above this path; None if the workspace is no git repository. Rules that ignore the path itself do
+        not count, because somebody named it."""
+        if self.is_missing(".git"):
+            return None
+        names, rules = path_parts(path), IgnoreRules()
+        for depth in range(len(names)):
+            rules = self._with_ignore_file(rules, names[:depth])
+            if names[depth] == ".git" or rules.ignores("/".join(names[: depth + 1]), True):
+                return IgnoreRules()
+        return rules
+
+    def _with_ignore_file(self, rules: IgnoreRules, names: tuple[str, ...]) -> IgnoreRules:
+        folder = "".join(f"{name}/" for name in names)
+        try:
+            text = self.read(f"{folder}.gitignore", MAX_CHARS).decode(errors="replace")
+        except PathError:
+            return rules
+        return rules.within(folder, text)
+
+    def _entries(
+        self, names: tuple[str, ...], recursive: bool, without: IgnoreRules | None
+    ) -> Iterator[DirectoryEntry]:
         with self.folder(names) as folder, os.scandir(folder) as found:
             entries = {entry.name: info for entry in found if (info := _info(entry))}
+        if without is not None and ".gitignore" in entries:
+            without = self._with_ignore_file(without, names)
         for name in sorted(entries):
             here = (*names, name)
             kind = _kind(entries[name].st_mode)
+            if without is not None and (name == ".git" or without.ignores("/".join(here), kind == "folder")):
+                continue
             yield DirectoryEntry("/".join(here), kind, entries[name].st_size)
             if recursive and kind == "folder" and len(here) < MAX_DEPTH:
                 # it was removed, or replaced by a link, during the walk: leave it out
                 with contextlib.suppress(OSError):
-                    yield from self._entries(here, recursive)
+                    yield from self._entries(here, recursive, without)
 
     @contextlib.contextmanager
     def folder(self, names: Sequence[str], create: bool = False) -> Iterator[int]:

@@ -13,7 +13,7 @@ from tests.support.stack import Stack, eventually
 pytestmark = needs_browser
 
 LANES = ["model", "tools", "subagents", "retries", "waits"]
-EDIT = ("edit_file", {"path": "a.txt", "old": "one\ntwo\n", "new": "one\n2\n"})
+EDIT = ("edit_file", {"path": "a.txt", "edits": [{"old": "one\ntwo\n", "new": "one\n2\n"}]})
 # record the length of the unfinished second answer each time it changes
 NOTE_WRITING = """() => {
     window.lengths = [];

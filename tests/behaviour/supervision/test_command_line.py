@@ -44,8 +44,8 @@ async def test_a_change_of_a_file_is_shown_as_a_diff(people: Stack) -> None:
         ],
         [
             ("write_file", {"path": "./a.txt", "content": "".join(f"{n}\n" for n in (1, 2, 3, 4, "five", 6, 7, 8, 9))}),
-            ("edit_file", {"path": "b.txt", "old": "two", "new": "three"}),
-            ("edit_file", {"path": "b.txt", "old": "four", "new": "five"}),
+            ("edit_file", {"path": "b.txt", "edits": [{"old": "two", "new": "three"}]}),
+            ("edit_file", {"path": "b.txt", "edits": [{"old": "four", "new": "five"}]}),
             ("write_file", {"path": "new/d.txt", "content": "fresh\n"}),
             ("write_file", {"path": "c.bin", "content": "text"}),
         ],

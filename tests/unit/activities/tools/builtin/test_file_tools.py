@@ -1,5 +1,6 @@
 """The file tools, with the arguments and results that the model sees."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,6 @@ from pydantic import ValidationError
 from activities.tools.registry import TOOLS
 from activities.tools.tool import ToolContext, ToolResult
 from domain.sessions.session import Effect
-from tests.unit.activities.tools.conftest import MakeContext
 
 
 async def call(tool_name: str, context: ToolContext, **arguments: object) -> ToolResult:
@@ -64,27 +64,10 @@ async def test_written_file_can_be_edited(context: ToolContext, workspace: Path)
     assert (await call("write_file", context, path="a/b.py", content="one\ntwo\n")).text == (
         "Created a/b.py: 2 lines, 8 bytes."
     )
-    assert (await call("edit_file", context, path="a/b.py", old="two", new="three")).text.startswith("Edited")
+    assert (await call("edit_file", context, path="a/b.py", edits=[{"old": "two", "new": "three"}])).text.startswith(
+        "Edited"
+    )
     assert (workspace / "a/b.py").read_text() == "one\nthree\n"
-
-
-async def test_edit_must_match_exactly_once(context: ToolContext, workspace: Path) -> None:
-    (workspace / "f").write_text("a b a")
-    twice = await call("edit_file", context, path="f", old="a", new="c")
-    assert twice.failed and "2 times" in twice.text
-    assert (await call("edit_file", context, path="f", old="z", new="c")).failed
-    assert not (await call("edit_file", context, path="f", old="a", new="c", all=True)).failed
-    assert (workspace / "f").read_text() == "c b c"
-
-
-@pytest.mark.parametrize(("old", "new"), [("beta", "gamma"), ("beta", "beta\ngamma"), ("beta", "")])
-async def test_a_repeated_edit_changes_nothing(make_context: MakeContext, workspace: Path, old: str, new: str) -> None:
-    (workspace / "f").write_text("alpha\nbeta\n")
-    await call("edit_file", make_context(), path="f", old=old, new=new)
-    after = (workspace / "f").read_text()
-    again = await call("edit_file", make_context(again=True), path="f", old=old, new=new)
-    assert not again.failed
-    assert (workspace / "f").read_text() == after
 
 
 async def test_search_files_finds_lines(context: ToolContext, workspace: Path) -> None:
@@ -102,6 +85,42 @@ async def test_search_files_finds_lines(context: ToolContext, workspace: Path) -
     assert bad.failed and "not a valid regular expression" in bad.text
     assert (await call("search_files", context, pattern="x", path="../")).failed
     assert (await call("search_files", context, pattern="\0")).text == "Nothing matches."
+
+
+async def test_search_fits_code(context: ToolContext, workspace: Path) -> None:
+    for name, text in {
+        "src/a.ts": "one\n  two\nthree\nfour\nfive\n  two\n",
+        "src/deep/b.tsx": "two\n",
+        "c.py": "two\n",
+        "build/out.ts": "two\n",
+        "build/kept.ts": "two\n",
+        ".git/two.ts": "two\n",
+        ".gitignore": "build/*\n",
+        "build/.gitignore": "!kept.ts\n",
+    }.items():
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / name).write_text(text)
+    found = await call("search_files", context, pattern="two", glob="src/**/*.{ts,tsx}", around=1)
+    assert found.text == (
+        "src/a.ts-1- one\nsrc/a.ts:2:   two\nsrc/a.ts-3- three\n--\nsrc/a.ts-5- five\nsrc/a.ts:6:   two\n--\n"
+        "src/deep/b.tsx:1: two"
+    )
+    # git decides what is source, unless the path names something else
+    everything = (await call("search_files", context, pattern="^two")).text
+    assert everything == "build/kept.ts:1: two\nc.py:1: two\nsrc/deep/b.tsx:1: two"
+    assert "build/out.ts" in (await call("search_files", context, pattern="two", path="build/out.ts")).text
+    assert ".git/two.ts" in (await call("search_files", context, pattern="two", path=".git")).text
+    listed = (await call("list_files", context, recursive=True)).text
+    assert "build/kept.ts" in listed and ".git/" not in listed and "out.ts" not in listed
+    assert ".git/" in (await call("list_files", context)).text
+
+
+async def test_rules_of_a_repository_cannot_stall_a_search(context: ToolContext, workspace: Path) -> None:
+    (workspace / ".git").mkdir()
+    (workspace / ".gitignore").write_text("*a*a*a*a*a*a*a*a*a*a*b\n" * 100)
+    (workspace / ("a" * 200)).write_text("here\n")
+    async with asyncio.timeout(10):
+        assert "here" in (await call("search_files", context, pattern="here")).text
 
 
 async def test_search_stops_after_enough_hits(context: ToolContext, workspace: Path) -> None:
@@ -172,7 +191,7 @@ def test_every_tool_describes_itself_to_the_model_and_on_the_timeline() -> None:
         "list_files": {},
         "read_file": {"path": "a"},
         "write_file": {"path": "a", "content": "b"},
-        "edit_file": {"path": "a", "old": "b", "new": "c"},
+        "edit_file": {"path": "a", "edits": [{"old": "b", "new": "c"}]},
         "search_files": {"pattern": "a"},
         "bash": {"command": "echo\n1"},
         "fetch_url": {"url": "https://example.org"},
