@@ -11,7 +11,12 @@ from hypothesis import settings
 from tests.support.launch import embedded
 from tests.support.stack import Stack
 
-pytest_plugins = ["tests.support.longest_first", "tests.support.proves", "tests.support.second_try"]
+pytest_plugins = [
+    "tests.support.longest_first",
+    "tests.support.proves",
+    "tests.support.second_try",
+    "tests.support.together",
+]
 
 # Property tests use the same examples in every run; `--hypothesis-profile=search` looks for new ones. They have no
 # deadline, because they check rules and not the speed of a busy machine.

@@ -19,6 +19,8 @@ from workflows.client import WorkflowClient
 
 
 class Damage(Protocol):
+    __name__: str
+
     def __call__(self, stack: Stack, task_id: str, kind: str = "session") -> Awaitable[None]: ...
 
 

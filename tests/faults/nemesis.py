@@ -62,17 +62,18 @@ FAULTS: dict[str, Fault] = {
 
 
 class Nemesis:
-    """Causes one fault after another until it is stopped; after each, a probe task measures how long recovery took."""
+    """Causes its faults in turn until it is stopped; after each, a probe task measures how long recovery took."""
 
     def __init__(self, stack: Stack, caller: Caller, random: Random, faults: list[Fault]) -> None:
-        self._stack, self._caller, self._random, self._faults = stack, caller, random, faults
+        self._stack, self._caller, self._random = stack, caller, random
+        self._faults = random.sample(faults, len(faults))
         self.hits = self.misses = 0
         self.recoveries: list[float] = []
 
     async def rage(self, stop: asyncio.Event, at_least: int) -> None:
         while self._faults and not (stop.is_set() and self.hits >= at_least):
             await asyncio.sleep(self._random.uniform(0.5, 2))
-            if await self._random.choice(self._faults)(self._stack, self._random) is False:
+            if await self._faults[self.hits % len(self._faults)](self._stack, self._random) is False:
                 self.misses += 1
                 assert self.misses < MOST_MISSES + self.hits, "there is nothing to break"
                 await self._caller.submit("victim", "[[script:say words=20 delay=0.2]]")

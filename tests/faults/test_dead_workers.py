@@ -18,8 +18,6 @@ from store import workers
 from store.database import Pool, connect
 from tests.support.stack import Stack, calls, eventually, of_type
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest_asyncio.fixture
 async def named(stack: Stack) -> AsyncIterator[tuple[str, Pool]]:

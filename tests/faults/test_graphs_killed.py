@@ -12,7 +12,6 @@ from tests.behaviour.conversations.talk import Gate, agent, chain, say
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, eventually, of_type
 
-pytestmark = pytest.mark.asyncio
 APPROVE = declared_tool("approve", "summary")
 STOP = {"session_stop": {"name": "approve", "message_property": "summary"}}
 APPROVES = {"calls": [call("approve", summary="Fine.")]}

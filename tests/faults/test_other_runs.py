@@ -4,18 +4,43 @@ Nothing is repeated, no answer is lost, and ended sessions stay ended.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-
-import pytest
 
 from tests.faults.damage import Damage, delete, lines, once, reset, results, swept, temporal_loses_its_data
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 from workflows.client import WorkflowClient
 
-pytestmark = pytest.mark.asyncio
+Scene = Callable[[Stack, Path, Damage], Awaitable[None]]
 
 
-@pytest.mark.parametrize("damage", [delete, reset])
+SCENES: list[Scene] = []
+PLAYED: "dict[Scene, asyncio.Task[list[None]]]" = {}
+
+
+def deleted_and_reset(scene: Scene) -> Callable[[Stack, Path], Awaitable[None]]:
+    """Play a scene once with each damage to its workflow; the first test that needs one begins all of them, since
+    Temporal takes half a minute to delete a workflow that has ended."""
+
+    async def played(stack: Stack, tmp_path: Path) -> None:
+        for one in () if PLAYED else SCENES:
+            both = []
+            for damage in (delete, reset):
+                folder = tmp_path / f"{SCENES.index(one)}-{damage.__name__}"
+                folder.mkdir()
+                both.append(one(stack, folder, damage))
+            PLAYED[one] = asyncio.create_task(_together(both))
+        await PLAYED[scene]
+
+    SCENES.append(scene)
+    return played
+
+
+async def _together(scenes: list[Awaitable[None]]) -> list[None]:
+    return await asyncio.gather(*scenes)
+
+
+@deleted_and_reset
 async def test_steps_that_were_committed_are_not_repeated(stack: Stack, tmp_path: Path, damage: Damage) -> None:
     ledgers = [tmp_path / name for name in ("one", "two", "three")]
     task_id = await stack.submit(steps(*([once(ledger)] for ledger in ledgers)) + " [[fault:hang at=3]]")
@@ -41,7 +66,7 @@ async def test_a_reply_that_a_reset_interrupted_is_continued(stack: Stack) -> No
     await stack.events(task_id)  # without a gap, and with one end
 
 
-@pytest.mark.parametrize("damage", [delete, reset])
+@deleted_and_reset
 async def test_a_call_that_runs_is_not_repeated(stack: Stack, tmp_path: Path, damage: Damage) -> None:
     ledger, after = tmp_path / "ledger", tmp_path / "after"
     task_id = await stack.submit(steps([once(ledger, 30)], [once(after)]))
@@ -57,7 +82,7 @@ async def test_a_call_that_runs_is_not_repeated(stack: Stack, tmp_path: Path, da
     assert len(results(await stack.nodes(task_id))) == 2, "the model knows what became of each call"
 
 
-@pytest.mark.parametrize("damage", [delete, reset])
+@deleted_and_reset
 async def test_an_ended_session_stays_ended(stack: Stack, tmp_path: Path, damage: Damage) -> None:
     ledger = tmp_path / "ledger"
     task_id = await stack.submit(steps([once(ledger)]))
@@ -75,8 +100,10 @@ async def test_an_ended_session_stays_ended(stack: Stack, tmp_path: Path, damage
     assert await stack.events(task_id) == events
 
 
-@pytest.mark.parametrize("damage", [delete, reset])
-async def test_an_answer_to_the_old_runs_question_reaches_the_session(stack: Stack, damage: Damage) -> None:
+@deleted_and_reset
+async def test_an_answer_to_the_old_runs_question_reaches_the_session(
+    stack: Stack, tmp_path: Path, damage: Damage
+) -> None:
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
     task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
     request_id = (await stack.seen(task_id, "input_required"))["request_id"]

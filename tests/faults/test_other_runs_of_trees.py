@@ -20,8 +20,6 @@ from tests.faults.damage import Damage, delete, lines, once, reset, temporal_los
 from tests.support.stack import Stack, eventually, of_type, steps
 from workflows.client import WorkflowClient
 
-pytestmark = pytest.mark.asyncio
-
 LEAD, HELPER, DESK, CLERK, PAIR = (f"lossy-{name}" for name in ("lead", "helper", "desk", "clerk", "pair"))
 APPROVE = declared_tool("approve", "summary")
 STOP = {"session_stop": {"name": "approve", "message_property": "summary"}}
@@ -134,31 +132,27 @@ async def _rested(talk: Talk, seconds: float = 90.0) -> None:
 
 
 @pytest.mark.parametrize("damage", [delete, reset])
-@pytest.mark.parametrize("scene", SCENES)
-async def test_nothing_is_repeated(team: Stack, tmp_path: Path, scene: Opening, damage: Damage) -> None:
-    running = await scene(team, tmp_path)
-    await damage(team, running.talk.id)
-    running.gate.open()
-    await _rested(running.talk)
-    await running.check()
-    if scene is handed_over:
-        row = await running.talk.session(running.talk.id)
-        assert row.current_agent == CLERK
-        assert len(of_type(await team.events(row.id), "handed_over")) == 1
-        requests = await asked(team, str(running.ledgers[-1]))
-        assert ["the clerk" in str(request["system"]) for request in requests] == [False, True, True, True]
-    if scene is two_sides:
-        assert await running.talk.output() == "Good."
-
-
-@pytest.mark.parametrize("damage", [delete, reset])
-async def test_a_damaged_subagent_reports_once(team: Stack, tmp_path: Path, damage: Damage) -> None:
-    running = await blocking_child(team, tmp_path)
-    await damage(team, (await running.talk.child()).id)
-    running.gate.open()
-    await _rested(running.talk)
-    await running.check()
-    assert (await running.talk.results())[1].count("Part.") == 1
+async def test_nothing_is_repeated(team: Stack, tmp_path: Path, damage: Damage) -> None:
+    """The last of these damages the subagent, which reports once."""
+    openings = [*SCENES, blocking_child]
+    running = await asyncio.gather(
+        *(scene(team, tmp_path / f"{damage.__name__}-{place}") for place, scene in enumerate(openings))
+    )
+    *damaged, child = running
+    await asyncio.gather(*(damage(team, one.talk.id) for one in damaged), damage(team, (await child.talk.child()).id))
+    for one in running:
+        one.gate.open()
+    await asyncio.gather(*(_rested(one.talk) for one in running))
+    for one in running:
+        await one.check()
+    assert (await child.talk.results())[1].count("Part.") == 1
+    duet, handed = damaged[-2:]
+    assert await duet.talk.output() == "Good."
+    row = await handed.talk.session(handed.talk.id)
+    assert row.current_agent == CLERK
+    assert len(of_type(await team.events(row.id), "handed_over")) == 1
+    requests = await asked(team, str(handed.ledgers[-1]))
+    assert ["the clerk" in str(request["system"]) for request in requests] == [False, True, True, True]
 
 
 async def test_nothing_is_repeated_after_temporal_lost_all_of_it(team: Stack, tmp_path: Path) -> None:

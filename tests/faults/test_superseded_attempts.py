@@ -9,15 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from deploy.stack import variables
 from deploy.temporal import CONNECTION
 from tests.support.launch import process
 from tests.support.locks import waiting_for
 from tests.support.stack import Stack, calls, eventually, of_type
 
-pytestmark = pytest.mark.asyncio
 FEW = "[[script:say words=24 delay=0.25]]"  # the reply has ended when its first worker wakes up
 MANY = "[[script:say words=60 delay=0.25]]"  # it is still streamed then
 

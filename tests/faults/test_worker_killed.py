@@ -12,8 +12,6 @@ import pytest_asyncio
 from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, calls, eventually, of_type
 
-pytestmark = pytest.mark.asyncio
-
 
 async def lines(path: Path) -> list[str]:
     return await asyncio.to_thread(lambda: path.read_text().splitlines() if path.exists() else [])

@@ -22,7 +22,7 @@ BUGS = [
         """        (SideVerdict.STOP_SESSION, side.session_stop, "stop"),
         (SideVerdict.FAIL_SESSION, side.session_fail, "fail"),
 """,
-        ("tests/unit/domain/limits", f"{_GRAPHS}/test_dual.py"),
+        ("tests/unit/domain/test_limits.py", f"{_GRAPHS}/test_dual.py"),
     ),
     Bug(
         "the limit of steps is looked at before a response without calls",
@@ -30,7 +30,7 @@ BUGS = [
         "    ends_turn = False\n",
         "    ends_turn = False\n    if side.max_steps is not None and steps >= side.max_steps:\n"
         "        return SideDecision(SideVerdict.STEP_LIMIT)\n",
-        ("tests/unit/domain/limits",),
+        ("tests/unit/domain/test_limits.py",),
     ),
     Bug(
         "a binding whose call failed ends the session",
@@ -44,14 +44,14 @@ BUGS = [
         "domain/messages.py",
         "    if node.side != side and not isinstance(body, UserBody):",
         "    if node.side != side and isinstance(body, ReplyBody):",
-        ("tests/unit/domain/test_two_views.py", f"{_GRAPHS}/test_dual.py"),
+        ("tests/unit/domain/test_messages.py", f"{_GRAPHS}/test_dual.py"),
     ),
     Bug(
         "the other side reads the text beside a stop tool",
         "domain/messages.py",
         "    return (said or text_of(node)).strip()",
         "    return (text_of(node) or said or '').strip()",
-        ("tests/unit/domain/test_two_views.py", f"{_GRAPHS}/test_dual.py"),
+        ("tests/unit/domain/test_messages.py", f"{_GRAPHS}/test_dual.py"),
     ),
     Bug(
         "turns of the session are not counted",

@@ -6,7 +6,6 @@ _TREES = "tests/faults/test_other_runs_of_trees.py"
 _STORE = "tests/behaviour/store"
 _RUNS = (f"{_STORE}/test_runs.py", "tests/faults/test_other_runs.py")
 _RENEWAL = ("tests/behaviour/workflows/test_continue_as_new.py",)
-_CONVERSATION = ("tests/behaviour/conversations/test_renewal.py",)
 
 BUGS = [
     Bug(
@@ -49,7 +48,7 @@ BUGS = [
         "activities/delegation/spawn.py",
         "if call.resumed else None",
         "if call.resumed and not line else None",
-        (f"{_TREES}::test_nothing_is_repeated[inline-delete]",),
+        (f"{_TREES}::test_nothing_is_repeated[delete]",),
     ),
     Bug(
         "another run does not know which subagents have ended",
@@ -63,14 +62,14 @@ BUGS = [
         "store/runs.py",
         "if (to := session.handed_to) is not None:",
         "if (to := session.handed_to) is not None and to.agent is None:",
-        (f"{_TREES}::test_nothing_is_repeated[handed_over-delete]",),
+        (f"{_TREES}::test_nothing_is_repeated[delete]",),
     ),
     Bug(
         "another run gives the turn to the wrong side",
         "store/runs.py",
         "if state.waiting_line is not None and sides and sides[-1] != state.line.agent.side:",
         "if state.waiting_line is not None and not sides:",
-        ("tests/unit/store/test_runs.py",),
+        ("tests/unit/store/test_schema.py",),
     ),
     Bug(
         "another run makes the calls of a reply a second time",
@@ -121,7 +120,7 @@ BUGS = [
         "carried = self.state.carry_over(workflow.now())\n"
         "                    for thread in carried.threads.values():\n"
         "                        thread.queue = []",
-        _CONVERSATION,
+        _RENEWAL,
     ),
     Bug(
         "a queue begins in the order in which its starts arrive",
@@ -142,7 +141,7 @@ BUGS = [
         "workflows/conversation/workflow.py",
         "carried = self.state.carry_over(workflow.now())",
         "carried = self.state.carry_over(workflow.now())\n                    carried.pending = []",
-        _CONVERSATION,
+        _RENEWAL,
     ),
     Bug(
         "a cancelled question leaves its call open",

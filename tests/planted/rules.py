@@ -84,7 +84,7 @@ BUGS = [
         "domain/sessions/writes.py",
         "not (own[name] is None and others[name] is None)",
         "own[name] is not None",
-        ("tests/unit/domain/sessions/test_session_writes.py",),
+        ("tests/unit/domain/test_sessions.py",),
     ),
     Bug(
         "a cancelled run resets the failures in a row",

@@ -43,7 +43,7 @@ BUGS = [
         "domain/conversations/mailbox.py",
         "    while path in taken:",
         "    while not path and taken:",
-        ("tests/unit/domain/conversations", f"{_GRAPHS}/test_attachments.py"),
+        ("tests/unit/domain/test_conversations.py", f"{_GRAPHS}/test_attachments.py"),
     ),
     Bug(
         "an instance that is there is created again",

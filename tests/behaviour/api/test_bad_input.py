@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import sys
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,6 +15,8 @@ from domain.ids import new_id
 from domain.notifications import signature
 from store.database import Pool
 from tests.behaviour.api.conftest import end, key_for, problem, submitted
+from tests.support.house import walk_line
+from tests.support.stack import Stack
 
 CANARY = "canary-4711"
 GOOD = {"agent": "assistant", "input": "Say hi."}
@@ -327,3 +330,36 @@ async def test_auth_comes_before_parsing(keyed_url: str, pool: Pool) -> None:
         problem(await client.post("/tasks", content=b"{"), 401, "unauthenticated")
         reader = await key_for(pool, "order")
         problem(await client.post("/tasks", content=b"{", headers=reader), 415, "unsupported-media-type")
+
+
+# The numbers of the day: lower them when a count falls. The aim is in tests/support/house.py.
+BEFORE_TEMPORAL = 16
+IN_ALL = 59
+# Features that a plain agent's task does not use: none of their code is entered, they are looked at only where a
+# definition or a task names them.
+FEATURES = (
+    *("activities/hooks/", "activities/handlers/", "activities/mcp/", "activities/notifications/"),
+    *("activities/schedules/", "activities/delegation/", "activities/requests/", "activities/sandbox/"),
+    *("activities/model/recorded.py", "activities/tools/declared_tools.py", "activities/tools/risks.py"),
+    *("domain/missions.py", "domain/agents/handler.py", "domain/agents/hook.py", "domain/agents/variables.py"),
+)
+# The API's listener receives the first event and the response is counted while Temporal is being called, so these may
+# run before or after that.
+BESIDE = {"api/streams/feeds.py", "store/events.py"}
+
+
+async def test_a_task_runs_through_few_files(stack: Stack) -> None:
+    # delete shared variables, which few tenants have: they would be looked up for every agent that this one refers to
+    await stack.pool.execute("DELETE FROM tenant_variables WHERE tenant = 'default'")
+    env = {name: value for name, value in stack.env.items() if name != "ERRAND_VARIABLES"}
+    env |= {"TEMPORAL_ADDRESS": stack.temporal_address, "ERRAND_DATABASE_URL": stack.database_url}
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.support.files_run"), env=env, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await program.communicate()
+    files = json.loads(output)
+    before, after = files["before_temporal"], files["after"]
+    listing = "\n".join([walk_line(before, after), *before, "-- Temporal --", *after])
+    assert [name for name in (*before, *after) if name.startswith(FEATURES)] == [], listing
+    assert len(set(before) - BESIDE) <= BEFORE_TEMPORAL, listing
+    assert len(before) + len(after) <= IN_ALL, listing

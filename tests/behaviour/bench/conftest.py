@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from bench.lab import Lab
@@ -14,11 +14,12 @@ from tests.support.launch import process
 from tests.support.stack import Stack
 
 
-@pytest_asyncio.fixture
-async def lab(stack: Stack, tmp_path: Path) -> AsyncIterator[Lab]:
+@pytest_asyncio.fixture(scope="module")
+async def lab(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
+    log = tmp_path_factory.mktemp("bench") / "bare.log"
     env = stack.env | CONNECTION | {"TEMPORAL_ADDRESS": stack.temporal_address}
     url = local.database_url(stack.settings)
-    with process([sys.executable, "-m", "bench.bare_worker"], tmp_path / "bare.log", env) as bare:
+    with process([sys.executable, "-m", "bench.bare_worker"], log, env) as bare:
         pids = {name: stack.pid(name) for name in ("worker", "api", "temporal", "postgres")} | {"bare": bare.pid}
         ours = Ours(stack.http, stack.client)
         await ours.define_looker()

@@ -65,13 +65,12 @@ async def test_conversation_replays_with_its_session(stack: Stack, tmp_path: Pat
     first = (await stack.run("[[script:say text=x]]"))["task_id"]
     answer = await stack.http.post(f"/conversations/{first}/messages", json={"input": "[[script:say text=y]]"})
     await stack.wait(second := answer.json()["session_id"])
-    for task_id in (first, second):
-        bundle = tmp_path / f"{task_id}.json"
-        assert (await errand("export", task_id, "-o", str(bundle), env=stack.env))[0] == 0
-        for source in (task_id, str(bundle)):
-            code, out, _ = await errand("replay", source, "--json", env=stack.env)
-            replayed = [verdict["workflow_id"] for verdict in json.loads(out)["verdicts"]]
-            assert (code, replayed) == (0, [f"session/{task_id}", f"conversation/{first}"])
+    bundle = tmp_path / "first.json"
+    assert (await errand("export", first, "-o", str(bundle), env=stack.env))[0] == 0
+    for task_id, source in ((first, str(bundle)), (second, second)):
+        code, out, _ = await errand("replay", source, "--json", env=stack.env)
+        replayed = [verdict["workflow_id"] for verdict in json.loads(out)["verdicts"]]
+        assert (code, replayed) == (0, [f"session/{task_id}", f"conversation/{first}"])
 
 
 async def test_release_gate_replays_running_workflows_however_old(stack: Stack) -> None:
@@ -100,23 +99,17 @@ async def gate(stack: Stack, since: timedelta) -> set[str]:
     return {history.workflow_id async for history in recent(stack.client, since)}
 
 
-async def test_replay_refuses_what_it_cannot_replay(stack: Stack, tmp_path: Path) -> None:
-    garbage = tmp_path / "garbage.json"
-    garbage.write_text("[1, 2]")
-    assert (await errand("replay", str(garbage), env=stack.env))[0] == 1
-    assert (await errand("replay", "0" * 26, env=stack.env))[0] == 4
-    assert (await errand("replay", env=stack.env))[0] == 2
-
-
-@pytest.mark.parametrize("arguments", [["ID", "--since", "7d"], ["ID", "--step", "3"]])
-async def test_option_without_effect_is_a_usage_error(arguments: list[str]) -> None:
-    code, _, err = await errand("replay", *arguments, env={})
-    assert code == 2 and arguments[-2] in err
-
-
-async def test_replay_of_a_file_without_a_history_says_so(tmp_path: Path) -> None:
-    for number, text in enumerate(("[]", "{}", "nothing", "3")):
-        file = tmp_path / f"{number}.json"
-        await asyncio.to_thread(file.write_text, text)
-        code, _, err = await errand("replay", str(file), env={})
-        assert (code, "contains no readable history" in err) == (1, True), err
+async def test_sources_without_a_history_are_refused(stack: Stack, tmp_path: Path) -> None:
+    unreadable = [tmp_path / f"{number}.json" for number in range(4)]
+    for file, text in zip(unreadable, ("[]", "{}", "nothing", "3"), strict=True):
+        file.write_text(text)
+    cases: list[tuple[list[str], int, str]] = [
+        ([], 2, "give a task id or a file, or --all"),
+        (["ID", "--since", "7d"], 2, "--since"),
+        (["ID", "--step", "3"], 2, "--step"),
+        *(([str(file)], 1, "contains no readable history") for file in unreadable),
+        (["0" * 26], 4, ""),
+    ]
+    done = await asyncio.gather(*(errand("replay", *arguments, env=stack.env) for arguments, _, _ in cases))
+    for (code, _, err), (arguments, expected, said) in zip(done, cases, strict=True):
+        assert (code, said in err) == (expected, True), (arguments, err)

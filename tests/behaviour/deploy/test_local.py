@@ -155,6 +155,17 @@ def test_killed_parts_are_restarted(stack: RunningStack) -> None:
     assert "postgres ended (SIGKILL); restarting it" in stack.printed()
 
 
+def test_state_file_that_cannot_be_written_does_not_end_the_stack(stack: RunningStack, home: Path) -> None:
+    before = pids(stack.healthy())["worker"]
+    draft = home / "stack.new"
+    draft.mkdir()  # the next state cannot be written, as on a full disk
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: "cannot write the state of the stack" in stack.printed())
+    draft.rmdir()
+    eventually(lambda: pids(stack.healthy())["worker"] != before)
+    assert stack.process.poll() is None
+
+
 def test_killed_stack_starts_clean_and_down_leaves_nothing(stack: RunningStack, home: Path) -> None:
     before = stack.healthy()
     os.kill(before.pid, signal.SIGKILL)
@@ -172,11 +183,16 @@ def test_killed_stack_starts_clean_and_down_leaves_nothing(stack: RunningStack, 
         assert local.down(again.settings) is False
 
 
-def test_leftovers_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
-    """A PostgreSQL pid file with another process's pid, and a Temporal database whose first start was interrupted."""
+def make_data(home: Path) -> None:
+    """The data of an earlier start; usually another test has left it."""
     if not (home / "postgres").exists():
         with running(home):
             pass
+
+
+def test_leftovers_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
+    """A PostgreSQL pid file with another process's pid, and a Temporal database whose first start was interrupted."""
+    make_data(home)
     dropped = data_dir.postgres_account()
     who = {"user": dropped.uid, "group": dropped.gid, "extra_groups": ()} if dropped else {}
     with subprocess.Popen(["sleep", "100"], cwd="/", **who) as bystander:  # type: ignore[call-overload]
@@ -203,18 +219,6 @@ def test_damaged_database_of_temporal_is_reported_with_a_remedy(home: Path) -> N
     file.unlink()
 
 
-def test_state_file_that_cannot_be_written_does_not_end_the_stack(home: Path) -> None:
-    with running(home) as stack:
-        before = pids(stack.healthy())["worker"]
-        draft = home / "stack.new"
-        draft.mkdir()  # the next state cannot be written, as on a full disk
-        os.kill(before, signal.SIGKILL)
-        eventually(lambda: "cannot write the state of the stack" in stack.printed())
-        draft.rmdir()
-        eventually(lambda: pids(stack.healthy())["worker"] != before)
-        assert stack.process.poll() is None
-
-
 def test_failed_detached_start_shows_why(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
@@ -233,8 +237,7 @@ def test_data_folder_closed_to_postgres_account_is_refused(tmp_path: Path) -> No
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is dropped to another account")
 def test_postgres_runs_as_its_own_account_and_takes_over_a_folder_of_nobody(home: Path) -> None:
-    with running(home):
-        pass
+    make_data(home)
     data = home / "postgres"
     for path in (data, *data.rglob("*")):  # the ownership that an earlier version left
         os.chown(path, 65_534, 65_534, follow_symlinks=False)

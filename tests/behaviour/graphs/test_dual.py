@@ -8,6 +8,8 @@ import pytest
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, of_type
 
+pytestmark = pytest.mark.together
+
 APPROVE = declared_tool("approve", "summary", "files")
 FAIL = declared_tool("give_up", "reason", "files")
 STATUS = declared_tool("status", "text")

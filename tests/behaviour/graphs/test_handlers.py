@@ -9,6 +9,8 @@ from tests.behaviour.conversations.talk import asked
 from tests.behaviour.graphs.duet import prompt
 from tests.support.stack import Stack, of_type
 
+pytestmark = pytest.mark.together
+
 
 async def define(stack: Stack, name: str, handler: str, *replies: Any, **more: Any) -> str:
     """An agent with a scripted model on side A and a handler on side B."""

@@ -18,6 +18,8 @@ from tests.behaviour.graphs.duet import define, prompt
 from tests.support.secrets import secrets_found
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
+pytestmark = pytest.mark.together
+
 NOTES = [f"notes.{point}" for point in HookPoint]
 FAILS = [f"fails.{point}" for point in HookPoint]
 SHAPES = ["forgets", "shortens", "rewrites", "welcomes", "introduces", "instructs", "signs"]
@@ -222,6 +224,7 @@ async def test_hooks_of_a_prompt_replace_those_of_the_agent(stack: Stack) -> Non
     assert [(one["at"], one["step"]) for one in seen] == [("AfterModel", 1), ("BeforeModel", 2)]
 
 
+@pytest.mark.together(False)
 async def test_hooks_survive_a_killed_worker_and_act_once(stack: Stack) -> None:
     script = steps([LOOK], [("bash", {"command": "sleep 4"})], [LOOK])
     task_id = await stack.submit(script, "hk_watched")

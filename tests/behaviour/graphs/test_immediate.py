@@ -10,6 +10,8 @@ from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, of_type
 
+pytestmark = pytest.mark.together
+
 STOP = {"name": "approve", "message_property": "summary"}
 APPROVE = declared_tool("approve", "summary")
 DESK = ["im_lead", "im_keeper", "im_single"]

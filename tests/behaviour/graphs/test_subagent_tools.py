@@ -10,6 +10,8 @@ from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, eventually, of_type
 
+pytestmark = pytest.mark.together
+
 STOP = {"name": "approve", "message_property": "summary"}
 FAIL = {"name": "give_up", "message_property": "reason"}
 RETURNED = "Subagent (reference: {}) has returned the following result:\n\n{}"

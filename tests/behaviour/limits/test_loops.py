@@ -9,6 +9,8 @@ import pytest
 from tests.behaviour.conversations.talk import Gate, async_task, chain, result_of
 from tests.support.stack import Stack, eventually, of_type
 
+pytestmark = pytest.mark.together
+
 Reply = list[dict[str, Any]]
 LOOK = {"name": "list_files", "input": {"path": "."}}
 BELOW = {"name": "list_files", "input": {"path": ".", "recursive": True}}

@@ -8,6 +8,8 @@ from store import budgets
 from tests.behaviour.conversations.talk import Gate, Talk, async_task, chain, say, slow, task
 from tests.support.stack import Stack, calls, of_type
 
+pytestmark = pytest.mark.together
+
 WRITES = calls(*(("write_file", {"path": f"{number}", "content": "x"}) for number in range(3)))
 
 

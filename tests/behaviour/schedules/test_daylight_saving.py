@@ -15,6 +15,8 @@ from tests.behaviour.schedules.clock import create, until
 from tests.support.stack import Stack
 from workflows.schedules import spec_of
 
+pytestmark = pytest.mark.together
+
 BERLIN = ZoneInfo("Europe/Berlin")
 FORWARD = datetime(2027, 3, 28, tzinfo=UTC)  # 02:00 becomes 03:00
 BACK = datetime(2027, 10, 31, tzinfo=UTC)  # 03:00 becomes 02:00

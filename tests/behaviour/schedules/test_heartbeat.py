@@ -39,6 +39,7 @@ async def test_a_check_with_nothing_to_do_costs_one_row_and_no_model_call(stack:
         await stack.http.delete(f"/subscriptions/{subscription['id']}")
 
 
+@pytest.mark.together
 async def test_a_check_that_breaks_is_a_failed_run(stack: Stack) -> None:
     made = await create(stack, check={"run": "echo no such thing; exit 127"}, pause_after_failures=2)
     first, second = await trigger(stack, made["id"]), await trigger(stack, made["id"])
@@ -47,12 +48,14 @@ async def test_a_check_that_breaks_is_a_failed_run(stack: Stack) -> None:
     assert shown["paused"] and shown["failures"] == 2
 
 
+@pytest.mark.together
 async def test_a_check_that_takes_too_long_is_stopped(stack: Stack) -> None:
     made = await create(stack, check={"run": "sleep 30", "timeout_s": 1})
     run = await trigger(stack, made["id"])
     assert run["status"] == "failed" and "stopped after 1 s" in run["reason"]
 
 
+@pytest.mark.together
 async def test_quiet_hours_skip_ticks_but_not_what_a_person_triggers(stack: Stack) -> None:
     now = datetime.now(UTC)
     quiet = {"start": f"{now - timedelta(hours=1):%H:%M}", "end": f"{now + timedelta(hours=1):%H:%M}"}
@@ -103,6 +106,7 @@ async def test_a_day_of_heartbeats_has_one_row_for_each_due_time_though_the_work
     await stack.http.delete(f"/schedules/{schedule_id}")
 
 
+@pytest.mark.together
 async def test_no_extra_heartbeats_after_tool_calls(stack: Stack) -> None:
     """By the clock: each due time has one run, nothing runs between them, and every session belongs to a run."""
     look = calls(("list_files", {"path": "."}), ("list_files", {"path": "."}))
@@ -120,6 +124,7 @@ async def test_no_extra_heartbeats_after_tool_calls(stack: Stack) -> None:
     assert sorted(sessions) == sorted(row["session_id"] for row in rows if row["session_id"])
 
 
+@pytest.mark.together
 async def test_a_heartbeat_is_not_stuck_after_its_first_run(stack: Stack) -> None:
     """Ticks by the clock with the default rules: however the first run ended, others follow."""
     again: dict[str, Any] = {"every": 1_000, "pause_after_failures": None}

@@ -13,6 +13,8 @@ from tests.behaviour.conversations.talk import Gate, asked, chain
 from tests.behaviour.schedules.clock import create, fired, runs, tick, trigger
 from tests.support.stack import Stack
 
+pytestmark = pytest.mark.together
+
 
 async def waiting(stack: Stack, gate: Gate, overlap: str, context: str = "continue") -> tuple[dict[str, Any], str]:
     """Create a schedule whose first run waits at a gate."""

@@ -13,9 +13,11 @@ from store import schedule_runs, schedules
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, fired, runs, show, tick, trigger, until
-from tests.support.stack import Stack, eventually
+from tests.support.stack import Stack
+from workflows.client import WorkflowClient
 
 
+@pytest.mark.together
 async def test_a_schedule_fires_by_the_clock_into_one_conversation(stack: Stack) -> None:
     made = await create(stack, every=1_000, overlap="queue")
     found = await until(stack, made["id"], lambda listed: len(listed) >= 3)
@@ -27,6 +29,7 @@ async def test_a_schedule_fires_by_the_clock_into_one_conversation(stack: Stack)
     assert all(later - earlier == timedelta(seconds=1) for earlier, later in zip(times, times[1:], strict=False))
 
 
+@pytest.mark.together
 async def test_once_fires_once(stack: Stack) -> None:
     at = (datetime.now(UTC) + timedelta(seconds=3)).replace(microsecond=0)
     made = await create(stack, at=at.isoformat())
@@ -146,6 +149,7 @@ async def test_the_same_tick_is_one_message_however_often_it_is_repeated(stack: 
     assert sessions == 1 and len(await runs(stack, made["id"])) == 1
 
 
+@pytest.mark.together
 async def test_a_backfill_fires_each_time_once(stack: Stack) -> None:
     made = await create(stack, cron="0 * * * *", overlap="queue")
     start = datetime(2026, 1, 5, 0, 30, tzinfo=UTC)
@@ -162,6 +166,7 @@ async def test_a_backfill_fires_each_time_once(stack: Stack) -> None:
     assert len({record["task_id"] for record in records}) == 6
 
 
+@pytest.mark.together
 async def test_a_paused_schedule_fires_only_on_demand(stack: Stack) -> None:
     made = await create(stack, every=1_000)
     paused = (await stack.http.post(f"/schedules/{made['id']}/pause", json={"reason": "holiday"})).json()
@@ -177,6 +182,7 @@ async def test_a_paused_schedule_fires_only_on_demand(stack: Stack) -> None:
     assert (await stack.http.delete(f"/schedules/{made['id']}")).status_code == 204
 
 
+@pytest.mark.together
 async def test_a_replaced_schedule_keeps_its_runs_and_a_deleted_one_its_id(stack: Stack) -> None:
     made = await create(stack)
     await fired(stack, made["id"])
@@ -196,10 +202,8 @@ async def test_a_schedule_that_temporal_lost_is_created_again(stack: Stack) -> N
     assert (await show(stack, made["id"]))["next_times"] is None
     await schedules.note_missing(stack.pool, [])
 
-    async def back() -> bool:
-        return (await show(stack, made["id"]))["next_times"] is not None
-
-    await eventually(back, what="the sweeper repairs it", seconds=90)
+    await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+    assert (await show(stack, made["id"]))["next_times"] is not None
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

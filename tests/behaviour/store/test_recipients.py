@@ -1,20 +1,26 @@
 """Who is notified of an event: subscriptions by their filters and the task's settings, and the channel of a
-conversation."""
+conversation.
+"""
 
 import json
 from typing import Any
 
 import pytest
 
+from domain.audit import TENANT
+from domain.channels import Address, ArrivingMessage
 from domain.faces import FaceRequest
 from domain.ids import new_id
-from domain.notifications import NewNotice
+from domain.notifications import ChannelName, NewNotice, NewSubscription
+from domain.sealing import KeyRing
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.writes import Acceptance
-from store import face_requests, resets, sessions
+from store import addresses, audit, face_requests, notifications, resets, sessions
 from store.database import Pool, to_json
-from tests.behaviour.store.conftest import new_session
+from tests.behaviour.store.conftest import NEW, new_session
 from tests.behaviour.store.test_sessions import STOP
+from tests.support.launch import SECRET_KEYS
+from tests.support.stack import Stack
 
 EVERY = ["task_completed", "task_failed", "task_cancelled", "input_required", "anomaly"]
 CHILD = {"spawned_by": "parent", "delivery": "hold"}
@@ -283,3 +289,50 @@ async def test_channel_gets_answers_questions_and_failures_of_its_own_generation
     await pool.execute("UPDATE connectors SET target = '' WHERE id = $1", connector)
     assert await said(await task(pool, tenant, root.id, **columns)) == []
     assert await bodies(pool, tenant, other) == []  # nobody has written through it
+
+
+KEYS = KeyRing.parse(SECRET_KEYS)
+
+
+async def test_changes_of_subscriptions_are_in_the_audit_log(stack: Stack) -> None:
+    tenant = f"t{new_id()}"
+    body = NewSubscription(name="ops", channel=ChannelName.WEBHOOK, target="https://x.example/token")
+    made = await notifications.create_subscription(stack.pool, tenant, body, "whsec_one", "key/a", KEYS)
+    assert made is not None
+    # nothing was changed
+    assert await notifications.create_subscription(stack.pool, tenant, body, "whsec_two", "key/a", KEYS) is None
+    assert await notifications.rotate_secret(stack.pool, tenant, made.id, "whsec_three", "key/b", KEYS)
+    assert await notifications.enable_subscription(stack.pool, tenant, made.id, "key/b")
+    assert await notifications.remove_subscription(stack.pool, tenant, made.id, "key/c")
+    assert not await notifications.remove_subscription(stack.pool, tenant, made.id, "key/c")
+    listed = await audit.find(stack.pool, tenant, chain=TENANT, limit=20)
+    assert [(one.action, one.actor, one.subject) for one in listed] == [
+        ("unsubscribe", "key/c", "ops"),
+        ("enable_subscription", "key/b", "ops"),
+        ("rotate_secret", "key/b", "ops"),
+        ("subscribe", "key/a", "ops"),
+    ]
+    assert "token" not in str(listed) and "whsec" not in str(listed)
+
+
+def message(key: str, text: str = "Hello.", **fields: Any) -> ArrivingMessage:
+    return ArrivingMessage(key=key, text=text, session=NEW, **fields)
+
+
+async def test_different_parts_and_tenants_are_different_addresses(pool: Pool) -> None:
+    one = new_id()
+    places = [
+        ("default", Address.channel("chat", f"{one}/x", "ann")),
+        ("default", Address.channel("chat", one, "x/ann")),
+        ("default", Address.schedule(one)),
+        ("another", Address.schedule(one)),
+    ]
+    made = [(await addresses.accept(pool, tenant, address, message("m"))).session for tenant, address in places]
+    assert len({session.conversation_id for session in made if session}) == len(places)
+
+
+async def test_a_busy_address_can_refuse_a_message(pool: Pool) -> None:
+    address = Address.channel("chat", new_id(), "ann")
+    first = (await addresses.accept(pool, "default", address, message("first"))).session
+    refused = await addresses.accept(pool, "default", address, message("second", if_busy="reject"))
+    assert first is not None and refused.refused is not None and refused.refused.busy == first.id

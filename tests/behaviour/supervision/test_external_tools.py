@@ -8,6 +8,8 @@ import pytest
 from tests.behaviour.supervision.people import agent, answer, answered, ask, bash, output, plan, waiting
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
+pytestmark = pytest.mark.together
+
 SCHEMA = {"type": "object", "properties": {"order": {"type": "integer"}}, "required": ["order"]}
 TOOL = {"name": "look_up", "description": "Looks an order up.", "input_schema": SCHEMA}
 CONFIG = {"external_tools": [TOOL]}
@@ -219,6 +221,7 @@ async def test_a_tool_that_cannot_be_used_is_refused(people: Stack, tool: dict[s
     assert [one["pointer"] for one in said.json()["errors"]] == [f"/config/external_tools/0/{pointer}"]
 
 
+@pytest.mark.together(False)
 @pytest.mark.proves("S0-B13")
 @pytest.mark.exactly_once
 async def test_repeated_answer_during_the_first_continues_with_it_and_undoes_nothing(people: Stack) -> None:

@@ -14,6 +14,8 @@ from store.keys import Right
 from tests.behaviour.supervision.people import agent, answer, answered, ask, bash, bearer, output, waiting
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
+pytestmark = pytest.mark.together
+
 
 def rule(permission: str, pattern: str, action: str) -> dict[str, str]:
     return {"permission": permission, "pattern": pattern, "action": action}
@@ -71,6 +73,7 @@ async def test_call_of_a_denied_tool_names_the_rule(people: Stack) -> None:
     assert denied.startswith("bash") and denied.endswith('by deny bash "*"')
 
 
+@pytest.mark.together(False)
 async def test_a_rule_for_no_tool_is_refused(people: Stack) -> None:
     """Such a rule would forbid nothing, and nobody would notice."""
     before = len((await people.http.get("/tasks", params={"limit": 200})).json()["items"])

@@ -9,6 +9,8 @@ from tests.behaviour.conversations.talk import Gate, agent, chain
 from tests.behaviour.supervision.people import answer, answered, bash, output, plan, waiting
 from tests.support.stack import Stack, eventually, of_type, steps
 
+pytestmark = pytest.mark.together
+
 APPROVAL = {"approval_required": True}
 
 

@@ -18,9 +18,12 @@ from tests.behaviour.supervision.people import answer, answered, ask, bash, outp
 from tests.support.many_rows import copy_request
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
+pytestmark = pytest.mark.together
+
 SCHEMA = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
 
 
+@pytest.mark.together(False)
 @pytest.mark.proves("S1-13", "S1-14", "S1-42")
 async def test_question_waits_and_its_answer_continues_the_session(people: Stack) -> None:
     task_id = await people.submit(calls(ask("Which port?", options=["80", "443"], answer_schema=SCHEMA)), "asker")
@@ -42,6 +45,7 @@ async def test_question_waits_and_its_answer_continues_the_session(people: Stack
     assert reported[1]["by"]  # the name of the person
 
 
+@pytest.mark.together(False)
 async def test_open_requests_are_listed_by_deadline_and_answered_ones_by_their_answer(people: Stack) -> None:
     task_id = await people.submit(calls(ask("First?"), ask("Second?")), "asker")
     asked = await waiting(people, task_id, 2)

@@ -1,15 +1,27 @@
-"""Continue-as-new: when the history is long nothing is lost, the deadline stays, and steps are counted on."""
+"""Continue-as-new of sessions and of conversations: when the history is long nothing is lost or repeated, the deadline
+stays, steps are counted on, and decisions are kept."""
 
 import asyncio
+import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import datetime
+from typing import Any
 
 import pytest
 import pytest_asyncio
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import WorkflowHandle
 
 from domain import wire
-from domain.conversations.requests import InboxMessage
-from domain.ids import derive_id
+from domain.conversations.requests import ClaimOutcomes, ConversationInput, ConversationState, Fire, InboxMessage
+from domain.errors import Unavailable
+from domain.ids import derive_id, new_id
+from domain.sessions.new_session import NewSession
+from domain.sessions.session import Status
+from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, gather, say, task
 from tests.support.launch import TESTER
 from tests.support.mcp_server import TaskServer, serving
 from tests.support.own_worker import platform
@@ -17,12 +29,14 @@ from tests.support.stack import Stack, calls, eventually, of_type
 from workflows.client import WorkflowClient
 from workflows.replay import histories, replay
 
-SUGGEST = {"limit.historyCount.suggestContinueAsNew": "100"}  # the default is 4,096 events
+SUGGEST = {"limit.historyCount.suggestContinueAsNew": "60"}  # the default is 4,096 events
 
 
 @pytest_asyncio.fixture(scope="module")
 async def own(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
     async with platform(stack, tmp_path_factory.mktemp("own"), SUGGEST) as running:
+        for definition in AGENTS:
+            assert (await running.http.put(f"/agents/{definition['name']}", json=definition)).is_success
         yield running
 
 
@@ -142,3 +156,160 @@ async def test_call_that_continues_at_a_server_is_followed_by_the_next_run(own: 
     assert all(f"build-{one} built" in shown for one in (1, 2))
     assert len(of_type(await own.events(task_id), "tool_called")) == 3
     assert max(await runs(own, task_id)) < 150
+
+
+async def run_id(own: Stack, talk: Talk) -> str:
+    described = await own.client.get_workflow_handle(f"conversation/{talk.id}").describe()
+    assert described.run_id
+    return described.run_id
+
+
+async def agree(talk: Talk, pending: int) -> bool:
+    rows, live = await talk.shown("/mailbox"), await talk.shown("/mailbox", live="true")
+    return bool(rows == live and rows["pending_count"] == pending)
+
+
+@pytest.mark.proves("S0-20")
+async def test_conversation_that_continues_as_new_loses_nothing(own: Stack) -> None:
+    """Held and waking outcomes arrive while it continues as new several times; some of them wait all the time."""
+    gate = Gate()
+    talk = await Talk.done(own, chain([async_task(gate.then(f"Late {n}.")) for n in range(3)], last="Off."))
+    runs = {await run_id(own, talk)}
+    for turn in range(5):
+        await talk.ended(await talk.say(chain([async_task(say(f"Part {turn}{n}.")) for n in range(3)], last="Off.")))
+        runs.add(await run_id(own, talk))
+    await talk.posted(15)
+    gate.open()
+    await talk.posted(18)
+    await eventually(lambda: agree(talk, 18), what="live mailbox and rows agree")
+    assert len(runs) >= 3, "it never continued as new"
+    fired = await talk.fire()
+    received = Counter(await talk.delivered_sources())
+    assert len(received) == 18 and set(received.values()) == {1}
+    assert {message.delivered_to for message in await talk.mail()} == {fired.id}
+
+
+@pytest.mark.proves("F-15")
+async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
+    workflow_client = WorkflowClient(own.client, own.settings.task_queue)
+    gate = Gate()
+    talk = await Talk.done(own, chain([async_task(say("Now.")), async_task(gate.then("Later."))], last="Off."))
+    [first] = await talk.posted(1)
+    fired = await talk.fire()
+    before = await run_id(own, talk)
+    request = fired.id  # the API derives the request id from this id
+    while await run_id(own, talk) == before:
+        await talk.ended(await talk.say(chain([async_task(say())] * 3, last="Off.")))
+    fire = Fire(request_id=f"{request}/1", session_id=request, session=NewSession.continuing(fired))
+    # repeat the request of a caller that did not receive the first answer
+    answer = await workflow_client.fire("default", talk.id, fire)
+    assert answer.session_id == fired.id
+    assert (await talk.mail())[0].delivered_to == fired.id and len(await own.events(fired.id)) > 3
+    gate.open()
+    await talk.rest()
+    other = fire.model_copy(update={"request_id": new_id(), "session_id": new_id()})
+    assert (await workflow_client.fire("default", talk.id, other)).session_id == other.session_id
+    mail = {message.message_id: message.delivered_to for message in await talk.mail()}
+    assert mail.pop(first.message_id) == fired.id  # a later request gets nothing that was already delivered
+    assert set(mail.values()) == {other.session_id}
+
+
+async def test_endless_requests_do_not_delay_a_childs_end(own: Stack) -> None:
+    """The workflow is due to continue as new, but requests keep arriving; a child's end still reaches its parent."""
+    gate, workflow_client = Gate(), WorkflowClient(own.client, own.settings.task_queue)
+    talk = await Talk.begin(own, chain([async_task(gate.then("Through."))], [gather("$0", timeout_s=120)]))
+    child = await talk.child()
+    await own.seen(child.id, "tool_called")
+    going = True
+
+    async def ask() -> None:
+        while going:
+            with contextlib.suppress(Unavailable):  # the server limits concurrent requests; a refused one is repeated
+                await workflow_client.claim("default", talk.id, ClaimOutcomes(request_id=new_id(), by=talk.id, mail=[]))
+
+    storm = [asyncio.create_task(ask()) for _ in range(6)]
+    try:
+        history = own.client.get_workflow_handle(f"conversation/{talk.id}")
+        await eventually(lambda: _long(history), what="it should be renewed")
+        gate.open()
+        assert (await talk.ended(talk.id)).status is Status.COMPLETED
+    finally:
+        going = False
+        await asyncio.gather(*storm)
+
+
+async def _long(handle: "WorkflowHandle[Any, Any]") -> bool:
+    return (await handle.describe()).history_length > 80
+
+
+async def carried(own: Stack, talk: Talk) -> ConversationState | None:
+    """Return the state that the previous run passed to the present one."""
+    history = await own.client.get_workflow_handle(f"conversation/{talk.id}").fetch_history()
+    given = history.events[0].workflow_execution_started_event_attributes.input.payloads
+    [start] = await own.client.data_converter.decode(given, [ConversationInput])
+    state: ConversationState | None = start.carried
+    return state
+
+
+async def test_renewed_conversation_carries_only_live_threads_and_others_can_be_continued(own: Stack) -> None:
+    gate = Gate()
+    talk = await Talk.done(own, chain([task(say("Red.")), async_task(gate.then("Late."))], last="Off."))
+    red = next(row for row in await talk.children() if row.output == "Red.")
+    while (state := await carried(own, talk)) is None or red.thread_id in state.threads:
+        await talk.ended(await talk.say(chain([task(say()) for _ in range(3)], last="Off.")))
+    late = next(row for row in await talk.children() if row.live)
+    assert {talk.id, late.thread_id} <= set(state.threads) and len(state.threads) <= 6
+    more = await talk.ended(await talk.say(chain([task("And once more.", task_id=red.id)])))
+    assert "My last answer is still: Red." in (more.output or "")
+    continued = (await talk.children(of=more.id))[0]
+    assert (continued.thread_id, continued.parent_session_id, continued.depth) == (red.thread_id, red.id, 1)
+    gate.open()
+    await talk.rest()
+
+
+@pytest.mark.proves("D4")
+async def test_a_reset_repeats_its_decisions_and_changes_nothing(own: Stack) -> None:
+    gate = Gate()
+    calls = [async_task(say("One.")), async_task(say("Two.")), async_task(gate.then("Three."))]
+    talk = await Talk.done(own, chain(calls, last="Off."))
+    await talk.posted(2)
+    before = {row.id: row.status for row in await talk.sessions()}
+    handle = own.client.get_workflow_handle(f"conversation/{talk.id}")
+    history = await handle.fetch_history()
+    completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    first = next(event.event_id for event in history.events if event.event_type == completed)
+    await own.client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=own.client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=f"conversation/{talk.id}"),
+            reason="to see what it does",
+            workflow_task_finish_event_id=first,
+            request_id=new_id(),
+        )
+    )
+    await eventually(lambda: agree(talk, 2), what="the reset run knows what is pending")
+    gate.open()
+    await talk.posted(3)
+    await eventually(lambda: agree(talk, 3), what="and what comes later")
+    assert set(before) == {row.id for row in await talk.sessions()}
+    fired = await talk.fire()
+    assert (await talk.prompts(fired.id))[0].count("[completed]") == 3
+    assert sorted(Counter(await talk.delivered_sources()).values()) == [1, 1, 1]
+
+
+async def test_queued_turns_and_messages_survive_a_renewal(own: Stack) -> None:
+    """They wait in the conversation while it continues as new, and then start in order, each once."""
+    gate = Gate()
+    talk = await Talk.begin(own, chain([task(say())] * 2, *([[task(say())]] * 12), [gate.call], last="First."))
+    queued = [await talk.say(say(f"Turn {number}."), if_busy="queue") for number in range(3)]
+    before = await run_id(own, talk)
+    await own.seen(talk.id, "tool_called", tool="wait_for")
+    assert await run_id(own, talk) != before, "it never continued as new"
+    state = await carried(own, talk)
+    assert state is not None and state.threads[talk.id].queue == queued
+    gate.open()
+    rows = [await talk.ended(session_id) for session_id in queued]
+    assert [row.output for row in rows] == [f"Turn {number}." for number in range(3)]
+    starts = [row.started_at for row in rows if row.started_at]
+    assert len(starts) == 3 and starts == sorted(starts)
+    assert len([row for row in await talk.sessions() if not row.spawned_by]) == 4

@@ -4,6 +4,10 @@ import asyncio
 
 import pytest
 
+from store import keys
+from store.keys import Right
+from tests.support.launch import MODEL_KEY
+from tests.support.secrets import secrets_found
 from tests.support.stack import Stack, calls
 
 
@@ -42,3 +46,18 @@ async def test_history_holds_no_content_beyond_its_previews(stack: Stack) -> Non
         raw = b"".join(event.SerializeToString() for event in history.events)
         assert record["task_id"].encode() in raw  # the search covers raw payloads
         assert b"canary-in-the" not in raw
+
+
+async def test_no_secret_leaves_its_place(stack: Stack) -> None:
+    _, key = await keys.create(stack.pool, "default", "canary", list(Right))
+    password = stack.database_url.partition("://")[2].partition("@")[0].partition(":")[2]
+    secrets = [MODEL_KEY.encode(), key.encode(), password.encode()]
+
+    headers = {"Authorization": f"Bearer {key}"}
+    task = {"agent": "tester", "input": "[[fault:auth]]"}
+    assert (await stack.http.post("/tasks", json=task, headers=headers)).status_code == 202
+    assert (await stack.http.get("/tasks", headers={"Authorization": f"Bearer {key[:-1]}x"})).status_code == 401
+    record = await stack.run(calls(("bash", {"command": "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'"})))
+    assert record["status"] == "completed"
+
+    assert await secrets_found(stack, secrets) == []

@@ -11,6 +11,8 @@ from temporalio.testing import TimeSkipper
 from tests.support.launch import TESTER
 from tests.support.stack import Stack, calls, of_type
 
+pytestmark = pytest.mark.together
+
 
 @pytest.mark.proves("S1-60", "D10")
 async def test_a_limit_ends_with_a_summary(stack: Stack) -> None:

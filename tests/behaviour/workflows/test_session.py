@@ -10,6 +10,8 @@ from domain.ids import is_id
 from tests.support.launch import TESTER
 from tests.support.stack import Stack, calls, of_type, steps
 
+pytestmark = pytest.mark.together
+
 
 @pytest.mark.proves("S1-02", "S1-16")
 async def test_completed_session_has_reached_its_goal(stack: Stack) -> None:

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
-from agents.loader import AgentFolder
+import pytest
+
+from agents.diagram import mermaid
+from agents.loader import AgentFileError, AgentFolder, check_agents, one_text, parse_agent
 from agents.problems import Catalogue
+from domain.agents.definition import AgentDefinition, PromptDefinition, Resumable, Side, SubagentRef, SubagentTool
 
 GOOD = "---\nname: {0}\ndescription: x\n---\nx\n"
 
@@ -32,3 +36,79 @@ def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
     assert loaded is not None and sorted(error.file for error in loaded.errors) == ["folder.md", "nothing.md"]
     missing = AgentFolder(tmp_path / "gone", Catalogue(frozenset())).changes()
     assert missing is not None and "does not exist" in str(missing.errors[0]) and missing.names == frozenset()
+
+
+KNOWN = Catalogue(tools=["read_file"], handlers=[], hooks=[])
+PAIR = "---\nname: pair\nsideA: {prompt: writes}\nside_b: {prompt: reads}\nmaxSessionTurns: 4\n---\n"
+
+
+def test_prompts_beside_the_file_are_in_its_text(tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "pair.md").write_text(PAIR)
+    (tmp_path / "prompts" / "writes.md").write_text("---\nmodel: careful\n---\n\nYou write: é\n")
+    (tmp_path / "prompts" / "reads.md").write_text("---\ntools: [read_file]\n---\n\nYou read.\n")
+    (tmp_path / "prompts" / "other.md").write_text("---\n{}\n---\n\nOf another agent.\n")
+    loaded = check_agents(tmp_path, KNOWN)
+    assert loaded.errors == [] and loaded.agents["pair"].prompts.keys() == {"writes", "reads"}
+    assert parse_agent(one_text(tmp_path / "pair.md"), "pair.md", KNOWN) == loaded.agents["pair"]
+    (tmp_path / "prompts" / "reads.md").write_text("Nothing but text.")
+    with pytest.raises(AgentFileError, match="prompts/reads.md"):
+        one_text(tmp_path / "pair.md")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no front matter",
+        PAIR,  # names files that do not exist
+        "---\nname: pair\nside_a: {prompt: ../secret}\nside_b: human\n---\n",
+        f"---\nname: pair\nside_a: {{prompt: {'x' * 5000}}}\n---\n",
+        "---\nname: pair\nside_a: {prompt: 5}\nside_b: [1]\nprompts: 7\n---\n",
+        "---\nname: pair\nprompts: null\nside_a: {prompt: null}\n---\n",
+    ],
+)
+def test_text_that_names_no_prompt_is_unchanged(tmp_path: Path, text: str) -> None:
+    (tmp_path / "secret.md").write_text("---\n{}\n---\n\nNot a prompt.\n")
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "pair.md").write_text(text)
+    assert one_text(tmp_path / "pair.md") == text
+
+
+REVIEWER = PromptDefinition(name="reviewer", text="Review.")
+MAKER = AgentDefinition(
+    name="asset_maker",
+    prompt="Make.",
+    side_a=Side(label='Worker "1"'),
+    side_b=Side(prompt="reviewer"),
+    prompts={"reviewer": REVIEWER},
+)
+AGENTS = {
+    "desk": AgentDefinition(
+        name="desk",
+        prompt="Help.",
+        handoffs=["billing"],
+        subagents=[SubagentRef(agent="researcher")],
+        subagent_tools=[SubagentTool(name="asset_maker", blocking=False, resumable=Resumable())],
+    ),
+    "billing": AgentDefinition(name="billing", prompt="Bill."),
+    "researcher": AgentDefinition(name="researcher", prompt="Look."),
+    "asset_maker": MAKER,
+}
+
+
+def test_diagram_shows_sides_and_every_kind_of_edge() -> None:
+    assert mermaid(AGENTS).splitlines() == [
+        "flowchart LR",
+        '    agent_desk["desk<br/>model ⇄ people"]',
+        '    agent_billing["billing<br/>model ⇄ people"]',
+        '    agent_researcher["researcher<br/>model ⇄ people"]',
+        '    agent_asset_maker["asset_maker<br/>Worker &quot;1&quot; ⇄ model"]',
+        "    agent_desk == handoff ==> agent_billing",
+        "    agent_desk -- background, resumable --> agent_asset_maker",
+        "    agent_desk -. delegates .-> agent_researcher",
+    ]
+
+
+def test_diagram_of_one_agent_shows_only_what_it_reaches() -> None:
+    assert "agent_desk" not in mermaid(AGENTS, "asset_maker")
+    assert "agent_billing" in mermaid(AGENTS, "desk")

@@ -1,11 +1,27 @@
 """Settings reach the stack's processes as environment variables, unchanged."""
 
+import base64
+import json
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from deploy.stack import variables
+from deploy import data_dir
+from deploy.certificates import CERTIFICATES, PERMISSIONS, make
+from deploy.stack import Ports, make_plan, variables
+from deploy.state import StackError
+from deploy.ui_guard import refusal
 from domain.sessions.new_session import RETENTION_MS
 from domain.sessions.session import Limits
 from domain.sessions.writes import LOW_PERCENT
@@ -62,3 +78,166 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, str], named: str
 
 def test_relative_paths_become_absolute() -> None:
     assert variables(Settings(data_dir=Path("here")))["ERRAND_DATA_DIR"] == str(Path.cwd() / "here")
+
+
+@pytest.mark.parametrize(("code", "failure"), [(0, ""), (9, "no such luck")])
+def test_account_is_made_by_a_program_that_is_not_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, failure: str
+) -> None:
+    program, called = tmp_path / "sbin" / "useradd", tmp_path / "called"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho \"$@\" >{called}\nprintf '{failure}' >&2\nexit {code}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(data_dir, "SYSTEM_PROGRAMS", str(program.parent))
+    assert data_dir._create_account() == failure
+    assert called.read_text().split() == data_dir.CREATE_ACCOUNT[1:]
+
+
+@pytest.fixture
+def logged() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def ports(logged: list[str]) -> Iterator[Ports]:
+    with Ports(logged.append) as ports:
+        yield ports
+
+
+def test_free_port_is_chosen_unchanged(ports: Ports, logged: list[str], unused_port: int) -> None:
+    assert ports.choose("the API", unused_port) == unused_port
+    assert logged == []
+
+
+def test_busy_default_port_is_replaced_and_logged(ports: Ports, logged: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        wanted = busy.getsockname()[1]
+        chosen = ports.choose("the API", wanted)
+    assert chosen > wanted
+    assert logged == [f"port {wanted} is in use; the API takes {chosen}"]
+
+
+def test_port_is_never_chosen_twice(ports: Ports, unused_port: int) -> None:
+    assert ports.choose("one", unused_port) != ports.choose("two", unused_port)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the claim is Linux's")
+def test_stacks_that_start_together_choose_different_ports(ports: Ports, unused_port: int) -> None:
+    with Ports(lambda text: None) as others:
+        assert others.choose("theirs", unused_port) == unused_port
+        assert ports.choose("ours", unused_port) > unused_port
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_busy_configured_port_is_refused(ports: Ports, host: str) -> None:
+    with socket.create_server((host, 0)) as busy:
+        port = busy.getsockname()[1]
+        with pytest.raises(StackError, match=rf"ERRAND_PORT: cannot listen on {host}:{port}: Address already in use"):
+            make_plan(Settings(host=host, port=port), ports)
+
+
+def test_impossible_port_is_refused(ports: Ports) -> None:
+    with pytest.raises(StackError, match="ERRAND_PORT: cannot listen on 127.0.0.1:99999"):
+        make_plan(Settings(port=99_999), ports)
+
+
+def test_parts_with_configured_addresses_are_not_planned(ports: Ports) -> None:
+    given = Settings(
+        port=0,
+        database_url="postgresql://db/errand",
+        temporal_address="temporal:7233",
+        anthropic_base_url="http://model",
+    )
+    plan = make_plan(given, ports)
+    assert (plan.postgres_port, plan.temporal_port, plan.temporal_ui_port, plan.offline_port) == (None,) * 4
+    assert plan.temporal_address == "temporal:7233"
+    assert plan.settings.anthropic_base_url == "http://model" and plan.settings.anthropic_api_key is None
+    assert plan.settings.port != 0
+
+
+def test_temporal_profile_configures_the_address(ports: Ports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "temporal.toml"
+    file.write_text('[profile.prod]\naddress = "cluster:7233"\n')
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))
+    monkeypatch.setenv("TEMPORAL_PROFILE", "prod")
+    plan = make_plan(Settings(port=0, database_url="postgresql://db/errand"), ports)
+    assert (plan.temporal_port, plan.temporal_address) == (None, "cluster:7233")
+    monkeypatch.setenv("TEMPORAL_PROFILE", "missing")
+    with pytest.raises(StackError, match="(?i)profile 'missing' not found"):
+        make_plan(Settings(port=0), ports)
+
+
+def test_offline_model_has_no_cost_limit(ports: Ports) -> None:
+    addresses: dict[str, str] = {"database_url": "postgresql://db/errand", "temporal_address": "temporal:7233"}
+    assert make_plan(Settings(port=0, **addresses), ports).settings.default_cost_usd == 0  # type: ignore[arg-type]
+    real = Settings(port=0, anthropic_api_key="key", **addresses)  # type: ignore[arg-type]
+    assert make_plan(real, ports).settings.default_cost_usd == Settings.default_cost_usd > 0
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "passes"),
+    [
+        ("127.0.0.1:8233", None, True),
+        ("localhost:8233", None, True),
+        ("[::1]:8233", None, True),
+        ("127.0.0.1:8233", "http://127.0.0.1:8233", True),
+        ("", None, False),
+        ("rebound.example:8233", None, False),
+        ("127.0.0.1.nip.io:8233", None, False),
+        ("127.0.0.1:8233", "https://evil.example", False),
+        ("127.0.0.1:8233", "http://127.0.0.1:3000", False),
+        ("127.0.0.1:8233", "null", False),
+    ],
+)
+def test_host_and_origin_decide(host: str, origin: str | None, passes: bool) -> None:
+    assert (refusal(host, origin) is None) is passes
+
+
+def decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+def number(text: str) -> int:
+    return int.from_bytes(decoded(text), "big")
+
+
+def claims(token: str, jwks: dict[str, Any]) -> dict[str, Any]:
+    """The claims of a token, as a verifier of RFC 7519 reads them."""
+    head, body, signature = token.split(".")
+    kept = next(key for key in jwks["keys"] if key["kid"] == json.loads(decoded(head))["kid"])
+    public = rsa.RSAPublicNumbers(number(kept["e"]), number(kept["n"])).public_key()
+    public.verify(decoded(signature), f"{head}.{body}".encode(), padding.PKCS1v15(), hashes.SHA256())
+    found: dict[str, Any] = json.loads(decoded(body))
+    return found
+
+
+def test_authority_signs_every_certificate(tmp_path: Path) -> None:
+    make(tmp_path)
+    authority = x509.load_pem_x509_certificate((tmp_path / "ca.pem").read_bytes())
+    for name in CERTIFICATES:
+        x509.load_pem_x509_certificate((tmp_path / f"{name}.pem").read_bytes()).verify_directly_issued_by(authority)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700, "others must not reach the keys"
+
+
+def test_tokens_are_signed_and_say_what_each_may_do(tmp_path: Path) -> None:
+    make(tmp_path)
+    jwks = json.loads((tmp_path / "public" / "jwks.json").read_text())
+    for name, permissions in PERMISSIONS.items():
+        token = (tmp_path / f"{name}.jwt").read_text()
+        found = claims(token, jwks)
+        assert found["permissions"] == permissions and found["exp"] > time.time() + 300 * 86_400
+        assert (tmp_path / f"{name}.env").read_text() == f"TEMPORAL_API_KEY={token}\n"
+        with pytest.raises(InvalidSignature):
+            head, _, signature = token.split(".")
+            claims(f"{head}.{base64.urlsafe_b64encode(b'{}').decode()}.{signature}", jwks)
+
+
+def test_existing_files_are_reused_unless_renewed(tmp_path: Path) -> None:
+    assert "ca.pem" in make(tmp_path)
+    before = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert make(tmp_path) == []
+    renewed = set(make(tmp_path, renew=True))
+    assert not renewed & {"ca.pem", "ca.key"} and {"server.pem", "errand.jwt", "public/jwks.json"} <= renewed
+    for path, content in before.items():
+        assert (path.read_text() == content) == path.name.startswith("ca."), path

@@ -1,14 +1,26 @@
 """An update of a conversation has one time limit for all its calls to Temporal."""
 
+import base64
+import io
+import logging
 import socket
 import time
 from datetime import timedelta
 
+import asyncpg
 import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.service import RPCError, RPCStatusCode
 
+from api.http.problems import respond
 from domain.conversations.requests import Steer
 from domain.errors import Unavailable
-from workflows.client import WorkflowClient, connect
+from domain.sealing import KeyRing, KeyRingError, SealingError
+from workflows.argument_guard import MOST_LINES, DroppedSignals
+from workflows.client import WorkflowClient, connect, is_away, is_not_yet, is_over
+from workflows.codec import EncryptingCodec, SharedPayloadConverter, data_converter
+from workflows.registry import WORKFLOWS
+from workflows.replay import new_replayer
 
 
 async def test_a_server_that_accepts_connections_and_is_silent_is_unavailable_in_time() -> None:
@@ -18,3 +30,91 @@ async def test_a_server_that_accepts_connections_and_is_silent_is_unavailable_in
         with pytest.raises(Unavailable):
             await client.steer("t", "c", Steer(request_id="r", thread="c", message="m"), timedelta(seconds=0.5))
         assert time.monotonic() - begun < 1.5
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"),
+    [
+        (RPCStatusCode.UNAVAILABLE, is_away),
+        (RPCStatusCode.UNKNOWN, is_away),
+        (RPCStatusCode.INTERNAL, is_away),
+        (RPCStatusCode.RESOURCE_EXHAUSTED, is_not_yet),
+        (RPCStatusCode.NOT_FOUND, is_not_yet),
+        (RPCStatusCode.NOT_FOUND, is_over),
+    ],
+)
+def test_a_broken_connection_is_no_mistake_of_the_callers(status: RPCStatusCode, meaning: object) -> None:
+    error = RPCError("x", status, b"")
+    assert {rule for rule in (is_away, is_not_yet, is_over) if rule(error)} >= {meaning}
+    assert not (is_away(error) and is_over(error))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [asyncpg.DeadlockDetectedError, asyncpg.QueryCanceledError, asyncpg.InvalidCachedStatementError, TimeoutError],
+)
+def test_transient_error_is_503(kind: type[Exception]) -> None:
+    answer = respond(kind("x"), "id")
+    assert answer.status_code == 503 and answer.headers["retry-after"]
+
+
+def test_unforeseen_error_is_500() -> None:
+    assert respond(asyncpg.UniqueViolationError("x"), "id").status_code == 500
+
+
+def test_thousands_of_dropped_signals_are_few_lines_without_tracebacks() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(DroppedSignals())
+    log = logging.Logger("sdk")
+    log.addHandler(handler)
+    for number in range(3_000):
+        try:
+            int("x")
+        except ValueError:
+            log.exception(f"Failed deserializing signal input for post on workflow {number}")
+            log.warning("dropped a signal %s whose arguments do not fit", "post")
+    lines = stream.getvalue().splitlines()
+    assert MOST_LINES <= len(lines) <= 10 * MOST_LINES and "Traceback" not in stream.getvalue()
+    log.exception("something else")
+    assert "something else" in stream.getvalue()
+
+
+OLD, NEW = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
+PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"swordfish"')
+
+
+async def test_a_new_key_encrypts_and_the_old_one_still_decrypts() -> None:
+    [stored] = await EncryptingCodec(KeyRing.parse([f"old:{OLD}"]), encrypts=True).encode([PLAIN])
+    assert b"swordfish" not in stored.SerializeToString()
+    rotated = EncryptingCodec(KeyRing.parse([f"new:{NEW}", f"old:{OLD}"]), encrypts=True)
+    assert await rotated.decode([stored, PLAIN]) == [PLAIN, PLAIN]
+    assert (await rotated.encode([PLAIN]))[0].metadata["encryption-key-id"] == b"new"
+    switched_off = EncryptingCodec(KeyRing.parse([f"old:{OLD}"]), encrypts=False)
+    assert await switched_off.encode([PLAIN]) == [PLAIN] and await switched_off.decode([stored]) == [PLAIN]
+
+
+async def test_forged_payloads_are_passed_on_and_a_missing_key_is_an_error() -> None:
+    codec = EncryptingCodec(KeyRing.parse([f"old:{OLD}"]), encrypts=True)
+    for metadata in ({"encoding": b"binary/encrypted"}, {"encoding": b"binary/encrypted", "encryption-key-id": b"old"}):
+        for data in (b"", b"x", b"x" * 99):
+            forged = Payload(metadata=metadata, data=data)
+            assert await codec.decode([forged]) == [forged]
+    with pytest.raises(SealingError, match="'new'"):
+        await codec.decode(await EncryptingCodec(KeyRing.parse([f"new:{NEW}"]), encrypts=True).encode([PLAIN]))
+
+
+def test_encryption_needs_keys() -> None:
+    with pytest.raises(KeyRingError, match="ERRAND_SECRET_KEYS"):
+        data_converter(KeyRing(), encrypts=True)
+    assert data_converter().payload_codec is None
+
+
+def test_all_converters_share_one_payload_converter() -> None:
+    keys = KeyRing.parse([f"k:{OLD}"])
+    converters = [data_converter(), data_converter(keys), data_converter(keys, encrypts=True)]
+    converters.append(new_replayer(list(WORKFLOWS)).config()["data_converter"])
+    shared = SharedPayloadConverter()
+    assert all(one.payload_converter_class() is shared for one in converters)  # the SDK calls the class
+    [payload] = shared.to_payloads([{"a": 1}])
+    assert shared.from_payloads([payload], [dict[str, int]]) == [{"a": 1}]

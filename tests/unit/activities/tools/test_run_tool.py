@@ -1,8 +1,24 @@
 """The pure parts of a tool call."""
 
+import asyncio
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from activities.mcp.mcp_tool import mcp_tools
+from activities.tools import run_tool
 from activities.tools.registry import TOOLS
-from activities.tools.run_tool import repetition_digest
-from domain.sessions.session import AgentRef, Effect, SessionRef, ToolRequest
+from activities.tools.run_tool import call_turn, repetition_digest, run_guarded, stop_call
+from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
+from domain.agents.definition import AgentDefinition
+from domain.policy.rules import Action, verdict
+from domain.redaction import Redactor
+from domain.sessions.session import AgentRef, Effect, RemoteCall, RemoteForm, SessionRef, ToolRequest
+from domain.task import Boundary
 
 
 def request(name: str, *, node: str = "node-12345678", refusal: str | None = None) -> ToolRequest:
@@ -36,3 +52,112 @@ def test_digest_ignores_the_file_that_holds_a_long_result() -> None:
 def test_refused_call_leaves_a_digest_and_a_recorded_one_none() -> None:
     assert digest("no_such_tool") is None
     assert digest("no_such_tool", refusal="There is no such tool.") is not None
+
+
+def test_links_and_forms_of_a_result_are_redacted_and_what_is_sent_back_is_not() -> None:
+    address = "https://x.example/?key=secret-1"
+    link = ArtifactFile("page", f"{address}\n".encode(), "text/uri-list", "link", "", address)
+    form = RemoteForm(key="secret-1", message="Is it secret-1?", answer_schema={"properties": {"secret-1": {}}})
+    remote = RemoteCall(task_id="secret-1", state="secret-1", forms=[form])
+    found = ToolResult("", artifacts=[link], remote=remote).redact(Redactor(["secret-1"]))
+    assert "secret-1" not in str(found.artifacts) and found.remote is not None
+    assert found.remote.model_copy(update={"forms": []}) == remote.model_copy(update={"forms": []})
+    [shown] = found.remote.forms
+    assert shown.key == "secret-1" and "secret-1" not in shown.message + str(shown.answer_schema)
+
+
+CONTEXT: Any = SimpleNamespace(state=SimpleNamespace(redactor=Redactor()))
+
+
+class Input(BaseModel):
+    pass
+
+
+class Stubborn:
+    """Code that ignores its cancellation. It ends after ten seconds; the worker must not have waited for that."""
+
+    def __init__(self) -> None:
+        self.began, self.end = asyncio.Event(), asyncio.Event()
+        asyncio.get_running_loop().call_later(10, self.end.set)
+
+    async def run(self, input: Input, context: ToolContext) -> ToolResult:
+        self.began.set()
+        while not self.end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.end.wait()
+        return ToolResult("done")
+
+    def tool(self, timeout_s: float) -> Tool:
+        return Tool(
+            name="stubborn", description="x", input=Input, run=self.run, effect=Effect.READ, timeout_s=timeout_s
+        )
+
+
+async def test_tool_that_ignores_its_cancellation_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_tool, "GRACE_SECONDS", 0.05)
+    stubborn = Stubborn()
+    late = await run_guarded(stubborn.tool(0.05), Input(), CONTEXT, contextlib.nullcontext())
+    assert late.failed and late.text == "stubborn did not finish within 0.05 seconds."
+    stubborn.began.clear()
+    stopped = asyncio.create_task(run_guarded(stubborn.tool(60), Input(), CONTEXT, contextlib.nullcontext()))
+    await stubborn.began.wait()
+    stopped.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopped
+    assert not stubborn.end.is_set()
+    stubborn.end.set()
+
+
+async def test_stop_that_hangs_or_fails_is_bounded_and_leaves_the_call_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_tool, "GRACE_SECONDS", 0.05)
+    stubborn = Stubborn()
+
+    async def hangs(context: ToolContext) -> ToolResult:
+        return await stubborn.run(Input(), context)
+
+    async def fails(context: ToolContext) -> ToolResult:
+        raise ValueError("a secret")
+
+    async def works(context: ToolContext) -> ToolResult:
+        return ToolResult("stopped", failed=True)
+
+    def stops(stop: Any) -> Any:
+        tool = Tool(name="far", description="x", input=Input, stop=stop, effect=Effect.ONCE, timeout_s=0.05)
+        return stop_call(tool, CONTEXT)
+
+    late, failed, fine = await stops(hangs), await stops(fails), await stops(works)
+    assert not stubborn.end.is_set()
+    stubborn.end.set()
+    assert late == ToolResult("The stop of far did not finish within 0.05 seconds.", failed=True, unknown=True)
+    assert failed.failed and failed.unknown and "a secret" not in failed.text
+    assert fine == ToolResult("stopped", failed=True)
+
+
+def server_tool(**server: Any) -> Tool:
+    """A tool of an MCP server that only reads, as its definition says."""
+    listed = {"name": "look", "description": "", "input_schema": {"type": "object"}}
+    given = {"fs": {**server, "effects": {"*": "read"}, "tools": [listed]}}
+    [found] = mcp_tools(AgentDefinition.model_validate({"name": "x", "mcp_servers": given}), ["mcp__fs__look"])
+    return found
+
+
+async def test_program_is_bound_by_paths_and_takes_its_turn_in_the_workspace_even_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_tool, "TURN_PATIENCE_S", 0.1)
+    program, remote = server_tool(command=["files"]), server_tool(url="https://files.example.org/")
+    paths = Boundary(paths=["docs/*"]).layers()
+    assert verdict(paths, program, ["stdio"]).action is Action.DENY
+    assert verdict(paths, remote, ["files.example.org"]).action is Action.ALLOW
+
+    pool: Any = None
+    request: Any = SimpleNamespace(ref=SimpleNamespace(tenant="default"), workspace_id="w1")
+    async with run_tool.workspace_turn(tmp_path, alone=True):  # an approved command runs
+        async with call_turn(pool, request, program, tmp_path) as refusal:
+            assert refusal is not None and "mcp__fs__look was not run" in refusal.text
+        async with call_turn(pool, request, remote, tmp_path) as refusal:
+            assert refusal is None
+    async with call_turn(pool, request, program, tmp_path) as refusal:
+        assert refusal is None

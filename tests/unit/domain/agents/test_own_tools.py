@@ -1,17 +1,44 @@
 """The lists of names that a caller's tools cannot have agree with what the built-in tools declare."""
 
+from typing import Any
+
 import pytest
+from pydantic import ValidationError
 
 from activities.requests.external_tools import make_callers_tool
 from activities.tools import rules
 from activities.tools.registry import TOOLS
 from activities.tools.rules import drop_approved_asks
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
+from agents.problems import mcp_problems
 from domain.agents import definition as own_tools_module
-from domain.agents.definition import DELEGATING, AgentDefinition, ExternalTool, SubagentRef, own_tools, tool_problems
+from domain.agents.definition import (
+    DELEGATING,
+    AgentDefinition,
+    ExternalTool,
+    McpTool,
+    SubagentRef,
+    own_tools,
+    tool_problems,
+)
+from domain.agents.handler import AnsweredCall, HandlerMessage, HandlerReply, Speaker, as_handler_sees
+from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools, lists_problem, with_lists
+from domain.agents.typed_output import Misfit, typed
+from domain.agents.variables import open_secrets, seal_all
 from domain.conversations.subagents import DelegationTool
-from domain.messages import ToolCallBlock
+from domain.messages import (
+    Body,
+    Node,
+    NoteBody,
+    ReplyBody,
+    ResultsBody,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserBody,
+)
 from domain.policy.rules import Action, Rule, StandingRule
+from domain.sealing import KeyRing
 
 TRAITS = {
     "ASKING": "asks",
@@ -69,3 +96,143 @@ def test_an_approval_for_a_whole_conversation_holds_for_one_kind_of_tool(externa
         return call.ask
 
     assert (asks(brought), asks(own)) == (not external, external)
+
+
+def agent(**servers: Any) -> AgentDefinition:
+    variables = {name: {"description": name, "default": f"default-{name}"} for name in ("KEY", "OTHER")}
+    given = {"name": "x", "prompt": "Confidential.", "variables": variables, "env": {"KEY": "env-key", "OTHER": "env"}}
+    return AgentDefinition.model_validate({**given, "mcp_servers": servers})
+
+
+def test_request_has_only_its_servers_and_the_variables_of_their_headers_sealed() -> None:
+    wanted = {"url": "https://a.example", "headers": {"X-Key": "${KEY}"}}
+    definition = agent(a=wanted, b={"url": "https://b.example", "headers": {"X-Other": "${OTHER}"}})
+    keys = KeyRing({"k1": bytes(32)})
+    values = seal_all(keys, "t", {"KEY": "plain-key", "OTHER": "plain-other"})
+    request = DiscoverTools.of("t", definition, ["a"], values)
+    sent = request.model_dump_json()
+    assert not any(text in sent for text in ("Confidential", "b.example", "OTHER", "plain-"))
+    assert request.agent.env == {"KEY": "env-key"} and request.agent.variables.keys() == {"KEY"}
+    assert open_secrets(keys, "t", request.variables) == {"KEY": "plain-key"}
+    assert seal_all(keys, "t", values) == values
+
+
+@pytest.mark.parametrize(("count", "size"), [(100, 10), (60, 3_500)])
+def test_lists_of_all_servers_together_are_bounded(count: int, size: int) -> None:
+    tools = [
+        McpTool(name=f"t{number}", description="x" * size, input_schema={"type": "object"}) for number in range(count)
+    ]
+    definition = agent(**{name: {"url": f"https://{name}.example"} for name in "abc"})
+    one = with_lists(definition, DiscoveredTools(tools={"a": tools}))
+    every = with_lists(definition, DiscoveredTools(tools=dict.fromkeys("abc", tools)))
+    assert lists_problem(one) is None and "choose with `only`" in (lists_problem(every) or "")
+
+
+def test_header_that_looks_like_a_secret_needs_a_real_variable() -> None:
+    def problems(value: str) -> list[str]:
+        server = {"url": "https://a.example", "headers": {"Authorization": value}}
+        return [one.message for one in mcp_problems(agent(a=server))]
+
+    assert not problems("Bearer ${KEY}")
+    assert all("looks like a secret" in problems(value)[0] for value in ("plain", "pa${ss", "pa${}ss", "${not a name}"))
+
+
+def test_names_of_tools_of_servers_are_reserved() -> None:
+    tools = [ExternalTool(name=name, description="x", input_schema={"type": "object"}) for name in ("mcp__a__b", "c")]
+    [problem] = tool_problems("external_tools", tools, ())
+    assert problem.field == "external_tools.0.name" and "mcp__" in problem.message
+
+
+def node(side: str, body: Body, author: str = "") -> Node:
+    return Node(id="n", parent=None, session_id="s", kind=body.kind, side=side, author=author, step=1, body=body)
+
+
+def said(side: str, text: str, *calls: str, turn_text: str | None = None) -> Node:
+    made = [ToolCallBlock(id=name, name=name, arguments={"x": name}) for name in calls]
+    return node(side, ReplyBody(content=[TextBlock(text=text), *made], turn_text=turn_text), author=side.upper())
+
+
+def result(text: str, failed: bool = False) -> ToolResultBlock:
+    return ToolResultBlock(call_id="c", text=text, failed=failed)
+
+
+def test_handler_sees_its_own_calls_with_results_and_only_the_text_of_the_other_side() -> None:
+    path = [
+        node("a", UserBody(parts=[TextBlock(text="Begin.")]), author="ann"),
+        said("a", "Thinking.", "secret_tool", turn_text="Your move."),
+        node("a", ResultsBody(results=[result("hidden")])),
+        node("a", NoteBody(text="for the other side")),
+        said("b", "Looking.", "one", "two"),
+        node("b", ResultsBody(results=[result("1"), result("no", failed=True)])),
+        node("b", NoteBody(text="for this side")),
+    ]
+    assert as_handler_sees(path, "b") == [
+        HandlerMessage(speaker=Speaker.USER, name="ann", text="Begin."),
+        HandlerMessage(speaker=Speaker.OTHER, name="A", text="Your move."),
+        HandlerMessage(
+            speaker=Speaker.SELF,
+            name="B",
+            text="Looking.",
+            calls=[
+                AnsweredCall(name="one", input={"x": "one"}, result="1"),
+                AnsweredCall(name="two", input={"x": "two"}, result="no", failed=True),
+            ],
+        ),
+        HandlerMessage(speaker=Speaker.PLATFORM, text="for this side"),
+    ]
+
+
+@pytest.mark.parametrize("reply", [{}, {"text": "  "}, {"text": "x", "ends": "maybe"}, {"text": "x", "next": "b"}])
+def test_reply_that_says_nothing_or_something_else_is_refused(reply: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        HandlerReply.model_validate(reply)
+
+
+@pytest.mark.parametrize("value", [object(), "\ud800"])
+def test_arguments_that_are_not_json_are_refused(value: object) -> None:
+    with pytest.raises(ValidationError):
+        HandlerReply.model_validate({"calls": [{"name": "bash", "input": {"x": value}}]})
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"port": {"type": "integer"}, "names": {"type": "array", "items": {"type": "string"}}},
+    "required": ["port"],
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"port": 1}',
+        ' \n{"port": 1}\n',
+        '```json\n{"port": 1}\n```',
+        'Here it is:\n```\n{"port": 2}\n```\nor rather\n```json\n{"port": 1}\n```\nDone.',
+    ],
+)
+def test_a_value_is_found(text: str) -> None:
+    assert typed(SCHEMA, text) == {"port": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not JSON"),
+        ("The port is 1.", "not JSON"),
+        ('{"port": NaN}', "not JSON"),
+        ('{"port": 1} and more', "not JSON"),
+        ('{"port": "1"}', "at port"),
+        ('{"port": 1, "names": ["a", 2]}', "at names/1"),
+        ("{}", "'port' is a required property"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_mismatch_names_its_place(text: str, said: str) -> None:
+    with pytest.raises(Misfit, match=said):
+        typed(SCHEMA, text)
+
+
+def test_mismatch_message_is_short() -> None:
+    with pytest.raises(Misfit) as caught:
+        typed({"type": "integer"}, '"' + "x" * 100_000 + '"')
+    assert len(str(caught.value)) < 1_000

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.tools.registry import TOOLS
+from domain.policy.addresses import public
 from domain.policy.rules import (
+    DELEGATION,
     Action,
     PlatformToolRule,
     Rule,
@@ -201,3 +203,71 @@ def test_rule_about_a_built_in_tool_is_not_about_a_callers_of_the_same_name(exte
     denied = PlatformToolRule(permission="own_order", pattern="*", action=DENY)
     assert decide([denied], tool, "a") is (ALLOW if external else DENY)
     assert decide([Rule(permission="own_order", pattern="*", action=DENY)], tool, "a") is DENY
+
+
+DELEGATION_TOOLS = [name for name, tool in TOOLS.items() if tool.delegates]
+ALLOW_ALL = Rule(permission=DELEGATION, action=Action.ALLOW)
+
+
+def test_the_last_matching_rule_decides() -> None:
+    rules = [
+        Rule(permission="*", action=Action.DENY),
+        Rule(permission="bash", pattern="git *", action=Action.ASK),
+        Rule(permission="bash", pattern="git status*", action=Action.ALLOW),
+    ]
+    assert decide(rules, TOOLS["bash"], "git status -s") is Action.ALLOW
+    assert decide(rules, TOOLS["bash"], "git push") is Action.ASK
+    assert decide(rules, TOOLS["bash"], "rm -rf .") is Action.DENY
+    assert (
+        decide([], TOOLS["bash"], "ls") is Action.ALLOW and decide([], TOOLS["bash"], "ls", Action.DENY) is Action.DENY
+    )
+
+
+def test_brackets_in_a_pattern_are_literal() -> None:
+    rules = [Rule(permission="write_file", pattern="notes[1]*", action=Action.DENY)]
+    assert decide(rules, TOOLS["write_file"], "notes[1].md") is Action.DENY
+    assert decide(rules, TOOLS["write_file"], "notes1.md") is Action.ALLOW
+
+
+@pytest.mark.proves("S0-34")
+def test_a_callers_own_session_has_what_it_declares() -> None:
+    assert tools_of(TOOLS, ["bash", "update_plan"], [], delegates=False) == ["bash", "update_plan"]
+    assert tools_of(TOOLS, ["bash"], [], delegates=True) == ["bash", *DELEGATION_TOOLS]
+    denied = [Rule(permission="bash", action=Action.DENY)]
+    assert tools_of(TOOLS, ["bash", "read_file"], denied, delegates=False) == ["read_file"]
+
+
+@pytest.mark.proves("S3-04", "S3-05")
+def test_subagent_has_what_is_withheld_only_by_a_rule_of_its_own() -> None:
+    own = ["bash", "read_file", "update_plan", "ask_user"]
+    assert tools_of(TOOLS, own, [], delegates=True, subagent=True) == ["bash", "read_file"]
+    assert tools_of(TOOLS, [], [ALLOW_ALL], delegates=True, subagent=True) == DELEGATION_TOOLS
+    ask = Rule(permission="ask_user", action=Action.ALLOW)
+    assert tools_of(TOOLS, own, [ask], delegates=False, subagent=True) == ["bash", "read_file", "ask_user"]
+    denied = Rule(permission="bash", action=Action.DENY)
+    assert tools_of(TOOLS, own, [denied], delegates=False, subagent=True) == ["read_file"]
+
+
+PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700:4700::1111", "2a00:1450::1"]
+PUBLIC += ["::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:0808:0808::1"]
+
+PRIVATE = ["127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.100.100.200"]
+PRIVATE += ["168.63.129.16", "169.254.169.254", "169.254.170.2", "172.16.0.1", "172.31.255.255", "192.0.0.192"]
+PRIVATE += ["192.0.0.1", "192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.51.100.1", "203.0.113.1"]
+PRIVATE += ["224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255"]
+PRIVATE += ["::", "::1", "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::ffff:0:127.0.0.1"]
+PRIVATE += ["64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "64:ff9b:1::808:808", "100::1", "2001::1"]
+PRIVATE += ["2001:0:7f00:1::", "2001:db8::1", "2001:20::1", "2002:7f00:1::", "2002:a9fe:a9fe::1", "2002:0a00:1::"]
+PRIVATE += ["3fff::1", "4000::1", "5f00::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%lo", "fec0::1"]
+PRIVATE += ["ff00::1", "ff02::1", "ff0e::1", "2a00::5efe:127.0.0.1", "2a00::200:5efe:10.0.0.1"]
+PRIVATE += ["localhost", "", "127.1", "0x7f.1", "2130706433", "1.1.1.1%lo", "8.8.8.8 ", "::1%1"]
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_addresses_are_recognised(address: str) -> None:
+    assert public(address)
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_private_addresses_are_recognised(address: str) -> None:
+    assert not public(address)

@@ -9,10 +9,11 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, RetryState
 
 from domain.agents.hook import HookPoint
-from domain.sessions.session import AgentRef, Effect, SessionRef, ToolCall
+from domain.sessions.session import LONGEST_POLL_MS, SHORTEST_POLL_MS, AgentRef, Effect, SessionRef, ToolCall
 from domain.sessions.session_state import HookOutcome, HookPoints
 from workflows import activity_calls
 from workflows.session import hooks
+from workflows.session.tools import CROWDED_POLL_MS, pause_ms
 
 CALLS = [ToolCall(index=index, name="bash", activity="run_tool", timeout_s=5, effect=Effect.READ) for index in range(2)]
 
@@ -66,3 +67,12 @@ def test_calls_are_refused_while_their_guards_cannot_run(monkeypatch: pytest.Mon
     assert asyncio.run(hooks.run_hooks(own, LINE, HookPoint.AFTER_MODEL)) == HookOutcome()
     monkeypatch.setattr(activity_calls, broken, works[broken])
     assert not any(one.refusal for one in asyncio.run(hooks.before_tools(own, LINE, "n", CALLS)))
+
+
+def test_pauses_grow_to_a_limit_and_a_server_may_want_longer_ones() -> None:
+    pauses = [pause_ms(0, polls, crowded=False) for polls in range(60)]
+    assert pauses == sorted(pauses) and (pauses[0], pauses[-1]) == (SHORTEST_POLL_MS, LONGEST_POLL_MS)
+    assert pause_ms(20_000, 0, crowded=False) == 20_000
+    weeks = 10_000  # number of polls
+    assert pause_ms(0, weeks, crowded=False) == LONGEST_POLL_MS
+    assert pause_ms(0, weeks, crowded=True) == CROWDED_POLL_MS

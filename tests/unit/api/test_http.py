@@ -1,0 +1,108 @@
+"""Cursors: their content, and cursors that somebody changed."""
+
+import base64
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from errand.models import AgentState
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from api.http import body, paging
+from api.http.problems import Unreadable
+from api.routes.agents import AgentRecord
+from domain.agents.definition import AgentDefinition
+from domain.channels import ChannelMessage, IncomingMessage
+from domain.errors import ErrandError
+from domain.ids import new_id
+from domain.sessions.session import AgentRef
+
+QUERY = {"status": "open"}
+AT = datetime(2031, 5, 6, 7, 8, 9, 12, tzinfo=UTC)
+
+
+def test_cursor_contains_its_id_and_moment() -> None:
+    last = new_id()
+    assert paging.position(QUERY, paging.cursor(QUERY, last)) == last
+    assert paging.moment_and_id(QUERY, paging.cursor(QUERY, last, AT)) == (AT, last)
+    assert paging.moment_and_id(QUERY, paging.cursor(QUERY, last)) == (None, last)
+    assert paging.moment_and_id(QUERY, None) == (None, "")
+    assert paging.position(QUERY, None) is None
+
+
+def made(text: str) -> str:
+    """A cursor as an attacker could write it, since the digest uses no secret."""
+    digest = paging._digest(QUERY, text)
+    return base64.urlsafe_b64encode(f"{text[:26]}{digest}{text[26:]}".encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("", "x", "…", "A" * 200, paging.cursor({"status": "answered"}, new_id(), AT)),
+        *(made(f"{new_id()}{moment}") for moment in ("soon", "2031-05-06", "9999-12-31T23:59:59-23:00", "\x00")),
+    ],
+    ids=[f"cursor{number}" for number in range(9)],  # cursors differ between test processes, names of tests must not
+)
+def test_other_cursors_are_refused(given: str) -> None:
+    with pytest.raises(Unreadable):
+        paging.moment_and_id(QUERY, given)
+
+
+PLAIN = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), max_size=20)
+NUMBERS = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | PLAIN,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(PLAIN, inner, max_size=5),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=50)
+@given(VALUES)
+def test_parser_reads_what_json_writes(value: object) -> None:
+    assert body.parse_json(json.dumps(value).encode()) == value
+    assert body.parse_json(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+    try:
+        value = body.parse_json(raw)
+    except ErrandError as error:
+        assert 400 <= error.status < 500
+    else:
+        assert not isinstance(value, float) or math.isfinite(value)
+
+
+def test_bounds_are_inclusive() -> None:
+    deep: object = 0
+    for _ in range(body.MAX_DEPTH):
+        deep = [deep]
+    assert body.parse_json(json.dumps(deep).encode()) == deep
+    assert len(body.parse_json(json.dumps([0] * body.MAX_MEMBERS).encode())) == body.MAX_MEMBERS
+
+
+def test_record_has_the_version_that_the_platform_counts() -> None:
+    definition = AgentDefinition(name="a", description="a", prompt="a")
+    record = AgentRecord.of(AgentRef(name="a", owner="t", version=3), definition)
+    assert (record.version, record.shipped, record.packaging) == (3, False, None)
+
+
+MESSAGE: dict[str, Any] = {"text": "Hello", "files": [new_id()], "message_id": "m1", "thread": "t1"}
+
+
+def test_messages_states_and_file_references_have_types() -> None:
+    message = IncomingMessage(**MESSAGE, channel_id="room", user_id="ann")
+    assert (message.text, message.visible, message.wake) == ("Hello", True, True)
+    wrong: list[dict[str, Any]] = [{"files": ["/etc/passwd"]}, {"files": [7]}, {"text": 7}, {"role": "system"}]
+    for fields in wrong:
+        with pytest.raises(ValidationError):
+            ChannelMessage(**{**MESSAGE, **fields})
+    state = AgentState.model_fields
+    assert {"agent", "models", "routing", "markers", "generation"} <= state.keys()
+    assert not isinstance(message, AgentState) and issubclass(AgentState, BaseModel)

@@ -1,0 +1,101 @@
+"""docs/guarantees.md names tests that exist, and gives one for every promise."""
+
+import json
+import re
+import shlex
+
+import click
+
+from activities.handlers.registry import HANDLERS
+from activities.tools.registry import TOOLS
+from agents.diagram import mermaid
+from agents.loader import load_agents
+from agents.problems import Catalogue
+from cli.main import errand
+from domain.sessions.session import Reason
+from offline.faults import CONDITIONS, STREAM_KINDS
+from offline.scripts import SCRIPTS
+from settings import ROOT
+
+PAGE = (ROOT / "docs" / "guarantees.md").read_text()
+NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
+
+
+def test_every_test_that_is_named_exists() -> None:
+    def defines(file: str, test: str) -> bool:
+        return re.search(rf"^(?:async )?def {test}\(", (ROOT / file).read_text(), re.MULTILINE) is not None
+
+    assert [f"{file}::{test}" for file, test in NAMED if not defines(file, test)] == []
+
+
+def test_every_promise_has_a_test() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith("|") and not line.startswith(("| promise", "|---"))]
+    assert len(rows) > 20
+    for row in rows:
+        assert re.fullmatch(r"\| [^|]+ \| (`tests/[\w/]+\.py::\w+`(, )?)+ \|", row), row
+
+
+def test_every_diagram_in_the_docs_is_generated() -> None:
+    agents = load_agents(ROOT / "agents", Catalogue(TOOLS, HANDLERS))
+    generated = {mermaid(agents, name) for name in agents}
+    shown = re.findall(r"^```mermaid\n(.*?)^```$", (ROOT / "docs/graphs.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert len(shown) == 3
+    assert [diagram for diagram in shown if diagram not in generated] == []
+
+
+HOSTS_PAGE = (ROOT / "docs/client.md").read_text()
+LINES: dict[str, str] = dict(re.findall(r"^\| ([A-Za-z ]+) \| (.*) \|$", HOSTS_PAGE, re.MULTILINE))
+URL = "http://127.0.0.1:8700/mcp"
+
+
+def code(host: str) -> str:
+    found: list[str] = re.findall(r"`([^`]+)`", LINES[host])
+    return found[-1]
+
+
+def test_claude_code_and_codex_get_the_commands_that_they_accept() -> None:
+    """Both lines were run with the hosts themselves; the page names their versions."""
+    claude = shlex.split(code("Claude Code"))
+    assert claude[:6] == ["claude", "mcp", "add", "--transport", "http", "errand"]
+    assert claude[6:] == [URL, "--header", "Authorization: Bearer $KEY"]
+    codex = shlex.split(code("Codex"))
+    assert codex == ["codex", "mcp", "add", "errand", "--url", URL, "--bearer-token-env-var", "ERRAND_API_KEY"]
+
+
+def test_cursor_and_vs_code_get_valid_json() -> None:
+    server = json.loads(code("Cursor"))["mcpServers"]["errand"]
+    assert server["url"] == URL and server["headers"]["Authorization"].startswith("Bearer ")
+    program, option, given = shlex.split(code("VS Code"))
+    assert (program, option) == ("code", "--add-mcp")
+    assert json.loads(given) == {"name": "errand", "type": "http", "url": URL}
+
+
+def test_any_other_host_starts_a_command_that_exists() -> None:
+    assert shlex.split(code("any host that starts a program")) == ["errand", "mcp"]
+    assert "mcp" in errand.list_commands(click.Context(errand))
+
+
+AGENTS = {path.stem for path in (ROOT / "agents").glob("*.md")}
+
+
+def rows(heading: str) -> set[str]:
+    section = (ROOT / "docs" / "agents.md").read_text().split(f"\n### {heading}\n")[1].split("\n##")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_page_names_every_script_and_fault() -> None:
+    assert rows("Scripts") == set(SCRIPTS) - AGENTS  # the demos of the sample agents have no marker
+    assert rows("Faults") >= {*STREAM_KINDS, *CONDITIONS, "auth", "429", "500", "529"}
+
+
+_ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| [^|]+ \| (?:`([\w/.]+)::(\w+)` )?\|$", re.MULTILINE)
+
+
+def test_every_reason_is_documented_with_the_test_that_reaches_it() -> None:
+    rows = _ROW.findall((ROOT / "docs" / "limits.md").read_text().split("## Every end")[1])
+    assert {name: status for name, status, _, _ in rows} == {reason: reason.status for reason in Reason}
+    assert [name for name, _, file, _ in rows if not file] == []
+    for _, _, file, test in rows:
+        if file:
+            assert f"def {test}(" in (ROOT / file).read_text(), test
