@@ -206,14 +206,7 @@ def open_requests(api: Api, task_id: str) -> list[InputRequest]:
 
 def all_open_requests(api: Api, conversation_id: str | None = None) -> list[dict[str, Any]]:
     """The open requests of all tasks, oldest first, as the server sent them."""
-    found: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while True:
-        page = api.get("/input-requests", conversation_id=conversation_id, cursor=cursor, limit=200)
-        found += page["items"]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            return found[::-1]
+    return [*api.items("/input-requests", conversation_id=conversation_id, limit=200)][::-1]
 
 
 def post_answer(api: Api, task_id: str, request_id: str, value: Any) -> Any:

@@ -160,6 +160,16 @@ class Api(Errand):
         given = {name: value for name, value in options.pop("params", {}).items() if value is not None}
         return self._run(_exchange(Request(method, path, params=given, **options)))
 
+    def items(self, path: str, *, position: str = "cursor", **params: Param) -> Iterator[Any]:
+        """The items of all pages of a list; `position`: the parameter that continues it."""
+        as_page = {"Accept": "application/json"}  # without it the routes of events respond with a stream
+        while True:
+            page = self.ask("GET", path, params=params, headers=as_page)
+            yield from page["items"]
+            before, params[position] = params.get(position), page[f"next_{position}"]
+            if params[position] in (None, before):
+                return
+
     def trace(self, task_id: str, chars: int) -> Trace:
         return parse(Trace, self.get(f"/tasks/{segment(task_id)}/trace", chars=chars))
 
@@ -290,14 +300,7 @@ def wait_for_result(api: Api, task_id: str, *, patience: float, notify: Callable
 
 def events_so_far(api: Api, task_id: str) -> Iterator[EventData]:
     """The events that a task has now; it does not wait for more."""
-    after, path = 0, f"/tasks/{segment(task_id)}/events"
-    headers = {"Accept": "application/json"}  # without it the route responds with a stream
-    while True:
-        page = api.ask("GET", path, params={"after": after, "limit": 1000}, headers=headers)
-        yield from page["items"]
-        if page["next_after"] == after:
-            return
-        after = page["next_after"]
+    return api.items(f"/tasks/{segment(task_id)}/events", position="after", after=0, limit=1000)
 
 
 def parse(model: type[Model], answer: Any) -> Model:

@@ -57,7 +57,7 @@ class CliError(click.ClickException):
     @property
     def kind(self) -> str:
         """The kind of problem, such as `not-terminal`; empty if the server did not name one."""
-        return str(self.body.get("type") or "").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+        return kind_of(self.body)
 
     def show(self, file: IO[Any] | None = None) -> None:
         if self._as_json:
@@ -94,10 +94,6 @@ class Unreachable(CliError):
     exit_code = Exit.UNREACHABLE
 
 
-class NotConnected(Unreachable):
-    """Nothing listens there, so nothing was sent."""
-
-
 class NotFinished(CliError):
     exit_code = Exit.NOT_FINISHED
 
@@ -115,9 +111,13 @@ def _message(status: int, body: JsonObject, retry_after: float | None) -> str:
         lines.append("Give a key with --key or ERRAND_API_KEY; `keys create NAME` makes one.")
     if retry_after:
         lines.append(f"Try again in {retry_after:g} s.")
-    kind = str(body.get("type") or "").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+    kind = kind_of(body)
     lines[0] += f" ({status} {kind})" if kind and kind != "blank" else f" ({status})"
     return "\n".join(lines)
+
+
+def kind_of(body: JsonObject) -> str:
+    return str(body.get("type") or "").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
 
 
 def _finding(error: Any) -> str:

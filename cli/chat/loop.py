@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from errand.models import Conversation, SessionHandle, Turn, TurnPage
+from errand.models import Conversation, SessionHandle, Turn
 
 from cli.api import ENDS, Api, EventData, events_so_far, parse, segment
 from cli.chat.commands import COMMANDS, IMMEDIATE
 from cli.chat.inputs import ChatInputs
 from cli.chat.questions import ChatRequests
 from cli.chat.view import ChatView
-from cli.commands.run import upload
 from cli.errors import CliError, Exit, exit_of
 from cli.ids import write_last
 from cli.render.markdown import print_markdown
@@ -347,15 +346,7 @@ def show_past(api: Api, conversation: Conversation) -> None:
 
 
 def _turns(api: Api, conversation_id: str) -> list[Turn]:
-    found: list[Turn] = []
-    cursor: str | None = None
-    while True:
-        answer = api.get(f"/conversations/{segment(conversation_id)}/turns", cursor=cursor, limit=200)
-        page = parse(TurnPage, answer)
-        found += page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
+    return [parse(Turn, one) for one in api.items(f"/conversations/{segment(conversation_id)}/turns", limit=200)]
 
 
 # files attached to a message: named with /file, or as @path in its text
@@ -373,6 +364,6 @@ def named_files(text: str) -> list[Path]:
 
 def upload_all(api: Api, paths: list[Path]) -> list[str]:
     try:
-        return [upload(api, path) for path in dict.fromkeys(paths)]
+        return [api.upload(path).file_id for path in dict.fromkeys(paths)]
     except OSError as error:
         raise click.UsageError(f"{error.filename}: {error.strerror}") from None

@@ -5,9 +5,8 @@ import subprocess
 from pathlib import Path
 
 import click
-from errand.models import Result
 
-from cli.api import Api, parse, segment
+from cli.api import Api
 from cli.errors import CliError, NotFoundError
 from cli.ids import TaskId
 from cli.options import remote
@@ -18,8 +17,8 @@ PATCH = "changes.patch"
 
 def fetch_patch(api: Api, task_id: str) -> bytes:
     """The changes of a finished task as a patch."""
-    found = parse(Result, api.get(f"/tasks/{segment(task_id)}/result"))
-    patch = next((one for one in reversed(found.artifacts) if one.name == PATCH and one.url.startswith("/")), None)
+    artifacts = api.result(task_id).artifacts
+    patch = next((one for one in reversed(artifacts) if one.name == PATCH and one.url.startswith("/")), None)
     if patch is None:
         raise NotFoundError("the task has changed nothing in a repository, or it had none")
     return api.request("GET", patch.url).content

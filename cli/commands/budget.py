@@ -5,10 +5,11 @@ from typing import Any
 import click
 from errand.models import BudgetLine, TaskBudget
 
-from cli.api import Api, parse, segment
+from cli.api import Api, segment
 from cli.ids import TaskId
 from cli.options import Duration, remote
-from cli.render.output import dim, duration, emit, one_line, styled_status, table
+from cli.render.answers import print_answer
+from cli.render.output import dim, duration, one_line, styled_status, table
 from domain.amounts import counted
 
 _MANY, _DOLLARS = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
@@ -45,10 +46,10 @@ def budget(api: Api, task_id: str, as_json: bool, **limits: Any) -> None:
     shared = {name.removeprefix("tree_"): value for name, value in given.items() if name.startswith("tree_")}
     body |= {"tree": shared} if shared else {}
     answer = api.ask("POST", path, json=body) if body else api.get(path)
-    if as_json:
-        emit(answer)
-        return
-    found = parse(TaskBudget, answer)
+    print_answer(answer, as_json, TaskBudget, _show)
+
+
+def _show(found: TaskBudget) -> None:
     for session in (found, *found.children):
         click.echo(f"{one_line(session.name)}  {session.task_id}  {styled_status(session.status)}")
         _table(session.budgets)

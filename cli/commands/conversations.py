@@ -1,13 +1,23 @@
 """`errand conversations`, `tree`, `mailbox`, `fire`, `fork`: conversations, their sessions and their mailbox."""
 
+import shlex
 from typing import Any
 
 import click
-from errand.models import Conversation, ConversationPage, MailboxPage, SessionBranch, SessionHandle
+from errand.models import (
+    Conversation,
+    ConversationPage,
+    ConversationSummary,
+    MailboxMessage,
+    MailboxPage,
+    SessionBranch,
+    SessionHandle,
+)
 
 from cli.api import Api, parse, segment
 from cli.ids import ConversationIdType, TaskId, write_last
 from cli.options import patience_option, remote
+from cli.render.answers import print_answer, print_list
 from cli.render.output import PROGRAM, age, clean, dim, dollars, emit, note, one_line, styled_status, table
 from cli.watch import show_detached, watch
 from domain.amounts import counted
@@ -27,26 +37,14 @@ def conversations(api: Api, query: str | None, limit: int, cursor: str | None, a
       ./errand conversations --search "parser crash" --json | jq -r '.items[].conversation_id'
     """
     answer = api.get("/conversations", q=query, limit=limit, cursor=cursor)
-    if as_json:
-        emit(answer)
-        return
-    page = parse(ConversationPage, answer)
-    if not page.items:
-        note("no conversations")
-        return
-    rows = [
-        [
-            item.conversation_id,
-            item.status,
-            click.style(str(item.pending_count), fg="magenta") if item.pending_count else "",
-            age(item.updated_at),
-            item.title,
-        ]
-        for item in page.items
-    ]
-    table(["CONVERSATION", "STATUS", "MAIL", "UPDATED", "TITLE"], rows)
-    if page.next_cursor:
-        note(f"more: {PROGRAM} conversations --limit {limit} --cursor {page.next_cursor}")
+    columns, more = ["CONVERSATION", "STATUS", "MAIL", "UPDATED", "TITLE"], f"conversations --limit {limit}"
+    more += f" --search {shlex.quote(query)}" if query else ""
+    print_list(answer, as_json, ConversationPage, columns, _row, empty="no conversations", more=more)
+
+
+def _row(item: ConversationSummary) -> list[str]:
+    mail = click.style(str(item.pending_count), fg="magenta") if item.pending_count else ""
+    return [item.conversation_id, item.status, mail, age(item.updated_at), item.title]
 
 
 @click.command()
@@ -60,11 +58,7 @@ def tree(api: Api, conversation_id: str, as_json: bool) -> None:
       ./errand tree ID
       ./errand tree ID --json | jq .usage
     """
-    answer = api.get(f"/conversations/{segment(conversation_id)}")
-    if as_json:
-        emit(answer)
-    else:
-        show_tree(parse(Conversation, answer))
+    print_answer(api.get(f"/conversations/{segment(conversation_id)}"), as_json, Conversation, show_tree)
 
 
 def show_tree(conversation: Conversation) -> None:
@@ -129,18 +123,14 @@ def show_mailbox(answer: Any) -> bool:
     if not messages:
         note("the mailbox is empty")
         return False
-    rows = [
-        [
-            one_line(message.subagent_name),
-            click.style("failed", fg="red") if message.source_type == "subagent_failed" else "result",
-            message.source_session_id,
-            age(message.created_at),
-            message.delivered_to or "waiting",
-        ]
-        for message in messages
-    ]
-    table(["SUBAGENT", "OUTCOME", "SESSION", "POSTED", "DELIVERED TO"], rows)
+    table(["SUBAGENT", "OUTCOME", "SESSION", "POSTED", "DELIVERED TO"], [_mail_row(one) for one in messages])
     return any(not message.delivered_to for message in messages)
+
+
+def _mail_row(one: MailboxMessage) -> list[str]:
+    outcome = click.style("failed", fg="red") if one.source_type == "subagent_failed" else "result"
+    whom = one.delivered_to or "waiting"
+    return [one_line(one.subagent_name), outcome, one.source_session_id, age(one.created_at), whom]
 
 
 @click.command()

@@ -5,9 +5,10 @@ from pathlib import Path
 import click
 from errand.models import Environment, EnvironmentPage
 
-from cli.api import Api, parse, segment
+from cli.api import Api, segment
 from cli.options import remote
-from cli.render.output import emit, facts, note, one_line, table
+from cli.render.answers import print_answer, print_list
+from cli.render.output import emit, facts, note, one_line
 from domain.json_object import JsonObject
 
 
@@ -31,20 +32,12 @@ def environments(ctx: click.Context) -> None:
 @remote
 def list_environments(api: Api, as_json: bool = False) -> None:
     """List the environments."""
-    answer = api.get("/environments")
-    if as_json:
-        emit(answer)
-        return
-    page = parse(EnvironmentPage, answer)
-    table(
-        ["ENVIRONMENT", "REPOSITORY", "REF", "SETUP"],
-        [
-            [one.name, one_line(one.git.url), one.git.ref or "(default branch)", one_line(one.setup or "", 40)]
-            for one in page.items
-        ],
-    )
-    if not page.items:
-        note("there is no environment")
+    columns = ["ENVIRONMENT", "REPOSITORY", "REF", "SETUP"]
+    print_list(api.get("/environments"), as_json, EnvironmentPage, columns, _row, empty="there is no environment")
+
+
+def _row(one: Environment) -> list[str]:
+    return [one.name, one_line(one.git.url), one.git.ref or "(default branch)", one_line(one.setup or "", 40)]
 
 
 @environments.command("set")
@@ -76,8 +69,7 @@ def set_environment(
     body: JsonObject = {"git": {key: value for key, value in git.items() if value is not None}}
     body |= {"setup": setup} if setup else {}
     body |= {"setup_hosts": list(hosts)} if hosts else {}
-    answer = api.ask("PUT", f"/environments/{segment(name)}", json=body)
-    emit(answer) if as_json else _show(parse(Environment, answer))
+    print_answer(api.ask("PUT", f"/environments/{segment(name)}", json=body), as_json, Environment, _show)
 
 
 @environments.command()
@@ -85,8 +77,7 @@ def set_environment(
 @remote
 def show(api: Api, name: str, as_json: bool) -> None:
     """Show one environment."""
-    answer = api.get(f"/environments/{segment(name)}")
-    emit(answer) if as_json else _show(parse(Environment, answer))
+    print_answer(api.get(f"/environments/{segment(name)}"), as_json, Environment, _show)
 
 
 @environments.command()

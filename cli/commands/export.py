@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from cli.api import Api, segment
+from cli.api import Api, events_so_far, segment
+from cli.commands.result import write_output
 from cli.errors import NotFoundError
 from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import emit, note
-from cli.render.output_file import write_output
 from cli.temporal import exits_at_once, temporal
 from domain.amounts import counted
 from domain.json_object import JsonObject
@@ -54,8 +54,8 @@ def export(api: Api, task_id: str, output: Path | None, state: Path | None, as_j
         "format": "errand-bundle-1",
         "session": session,
         "agent": api.get(f"/tasks/{segment(task_id)}/agent"),
-        "events": _events(api, task_id),
-        "audit": _audit(api, task_id),
+        "events": [*events_so_far(api, task_id)],
+        "audit": [*api.items(f"/tasks/{segment(task_id)}/audit", position="before", limit=1000)][::-1],
         "histories": histories,
     }
     path = output or Path(f"{task_id}.json")
@@ -70,7 +70,9 @@ def export(api: Api, task_id: str, output: Path | None, state: Path | None, as_j
 
 def _export_state(api: Api, conversation_id: str, folder: Path, as_json: bool) -> int:
     conversation = api.get(f"/conversations/{segment(conversation_id)}")
-    records = write_files(folder, conversation, _turns(api, conversation_id))
+    records = write_files(
+        folder, conversation, api.items(f"/conversations/{segment(conversation_id)}/turns", full=True, limit=100)
+    )
     if as_json:
         emit({"directory": str(folder), "records": records})
     else:
@@ -78,41 +80,9 @@ def _export_state(api: Api, conversation_id: str, folder: Path, as_json: bool) -
     return 0
 
 
-def _turns(api: Api, conversation_id: str) -> Iterator[JsonObject]:
-    cursor = None
-    while True:
-        page = api.get(f"/conversations/{segment(conversation_id)}/turns", full=True, cursor=cursor, limit=100)
-        yield from page["items"]
-        if (cursor := page["next_cursor"]) is None:
-            return
-
-
 async def _histories(task_id: str, url: str | None) -> list[dict[str, object]]:
     found = await replaying.with_conversation(await temporal(url), task_id)
     return [replaying.to_document(history) for history in found]
-
-
-def _events(api: Api, task_id: str) -> list[JsonObject]:
-    found: list[JsonObject] = []
-    while True:
-        after = found[-1]["seq"] if found else 0
-        query = {"after": after, "limit": 1000}
-        as_page = {"Accept": "application/json"}  # without it the route responds with a stream
-        page = api.ask("GET", f"/tasks/{segment(task_id)}/events", params=query, headers=as_page)["items"]
-        found += page
-        if not page:
-            return found
-
-
-def _audit(api: Api, task_id: str) -> list[JsonObject]:
-    """The audit entries of a task, oldest first."""
-    found: list[JsonObject] = []
-    before = None
-    while True:
-        page = api.get(f"/tasks/{segment(task_id)}/audit", before=before, limit=1000)
-        found += page["items"]
-        if (before := page["next_before"]) is None:
-            return found[::-1]
 
 
 # a conversation as files, for --state

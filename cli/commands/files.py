@@ -1,11 +1,12 @@
 """`errand files`: list and delete uploaded files."""
 
 import click
-from errand.models import FilePage
+from errand.models import File, FilePage
 
-from cli.api import Api, parse, segment
+from cli.api import Api, segment
 from cli.options import remote
-from cli.render.output import PROGRAM, age, emit, note, one_line, size, table
+from cli.render.answers import print_list
+from cli.render.output import age, emit, one_line, size
 
 
 @click.group()
@@ -27,17 +28,12 @@ def list_files(api: Api, everything: bool, limit: int, cursor: str | None, as_js
       ./errand files list --json | jq -r '.items[].file_id'
     """
     answer = api.get("/files", own=None if everything else "true", limit=limit, cursor=cursor)
-    if as_json:
-        emit(answer)
-        return
-    page = parse(FilePage, answer)
-    if not page.items:
-        note("no uploaded files")
-        return
-    rows = [[one.file_id, size(one.size), age(one.created_at), one_line(one.name)] for one in page.items]
-    table(["FILE", "SIZE", "UPLOADED", "NAME"], rows)
-    if page.next_cursor:
-        note(f"more: {PROGRAM} files list{' --all' if everything else ''} --limit {limit} --cursor {page.next_cursor}")
+    columns, more = ["FILE", "SIZE", "UPLOADED", "NAME"], f"files list{' --all' if everything else ''} --limit {limit}"
+    print_list(answer, as_json, FilePage, columns, _row, empty="no uploaded files", more=more)
+
+
+def _row(one: File) -> list[str]:
+    return [one.file_id, size(one.size), age(one.created_at), one_line(one.name)]
 
 
 @files.command("rm")

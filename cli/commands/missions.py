@@ -6,12 +6,11 @@ from typing import Any
 import click
 from errand.models import Mission, MissionPage
 
-from cli.api import Api, parse, segment
-from cli.commands.run import upload, upload_archive
-from cli.errors import NotFoundError
+from cli.api import Api, segment
+from cli.commands.run import upload_folder
 from cli.options import Duration, remote, settings
-from cli.render.output import emit, facts, note, table
-from cli.render.runs import show_runs
+from cli.render.answers import find_named, print_answer, print_list, print_runs
+from cli.render.output import emit, facts
 from cli.trees import pack_folder
 from domain.amounts import counted
 
@@ -77,8 +76,8 @@ def add(
     # first, so that a folder that is too large is refused before any upload
     archives = [pack_folder(folder, settings()) for folder in folders]
     if files or folders:
-        packed = [upload_archive(api, one) for one in archives]
-        task["context"] = {"files": [upload(api, path) for path in files], "archives": packed}
+        packed = [upload_folder(api, one) for one in archives]
+        task["context"] = {"files": [api.upload(path).file_id for path in files], "archives": packed}
     if notify:
         task["config"] = {"notify": list(notify)}
     body = {"name": name, "task": task} | {key: value for key, value in options.items() if value is not None}
@@ -94,15 +93,8 @@ def add(
 @remote
 def list_missions(api: Api, as_json: bool) -> None:
     """List the missions."""
-    answer = api.get("/missions")
-    if as_json:
-        emit(answer)
-        return
-    items = parse(MissionPage, answer).items
-    if not items:
-        note("no missions")
-        return
-    table(["NAME", "STATE", "USED", "ID"], [[item.name, _state(item), _used(item), item.id] for item in items])
+    columns = ["NAME", "STATE", "USED", "ID"]
+    print_list(api.get("/missions"), as_json, MissionPage, columns, _row, empty="no missions")
 
 
 @missions.command()
@@ -110,7 +102,7 @@ def list_missions(api: Api, as_json: bool) -> None:
 @remote
 def show(api: Api, name: str, as_json: bool) -> None:
     """Show a mission, what it has used, and what it waits for."""
-    _show(api.get(f"/missions/{segment(_find(api, name))}"), as_json)
+    _show(api.get(_path(api, name)), as_json)
 
 
 @missions.command()
@@ -119,7 +111,7 @@ def show(api: Api, name: str, as_json: bool) -> None:
 @remote
 def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
     """List the runs of a mission, the latest first."""
-    show_runs(api.get(f"/missions/{segment(_find(api, name))}/runs", limit=limit), as_json)
+    print_runs(api.get(_path(api, name, "/runs"), limit=limit), as_json)
 
 
 @missions.command()
@@ -127,7 +119,7 @@ def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
 @remote
 def run(api: Api, name: str, as_json: bool) -> None:
     """Run a mission now, within its budgets."""
-    answer = api.ask("POST", f"/missions/{segment(_find(api, name))}/run")
+    answer = api.ask("POST", _path(api, name, "/run"))
     emit(answer) if as_json else click.echo(answer["scheduled_at"])
 
 
@@ -137,8 +129,8 @@ def run(api: Api, name: str, as_json: bool) -> None:
 @remote
 def push(api: Api, name: str, folder: Path, as_json: bool) -> None:
     """Replace the files of a mission by a folder as it is now."""
-    body = {"archives": [upload_archive(api, pack_folder(folder, settings()))]}
-    _show(api.ask("PUT", f"/missions/{segment(_find(api, name))}/files", json=body), as_json)
+    body = {"archives": [upload_folder(api, pack_folder(folder, settings()))]}
+    _show(api.ask("PUT", _path(api, name, "/files"), json=body), as_json)
 
 
 @missions.command()
@@ -147,7 +139,7 @@ def push(api: Api, name: str, folder: Path, as_json: bool) -> None:
 @remote
 def pause(api: Api, name: str, reason: str, as_json: bool) -> None:
     """Pause a mission."""
-    _show(api.ask("POST", f"/missions/{segment(_find(api, name))}/pause", json={"reason": reason}), as_json)
+    _show(api.ask("POST", _path(api, name, "/pause"), json={"reason": reason}), as_json)
 
 
 @missions.command()
@@ -155,7 +147,7 @@ def pause(api: Api, name: str, reason: str, as_json: bool) -> None:
 @remote
 def resume(api: Api, name: str, as_json: bool) -> None:
     """Resume a mission."""
-    _show(api.ask("POST", f"/missions/{segment(_find(api, name))}/resume"), as_json)
+    _show(api.ask("POST", _path(api, name, "/resume")), as_json)
 
 
 @missions.command()
@@ -163,18 +155,15 @@ def resume(api: Api, name: str, as_json: bool) -> None:
 @remote
 def cancel(api: Api, name: str, as_json: bool) -> None:
     """Cancel a mission and stop its runs; the answer has its summary."""
-    _show(api.ask("POST", f"/missions/{segment(_find(api, name))}/cancel"), as_json)
+    _show(api.ask("POST", _path(api, name, "/cancel")), as_json)
 
 
-def _find(api: Api, name: str) -> str:
-    """The id of the newest mission with this name or this id."""
-    named = parse(MissionPage, api.get("/missions", name=name)).items
-    if named:
-        return named[0].id
-    try:
-        return parse(Mission, api.get(f"/missions/{segment(name)}")).id
-    except NotFoundError:
-        raise NotFoundError(f"there is no mission {name}") from None
+def _path(api: Api, name: str, rest: str = "") -> str:
+    return f"/missions/{segment(find_named(api, '/missions', name, MissionPage, Mission).id)}{rest}"
+
+
+def _row(item: Mission) -> list[str]:
+    return [item.name, _state(item), _used(item), item.id]
 
 
 def _budget(usd: float | None, runs: int | None) -> dict[str, Any]:
@@ -197,10 +186,10 @@ def _used(item: Mission) -> str:
 
 
 def _show(answer: Any, as_json: bool) -> None:
-    if as_json:
-        emit(answer)
-        return
-    item = parse(Mission, answer)
+    print_answer(answer, as_json, Mission, _show_facts)
+
+
+def _show_facts(item: Mission) -> None:
     facts(
         [
             ("mission", f"{item.name} ({item.id})"),

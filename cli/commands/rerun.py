@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
-from errand.models import Task, TaskPage
+from errand.models import Task
 
 from cli.api import Api, parse, segment
 from cli.commands.trace import FULL_TEXT
@@ -157,13 +157,10 @@ def _with_subagents(api: Api, task_id: str, body: JsonObject) -> list[RerunReque
 def _ended_tasks(api: Api, since_ms: int) -> Iterator[str]:
     """The ended tasks of that time, without recorded reruns, which did nothing."""
     after = datetime.now(UTC) - timedelta(milliseconds=since_ms)
-    cursor = None
-    while True:
-        answer = api.get("/tasks", created_after=after.isoformat(), limit=200, cursor=cursor, status=sorted(TERMINAL))
-        page = parse(TaskPage, answer)
-        yield from (task.task_id for task in page.items if not (task.rerun_of and task.rerun_of.recorded))
-        if (cursor := page.next_cursor) is None:
-            return
+    for one in api.items("/tasks", created_after=after.isoformat(), limit=200, status=sorted(TERMINAL)):
+        task = parse(Task, one)
+        if not (task.rerun_of and task.rerun_of.recorded):
+            yield task.task_id
 
 
 def _run_recorded(api: Api, requests: list[RerunRequest], many: bool, patience: int, as_json: bool) -> None:

@@ -8,11 +8,10 @@ import click
 from errand.models import Artifact, Result
 
 from cli.api import Api, parse, segment, wait_for_result
-from cli.errors import Exit, NotFinished, NotFoundError, Refused, exit_of
+from cli.errors import CliError, Exit, NotFinished, NotFoundError, Refused, exit_of
 from cli.ids import TaskId
 from cli.options import patience_option, remote
 from cli.render.output import PROGRAM, clean, emit, error_line, fetch_command, note, one_line, usage_line
-from cli.render.output_file import write_output
 
 EFFECTS_SHOWN = 20
 
@@ -139,3 +138,11 @@ def _write(content: bytes, target: Path | None) -> None:
         return
     write_output(target, content)
     note(f"wrote {target}")
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    try:
+        # a lone surrogate in a model's text must not lose the whole file
+        path.write_bytes(content.encode(errors="replace") if isinstance(content, str) else content)
+    except OSError as error:
+        raise CliError(f"cannot write {path}: {error.strerror}") from None

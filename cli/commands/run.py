@@ -1,7 +1,6 @@
 """`errand run`: submit a task and watch it."""
 
 import json
-import mimetypes
 import secrets
 import sys
 from pathlib import Path
@@ -125,10 +124,10 @@ def run(
     # first, so that a folder that is too large is refused before any upload
     archives = [pack_folder(folder, settings()) for folder in folders]
     bundle = bundle_checkout(checkout, settings()) if checkout is not None else None
-    context = {"files": [upload(api, path, in_workspace(path)) for path in files], "notes": list(notes)}
-    context["archives"] = [upload_archive(api, packed) for packed in archives]
+    context = {"files": [api.upload(path, name=in_workspace(path)).file_id for path in files], "notes": list(notes)}
+    context["archives"] = [upload_folder(api, packed) for packed in archives]
     if bundle is not None:
-        config["repository"] = _post_file(api, "repository.bundle", bundle, "application/octet-stream")
+        config["repository"] = api.upload(("repository.bundle", bundle)).file_id
     spec["config"] = {name: value for name, value in config.items() if value is not None}
     spec["context"] = {name: value for name, value in context.items() if value}
     handle = _submit(api, spec, idempotency_key or secrets.token_hex(16))
@@ -181,15 +180,5 @@ def in_workspace(path: Path) -> str:
     return path.as_posix() if plain else path.name
 
 
-def upload(api: Api, path: Path, name: str | None = None) -> str:
-    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return _post_file(api, name or path.name, path.read_bytes(), kind)
-
-
-def upload_archive(api: Api, packed: bytes) -> str:
-    return _post_file(api, "tree.tar.gz", packed, "application/gzip")
-
-
-def _post_file(api: Api, name: str, content: bytes, kind: str) -> str:
-    sent = {"params": {"name": name}, "content": content, "headers": {"Content-Type": kind}}
-    return str(api.ask("POST", "/files", **sent, harmless=True)["file_id"])
+def upload_folder(api: Api, packed: bytes) -> str:
+    return api.upload(("tree.tar.gz", packed)).file_id

@@ -7,13 +7,11 @@ from typing import Any
 import click
 from errand.models import Schedule, SchedulePage
 
-from cli.api import Api, parse, segment
-from cli.commands.run import upload
-from cli.errors import NotFoundError
+from cli.api import Api, segment
 from cli.ids import AgentNameType
 from cli.options import Duration, remote
-from cli.render.output import emit, facts, note, one_line, table
-from cli.render.runs import show_runs
+from cli.render.answers import find_named, print_answer, print_list, print_runs
+from cli.render.output import emit, facts, one_line
 from domain.json_object import JsonObject
 from domain.schedules import ContextMode, MissedTicks, Overlap
 
@@ -70,7 +68,7 @@ def add(
     """Add a schedule: NAME sends INPUT to AGENT. Give one of --cron, --every and --at."""
     task: JsonObject = {"agent": agent, "input": text}
     if files:
-        task["context"] = {"files": [upload(api, path) for path in files]}
+        task["context"] = {"files": [api.upload(path).file_id for path in files]}
     body = {"name": name, "task": task} | {key: value for key, value in options.items() if value is not None}
     if check is not None:
         body["check"] = {"run": check}
@@ -85,16 +83,8 @@ def add(
 @remote
 def list_schedules(api: Api, as_json: bool) -> None:
     """List the schedules."""
-    answer = api.get("/schedules")
-    if as_json:
-        emit(answer)
-        return
-    items = parse(SchedulePage, answer).items
-    if not items:
-        note("no schedules")
-        return
-    rows = [[item.name, _when(item), item.agent, _state(item), _counts(item), one_line(item.prompt)] for item in items]
-    table(["NAME", "WHEN", "AGENT", "STATE", "RUNS", "INPUT"], rows)
+    columns = ["NAME", "WHEN", "AGENT", "STATE", "RUNS", "INPUT"]
+    print_list(api.get("/schedules"), as_json, SchedulePage, columns, _row, empty="no schedules")
 
 
 @schedules.command()
@@ -102,7 +92,7 @@ def list_schedules(api: Api, as_json: bool) -> None:
 @remote
 def show(api: Api, name: str, as_json: bool) -> None:
     """Show a schedule and its next five times."""
-    _show(api.get(f"/schedules/{segment(_find(api, name).id)}"), as_json)
+    _show(api.get(_path(api, name)), as_json)
 
 
 @schedules.command()
@@ -111,7 +101,7 @@ def show(api: Api, name: str, as_json: bool) -> None:
 @remote
 def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
     """List the ticks of a schedule, the latest first."""
-    show_runs(api.get(_path(api, name, "/runs"), limit=limit), as_json)
+    print_runs(api.get(_path(api, name, "/runs"), limit=limit), as_json)
 
 
 @schedules.command()
@@ -156,23 +146,16 @@ def backfill(api: Api, name: str, start: datetime, end: datetime, as_json: bool)
 @remote
 def remove(api: Api, name: str, as_json: bool) -> None:
     """Delete a schedule. Its conversation and the list of its runs stay."""
-    api.request("DELETE", _path(api, name, ""))
+    api.request("DELETE", _path(api, name))
     emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
 
 
-def _find(api: Api, name: str) -> Schedule:
-    """The schedule with this name or id."""
-    named = parse(SchedulePage, api.get("/schedules", name=name)).items
-    if named:
-        return named[0]
-    try:
-        return parse(Schedule, api.get(f"/schedules/{segment(name)}"))
-    except NotFoundError:
-        raise NotFoundError(f"there is no schedule {name}") from None
+def _path(api: Api, name: str, rest: str = "") -> str:
+    return f"/schedules/{segment(find_named(api, '/schedules', name, SchedulePage, Schedule).id)}{rest}"
 
 
-def _path(api: Api, name: str, rest: str) -> str:
-    return f"/schedules/{segment(_find(api, name).id)}{rest}"
+def _row(item: Schedule) -> list[str]:
+    return [item.name, _when(item), item.agent, _state(item), _counts(item), one_line(item.prompt)]
 
 
 def _when(item: Schedule) -> str:
@@ -193,10 +176,10 @@ def _counts(item: Schedule) -> str:
 
 
 def _show(answer: Any, as_json: bool) -> None:
-    if as_json:
-        emit(answer)
-        return
-    item = parse(Schedule, answer)
+    print_answer(answer, as_json, Schedule, _show_facts)
+
+
+def _show_facts(item: Schedule) -> None:
     times = ", ".join(one.isoformat() for one in item.next_times) if item.next_times else None
     facts(
         [

@@ -3,13 +3,14 @@
 from typing import Any
 
 import click
-from errand.models import CreatedSubscription, DeliveryPage, Subscription, SubscriptionPage
+from errand.models import CreatedSubscription, Delivery, DeliveryPage, Subscription, SubscriptionPage
 from errand.requests import Answer
 
 from cli.api import Api, parse, segment
 from cli.errors import NotFoundError
 from cli.options import remote
-from cli.render.output import PROGRAM, age, emit, note, one_line, table
+from cli.render.answers import print_answer, print_list
+from cli.render.output import age, emit, note, one_line
 from domain.notifications import ROTATION_HOURS, ChannelName, DeliveryStatus, NotificationSubject
 
 
@@ -29,26 +30,19 @@ def subscriptions() -> None:
 @remote
 def list_subscriptions(api: Api, as_json: bool) -> None:
     """List the subscriptions."""
-    answer = api.get("/subscriptions")
-    if as_json:
-        emit(answer)
-        return
-    items = parse(SubscriptionPage, answer).items
-    if not items:
-        note("no subscriptions")
-        return
-    rows = [
-        [
-            item.name,
-            item.channel,
-            click.style(item.status, fg="green" if item.status == "active" else "red"),
-            ("every task" if item.every_task else "if named") + (", subagents" if item.subagents else ""),
-            "all" if set(item.events) >= set(NotificationSubject) else ",".join(item.events),
-            one_line(item.target) + (f"  failing: {one_line(item.last_error)}" if item.last_error else ""),
-        ]
-        for item in items
+    columns = ["NAME", "CHANNEL", "STATUS", "TASKS", "EVENTS", "TARGET"]
+    print_list(api.get("/subscriptions"), as_json, SubscriptionPage, columns, _row, empty="no subscriptions")
+
+
+def _row(item: Subscription) -> list[str]:
+    return [
+        item.name,
+        item.channel,
+        click.style(item.status, fg="green" if item.status == "active" else "red"),
+        ("every task" if item.every_task else "if named") + (", subagents" if item.subagents else ""),
+        "all" if set(item.events) >= set(NotificationSubject) else ",".join(item.events),
+        one_line(item.target) + (f"  failing: {one_line(item.last_error)}" if item.last_error else ""),
     ]
-    table(["NAME", "CHANNEL", "STATUS", "TASKS", "EVENTS", "TARGET"], rows)
 
 
 @subscriptions.command()
@@ -134,10 +128,10 @@ def _request(api: Api, name: str, method: str, path: str) -> Answer:
 
 
 def _show_secret(answer: Any, as_json: bool) -> None:
-    if as_json:
-        emit(answer)
-        return
-    created = parse(CreatedSubscription, answer)
+    print_answer(answer, as_json, CreatedSubscription, _show_created)
+
+
+def _show_created(created: CreatedSubscription) -> None:
     if created.secret:
         click.echo(created.secret)
     warning = " Keep the secret: it is not shown again." if created.secret else ""
@@ -180,29 +174,16 @@ def list_deliveries(
     answer = api.get(
         "/deliveries", status=status, subscription_id=subscription_id, task_id=task_id, limit=limit, cursor=cursor
     )
-    if as_json:
-        emit(answer)
-        return
-    page = parse(DeliveryPage, answer)
-    if not page.items:
-        note("no deliveries")
-        return
-    names = {subscription.id: subscription.name for subscription in all_subscriptions(api)}
-    rows = [
-        [
-            delivery.id,
-            click.style(delivery.status, fg=_COLOURS.get(delivery.status, "cyan")),
-            delivery.event,
-            names.get(delivery.subscription_id, "(removed)"),
-            str(delivery.attempts),
-            age(delivery.created_at),
-            delivery.last_error or "",
-        ]
-        for delivery in page.items
-    ]
-    table(["DELIVERY", "STATUS", "EVENT", "TO", "ATTEMPTS", "CREATED", "ERROR"], rows)
-    if page.next_cursor:
-        note(f"more: {PROGRAM} deliveries list --limit {limit} --cursor {page.next_cursor}")
+    names = {} if as_json else {one.id: one.name for one in all_subscriptions(api)}
+
+    def row(one: Delivery) -> list[str]:
+        status = click.style(one.status, fg=_COLOURS.get(one.status, "cyan"))
+        to = names.get(one.subscription_id, "(removed)")
+        return [one.id, status, one.event, to, str(one.attempts), age(one.created_at), one.last_error or ""]
+
+    columns = ["DELIVERY", "STATUS", "EVENT", "TO", "ATTEMPTS", "CREATED", "ERROR"]
+    more = f"deliveries list --limit {limit}"
+    print_list(answer, as_json, DeliveryPage, columns, row, empty="no deliveries", more=more)
 
 
 @deliveries.command()

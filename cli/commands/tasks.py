@@ -5,13 +5,13 @@ import shlex
 import click
 from errand.models import Progress, Retry, Task, TaskPage
 
-from cli.api import Api, parse, segment
+from cli.api import Api, segment
 from cli.ids import AgentNameType, TaskId
 from cli.options import no_input_option, patience_option, remote
+from cli.render.answers import print_answer, print_list
 from cli.render.output import (
     PROGRAM,
     age,
-    emit,
     error_line,
     facts,
     moment,
@@ -19,7 +19,6 @@ from cli.render.output import (
     one_line,
     plan_lines,
     styled_status,
-    table,
     usage_line,
 )
 from cli.watch import watch
@@ -61,33 +60,17 @@ def tasks(
     own = None if everything else "true"
     given = {"status": statuses, "agent": agent, "text": text, "own": own, "top_level": own}
     answer = api.get("/tasks", **given, limit=limit, cursor=cursor)
-    if as_json:
-        emit(answer)
-        return
-    page = parse(TaskPage, answer)
-    if not page.items:
-        note("no tasks")
-        return
-    rows = [
-        [
-            task.short_id or task.task_id,
-            styled_status(task.status),
-            one_line(task.agent),
-            _steps(task.progress),
-            age(task.created_at),
-            task.title,
-        ]
-        for task in page.items
-    ]
-    table(["TASK", "STATUS", "AGENT", "STEP", "CREATED", "TITLE"], rows)
-    if page.next_cursor:
-        filters = "".join(f" --status {status}" for status in statuses) + (f" --agent {agent}" if agent else "")
-        filters += (f" --text {shlex.quote(text)}" if text else "") + (" --all" if everything else "")
-        note(f"more: {PROGRAM} tasks{filters} --limit {limit} --cursor {page.next_cursor}")
+    filters = "".join(f" --status {status}" for status in statuses) + (f" --agent {agent}" if agent else "")
+    filters += (f" --text {shlex.quote(text)}" if text else "") + (" --all" if everything else "")
+    columns = ["TASK", "STATUS", "AGENT", "STEP", "CREATED", "TITLE"]
+    print_list(answer, as_json, TaskPage, columns, _row, empty="no tasks", more=f"tasks{filters} --limit {limit}")
 
 
-def _steps(progress: Progress) -> str:
-    return f"{progress.step}" + (f"/{progress.total_steps}" if progress.total_steps else "")
+def _row(task: Task) -> list[str]:
+    progress = task.progress
+    steps = f"{progress.step}" + (f"/{progress.total_steps}" if progress.total_steps else "")
+    task_id, agent = task.short_id or task.task_id, one_line(task.agent)
+    return [task_id, styled_status(task.status), agent, steps, age(task.created_at), task.title]
 
 
 @click.command()
@@ -101,11 +84,10 @@ def show(api: Api, task_id: str, as_json: bool) -> None:
       ./errand show ID
       ./errand show ID --json | jq .progress
     """
-    answer = api.get(f"/tasks/{segment(task_id)}")
-    if as_json:
-        emit(answer)
-        return
-    task = parse(Task, answer)
+    print_answer(api.get(f"/tasks/{segment(task_id)}"), as_json, Task, _show)
+
+
+def _show(task: Task) -> None:
     facts(
         [
             ("task", task.task_id),

@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 import click
-from errand.models import CreatedTrigger, ExternalEventPage, Trigger, TriggerPage
+from errand.models import CreatedTrigger, ExternalEvent, ExternalEventPage, Trigger, TriggerPage
 
-from cli.api import Api, parse, segment
+from cli.api import Api, segment
 from cli.options import remote
-from cli.render.output import emit, facts, note, one_line, table
+from cli.render.answers import print_answer, print_list
+from cli.render.output import emit, facts, one_line
 from domain.triggers import SignatureKind, TriggerContext
 
 
@@ -47,16 +48,12 @@ def add(api: Api, name: str, agent: str, text: str, conditions: tuple[str, ...],
 @remote
 def list_triggers(api: Api, as_json: bool) -> None:
     """List the triggers."""
-    answer = api.get("/triggers")
-    if as_json:
-        emit(answer)
-        return
-    items = parse(TriggerPage, answer).items
-    if not items:
-        note("no triggers")
-        return
-    rows = [[item.name, item.signature, item.agent or "", item.url, one_line(item.prompt)] for item in items]
-    table(["NAME", "SIGNATURE", "AGENT", "URL", "INPUT"], rows)
+    columns = ["NAME", "SIGNATURE", "AGENT", "URL", "INPUT"]
+    print_list(api.get("/triggers"), as_json, TriggerPage, columns, _row, empty="no triggers")
+
+
+def _row(item: Trigger) -> list[str]:
+    return [item.name, item.signature, item.agent or "", item.url, one_line(item.prompt)]
 
 
 @triggers.command()
@@ -74,21 +71,12 @@ def show(api: Api, name: str, as_json: bool) -> None:
 def events(api: Api, name: str, limit: int, as_json: bool) -> None:
     """List the events of a trigger and what they led to, the latest first."""
     answer = api.get(f"/triggers/{segment(name)}/events", limit=limit)
-    if as_json:
-        emit(answer)
-        return
-    rows = [
-        [
-            item.created_at.isoformat(),
-            item.event_id[:20],
-            item.type,
-            item.outcome,
-            item.key or "",
-            item.session_id or "",
-        ]
-        for item in parse(ExternalEventPage, answer).items
-    ]
-    table(["ARRIVED", "EVENT", "TYPE", "OUTCOME", "KEY", "TASK"], rows)
+    print_list(answer, as_json, ExternalEventPage, ["ARRIVED", "EVENT", "TYPE", "OUTCOME", "KEY", "TASK"], _event_row)
+
+
+def _event_row(item: ExternalEvent) -> list[str]:
+    arrived, led_to = item.created_at.isoformat(), item.session_id or ""
+    return [arrived, item.event_id[:20], item.type, item.outcome, item.key or "", led_to]
 
 
 @triggers.command()
@@ -113,10 +101,10 @@ def _condition(text: str) -> dict[str, Any]:
 
 
 def _show(answer: Any, as_json: bool) -> None:
-    if as_json:
-        emit(answer)
-        return
-    item = parse(CreatedTrigger if "secret" in answer else Trigger, answer)
+    print_answer(answer, as_json, CreatedTrigger if "secret" in answer else Trigger, _show_facts)
+
+
+def _show_facts(item: Trigger) -> None:
     facts(
         [
             ("trigger", f"{item.name} ({item.id})"),

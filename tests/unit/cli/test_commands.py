@@ -221,7 +221,7 @@ def test_fault_of_a_command_is_not_blamed_on_the_server(
     def broken(*_: object) -> None:
         raise fault("ours")
 
-    monkeypatch.setattr("cli.commands.tasks.emit", broken)
+    monkeypatch.setattr("cli.render.answers.emit", broken)
     assert isinstance(cli("show", TASK, "--json").exception, fault)
 
 
