@@ -5,6 +5,7 @@ import os
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
 from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin
@@ -167,6 +168,16 @@ class Settings:
         if settings.budget_low_percent > 100:
             raise SettingsError("ERRAND_BUDGET_LOW_PERCENT: must be from 0 to 100")
         return settings
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address, with or without brackets, is this machine itself."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 MOST_CHILDREN = 500  # with more, the history of a conversation grows too fast

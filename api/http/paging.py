@@ -1,15 +1,43 @@
-"""Cursors of lists: opaque, and valid only for the same query."""
+"""Parameters and cursors of lists: a cursor is opaque, and valid only for the same query."""
 
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.http.problems import Unreadable
 from domain.ids import is_id
 
 _UTC = timedelta()
+T = TypeVar("T")
+
+
+class Parameters(BaseModel):
+    """Unknown parameters are refused, so that a misspelt one does not seem to have been applied."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ListParameters(Parameters):
+    cursor: str | None = Field(default=None, max_length=200)
+    limit: int = Field(default=50, ge=1, le=200)
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude={"cursor", "limit"})
+
+    def after(self, **scope: str) -> str | None:
+        """The id at which the page before ended; `scope`: what else the list is of."""
+        return position(self.filters | scope, self.cursor)
+
+    def page(self, found: list[T], last_id: Callable[[T], str], **scope: str) -> tuple[list[T], str | None]:
+        """The page, of one more than it may have, and the cursor of the next."""
+        shown = found[: self.limit]
+        return shown, cursor(self.filters | scope, last_id(shown[-1])) if len(found) > self.limit else None
 
 
 def cursor(query: Mapping[str, object], last_id: str, at: datetime | None = None) -> str:

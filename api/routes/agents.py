@@ -5,13 +5,14 @@ from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from agents.loader import AgentFileError, complete, load_agent, to_markdown
 from agents.problems import Catalogue, FieldProblem, validated
 from api.http import body
 from api.http.auth import Admin, Call, ServicesDep, Viewer
 from api.http.body import accepts_json, choose_media_type
+from api.http.paging import Parameters
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, ref, request_body
 from domain.agents.definition import AgentDefinition
@@ -74,9 +75,7 @@ async def list_agent_versions(call: Viewer, name: str) -> AgentVersions:
     return AgentVersions(items=found)
 
 
-class VersionQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class VersionQuery(Parameters):
     version: int | None = Field(default=None, ge=1, le=2**31 - 1, description="default: the current one")
 
 

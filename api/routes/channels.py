@@ -282,11 +282,6 @@ async def list_connectors(call: Reader) -> ConnectorPage:
     return ConnectorPage(items=[_record(one) for one in await connectors.listing(call.pool, call.tenant)])
 
 
-@router.get("/connectors/{connector}", dependencies=_json, responses=problems(404), summary="Show a connector")
-async def show_connector(call: Reader, connector: str) -> ConnectorRecord:
-    return _record((await connector_of(call, connector)).connector)
-
-
 @router.delete(
     "/connectors/{connector}",
     dependencies=_json,

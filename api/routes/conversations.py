@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.conversations import control, deferred, fire, run
 from api.conversations.bodies import (
@@ -24,7 +24,7 @@ from api.http.auth import Call, Reader, Stopper, Submitter
 from api.http.body import accepts_json, check_input_length, json_body, parse_json
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import conversation_of, own_conversation, session_of
-from api.http.paging import cursor, moment_and_id, position
+from api.http.paging import ListParameters, cursor, moment_and_id
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.submission import submit
@@ -131,9 +131,7 @@ async def send_message(
     return respond_turn(call, await continue_(call, conversation_id, body, key), body.transport)
 
 
-class ConversationQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ConversationQuery(ListParameters):
     q: str | None = Field(default=None, max_length=200, description="search words; all of them must occur")
     metadata: str | None = Field(
         default=None, max_length=2_000, description='JSON that the metadata must contain: {"ticket": "4711"}'
@@ -143,8 +141,6 @@ class ConversationQuery(BaseModel):
     status: ConversationStatus | None = None
     own: bool = Field(default=False, description="true: only those with a session of the caller's own key")
     order: Literal["created", "updated"] = Field(default="created", description="updated: by the last activity")
-    cursor: str | None = Field(default=None, max_length=200)
-    limit: int = Field(default=50, ge=1, le=200)
 
 
 @router.get(
@@ -152,7 +148,7 @@ class ConversationQuery(BaseModel):
 )
 async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Query()]) -> models.ConversationPage:
     """A search covers titles, inputs and final messages; `match_source` says where it matched."""
-    filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
+    filters = query.filters
     by_activity = query.order == "updated"
     page = await conversations.find(
         call.pool,
@@ -208,13 +204,9 @@ async def show_conversation(call: Reader, conversation_id: str) -> models.Conver
     return await whole(call, await conversation_of(call, conversation_id))
 
 
-class TurnQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class TurnQuery(ListParameters):
     full: bool = Field(default=False, description="with all messages and tool calls")
     newest: bool = Field(default=False, description="true: the newest first")
-    cursor: str | None = Field(default=None, max_length=200)
-    limit: int = Field(default=50, ge=1, le=200)
 
 
 @router.get(
@@ -225,18 +217,16 @@ class TurnQuery(BaseModel):
 )
 async def show_turns(call: Reader, conversation_id: str, query: Annotated[TurnQuery, Query()]) -> models.TurnPage:
     await conversation_of(call, conversation_id)
-    filters = {"turns": conversation_id, "newest": query.newest}
-    after_id = position(filters, query.cursor)
-    page = await conversations.find_turns(
+    after_id = query.after(turns=conversation_id)
+    found = await conversations.find_turns(
         call.pool, call.tenant, conversation_id, after_id, query.limit + 1, newest=query.newest
     )
-    shown = page[: query.limit]
+    shown, more = query.page(found, lambda turn: turn.session_id, turns=conversation_id)
     if query.full:
         for place, turn in enumerate(shown):
             said = await display_messages(call.pool, await session_of(call, turn.session_id))
             shown[place] = turn.model_copy(update={"display_messages": said})
-    more = len(page) > query.limit
-    return models.TurnPage(items=shown, next_cursor=cursor(filters, shown[-1].session_id) if more else None)
+    return models.TurnPage(items=shown, next_cursor=more)
 
 
 @router.patch(
@@ -354,12 +344,9 @@ async def terminate_thread(call: Stopper, thread_id: str) -> TerminatedThread:
 # /conversations/{id}/mailbox and …/fire: pending outcomes of subagents, and the turn that consumes them.
 
 
-class MailboxQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class MailboxQuery(ListParameters):
     all: bool = Field(default=False, description="delivered outcomes too")
     live: bool = Field(default=False, description="as the running conversation sees it; needs a worker")
-    cursor: str | None = Field(default=None, max_length=200)
     limit: int = Field(default=200, ge=1, le=1_000)
 
 
@@ -380,21 +367,17 @@ async def show_mailbox(
         pending = await call.services.workflows.mailbox(conversation_id) or []
         found = await mailbox.by_ids(pool, tenant, [outcome.id for outcome in pending])
         return models.MailboxPage(items=found, pending_count=len(pending), next_cursor=None)
-    filters = {"mailbox": conversation_id, "all": query.all}
     page = await mailbox.of_conversation(
         pool,
         tenant,
         conversation_id,
         pending_only=not query.all,
-        after_id=position(filters, query.cursor),
+        after_id=query.after(mailbox=conversation_id),
         limit=query.limit + 1,
     )
-    shown = page[: query.limit]
-    return models.MailboxPage(
-        items=shown,
-        pending_count=await mailbox.count_pending(pool, tenant, conversation_id),
-        next_cursor=cursor(filters, shown[-1].message_id) if len(page) > query.limit else None,
-    )
+    shown, more = query.page(page, lambda message: message.message_id, mailbox=conversation_id)
+    waiting = await mailbox.count_pending(pool, tenant, conversation_id)
+    return models.MailboxPage(items=shown, pending_count=waiting, next_cursor=more)
 
 
 @router.post(

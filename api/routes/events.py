@@ -5,11 +5,12 @@ from typing import Annotated
 from errand import models
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from api.http.auth import Reader
 from api.http.body import choose_media_type
 from api.http.lookup import check_kept, conversation_of, session_of
+from api.http.paging import Parameters
 from api.http.problems import Unreadable
 from api.openapi import problems, ref
 from api.services import Services
@@ -32,9 +33,7 @@ _ANSWER = {"description": "Server-sent events, or a page of them as JSON", "cont
 LastEventId = Annotated[str | None, Header(description="id of the last event that was received")]
 
 
-class EventQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class EventQuery(Parameters):
     after: str | None = Field(
         default=None, description="only events with a higher seq; `latest`: only new ones", max_length=100
     )

@@ -6,13 +6,13 @@ from urllib.parse import quote
 
 from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from api.http import body
 from api.http.auth import Call, Reader, Stopper, Submitter
 from api.http.body import accepts_json
 from api.http.lookup import check_kept, check_owner, session_of
-from api.http.paging import cursor, position
+from api.http.paging import ListParameters, Parameters
 from api.http.problems import Unreadable, finding
 from api.http.transfers import SECONDS, send_file, take_turn
 from api.openapi import BODY, problems, request_body
@@ -30,9 +30,7 @@ _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+_-]{1,60}/[A-Za-z0-9.+_-]{1,60}(?:; ?char
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
-class FileQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class FileQuery(Parameters):
     name: str = Field(max_length=1_000, description="path in the workspace, perhaps with folders")
     sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", description="refused unless the bytes match")
 
@@ -66,12 +64,8 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
     return _record(kept)
 
 
-class FileListQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class FileListQuery(ListParameters):
     own: bool = Field(default=False, description="true: only what the caller's own key uploaded")
-    cursor: str | None = Field(default=None, max_length=200)
-    limit: int = Field(default=50, ge=1, le=200)
 
 
 @router.get(
@@ -82,19 +76,15 @@ class FileListQuery(BaseModel):
 )
 async def list_files(call: Reader, query: Annotated[FileListQuery, Query()]) -> models.FilePage:
     """Artifacts are not among them: they are part of their task's result."""
-    filters = {"own": query.own}
     page = await files.uploads(
         call.pool,
         call.tenant,
         created_by=call.caller.created_by if query.own else None,
-        before_id=position(filters, query.cursor),
+        before_id=query.after(),
         limit=query.limit + 1,
     )
-    shown = page[: query.limit]
-    return models.FilePage(
-        items=[_record(one) for one in shown],
-        next_cursor=cursor(filters, shown[-1].id) if len(page) > query.limit else None,
-    )
+    shown, more = query.page(page, lambda one: one.id)
+    return models.FilePage(items=[_record(one) for one in shown], next_cursor=more)
 
 
 @router.get(
@@ -117,19 +107,6 @@ async def download_file(call: Reader, file_id: str) -> Response:
         "Cache-Control": "private, no-store",
     }
     return send_file(content, headers)
-
-
-@router.get(
-    "/files/{file_id}/meta",
-    responses=problems(404),
-    dependencies=[Depends(accepts_json)],
-    summary="Name, size and digest of a file",
-)
-async def describe_file(call: Reader, file_id: str) -> models.File:
-    found = await files.get(call.pool, call.tenant, file_id) if is_id(file_id) else None
-    if found is None:
-        raise NotFound()
-    return _record(found)
 
 
 @router.delete(
@@ -172,9 +149,7 @@ MOST_BYTES = 67_108_864  # a sparse file may be far longer than its stored bytes
 Kind = Literal["file", "folder", "link"]
 
 
-class WorkspaceFileQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class WorkspaceFileQuery(Parameters):
     path: str = Field(min_length=1, max_length=4_000)
     before: bool = Field(default=False, description="true: as it was when the task began")
 

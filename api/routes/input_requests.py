@@ -4,14 +4,14 @@ from typing import Annotated, Any
 
 from errand import models
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.conversations import control
 from api.http.auth import Answerer, Call, Reader
 from api.http.body import accepts_json, json_body
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import own_session, session_of
-from api.http.paging import cursor, moment_and_id
+from api.http.paging import ListParameters, cursor, moment_and_id
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
 from api.views.conversation import request_record
@@ -25,17 +25,13 @@ router = APIRouter(tags=["input requests"], dependencies=[Depends(accepts_json)]
 _EXAMPLE = {"response_to": "01jd2s0p8m3kq5w7x9z1b2c4d6", "input": {"approved": True, "notes": "Proceed with option B"}}
 
 
-class RequestQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class RequestQuery(ListParameters):
     status: RequestStatus = RequestStatus.OPEN
     conversation_id: Id | None = None
     order: RequestOrder = Field(
         default=RequestOrder.NEWEST,
         description="deadline: of open ones, the nearest first; answered: of answered ones, the latest answer first",
     )
-    cursor: str | None = Field(default=None, max_length=200)
-    limit: int = Field(default=50, ge=1, le=200)
 
 
 _ORDER_OF = {RequestOrder.DEADLINE: RequestStatus.OPEN, RequestOrder.ANSWERED: RequestStatus.ANSWERED}
@@ -57,7 +53,7 @@ async def list_input_requests(call: Reader, query: Annotated[RequestQuery, Query
     if query.order in _ORDER_OF and query.status is not _ORDER_OF[query.order]:
         problem = finding("/order", "wrong_status", f"only with status={_ORDER_OF[query.order]}", place="query")
         raise Invalid("These requests have no such order.", errors=[problem])
-    filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
+    filters = query.filters
     items = await input_requests.find(
         call.pool,
         call.tenant,

@@ -14,11 +14,10 @@ from api.conversations.control import Stop
 from api.http import lookup
 from api.http.auth import Call, Reader, Stopper, Submitter
 from api.http.body import accepts_json, json_body
-from api.http.paging import cursor, position
 from api.http.problems import pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.routes import schedules as schedule_routes
-from api.routes.schedules import NewSchedule, PauseBody, Triggered
+from api.routes.schedules import NamedParameters, NewSchedule, PauseBody, Triggered
 from api.submission.task_files import check_workspaces, collect_files
 from domain.errors import Conflict, NotFound, Unavailable
 from domain.ids import is_id, new_id
@@ -97,17 +96,13 @@ async def create_mission(call: Submitter, body: Annotated[NewMission, json_body(
 
 
 @router.get("/missions", responses=problems(422), summary="List the missions")
-async def list_missions(
-    call: Reader,
-    name: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=100)] = 50,
-    after: Annotated[str | None, Query(alias="cursor")] = None,
-) -> models.MissionPage:
+async def list_missions(call: Reader, query: Annotated[NamedParameters, Query()]) -> models.MissionPage:
     """Newest first."""
-    query = {"missions": name}
-    found = await missions.listing(call.pool, call.tenant, name=name, before_id=position(query, after), limit=limit + 1)
-    items = [await _shown(call, one) for one in found[:limit]]
-    return models.MissionPage(items=items, next_cursor=cursor(query, items[-1].id) if len(found) > limit else None)
+    found = await missions.listing(
+        call.pool, call.tenant, name=query.name, before_id=query.after(), limit=query.limit + 1
+    )
+    listed, more = query.page(found, lambda one: one.id)
+    return models.MissionPage(items=[await _shown(call, one) for one in listed], next_cursor=more)
 
 
 @router.get("/missions/{mission_id}", responses=problems(404), summary="Show a mission and what it has spent")

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response, WebSocket
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.websockets import WebSocketDisconnect
 
 from api.http.auth import Call, Reader, needs
 from api.http.body import accepts_json, choose_media_type, json_body
-from api.http.paging import cursor, position
+from api.http.paging import ListParameters, Parameters
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.events import LastEventId
@@ -63,9 +63,7 @@ _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*|[0-9a-f
 _LOCAL = ("localhost", "local", "internal", "localdomain", "home.arpa")
 
 
-class FeedQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class FeedQuery(Parameters):
     after: str | None = Field(
         default=None,
         max_length=100,
@@ -185,11 +183,6 @@ async def list_subscriptions(call: Reader) -> models.SubscriptionPage:
     return models.SubscriptionPage(items=await notifications.list_subscriptions(call.pool, call.tenant))
 
 
-@json_router.get("/subscriptions/{subscription_id}", responses=problems(404), summary="Show a subscription")
-async def show_subscription(call: Reader, subscription_id: str) -> models.Subscription:
-    return await _found(call, subscription_id)
-
-
 @json_router.delete(
     "/subscriptions/{subscription_id}", status_code=204, responses=problems(403, 404), summary="End a subscription"
 )
@@ -261,39 +254,25 @@ def _with_secret(one: models.Subscription, secret: str | None) -> models.Created
 # Deliveries.
 
 
-class DeliveryQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class DeliveryQuery(ListParameters):
     status: DeliveryStatus | None = None
     subscription_id: Id | None = None
     task_id: Id | None = None
-    cursor: str | None = Field(default=None, max_length=200)
-    limit: int = Field(default=50, ge=1, le=200)
 
 
 @json_router.get("/deliveries", responses=problems(422), summary="List deliveries, the newest first")
 async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]) -> models.DeliveryPage:
-    filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     found = await notifications.find_deliveries(
         call.pool,
         call.tenant,
         status=query.status,
         subscription_id=query.subscription_id,
         session_id=query.task_id,
-        before_id=position(filters, query.cursor),
+        before_id=query.after(),
         limit=query.limit + 1,
     )
-    shown = found[: query.limit]
-    more = len(found) > query.limit
-    return models.DeliveryPage(items=shown, next_cursor=cursor(filters, shown[-1].id) if more else None)
-
-
-@json_router.get("/deliveries/{delivery_id}", responses=problems(404), summary="Show a delivery")
-async def show_delivery(call: Reader, delivery_id: str) -> models.Delivery:
-    found = await notifications.get_delivery(call.pool, call.tenant, delivery_id) if is_id(delivery_id) else None
-    if found is None:
-        raise NotFound()
-    return found
+    shown, more = query.page(found, lambda one: one.id)
+    return models.DeliveryPage(items=shown, next_cursor=more)
 
 
 @json_router.post(

@@ -4,11 +4,12 @@ from typing import Annotated
 
 from errand import models
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.http.auth import Auditor, Reader
 from api.http.body import accepts_json
 from api.http.lookup import session_of
+from api.http.paging import Parameters
 from api.openapi import problems
 from domain.audit import Break
 from domain.task import Id
@@ -17,11 +18,7 @@ from store import audit, tool_calls
 router = APIRouter(tags=["record"], dependencies=[Depends(accepts_json)])
 
 
-class AuditPosition(BaseModel):
-    """Unknown parameters are refused, so that a misspelt one does not seem to have been applied."""
-
-    model_config = ConfigDict(extra="forbid")
-
+class AuditPosition(Parameters):
     before: int | None = Field(default=None, ge=1, le=2**62, description="only entries before the one with this number")
     limit: int = Field(default=200, ge=1, le=1_000)
 
@@ -30,9 +27,7 @@ class AuditQuery(AuditPosition):
     conversation_id: Id | None = None
 
 
-class VerifyQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class VerifyQuery(Parameters):
     head: str | None = Field(
         default=None, max_length=64, description="head of an earlier verification, which must still be in the log"
     )

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
 from api.http import lookup
 from api.http.auth import Call, Reader, Stopper, Submitter
 from api.http.body import accepts_json, json_body
-from api.http.paging import cursor, position
+from api.http.paging import ListParameters
 from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.submission import submit
@@ -51,6 +51,11 @@ class BackfillBody(Strict):
     end: AwareDatetime = Field(strict=False)
 
 
+class NamedParameters(ListParameters):
+    name: str | None = None
+    limit: int = Field(default=50, ge=1, le=100)
+
+
 class Triggered(BaseModel):
     scheduled_at: datetime = Field(description="names the run in the list of runs")
 
@@ -82,21 +87,14 @@ async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_bod
 
 
 @router.get("/schedules", responses=problems(422), summary="List the schedules")
-async def list_schedules(
-    call: Reader,
-    name: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=100)] = 50,
-    after: Annotated[str | None, Query(alias="cursor")] = None,
-) -> models.SchedulePage:
+async def list_schedules(call: Reader, query: Annotated[NamedParameters, Query()]) -> models.SchedulePage:
     """Newest first. The next times of a schedule are shown with the schedule itself."""
-    query = {"schedules": name}
     found = await schedules.listing(
-        call.pool, call.tenant, name=name, before_id=position(query, after), limit=limit + 1
+        call.pool, call.tenant, name=query.name, before_id=query.after(), limit=query.limit + 1
     )
-    items = [
-        schedule_record(one, await schedule_runs.counts(call.pool, call.tenant, one.id), None) for one in found[:limit]
-    ]
-    return models.SchedulePage(items=items, next_cursor=cursor(query, items[-1].id) if len(found) > limit else None)
+    listed, more = query.page(found, lambda one: one.id)
+    items = [schedule_record(one, await schedule_runs.counts(call.pool, call.tenant, one.id), None) for one in listed]
+    return models.SchedulePage(items=items, next_cursor=more)
 
 
 @router.get("/schedules/{schedule_id}", responses=problems(404), summary="Show a schedule and its next five times")

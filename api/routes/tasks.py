@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from errand import models
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
 from api.conversations import deferred
 from api.http.auth import Call, Reader, Submitter
 from api.http.body import accepts_json, check_input_length, json_body
 from api.http.idempotency import NO_KEY, IdempotencyKey, Key
 from api.http.lookup import check_kept, session_of
-from api.http.paging import cursor, position
+from api.http.paging import ListParameters, Parameters
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.agents import AgentRecord
@@ -79,9 +79,7 @@ async def submit_task(
     return Response(answer.body, 202, answer.headers, media_type="application/json")
 
 
-class TaskQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class TaskQuery(ListParameters):
     status: list[Status] = Field(default_factory=list, max_length=6, description="repeat the parameter for several")
     agent: AgentName | None = None
     conversation_id: Id | None = None
@@ -91,14 +89,11 @@ class TaskQuery(BaseModel):
     id_prefix: str | None = Field(default=None, pattern="^[0-9a-z]{1,26}$", description="how the id begins")
     created_after: AwareDatetime | None = Field(default=None, description="inclusive, with a time zone")
     created_before: AwareDatetime | None = Field(default=None, description="exclusive, with a time zone")
-    cursor: str | None = Field(default=None, max_length=200)
-    limit: int = Field(default=50, ge=1, le=200)
 
 
 @router.get("/tasks", responses=problems(422), summary="List tasks, the newest first")
 async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> models.TaskPage:
-    filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
-    before_id = position(filters, query.cursor)
+    before_id = query.after()
     try:
         page = await sessions.find(
             call.pool,
@@ -121,7 +116,8 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> mode
             raise
         problem = finding("/text", "too_slow", "narrow the search by agent, status or created_after", place="query")
         raise Invalid("There are too many tasks to search all their titles.", errors=[problem]) from None
-    shown = await tool_calls.count_calls(call.pool, call.tenant, page[: query.limit])
+    listed, more = query.page(page, lambda session: session.id)
+    shown = await tool_calls.count_calls(call.pool, call.tenant, listed)
     short = await find_short_ids(call.pool, call.tenant, [session.id for session in shown])
     waiting = await deferred.shown(call, shown)
     return models.TaskPage(
@@ -129,7 +125,7 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> mode
             task_record(session, call.settings.poll_interval_ms, waiting.get(session.id), short_id=short[session.id])
             for session in shown
         ],
-        next_cursor=cursor(filters, shown[-1].id) if len(page) > query.limit else None,
+        next_cursor=more,
     )
 
 
@@ -149,9 +145,7 @@ async def show_task(call: Reader, task_id: str) -> models.Task:
     return task_record(session, call.settings.poll_interval_ms, waiting.get(session.id))
 
 
-class ResultQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ResultQuery(Parameters):
     wait: int = Field(default=0, ge=0, le=60, description="seconds to wait for the end of a task that is running")
     audit_log: Literal["short", "full"] = Field(
         default="short", description="short: decisions and actions; full: all events, with the model's thinking"
@@ -238,9 +232,7 @@ async def show_session(call: Reader, session_id: str) -> models.Session:
 # /tasks/{id}/trace: the steps of a task and its subagents; /tasks/{id}/agent: its definition.
 
 
-class TraceQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class TraceQuery(Parameters):
     chars: int = Field(default=2_000, ge=1, le=200_000, description="maximum number of characters of each text")
 
 

@@ -9,11 +9,12 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.http.auth import Call, Reader, needs
 from api.http.body import accepts_json, json_body
 from api.http.lookup import check_open, conversation_of, own_conversation, own_session
+from api.http.paging import Parameters
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
 from domain.agents.definition import VARIABLE_NAME_PATTERN, GivenVariables, VariableKind
@@ -116,9 +117,7 @@ class ThreadVariables(BaseModel):
     variables: list[ThreadVariable]
 
 
-class VariableRequestQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class VariableRequestQuery(Parameters):
     status: VariableRequestStatus = VariableRequestStatus.OPEN
     conversation_id: Id | None = None
     limit: int = Field(default=50, ge=1, le=200)

@@ -6,7 +6,7 @@ import copy
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 import httpx2
 from typing_extensions import Unpack
@@ -30,19 +30,15 @@ from errand.requests import (
     id_of,
     path_of,
 )
-from errand.transport import Connection, EventReader, Options, Retries, Server, answer_of, find_server
+from errand.transport import Connection, EventReader, Http, Options, Retries, Server, answer_of, find_server
 
 T = TypeVar("T")
 
 
-class Errand:
-    """Talks to an Errand server: the one at `url`, else the stack that runs on this machine.
+class _Client(Generic[Http]):
+    """What both clients are made of."""
 
-    `patience`: the number of seconds for which requests are repeated while the server is unreachable or busy. Repeating
-    is safe, because everything that starts or changes something has an idempotency key.
-    `timeout`: the seconds of silence after which one attempt of a request has failed. `headers` are sent with every
-    request. `http` is an HTTP client of yours, with its own proxies and certificates, which you close.
-    """
+    _http: type[Http]
 
     def __init__(
         self,
@@ -52,22 +48,11 @@ class Errand:
         patience: float = 60.0,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
-        http: httpx2.Client | None = None,
+        http: Http | None = None,
     ) -> None:
         self._given = (url, key)
         self._options = Options(patience, timeout, dict(headers or {}))
-        self._connection = Connection(self.find_server, http, httpx2.Client)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections, also those under a request of another thread. No further request is sent."""
-        for http in self._connection.end():
-            http.close()
+        self._connection: Connection[Http] = Connection(self.find_server, http, self._http)
 
     def with_options(
         self,
@@ -88,6 +73,29 @@ class Errand:
 
     def before_retry(self, cause: Exception | None, request: Request | None) -> None:
         """Called before a request is repeated, or a stream opened again. A subclass may say that it waits, or raise."""
+
+
+class Errand(_Client[httpx2.Client]):
+    """Talks to an Errand server: the one at `url`, else the stack that runs on this machine.
+
+    `patience`: the number of seconds for which requests are repeated while the server is unreachable or busy. Repeating
+    is safe, because everything that starts or changes something has an idempotency key.
+    `timeout`: the seconds of silence after which one attempt of a request has failed. `headers` are sent with every
+    request. `http` is an HTTP client of yours, with its own proxies and certificates, which you close.
+    """
+
+    _http = httpx2.Client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, also those under a request of another thread. No further request is sent."""
+        for http in self._connection.end():
+            http.close()
 
     def call(
         self,
@@ -275,22 +283,10 @@ class Errand:
             time.sleep(pause)
 
 
-class AsyncErrand:
+class AsyncErrand(_Client[httpx2.AsyncClient]):
     """Like `Errand`, with coroutines; there each operation is described."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        key: str | None = None,
-        *,
-        patience: float = 60.0,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        http: httpx2.AsyncClient | None = None,
-    ) -> None:
-        self._given = (url, key)
-        self._options = Options(patience, timeout, dict(headers or {}))
-        self._connection = Connection(self.find_server, http, httpx2.AsyncClient)
+    _http = httpx2.AsyncClient
 
     async def __aenter__(self) -> Self:
         return self
@@ -301,23 +297,6 @@ class AsyncErrand:
     async def close(self) -> None:
         for http in self._connection.end():
             await http.aclose()
-
-    def with_options(
-        self,
-        *,
-        patience: float | None = None,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Self:
-        other = copy.copy(self)
-        other._options = self._options.changed(patience, timeout, headers)
-        return other
-
-    def find_server(self) -> Server:
-        return find_server(*self._given)
-
-    def before_retry(self, cause: Exception | None, request: Request | None) -> None:
-        """As in `Errand`."""
 
     async def call(
         self,

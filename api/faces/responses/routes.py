@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from pydantic_core import to_json
 
 from api.conversations import control
@@ -20,6 +20,7 @@ from api.faces.responses.view import FACE, FoundResponse, asked_in, find, folded
 from api.http.auth import Call, Reader, Stopper, Submitter, Viewer
 from api.http.idempotency import Key
 from api.http.lookup import check_acting, check_kept
+from api.http.paging import Parameters
 from api.streams.feeds import Page
 from api.streams.readers import count_stream, stream_feed
 from domain.agents.definition import AgentDefinition, Mode
@@ -37,10 +38,8 @@ PAGE = 500
 FRAMES = 1_000  # more than one event of the log leads to
 
 
-class IncludeQuery(BaseModel):
+class IncludeQuery(Parameters):
     """Parts that these responses never have may be asked for, in both spellings of a list."""
-
-    model_config = ConfigDict(extra="forbid")
 
     include: list[str] = Field(default_factory=list)
     listed_include: list[str] = Field(default_factory=list, alias="include[]")

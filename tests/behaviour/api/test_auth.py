@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 
-from api.http.auth import is_loopback
-from settings import Settings
+from settings import Settings, is_loopback
 from store import keys
 from store.database import Pool
 from store.keys import Right

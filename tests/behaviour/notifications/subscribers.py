@@ -41,8 +41,8 @@ class Subscribers:
         return await eventually(look, what=f"a delivery with {fields}")
 
     async def record(self, subscription: dict[str, Any]) -> dict[str, Any]:
-        record: dict[str, Any] = (await self.stack.http.get(f"/subscriptions/{subscription['id']}")).json()
-        return record
+        listed: list[dict[str, Any]] = (await self.stack.http.get("/subscriptions")).json()["items"]
+        return next(one for one in listed if one["id"] == subscription["id"])
 
     def workflow(self, delivery: dict[str, Any]) -> "WorkflowHandle[Any, Any]":
         return self.stack.client.get_workflow_handle(f"delivery/{delivery['id']}")
