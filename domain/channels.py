@@ -49,7 +49,7 @@ class ConnectorRules(BaseModel):
 
     kind: ConnectorKind
     agent: str
-    target: str  # where answers of a webhook go, as people see it; empty: nowhere
+    target: str = Field(description="of a webhook, where answers go: only the host of a URL; empty: nowhere")
     debounce_ms: int
     merge: bool
 

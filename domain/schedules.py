@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
 
+from errand import models
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -185,16 +186,8 @@ class RunStatus(StrEnum):
     FAILED = "failed"  # its message could not be accepted, or its check failed
 
 
-class ScheduleRun(BaseModel):
-    """The record of one tick. There is one row for each scheduled time, however often the tick is repeated."""
-
-    model_config = ConfigDict(frozen=True)
-
-    scheduled_at: datetime
+class ScheduleRun(models.ScheduleRun):
     status: RunStatus
-    reason: str = ""
-    session_id: str | None = None
-    manual: bool = False
 
 
 class TickInput(BaseModel):

@@ -1,27 +1,26 @@
 """The feed of a tenant: notices for its watchers, numbered without gaps and kept for a while."""
 
 import json
-from datetime import datetime
 
 import asyncpg
-from pydantic import BaseModel
+from errand.models import Notice
 
-from domain.json_object import JsonObject
 from domain.notifications import NewNotice
 from store.database import Connection, Pool, to_json
 
+# events of sessions, as the feed names them
+_TYPES = {
+    "task_started": "session_started",
+    "task_completed": "session_completed",
+    "task_failed": "session_failed",
+    "task_cancelled": "session_cancelled",
+}
 
-class FeedNotice(BaseModel):
-    number: int
-    type: str
-    session_id: str | None
-    conversation_id: str | None
-    at: datetime
-    data: JsonObject
 
-
-def _read(row: asyncpg.Record) -> FeedNotice:
-    return FeedNotice(**{**row, "data": json.loads(row["data"])})
+def _read(row: asyncpg.Record) -> Notice:
+    known = {**row, "type": _TYPES.get(row["type"], row["type"]), "at": row["at"].isoformat()}
+    data = json.loads(known.pop("data"))
+    return Notice.model_validate({**known, **data})
 
 
 async def give(connection: Connection, notice: NewNotice) -> None:
@@ -29,7 +28,7 @@ async def give(connection: Connection, notice: NewNotice) -> None:
     await connection.execute("SELECT give_notice($1::jsonb)", to_json([notice]))
 
 
-async def after(pool: Pool, tenant: str, number: int, limit: int, created_by: str | None) -> list[FeedNotice]:
+async def after(pool: Pool, tenant: str, number: int, limit: int, created_by: str | None) -> list[Notice]:
     """The notices after a number; with `created_by`, only those about that key's sessions."""
     rows = await pool.fetch(
         """SELECT number, type, session_id, conversation_id, at, data FROM notices

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Literal
 
 import asyncpg
+from errand import models
 from pydantic import ValidationError
 
 from domain import wire
@@ -23,18 +24,12 @@ from store.sessions import SessionRow, from_columns
 
 log = logging.getLogger("errand.store")
 
-_COLUMNS = ", ".join(ScheduleRun.model_fields)
+_COLUMNS = "scheduled_at, status, reason, session_id, manual"
 _OVER = "('completed', 'failed', 'cancelled')"
 _TITLES: dict[str, str] = {
     SessionRefusal.TERMINATED: "the conversation was terminated",
     SessionRefusal.UNKNOWN: "the conversation does not exist",
 }
-
-
-class RunRecord(ScheduleRun):
-    """A run in a list, with the state of its session."""
-
-    task_status: str | None = None
 
 
 async def get(pool: "Pool | Connection", tick: TickCall) -> ScheduleRun | None:
@@ -161,8 +156,8 @@ async def settle(pool: Pool, limit: int = 500) -> int:
 
 async def listing(
     pool: Pool, tenant: str, schedule_id: str, *, before: datetime | None = None, limit: int = 50
-) -> list[RunRecord]:
-    """The runs, latest scheduled time first."""
+) -> list[models.ScheduleRun]:
+    """The runs with the states of their sessions, latest scheduled time first."""
     rows = await pool.fetch(
         """SELECT r.scheduled_at, r.status, r.reason, r.session_id, r.manual, s.status AS task_status
              FROM schedule_runs r LEFT JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
@@ -173,7 +168,7 @@ async def listing(
         before,
         limit,
     )
-    return [RunRecord(**dict(row)) for row in rows]
+    return [models.ScheduleRun(**dict(row)) for row in rows]
 
 
 async def counts(pool: Pool, tenant: str, schedule_id: str) -> dict[str, int]:

@@ -4,55 +4,36 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from errand.models import ToolSpan
 from pydantic import BaseModel, Json
 
-from domain.messages import Body, ReplyBody, read_body
+from domain.messages import Body, Node, ReplyBody, read_body
 from store.database import Pool
 
 
-class ReplyRow(BaseModel):
-    """An assistant message that a model call committed."""
-
-    id: str
-    line: str
-    side: str
-    author: str
-    step: int
-    body: Json[ReplyBody]
-
-
-class CallRow(BaseModel):
-    node: str
-    call_index: int
-    tool: str
-    effect: str
-    state: str
-    result: str
-    started_at: datetime
-    ended_at: datetime | None
-
-
-async def get_replies(pool: Pool, tenant: str, session_id: str, limit: int) -> list[ReplyRow]:
+async def get_replies(pool: Pool, tenant: str, session_id: str, limit: int) -> list[Node]:
+    """The messages that model calls committed."""
     rows = await pool.fetch(
-        """SELECT id, line, side, author, step, body FROM messages
+        """SELECT id, parent, session_id, kind, author, line, side, step, body FROM messages
             WHERE tenant = $1 AND session_id = $2 AND kind = 'assistant' AND reply IS NOT NULL
             ORDER BY created_at, id LIMIT $3""",
         tenant,
         session_id,
         limit,
     )
-    return [ReplyRow(**row) for row in rows]
+    return [Node(**row) for row in rows]
 
 
-async def get_calls(pool: Pool, tenant: str, session_id: str, limit: int) -> list[CallRow]:
+async def get_calls(pool: Pool, tenant: str, session_id: str, limit: int) -> dict[tuple[str, int], ToolSpan]:
+    """The tool calls by message and index. Their arguments are in the message."""
     rows = await pool.fetch(
-        """SELECT node, call_index, tool, effect, state, result, started_at, ended_at FROM tool_calls
+        """SELECT node, call_index AS index, tool, effect, state, result, started_at, ended_at FROM tool_calls
             WHERE tenant = $1 AND session_id = $2 ORDER BY node, call_index LIMIT $3""",
         tenant,
         session_id,
         limit,
     )
-    return [CallRow(**row) for row in rows]
+    return {(row["node"], row["index"]): ToolSpan(arguments="", **row) for row in rows}
 
 
 async def find_spawned(pool: Pool, tenant: str, session_id: str, limit: int) -> list[str]:

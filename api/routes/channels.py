@@ -3,7 +3,6 @@ the services that reach agents. Changes of these need the right supervise."""
 
 import re
 import time
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -74,17 +73,8 @@ class ConnectorBody(Strict):
     merge: bool = Field(default=False, description="messages that wait for their turn are answered together")
 
 
-class ConnectorRecord(BaseModel):
-    id: str
-    name: str
-    kind: ConnectorKind
-    agent: str
-    target: str = Field(description="of a URL only the host, because the rest may be secret")
-    debounce_ms: int
-    merge: bool
+class ConnectorRecord(ConnectorConfig):
     hook: str = Field(description="path for the service's own signed requests")
-    created_by: str
-    created_at: datetime
 
 
 class CreatedConnector(ConnectorRecord):
@@ -264,14 +254,9 @@ async def put_connector(
         raise Conflict(f"There may be at most {MOST} connectors.")
     _check(call, body)
     secrets, shown = _secrets(body, known)
-    given = ConnectorRules(
-        kind=body.kind,
-        agent=body.agent,
-        # only the host: the address may contain a token, and is stored among the secrets
-        target=shown_target(ChannelName.WEBHOOK, body.target) if body.target else "",
-        debounce_ms=body.debounce_ms,
-        merge=body.merge,
-    )
+    # only the host: the address may contain a token, and is stored among the secrets
+    target = shown_target(ChannelName.WEBHOOK, body.target) if body.target else ""
+    given = ConnectorRules.model_validate(body.model_dump() | {"target": target})
     by, keys = call.caller.created_by, call.services.keys
     made = await connectors.put(call.pool, call.tenant, connector, given, secrets, by, keys)
     return CreatedConnector(**_record(made).model_dump(), secret=shown)

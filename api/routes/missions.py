@@ -120,7 +120,7 @@ async def list_mission_runs(
     """The latest scheduled times first; `before` continues after the last of a page."""
     mission = await _found(call, mission_id)
     found = await schedule_runs.listing(call.pool, call.tenant, mission.schedule_id, before=before, limit=limit)
-    return models.RunPage(items=[models.ScheduleRun.model_validate(one) for one in found])
+    return models.RunPage(items=found)
 
 
 @router.post(

@@ -21,7 +21,7 @@ from api.http.paging import ListParameters, Parameters
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.events import LastEventId
-from api.streams.feeds import LOOK_SECONDS, TenantFeed, show_notice, tenant_position
+from api.streams.feeds import LOOK_SECONDS, TenantFeed, tenant_position
 from api.streams.readers import still_allowed, stream_feed
 from domain.errors import Conflict, Invalid, NotAllowed, NotFound
 from domain.ids import is_id
@@ -93,7 +93,7 @@ async def follow_notifications(
     if choose_media_type(request, "text/event-stream", "application/json") == "application/json":
         found = await feed.read(call.pool, after, query.limit)
         next_after = found[-1].number if found else after
-        page = models.NoticePage(items=[show_notice(notice) for notice in found], next_after=next_after)
+        page = models.NoticePage(items=found, next_after=next_after)
         return JSONResponse(page.model_dump(mode="json"))
     return stream_feed(call, feed, after)
 
@@ -137,7 +137,7 @@ async def _send(websocket: WebSocket, call: Call, feed: TenantFeed, after: int) 
             with contextlib.suppress(*TRANSIENT_ERRORS):
                 while found := await feed.read(call.pool, after):
                     for notice in found:
-                        await websocket.send_text(show_notice(notice).model_dump_json())
+                        await websocket.send_text(notice.model_dump_json())
                         after = notice.number
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), LOOK_SECONDS)

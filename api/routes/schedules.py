@@ -205,7 +205,7 @@ async def list_schedule_runs(
     """The latest scheduled times first; `before` continues after the last of a page."""
     found = await _found(call, schedule_id)
     runs = await schedule_runs.listing(call.pool, call.tenant, found.id, before=before, limit=limit)
-    return models.RunPage(items=[models.ScheduleRun.model_validate(one) for one in runs])
+    return models.RunPage(items=runs)
 
 
 async def check_room(call: Call) -> None:

@@ -20,7 +20,6 @@ from domain.errors import Conflict, TooMany
 from domain.events import ENDED, Recorded
 from store import events, notices
 from store.database import TRANSIENT_ERRORS, Pool
-from store.notices import FeedNotice
 
 log = logging.getLogger("errand.api")
 PAGE = 200
@@ -31,12 +30,6 @@ KEEPALIVE_SECONDS = 15.0
 RECONNECT_SECONDS = 1.0
 RETRY_SECONDS = 5
 _LAST = frozenset(event.type for event in ENDED.values())
-_NOTICE_TYPES = {
-    "task_started": "session_started",
-    "task_completed": "session_completed",
-    "task_failed": "session_failed",
-    "task_cancelled": "session_cancelled",
-}
 
 
 @dataclass(frozen=True)
@@ -102,7 +95,7 @@ class TenantFeed:
     created_by: str | None = None
     id: str = "*"
 
-    async def read(self, pool: Pool, after: int, limit: int = PAGE) -> list[FeedNotice]:
+    async def read(self, pool: Pool, after: int, limit: int = PAGE) -> list[models.Notice]:
         return await notices.after(pool, self.tenant, after, limit, self.created_by)
 
     def opening(self, after: int) -> bytes:
@@ -114,20 +107,8 @@ class TenantFeed:
         return Page(b"".join(map(_notice_frame, found)), last, full=len(found) == PAGE, ended=False)
 
 
-def show_notice(notice: FeedNotice) -> models.Notice:
-    known = {
-        "type": _NOTICE_TYPES.get(notice.type, notice.type),
-        "number": notice.number,
-        "session_id": notice.session_id,
-        "conversation_id": notice.conversation_id,
-        "at": notice.at.isoformat(),
-    }
-    return models.Notice.model_validate({**known, **notice.data})
-
-
-def _notice_frame(notice: FeedNotice) -> bytes:
-    one = show_notice(notice)
-    return format_sse_event(data_str=one.model_dump_json(), event=one.type, id=str(notice.number))
+def _notice_frame(notice: models.Notice) -> bytes:
+    return format_sse_event(data_str=notice.model_dump_json(), event=notice.type, id=str(notice.number))
 
 
 async def tenant_position(pool: Pool, tenant: str, given: str | None) -> int:

@@ -9,13 +9,12 @@ from errand import models
 
 from domain.events import Recorded
 from domain.ids import derive_id
-from domain.messages import ToolCallBlock
+from domain.messages import Node, ToolCallBlock, calls_of
 from domain.redaction import shorten_and_redact
 from domain.sessions.session import Usage
 from store import events, sessions, tool_calls, traces
 from store.database import Pool
 from store.sessions import SessionRow
-from store.traces import CallRow, ReplyRow
 
 MOST_SESSIONS = 200
 MOST_EVENTS = 20_000
@@ -121,19 +120,18 @@ class Tracer:
     def _add_tools(
         self,
         steps: dict[int, models.StepTrace],
-        replies: list[ReplyRow],
-        calls: list[CallRow],
+        replies: list[Node],
+        made: dict[tuple[str, int], models.ToolSpan],
         children: dict[str, models.Trace],
         two_sides: bool,
         running: int | None,
     ) -> None:
-        made = {(call.node, call.call_index): call for call in calls}
         for reply in replies:
             if reply.step not in steps:
                 continue
             step = steps[reply.step]
             step.side, step.speaker = reply.side, reply.author if two_sides else None
-            for index, block in enumerate(reply.body.calls):
+            for index, block in enumerate(calls_of(reply)):
                 span = self._tool(step, index, block, made.get((reply.id, index)), running == reply.step)
                 if (child := children.pop(derive_id(reply.id, "child", index), None)) is not None:
                     span.sessions.append(child)
@@ -141,20 +139,23 @@ class Tracer:
             _begin_after_tools(step)
 
     def _tool(
-        self, step: models.StepTrace, index: int, block: ToolCallBlock, call: CallRow | None, running: bool
+        self, step: models.StepTrace, index: int, block: ToolCallBlock, call: models.ToolSpan | None, running: bool
     ) -> models.ToolSpan:
         """The span of a call. A call without a row was never made, or is a read in progress, which is recorded at its
         end."""
+        arguments = self._short(json.dumps(block.arguments, ensure_ascii=False))
+        if call is not None:
+            return call.model_copy(update={"arguments": arguments, "result": self._short(call.result)})
         asked_at = step.models[-1].ended_at if step.models else step.started_at
         return models.ToolSpan(
             index=index,
             tool=block.name,
-            arguments=self._short(json.dumps(block.arguments, ensure_ascii=False)),
-            effect=call.effect if call else "",
-            state=call.state if call else STARTED if running else NOT_RUN,
-            result=self._short(call.result) if call else "",
-            started_at=call.started_at if call else asked_at,
-            ended_at=call.ended_at if call else None if running else asked_at,
+            arguments=arguments,
+            effect="",
+            state=STARTED if running else NOT_RUN,
+            result="",
+            started_at=asked_at,
+            ended_at=None if running else asked_at,
         )
 
     def _marks(self, log: list[Recorded]) -> list[models.Mark]:

@@ -159,27 +159,35 @@ class Rerun(Model):
     layers: int = Field(default=0, description="how many of its layers of rules the original had too")
 
 
-class Task(Model):
-    """The record of a task."""
-
+class TaskSummary(Model):
     task_id: str
+    conversation_id: str
+    agent: str
+    title: str
     status: Status
-    progress: Progress
-    started_at: datetime | None
-    updated_at: datetime
     reason: str | None = Field(description="why the task ended; null until then")
     partial: bool
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+    keep_until: datetime | None = Field(description="when its content will be removed; null until it ends")
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("completed", "failed", "cancelled")
+
+
+class Task(TaskSummary):
+    """The record of a task."""
+
+    progress: Progress
+    started_at: datetime | None
     error: TaskError | None
-    title: str
-    agent: str
     agent_version: int
     models: list[str] = Field(description="the model and its fallbacks, in order")
-    conversation_id: str
     parent_session_id: str | None = Field(description="the session before it, whose history it continues")
     spawned_by: str | None = Field(description="the session that started it as a subagent")
     short_id: str | None = Field(default=None, description="in lists: the shortest unambiguous beginning of the id")
-    created_at: datetime
-    ended_at: datetime | None
     deadline: datetime
     limits: Limits
     usage: Usage
@@ -190,14 +198,9 @@ class Task(Model):
         default=None, description="tool calls and approvals that the task waits for; null if there are none"
     )
     dry_run: bool
-    keep_until: datetime | None = Field(description="when its content will be removed; null until it ends")
     content_removed_at: datetime | None
     rerun_of: Rerun | None = Field(description="the task that this one repeats, if it is a rerun")
     poll_interval: int
-
-    @property
-    def ended(self) -> bool:
-        return self.status in ("completed", "failed", "cancelled")
 
 
 class TaskPage(Model):
@@ -945,15 +948,16 @@ class SchedulePage(Model):
     next_cursor: str | None
 
 
-class ScheduleRun(Model):
-    """The record of one tick, with the state of its session."""
+class ScheduleRun(Record):
+    """The record of one tick, with the state of its session. There is one for each scheduled time, however often the
+    tick is repeated."""
 
     scheduled_at: datetime
     status: str
-    reason: str
-    session_id: str | None
-    manual: bool
-    task_status: str | None
+    reason: str = ""
+    session_id: str | None = None
+    manual: bool = False
+    task_status: str | None = None
 
 
 class RunPage(Model):

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
+from errand.models import TaskSummary
 from mcp_types import (
     CallToolResult,
     ContentBlock,
@@ -32,7 +33,7 @@ from domain.errors import Invalid, NotAllowed, Refusal
 from domain.events import Recorded
 from domain.json_object import JsonObject
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind
-from domain.sessions.session import Reason, Status
+from domain.sessions.session import Status
 from store import agents, events, files, input_requests, threads
 from store.files import File
 from store.keys import Right
@@ -42,10 +43,6 @@ ACTIONS = ("accept", "decline", "cancel")
 MOST_SHOWN = 4_000  # characters of a call's arguments, a diff or a schema
 PAGE = 200
 RECENT = 20  # events before now, for a first line at once
-_SAME = (
-    *("conversation_id", "agent", "title", "status", "reason", "partial"),
-    *("created_at", "updated_at", "ended_at", "keep_until"),
-)
 _TYPES = ("string", "number", "integer", "boolean")
 # the keywords that a form may have for a field
 _KEYS = ("type", "title", "description", "default", "enum", "minLength", "maxLength", "minimum", "maximum")
@@ -73,26 +70,15 @@ class ArtifactLink(BaseModel):
     size: int
 
 
-class McpTask(BaseModel):
+class McpTask(TaskSummary):
     """The result of every tool."""
 
-    task_id: str
-    conversation_id: str
-    agent: str
-    title: str
-    status: Status
-    reason: Reason | None = Field(description="why it ended; null until then")
-    partial: bool
     progress: str
     output: Any = Field(description="text, or JSON if the agent has an output schema")
     error: str | None
     artifacts: list[ArtifactLink]
     waiting_for: list[WaitingRequest] = Field(description="questions and approvals; answer them with task_answer")
     cost_usd: float | None
-    created_at: datetime
-    updated_at: datetime
-    ended_at: datetime | None
-    keep_until: datetime | None
     poll_interval_ms: int
 
 
@@ -185,7 +171,7 @@ def view_task(session: SessionRow, requests: Sequence[InputRequest], files: Sequ
         waiting_for=[_waiting(one) for one in requests],
         cost_usd=session.usage.cost_usd,
         poll_interval_ms=poll_ms,
-        **{name: getattr(session, name) for name in _SAME},
+        **{name: getattr(session, name) for name in TaskSummary.model_fields.keys() - {"task_id"}},
     )
 
 
@@ -223,7 +209,7 @@ def show_task(task: McpTask, note: str = "") -> CallToolResult:
 
 def final_result(task: McpTask) -> CallToolResult:
     """The final result of a call of an agent."""
-    failed = task.status is not Status.COMPLETED
+    failed = task.status != "completed"
     text = "\n".join(_lines(task)) if failed else _text(task.output)
     return CallToolResult(
         content=_content(task, text), structured_content=task.model_dump(mode="json"), is_error=failed
@@ -243,7 +229,7 @@ def _lines(task: McpTask) -> list[str]:
     lines = [f"Task {task.task_id} of {task.agent}: {task.status}{ended}"]
     if task.error:
         lines.append(task.error)
-    if task.status.terminal:
+    if task.ended:
         return [*lines, _text(task.output)] if task.output is not None else lines
     for one in task.waiting_for:
         lines.append(f"It waits for the answer {one.request_id} ({one.kind}): {one.question}")
@@ -268,9 +254,9 @@ def task_object(task: McpTask, askable: Sequence[InputRequest]) -> ExtensionTask
         ttl_ms=None if ttl is None else round(ttl * 1_000),
         poll_interval_ms=task.poll_interval_ms,
     )
-    if task.status is Status.CANCELLED:
+    if task.status == "cancelled":
         found.status = "cancelled"
-    elif task.status.terminal:
+    elif task.ended:
         found.status = "completed"
         found.result = final_result(task)
     elif askable:
@@ -285,7 +271,7 @@ def earlier_task_object(task: McpTask) -> Task:
     now = task_object(task, [])
     return Task(
         task_id=now.task_id,
-        status="failed" if task.status is Status.FAILED else now.status,
+        status="failed" if task.status == "failed" else now.status,
         status_message=now.status_message,
         created_at=now.created_at,
         last_updated_at=now.last_updated_at,
@@ -295,7 +281,7 @@ def earlier_task_object(task: McpTask) -> Task:
 
 
 def _status_message(task: McpTask) -> str:
-    if task.status.terminal:
+    if task.ended:
         return _lines(task)[0]
     waiting = "; ".join(one.question for one in task.waiting_for)
     return (f"waits for people: {waiting}" if waiting else task.progress or task.status)[:500]

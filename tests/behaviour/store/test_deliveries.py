@@ -52,7 +52,8 @@ async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Poo
     job = await notifications.load_first(pool, "default", one.id, KEYS)
     assert job is not None and 2_000 < len(job.body) < 3_000
     [notice] = await notices.after(pool, "default", head, 10, None)
-    assert (notice.type, notice.session_id) == ("task_completed", ref.session_id) and "output" not in notice.data
+    assert (notice.type, notice.session_id) == ("session_completed", ref.session_id)
+    assert "output" not in notice.model_dump()
 
 
 @pytest.mark.exactly_once
