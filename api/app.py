@@ -76,7 +76,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _running(settings or Settings.from_env()) as services:
+        async with _run_services(settings or Settings.from_env()) as services:
             app.state.services = services
             yield
 
@@ -112,7 +112,7 @@ def _methods(request: Request) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def _running(settings: Settings) -> AsyncIterator[Services]:
+async def _run_services(settings: Settings) -> AsyncIterator[Services]:
     _logging()
     url = settings.database_url
     if not url:

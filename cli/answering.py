@@ -394,9 +394,9 @@ def find_request(
     if task_id and request_id:
         found = next((one for one in open_requests(api, task_id) if one.id == request_id), None)
         return found, task_id, request_id
-    waiting = _fitting(open_requests(api, task_id) if task_id else _everywhere(api), approvals)
+    waiting = _keep_fitting(open_requests(api, task_id) if task_id else _everywhere(api), approvals)
     if task_id and not waiting:  # one of its subagents may be waiting
-        waiting = _fitting(_everywhere(api, api.task(task_id).conversation_id), approvals)
+        waiting = _keep_fitting(_everywhere(api, api.task(task_id).conversation_id), approvals)
     if len(waiting) == 1:
         return waiting[0], waiting[0].session_id, waiting[0].id
     wanted = "an approval" if approvals else "an answer"
@@ -416,5 +416,5 @@ def _everywhere(api: Api, conversation_id: str | None = None) -> list[InputReque
     return [parse(InputRequest, one) for one in all_open_requests(api, conversation_id)]
 
 
-def _fitting(requests: list[InputRequest], approvals: bool) -> list[InputRequest]:
+def _keep_fitting(requests: list[InputRequest], approvals: bool) -> list[InputRequest]:
     return [one for one in requests if (one.kind in APPROVALS) == approvals]

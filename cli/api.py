@@ -106,7 +106,7 @@ class Api(Errand):
             raise NoStack(
                 f"no stack is running on {home}. `{PROGRAM} up` starts it; for an API elsewhere set ERRAND_URL"
             )
-        url = _checked(self._url or (info.api_url if info else ""))
+        url = _check_address(self._url or (info.api_url if info else ""))
         key = self._key
         # the token is for its own stack, and no other server may see it
         if not key and info and home and is_loopback(url.host) and httpx2.URL(info.api_url) == url:
@@ -214,7 +214,7 @@ class Api(Errand):
         other._notify, other._noted = notify, False
         return other
 
-    def seen(self) -> None:
+    def note_answer(self) -> None:
         """The server has sent something: a further outage is a new one."""
         self._noted = False
 
@@ -257,7 +257,7 @@ def follow(
     try:
         for event in reader.stream(task_id, after=after):
             after = event.seq
-            reader.seen()
+            reader.note_answer()
             yield event.model_dump(mode="json", exclude_unset=True)
     except Unreachable as error:
         raise _lost(error, patience, f"attach {task_id} --after {after}") from None
@@ -271,7 +271,7 @@ def follow_conversation(
     reader = api.following(patience, notify)
     try:
         for event in reader.stream_conversation(conversation_id, after=after):
-            reader.seen()
+            reader.note_answer()
             yield event.model_dump(mode="json", exclude_unset=True)
     except Unreachable as error:
         raise _lost(error, patience, f"chat --conversation {conversation_id}") from None
@@ -295,7 +295,7 @@ def wait_for_result(api: Api, task_id: str, *, patience: float, notify: Callable
             asked = refused.body.get("task_status") == "input_required"
             if asked and not before:
                 notify(f"the task is waiting for an answer; `{PROGRAM} inbox` shows the question")
-        waiting.seen()
+        waiting.note_answer()
 
 
 def events_so_far(api: Api, task_id: str) -> Iterator[EventData]:
@@ -349,7 +349,7 @@ def _lost(error: Unreachable, patience: float, command: str) -> Unreachable:
     )
 
 
-def _checked(address: str) -> httpx2.URL:
+def _check_address(address: str) -> httpx2.URL:
     try:
         url = httpx2.URL(address)
     except httpx2.InvalidURL:

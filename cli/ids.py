@@ -32,7 +32,7 @@ class TaskId(click.ParamType[str, Any]):
         with contextlib.suppress(click.ClickException, SettingsError), _api_of_completion() as api:
             prefix = incomplete if incomplete and incomplete.isalnum() else None
             found = _tasks(api, id_prefix=prefix, top_level=prefix is None, limit=20)
-            return [CompletionItem(one.short_id or one.task_id, help=_described(one)) for one in found]
+            return [CompletionItem(one.short_id or one.task_id, help=_describe(one)) for one in found]
         return []
 
 
@@ -67,7 +67,7 @@ def resolve(api: Api, text: str, field: str | None = None) -> str:
 
     `field`: the field of the task's session to use instead of its own id.
     """
-    found = _resolved(api, text)
+    found = _find_id(api, text)
     write_last(api.address, found)
     if field:
         with contextlib.suppress(NotFoundError, Refused):  # it is a conversation without tasks; or the command explains
@@ -76,7 +76,7 @@ def resolve(api: Api, text: str, field: str | None = None) -> str:
     return found
 
 
-def _resolved(api: Api, text: str) -> str:
+def _find_id(api: Api, text: str) -> str:
     if is_id(text):
         return text
     if text == PREVIOUS:
@@ -97,7 +97,7 @@ def _resolved(api: Api, text: str) -> str:
         return found[0].task_id
     if not found:
         raise NotFoundError(f"no id begins with {prefix!r}; `tasks` lists them")
-    lines = [f"  {one.short_id or one.task_id}  {_described(one)}" for one in found[:CANDIDATES]]
+    lines = [f"  {one.short_id or one.task_id}  {_describe(one)}" for one in found[:CANDIDATES]]
     lines += ["  …"] if len(found) > CANDIDATES else []
     candidates = [one.task_id for one in found[:CANDIDATES]]
     message = f"several ids begin with {prefix!r}; type more of one:\n" + "\n".join(lines)
@@ -116,7 +116,7 @@ def _tasks(api: Api, **filters: Any) -> list[Task]:
     return parse(TaskPage, api.get("/tasks", **given)).items
 
 
-def _described(task: Task) -> str:
+def _describe(task: Task) -> str:
     return f"{one_line(task.agent)}, {task.status}: {one_line(task.title, 60)}"
 
 

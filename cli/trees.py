@@ -60,7 +60,7 @@ def _walk(found: FolderFiles, folder: Path, above: IgnoreRules, settings: Settin
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
-        found.problems.append(f"{_named(found, folder)}: {error.strerror}")
+        found.problems.append(f"{_name_of(found, folder)}: {error.strerror}")
         return
     for entry in entries:
         path = Path(entry.path)
@@ -78,16 +78,16 @@ def _take_link(found: FolderFiles, path: Path, settings: Settings) -> None:
     target = path.resolve()
     # what the user did not name must not be uploaded
     if not target.is_relative_to(found.root):
-        found.problems.append(f"{_named(found, path)}: a link out of the folder, to {target}")
+        found.problems.append(f"{_name_of(found, path)}: a link out of the folder, to {target}")
     elif target.is_file():
         _take(found, path, target, settings)
     elif not target.exists():
-        found.problems.append(f"{_named(found, path)}: a link to nothing")
+        found.problems.append(f"{_name_of(found, path)}: a link to nothing")
 
 
 def _take(found: FolderFiles, path: Path, source: Path, settings: Settings) -> None:
     known = source.stat()
-    name = _named(found, path)
+    name = _name_of(found, path)
     if not stat.S_ISREG(known.st_mode):
         found.problems.append(f"{name}: not a file, a folder or a link")
     elif known.st_size > settings.workspace_file_bytes:
@@ -101,7 +101,7 @@ def _take(found: FolderFiles, path: Path, source: Path, settings: Settings) -> N
         found.bytes += known.st_size
 
 
-def _named(found: FolderFiles, path: Path) -> str:
+def _name_of(found: FolderFiles, path: Path) -> str:
     return path.relative_to(found.root).as_posix()
 
 

@@ -28,7 +28,7 @@ def watch(api: Api, task_id: str, *, after: int, patience_ms: int, as_json: bool
                 status = event["status"]
             if as_json:
                 emit(event)
-            elif not (asks and _asked(api, event, printer)):
+            elif not (asks and _ask(api, event, printer)):
                 printer.show(event)
     except KeyboardInterrupt:
         printer.break_line()
@@ -40,7 +40,7 @@ def watch(api: Api, task_id: str, *, after: int, patience_ms: int, as_json: bool
     click.get_current_context().exit(int(exit_of(status)))
 
 
-def _asked(api: Api, event: EventData, printer: EventPrinter) -> bool:
+def _ask(api: Api, event: EventData, printer: EventPrinter) -> bool:
     """Ask the person at the terminal, if the event is a question that nobody has answered yet."""
     if event["type"] != "input_required":
         return False

@@ -62,7 +62,7 @@ def create_app(target: str, access: str, token: str | None = None) -> Starlette:
         client: httpx2.AsyncClient = request.app.state.client
         path = request.scope["raw_path"].decode("latin-1") + (f"?{request.url.query}" if request.url.query else "")
         # Without this the HTTP client would request a compression that the caller did not request.
-        asked = {"accept-encoding": "identity", **_kept(request.headers)}
+        asked = {"accept-encoding": "identity", **_keep_headers(request.headers)}
         if token:
             asked["authorization"] = f"Bearer {token}"
         sent = client.build_request(request.method, path, headers=asked, content=await request.body())
@@ -97,7 +97,7 @@ def _with_frame_rules(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, b
     return kept + [(name, value) for name, value in FRAMES.items() if name not in names]
 
 
-def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+def _keep_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in HOP_BY_HOP}
 
 

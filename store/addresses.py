@@ -48,8 +48,8 @@ async def accept_in(
 ) -> Arrival:
     """The same inside a transaction that writes more. After a refusal the caller rolls back or leaves the address
     untouched. With `wait` the session is queued even if no other session is running."""
-    conversation_id = await locked(connection, tenant, address)
-    if (earlier := await known(connection, tenant, conversation_id, message.key)) is not None:
+    conversation_id = await lock(connection, tenant, address)
+    if (earlier := await find_known(connection, tenant, conversation_id, message.key)) is not None:
         return Arrival(earlier, duplicate=True)
     workspace_id = await connection.fetchval(
         "SELECT workspace_id FROM sessions WHERE tenant = $1 AND id = $2", tenant, conversation_id
@@ -69,7 +69,7 @@ async def accept_in(
     return Arrival(accepted.session)
 
 
-async def locked(connection: Connection, tenant: str, address: Address, conversation_id: str | None = None) -> str:
+async def lock(connection: Connection, tenant: str, address: Address, conversation_id: str | None = None) -> str:
     """The conversation of an address, locked until the transaction ends. A new address gets `conversation_id`, which
     exists, or a new conversation, which its first message opens."""
     await connection.execute(
@@ -150,7 +150,7 @@ def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str |
     )
 
 
-async def known(connection: Connection, tenant: str, conversation_id: str, key: str) -> SessionRow | None:
+async def find_known(connection: Connection, tenant: str, conversation_id: str, key: str) -> SessionRow | None:
     """The session of the message with this key, if it was accepted before."""
     row = await connection.fetchrow(
         """SELECT s.* FROM address_messages m JOIN sessions s ON s.tenant = m.tenant AND s.id = m.session_id

@@ -32,7 +32,7 @@ SELECT DISTINCT ON (name) owner, name, version, digest, definition, created_at F
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def _parsed(text: str) -> AgentDefinition:
+def _parse(text: str) -> AgentDefinition:
     """Cache parsed definitions: validation costs more than the read, and a version never changes."""
     return AgentDefinition.model_validate_json(text)
 
@@ -58,7 +58,7 @@ async def put(
     async with pool.acquire() as connection, connection.transaction():
         await _lock(connection, owner)
         if check is not None:
-            await check(await _known(connection, owner))
+            await check(await _list_known(connection, owner))
         if made_from is not None:
             now = await get_current(connection, owner, definition.name)
             if now is None or now[0] != made_from:
@@ -92,7 +92,7 @@ async def remove(pool: Pool, owner: str, name: str, removed_by: str = "", *, che
     async with pool.acquire() as connection, connection.transaction():
         await _lock(connection, owner)
         if check is not None:
-            await check(await _known(connection, owner))
+            await check(await _list_known(connection, owner))
         newest = await _newest(connection, owner, name)
         if newest is None or newest["removed"]:
             return False
@@ -114,7 +114,7 @@ async def _lock(connection: Connection, owner: str) -> None:
     await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 2))", f"agents/{owner}")
 
 
-async def _known(connection: Connection, owner: str) -> dict[str, AgentDefinition]:
+async def _list_known(connection: Connection, owner: str) -> dict[str, AgentDefinition]:
     return {ref.name: definition for ref, definition in await list_current(connection, owner)}
 
 
@@ -164,7 +164,7 @@ async def get_current(pool: "Pool | Connection", tenant: str, name: str) -> tupl
 
 
 def _read(row: asyncpg.Record) -> tuple[AgentRef, AgentDefinition]:
-    return AgentRef(owner=row["owner"], name=row["name"], version=row["version"]), _parsed(row["definition"])
+    return AgentRef(owner=row["owner"], name=row["name"], version=row["version"]), _parse(row["definition"])
 
 
 async def list_current(pool: "Pool | Connection", tenant: str) -> list[tuple[AgentRef, AgentDefinition]]:
@@ -184,7 +184,7 @@ async def get_version(pool: Pool, tenant: str, name: str, version: int) -> tuple
     if row is None:
         return None
     ref = AgentRef(owner=row["owner"], name=name, version=version)
-    return ref, _parsed(row["definition"])
+    return ref, _parse(row["definition"])
 
 
 async def list_versions(pool: Pool, tenant: str, name: str) -> list[int]:
@@ -225,7 +225,7 @@ async def load(pool: "Pool | Connection", ref: AgentRef) -> AgentDefinition:
         ref.name,
         ref.version,
     )
-    return AgentDefinition.model_validate_json(text) if is_private(ref.owner) else _parsed(text)
+    return AgentDefinition.model_validate_json(text) if is_private(ref.owner) else _parse(text)
 
 
 async def list_known_tools(pool: Pool) -> set[str]:

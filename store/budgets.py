@@ -22,7 +22,7 @@ async def get(pool: Pool, tenant: str, conversation_id: str) -> TreeBudget | Non
     return TreeBudget(**row) if row else None
 
 
-async def held(pool: Pool, tenant: str, conversation_id: str) -> Reserved:
+async def sum_reserved(pool: Pool, tenant: str, conversation_id: str) -> Reserved:
     """The amounts that running calls may still use."""
     row = await pool.fetchrow(_HELD, tenant, conversation_id, "", "")
     return Reserved(**row) if row else Reserved()

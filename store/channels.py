@@ -67,7 +67,7 @@ async def _accept(
     merge: bool,
     wait: bool,
 ) -> ChannelArrival:
-    conversation_id = await addresses.locked(connection, tenant, address)
+    conversation_id = await addresses.lock(connection, tenant, address)
     if await is_key_reused(connection, tenant, message):
         return ChannelArrival(Arrival(), key_reused=True)
     if merge and (joined := await _join(connection, tenant, conversation_id, message)) is not None:
@@ -89,7 +89,7 @@ async def _accept(
 async def _join(connection: Connection, tenant: str, conversation_id: str, message: ArrivingMessage) -> Arrival | None:
     """Add the message to the newest session in the queue, which answers in one thread of the channel; None if there is
     none for this thread, or if the key is known."""
-    if await addresses.known(connection, tenant, conversation_id, message.key) is not None:
+    if await addresses.find_known(connection, tenant, conversation_id, message.key) is not None:
         return None
     row = await connection.fetchrow(
         """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND NOT live AND status = 'submitted'
@@ -354,8 +354,8 @@ async def _before(
     connection: Connection, session: SessionRow, address: Address, message: ArrivingMessage
 ) -> ChannelArrival | None:
     """Lock the address. Returns the earlier result of a message with this key, if there was one."""
-    await addresses.locked(connection, session.tenant, address)
+    await addresses.lock(connection, session.tenant, address)
     if await is_key_reused(connection, session.tenant, message):
         return ChannelArrival(Arrival(), key_reused=True)
-    known = await addresses.known(connection, session.tenant, session.conversation_id, message.key)
+    known = await addresses.find_known(connection, session.tenant, session.conversation_id, message.key)
     return ChannelArrival(Arrival(known, duplicate=True)) if known else None

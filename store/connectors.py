@@ -29,7 +29,7 @@ def _read(row: asyncpg.Record) -> ConnectorConfig:
     return ConnectorConfig(**{name: row[name] for name in ConnectorConfig.model_fields})
 
 
-def opened(keys: KeyRing, tenant: str, name: str, secrets: str) -> ConnectorSecrets:
+def open_secrets(keys: KeyRing, tenant: str, name: str, secrets: str) -> ConnectorSecrets:
     return ConnectorSecrets.model_validate_json(keys.unseal(secrets, tenant, SEALED_FOR, name))
 
 
@@ -60,7 +60,7 @@ async def put(
     return _read(row)
 
 
-async def listing(pool: Pool, tenant: str) -> list[ConnectorConfig]:
+async def list_all(pool: Pool, tenant: str) -> list[ConnectorConfig]:
     return [_read(row) for row in await pool.fetch(f"SELECT {_COLUMNS} FROM connectors WHERE tenant = $1", tenant)]
 
 
@@ -95,4 +95,4 @@ async def remove(pool: Pool, tenant: str, name: str, by: str) -> bool:
 def _hook(row: asyncpg.Record | None, keys: KeyRing) -> Hook | None:
     if row is None:
         return None
-    return Hook(row["tenant"], _read(row), opened(keys, row["tenant"], row["name"], row["secrets"]))
+    return Hook(row["tenant"], _read(row), open_secrets(keys, row["tenant"], row["name"], row["secrets"]))

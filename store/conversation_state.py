@@ -88,7 +88,7 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
     return state
 
 
-async def stranded(pool: Pool, older_than_s: float, limit: int = 200) -> list[tuple[str, str]]:
+async def find_stranded(pool: Pool, older_than_s: float, limit: int = 200) -> list[tuple[str, str]]:
     """Conversations of all tenants in which something waits longer than it would if their workflow were running: a
     message that no session took, or a session without activity since one of its subagents ended."""
     rows = await pool.fetch(

@@ -35,7 +35,7 @@ async def of_session(pool: Pool, tenant: str, face: str, session_id: str) -> dic
     return {row["part"]: StoredFaceRequest(**dict(row)) for row in rows}
 
 
-async def repeated(pool: Pool, tenant: str, face: str, digest: str) -> str | None:
+async def find_repeated(pool: Pool, tenant: str, face: str, digest: str) -> str | None:
     """The public id of the same request made just before. Without `background`, its caller waited until the end."""
     found: str | None = await pool.fetchval(
         """SELECT public_id FROM face_requests f JOIN sessions s ON s.tenant = f.tenant AND s.id = f.session_id

@@ -196,7 +196,7 @@ async def of_session(pool: Pool, tenant: str, session_id: str) -> list[File]:
     return [File(**row) for row in rows]
 
 
-async def returned_by(pool: Pool, tenant: str, session_id: str) -> list[File]:
+async def find_returned(pool: Pool, tenant: str, session_id: str) -> list[File]:
     """The files that a session leaves for the session that started it, oldest first. Addresses are not files."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND session_id = $2 AND url IS NULL

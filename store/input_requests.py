@@ -157,7 +157,7 @@ async def standing_rules(pool: Pool, tenant: str, conversation_id: str) -> list[
     ]
 
 
-async def unheard(pool: Pool, tenant: str, session_id: str) -> list[str]:
+async def find_unheard(pool: Pool, tenant: str, session_id: str) -> list[str]:
     """Answers that were not yet signalled to their session."""
     rows = await pool.fetch(
         "SELECT id FROM input_requests WHERE tenant = $1 AND session_id = $2 AND status = 'answered' AND NOT settled",

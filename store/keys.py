@@ -132,7 +132,7 @@ async def is_signed_out(pool: Pool, cookie_id: str) -> bool:
     return await pool.fetchval("SELECT 1 FROM signed_out_cookies WHERE id = $1", cookie_id) is not None
 
 
-async def listing(pool: Pool, tenant: str | None = None) -> list[Key]:
+async def list_all(pool: Pool, tenant: str | None = None) -> list[Key]:
     """All keys of a tenant, or of every tenant, oldest first."""
     rows = await pool.fetch(
         f"SELECT {_COLUMNS} FROM api_keys WHERE $1::text IS NULL OR tenant = $1 ORDER BY created_at, id", tenant

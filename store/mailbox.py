@@ -236,7 +236,7 @@ def _outcome(row: asyncpg.Record, replies: list[ReplyBody], returned: dict[str, 
 
 async def _returned(pool: Pool, tenant: str, session_id: str) -> dict[str, str | None]:
     """The paths of a subagent tool's files in its parent's workspace, where its end has copied them, with its own."""
-    found = await files.returned_by(pool, tenant, session_id)
+    found = await files.find_returned(pool, tenant, session_id)
     paths = returned_paths(session_id, [file.name for file in found])
     return {path: file.path for path, file in zip(paths, found, strict=True)}
 

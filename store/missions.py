@@ -65,7 +65,7 @@ async def of_schedule(pool: "Pool | Connection", tenant: str, schedule_id: str) 
     return _read(row) if row else None
 
 
-async def listing(
+async def list_all(
     pool: Pool, tenant: str, *, name: str | None = None, before_id: str | None = None, limit: int = 50
 ) -> list[Mission]:
     """The missions, newest first."""

@@ -33,7 +33,7 @@ _SUBSCRIPTION_COLUMNS = """id, name, channel, target_shown AS target, events, ev
                            failing_since, last_error, old_until AS old_secret_until, created_by, created_at"""
 
 
-def _sealed(keys: KeyRing, tenant: str, subscription_id: str, text: str) -> str:
+def _seal(keys: KeyRing, tenant: str, subscription_id: str, text: str) -> str:
     return keys.seal(text, tenant, SEALED_FOR, subscription_id)
 
 
@@ -69,12 +69,12 @@ async def create_subscription(
         subscription_id,
         new.name,
         new.channel,
-        _sealed(keys, tenant, subscription_id, new.target),
+        _seal(keys, tenant, subscription_id, new.target),
         shown_target(new.channel, new.target),
         new.events,
         new.every_task,
         new.subagents,
-        _sealed(keys, tenant, subscription_id, secret) if secret else None,
+        _seal(keys, tenant, subscription_id, secret) if secret else None,
         created_by,
         inputs=new.model_dump_json(),
     )
@@ -111,7 +111,7 @@ async def rotate_secret(
     statement = f"""UPDATE subscriptions
                        SET old_secret = secret, old_until = now() + make_interval(hours => $4), secret = $3
                      WHERE tenant = $1 AND id = $2 AND secret IS NOT NULL RETURNING {_SUBSCRIPTION_COLUMNS}"""
-    sealed = _sealed(keys, tenant, subscription_id, secret)
+    sealed = _seal(keys, tenant, subscription_id, secret)
     return _subscription(
         await _change(pool, tenant, by, "rotate_secret", statement, subscription_id, sealed, ROTATION_HOURS)
     )
@@ -184,7 +184,9 @@ async def load_first(pool: Pool, tenant: str, lane: str, keys: KeyRing) -> Job |
     opened = [
         keys.unseal(text, tenant, SEALED_FOR, row["subscription_id"]) for text in (row["target"], *row["signing"])
     ]
-    secrets = connectors.opened(keys, tenant, row["name"], row["secrets"]) if row["connector"] else ConnectorSecrets()
+    secrets = (
+        connectors.open_secrets(keys, tenant, row["name"], row["secrets"]) if row["connector"] else ConnectorSecrets()
+    )
     return Job(**{**row, "target": opened[0], "signing": opened[1:], "secrets": secrets})
 
 

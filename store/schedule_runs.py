@@ -82,7 +82,7 @@ async def fire(
             if live is not None:
                 await _add_message(connection, schedule, tick, text)
                 return await _write(connection, schedule, tick, RunStatus.STEERED, session_id=live.id), live
-        if schedule.rules.overlap is Overlap.SKIP and await _unfinished(connection, schedule):
+        if schedule.rules.overlap is Overlap.SKIP and await _has_unfinished(connection, schedule):
             return await _write(connection, schedule, tick, RunStatus.SKIPPED, "the run before it is not over"), None
         arrival = await _accept(connection, schedule, tick, text, budget)
         if arrival.session is not None:
@@ -115,7 +115,7 @@ async def unsteer(pool: Pool, schedule: Schedule, tick: TickCall) -> bool:
         return gone is not None
 
 
-async def unfinished(pool: Pool, tenant: str, schedule_id: str) -> list[SessionRow]:
+async def find_unfinished(pool: Pool, tenant: str, schedule_id: str) -> list[SessionRow]:
     """The sessions of earlier runs that have not ended."""
     rows = await pool.fetch(
         f"""SELECT s.* FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
@@ -154,7 +154,7 @@ async def settle(pool: Pool, limit: int = 500) -> int:
     return len(rows)
 
 
-async def listing(
+async def list_all(
     pool: Pool, tenant: str, schedule_id: str, *, before: datetime | None = None, limit: int = 50
 ) -> list[models.ScheduleRun]:
     """The runs with the states of their sessions, latest scheduled time first."""
@@ -245,7 +245,7 @@ async def _write(
     return ScheduleRun(**dict(row))
 
 
-async def _unfinished(connection: Connection, schedule: Schedule) -> bool:
+async def _has_unfinished(connection: Connection, schedule: Schedule) -> bool:
     found = await connection.fetchval(
         f"""SELECT 1 FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
              WHERE r.tenant = $1 AND r.schedule_id = $2 AND NOT r.settled AND s.status NOT IN {_OVER} LIMIT 1""",

@@ -39,9 +39,7 @@ async def create(
     `also` writes more in the same transaction."""
     schedule_id = new_id()
     async with pool.acquire() as connection, connection.transaction():
-        conversation_id = await addresses.locked(
-            connection, tenant, Address.schedule(schedule_id), rules.conversation_id
-        )
+        conversation_id = await addresses.lock(connection, tenant, Address.schedule(schedule_id), rules.conversation_id)
         row = await connection.fetchrow(
             f"""INSERT INTO schedules (tenant, id, name, rules, session, prompt, conversation_id, created_by)
                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -143,7 +141,7 @@ async def get(pool: "Pool | Connection", tenant: str, schedule_id: str, *, lock:
     return _read(row) if row else None
 
 
-async def listing(
+async def list_all(
     pool: Pool,
     tenant: str,
     *,
@@ -167,7 +165,7 @@ async def listing(
     return [_read(row) for row in rows]
 
 
-async def created_by(pool: Pool, tenant: str, creator: str) -> list[Schedule]:
+async def list_of_creator(pool: Pool, tenant: str, creator: str) -> list[Schedule]:
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM schedules
              WHERE tenant = $1 AND created_by = $2 AND deleted_at IS NULL ORDER BY id""",
@@ -182,13 +180,13 @@ async def count(pool: Pool, tenant: str) -> int:
     return found
 
 
-async def unsynced(pool: Pool, limit: int = 200) -> list[Schedule]:
+async def find_unsynced(pool: Pool, limit: int = 200) -> list[Schedule]:
     """Schedules of all tenants whose newest version Temporal does not have."""
     rows = await pool.fetch(f"SELECT {_COLUMNS} FROM schedules WHERE synced < version LIMIT $1", limit)
     return keep_readable(rows, _read, "schedule")
 
 
-async def synced(pool: Pool, schedule: Schedule) -> None:
+async def mark_synced(pool: Pool, schedule: Schedule) -> None:
     await pool.execute(
         "UPDATE schedules SET synced = greatest(synced, $3) WHERE tenant = $1 AND id = $2",
         schedule.tenant,

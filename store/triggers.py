@@ -86,13 +86,13 @@ async def find_trigger(pool: Pool, tenant: str, name: str, keys: KeyRing) -> Sig
     row = await pool.fetchrow(
         "SELECT * FROM triggers WHERE tenant = $1 AND name = $2 AND deleted_at IS NULL", tenant, name
     )
-    return _signed(row, keys) if row else None
+    return _read_signed(row, keys) if row else None
 
 
 async def triggers_of_any_tenant(pool: Pool, name: str, keys: KeyRing, limit: int) -> list[SignedTrigger]:
     """The triggers that an event without a key may address: one by id, or one of each tenant by name."""
     rows = await pool.fetch("SELECT * FROM find_triggers($1, $2)", name, limit)
-    return [_signed(row, keys) for row in rows]
+    return [_read_signed(row, keys) for row in rows]
 
 
 async def list_triggers(pool: Pool, tenant: str) -> list[EventTrigger]:
@@ -115,7 +115,7 @@ async def remove_trigger(pool: Pool, tenant: str, name: str, by: str) -> None:
             await audit.append(connection, tenant, TENANT, by, "remove_trigger", subject=name)
 
 
-def _signed(row: asyncpg.Record, keys: KeyRing) -> SignedTrigger:
+def _read_signed(row: asyncpg.Record, keys: KeyRing) -> SignedTrigger:
     return SignedTrigger(_read(row), keys.unseal(row["secret"], row["tenant"], SEALED_FOR, row["name"]))
 
 
@@ -370,7 +370,7 @@ async def _receive(
         if isinstance(admitted, Hold):
             return Receipt(held=admitted)
         message = admitted
-    await addresses.locked(connection, tenant, address, named)
+    await addresses.lock(connection, tenant, address, named)
     arrival = await addresses.accept_in(connection, tenant, address, message)
     if arrival.session is None:
         return Receipt(refused=arrival.refused)

@@ -49,7 +49,7 @@ class SharedVariables:
         tenants = await values_of_tenant(pool, tenant) if known else {}
         return self._kept_as(tenant, graph, tenants)
 
-    async def renewed(self, pool: Pool, tenant: str, session: Session) -> Session:
+    async def renew(self, pool: Pool, tenant: str, session: Session) -> Session:
         """A session that was planned earlier, with the present values. Refused if it lacks one and may not ask."""
         own = drop_shared(session.variables)
         tenants = await values_of_tenant(pool, tenant)
@@ -180,7 +180,7 @@ async def set_for_thread(pool: Pool, tenant: str, thread: ThreadPlace, values: M
         subject = f"{thread.id}: {', '.join(sorted(values))}"
         await audit.append(connection, tenant, thread.conversation_id, by, "set_variables", subject=subject[:500])
     async with pool.acquire() as connection, connection.transaction():
-        known = await _locked(connection, tenant, thread.conversation_id)
+        known = await _lock_threads(connection, tenant, thread.conversation_id)
         if (first := known.get(thread.id)) is not None:
             # Use the stored values: another request may have set the same name since.
             await _pass_on(connection, tenant, known, first, {name: first.own[name] for name in values})
@@ -205,17 +205,17 @@ async def renew_threads(pool: Pool, tenant: str, conversation_id: str, thread_id
     if not found:
         return
     async with pool.acquire() as connection, connection.transaction():
-        known = await _locked(connection, tenant, conversation_id)
+        known = await _lock_threads(connection, tenant, conversation_id)
         for thread in (known[one] for one in thread_ids if one in known):
             names = _set_above(known, thread)
             parent = known.get(thread.parent_thread_id or "")
             if parent is not None and names:
                 values = {name: value for name, value in parent.values.items() if name in names}
-                passed = await _passed(connection, tenant, parent, thread, values)
+                passed = await _find_passed(connection, tenant, parent, thread, values)
                 await _write(connection, tenant, thread, passed)
 
 
-async def _locked(connection: Connection, tenant: str, conversation_id: str) -> dict[str, _Thread]:
+async def _lock_threads(connection: Connection, tenant: str, conversation_id: str) -> dict[str, _Thread]:
     """The threads of a conversation, locked so that only one transaction passes values on in it."""
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 3))", f"variables/{tenant}/{conversation_id}"
@@ -238,12 +238,12 @@ async def _pass_on(
 ) -> None:
     """Order the threads deepest first, because opening a session below locks the rows in the same order."""
     for child in (one for one in known.values() if one.parent_thread_id == thread.id):
-        if passed := await _passed(connection, tenant, thread, child, values):
+        if passed := await _find_passed(connection, tenant, thread, child, values):
             await _pass_on(connection, tenant, known, child, passed)
     await _write(connection, tenant, thread, values)
 
 
-async def _passed(
+async def _find_passed(
     connection: Connection, tenant: str, parent: _Thread, child: _Thread, values: dict[str, str]
 ) -> dict[str, str]:
     above, definition = await _definition(connection, parent), await _definition(connection, child)

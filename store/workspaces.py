@@ -78,7 +78,7 @@ async def get_all(pool: "Pool | Connection", tenant: str, workspace_id: str) -> 
     if row is None:
         return 0, {}, None
     tree = Tree.model_validate_json(row["tree"]) if row["tree"] is not None else None
-    return row["version"], await _parsed(row["manifest"]), tree
+    return row["version"], await _parse(row["manifest"]), tree
 
 
 async def bytes_of_tenant(pool: Pool, tenant: str) -> int:
@@ -177,6 +177,6 @@ def _change(text: str, change: Change) -> _Changed:
     return _Changed(after, json.dumps(after), json.dumps(undo), replaced)
 
 
-async def _parsed(text: str) -> Manifest:
+async def _parse(text: str) -> Manifest:
     manifest: Manifest = await asyncio.to_thread(json.loads, text) if len(text) > LARGE else json.loads(text)
     return manifest

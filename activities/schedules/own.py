@@ -71,7 +71,7 @@ class OwnSchedules:
         return session
 
     async def _list_own(self, session: SessionRow) -> list[Schedule]:
-        return await schedules.created_by(self._pool, session.tenant, _creator(session))
+        return await schedules.list_of_creator(self._pool, session.tenant, _creator(session))
 
     async def _find(self, ref: SessionRef, name: str) -> Schedule:
         session = await self._owner(ref)
@@ -86,7 +86,7 @@ class OwnSchedules:
             await self._client.put(schedule)
         except Unavailable:
             return
-        await schedules.synced(self._pool, schedule)
+        await schedules.mark_synced(self._pool, schedule)
 
 
 def _creator(session: SessionRow) -> str:

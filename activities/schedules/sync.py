@@ -35,7 +35,7 @@ class ScheduleSync:
             if lost := await schedules.note_missing(self._pool, await self._client.ids()):
                 log.warning("%d schedules are missing in Temporal and are created again", lost)
             self._compared = time.monotonic()
-        unsynced = {schedule.id: schedule for schedule in await schedules.unsynced(self._pool)}
+        unsynced = {schedule.id: schedule for schedule in await schedules.find_unsynced(self._pool)}
         await one_by_one("schedules", unsynced, lambda one: self.put(unsynced[one]))
 
     async def _stop(self, run: SessionRow) -> None:
@@ -48,7 +48,7 @@ class ScheduleSync:
 
     async def put(self, schedule: Schedule) -> None:
         await self._client.put(schedule)
-        await schedules.synced(self._pool, schedule)
+        await schedules.mark_synced(self._pool, schedule)
 
 
 # Background work on many items: a failure of one must not delay the others.

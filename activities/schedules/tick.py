@@ -92,7 +92,7 @@ class Ticks:
             if status is not None:
                 return _outcome(await schedule_runs.record(self._pool, call, status, reason))
             try:
-                session = await self._shared.renewed(self._pool, call.tenant, schedule.session)
+                session = await self._shared.renew(self._pool, call.tenant, schedule.session)
             except Invalid as error:
                 return _outcome(await schedule_runs.record(self._pool, call, RunStatus.FAILED, error.detail))
             if schedule.rules.overlap is Overlap.CANCEL_PREVIOUS:
@@ -178,7 +178,7 @@ class Ticks:
         it."""
         by = f"schedule {schedule.rules.name}"
         stop = StopRequest(reason=Reason.CALLER_CANCEL, by=by, note="the next run is due")
-        for session in await schedule_runs.unfinished(self._pool, schedule.tenant, schedule.id):
+        for session in await schedule_runs.find_unfinished(self._pool, schedule.tenant, schedule.id):
             await sessions.request_cancel(self._pool, session.ref, RecordedStop(**dict(stop), at=datetime.now(UTC)))
             ending = sessions.ending_of_unbegun(session, stop.reason)
             if session.live or not await sessions.end_queued(self._pool, ending):

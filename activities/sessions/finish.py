@@ -132,7 +132,7 @@ class FinishSession:
         own = await sessions.get(self._pool, ref.tenant, ref.session_id) if finish.spawned_by else None
         if own is None or own.spawned_by is None or own.subagent is None or own.subagent.explicit:
             return
-        found = await files.returned_by(self._pool, ref.tenant, ref.session_id)
+        found = await files.find_returned(self._pool, ref.tenant, ref.session_id)
         parent = await sessions.get(self._pool, ref.tenant, own.spawned_by) if found else None
         if parent is None:
             return

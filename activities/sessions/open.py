@@ -195,7 +195,7 @@ class OpenSessions:
             if work is not None and (work.thread or "channel" in session.spec):
                 session = session.model_copy(update={"spec": {**session.spec, "channel": {"thread": work.thread}}})
             try:
-                return await self._shared.renewed(self._pool, batch.tenant, session)
+                return await self._shared.renew(self._pool, batch.tenant, session)
             except Invalid as error:  # its messages must not be lost with it
                 log.warning("thread %s keeps the values that it had: %s", opening.thread_id, error.detail)
                 return session

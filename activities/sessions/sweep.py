@@ -105,7 +105,7 @@ class Sweep:
         await one_by_one(
             "subagents", unstarted, lambda one: start_deferred(self._pool, self._conversations, unstarted[one])
         )
-        stranded = await conversation_state.stranded(self._pool, SILENT_SECONDS)
+        stranded = await conversation_state.find_stranded(self._pool, SILENT_SECONDS)
         await one_by_one("conversations", stranded, lambda one: self._conversations.reopen(*one))
         await one_by_one("ends", await conversations.find_unclosed(self._pool), self._close_conversation)
         if failed and len(failed) == len(found):
@@ -141,7 +141,7 @@ class Sweep:
                 self._sent.add(signal)
         for message in await conversations.find_unsignalled(self._pool, limit=20):
             await self._signal(*message)
-        for schedule in await schedules.unsynced(self._pool, limit=20):
+        for schedule in await schedules.find_unsynced(self._pool, limit=20):
             await self._schedules.put(schedule)
 
     def _is_news(self, signal: str) -> bool:
@@ -201,7 +201,7 @@ class Sweep:
             swept.lost += 1
         elif session.cancel_requested is None:
             await self._raise_limits(session)
-            for request_id in await input_requests.unheard(self._pool, session.tenant, session.id):
+            for request_id in await input_requests.find_unheard(self._pool, session.tenant, session.id):
                 # the answer was given while Temporal was unreachable
                 await self._conversations.signal_answer(session.id, request_id)
         else:

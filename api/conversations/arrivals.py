@@ -366,7 +366,7 @@ async def accept_event(services: Services, signed: SignedTrigger, event: Externa
     message = triggers.arriving_message(trigger, new, trigger.prompt) if holds else None
     if message is not None:
         # the session was prepared when the trigger was made, and values of the tenant may have changed since
-        session = await services.shared_variables.renewed(services.pool, trigger.tenant, message.session)
+        session = await services.shared_variables.renew(services.pool, trigger.tenant, message.session)
         message = message.model_copy(update={"session": session})
     if rules.conversation_id is not None:
         await missions.settle_of_conversation(services.pool, trigger.tenant, rules.conversation_id)

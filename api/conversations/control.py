@@ -60,7 +60,7 @@ class Stop:
     grace_ms: int = 0
     tree: bool = False  # its subagents must not start anything new either
 
-    def recorded(self, call: Call, key: str = "") -> RecordedStop:
+    def record(self, call: Call, key: str = "") -> RecordedStop:
         return RecordedStop(
             reason=self.reason,
             by=call.caller.name,
@@ -203,7 +203,7 @@ async def stop_session(call: Call, session: SessionRow, how: Stop, key: str = ""
         return
     request = StopRequest(reason=how.reason, by=call.caller.name, note=how.note, grace_ms=how.grace_ms)
     # The row first: if this process dies after this line, the next step or a worker's look finds the request there.
-    await sessions.request_cancel(call.pool, session.ref, how.recorded(call, key))
+    await sessions.request_cancel(call.pool, session.ref, how.record(call, key))
     ending = sessions.ending_of_unbegun(session, how.reason)
     # The row may be outdated: the session can have started since it was read. `end_queued` checks again under a lock
     # and returns False then, so that the workflow is signalled.
@@ -233,7 +233,7 @@ async def reset_conversation(call: Call, conversation_id: str) -> ResetDone:
     messages."""
     await lookup.own_conversation(call, conversation_id)
     how = Stop(Reason.INTERRUPTED, note="reset")
-    done = await resets.reset(call.pool, call.tenant, conversation_id, how.recorded(call))
+    done = await resets.reset(call.pool, call.tenant, conversation_id, how.record(call))
     if done is None:
         raise lookup.terminated()
     # the rows already hold the new generation and these stops; the signals only speed it up

@@ -32,7 +32,7 @@ LEFT_OUT: dict[RequestKind, JsonObject] = {
 }
 
 
-async def shown(call: Call, listed: Sequence[SessionRow]) -> dict[str, models.DeferredTools]:
+async def find_deferred(call: Call, listed: Sequence[SessionRow]) -> dict[str, models.DeferredTools]:
     """The tool results and approvals for which sessions wait, by session."""
     waiting = [session.id for session in listed if session.status is Status.INPUT_REQUIRED]
     found: dict[str, models.DeferredTools] = {}
@@ -67,7 +67,7 @@ async def answer(
 
 
 async def _before(call: Call, key: IdempotencyKey) -> NewTurn | None:
-    known = await key.answered(call.pool, call.tenant)
+    known = await key.find_answer(call.pool, call.tenant)
     return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True) if known is not None else None
 
 
@@ -80,7 +80,7 @@ async def _answer(
     waiting = await input_requests.of_sessions(call.pool, call.tenant, [live.id]) if live else []
     if live is None or not waiting:
         raise Conflict("Nothing in this conversation waits for answers.", type="nothing-waits")
-    given = [await _given(call, live, request_id, value) for request_id, value in body.answers.items()]
+    given = [await _check_answer(call, live, request_id, value) for request_id, value in body.answers.items()]
     rest = [(one, LEFT_OUT[one.kind]) for one in waiting if one.kind in DEFERRED and one.id not in body.answers]
     # After all checks, and before the answers: the session wakes up with them and must find the message.
     message_id = await _store_message(call, live, body, key)
@@ -106,7 +106,7 @@ async def _answer(
     return NewTurn(reply)
 
 
-async def _given(call: Call, live: SessionRow, request_id: str, value: Any) -> tuple[InputRequest, Any]:
+async def _check_answer(call: Call, live: SessionRow, request_id: str, value: Any) -> tuple[InputRequest, Any]:
     request = await input_requests.get(call.pool, call.tenant, request_id)
     # ids of another session get the same refusal as unknown ones
     if request is None or request.session_id != live.id:

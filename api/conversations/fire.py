@@ -37,7 +37,7 @@ async def fire(call: Call, conversation_id: str, body: FireBody, key: Idempotenc
 
 async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:
     """The response to an earlier request with this key, if that request created its session."""
-    known = await key.answered(call.pool, call.tenant)
+    known = await key.find_answer(call.pool, call.tenant)
     if known is None:
         return None
     answer = models.SessionHandle.model_validate_json(known)

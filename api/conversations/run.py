@@ -53,7 +53,7 @@ async def run(
 ) -> NewTurn:
     """`manifest`: the files that a new conversation begins with."""
     # before all checks: a repetition gets the first response even if the same request would be refused now
-    if (known := await key.answered(call.pool, call.tenant)) is not None:
+    if (known := await key.find_answer(call.pool, call.tenant)) is not None:
         return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
     if body.context.history_session and (body.conversation_id or body.fork_from):
         problem = finding("/context/history_session", "excluded", "the conversation already has its history")
@@ -76,7 +76,7 @@ async def further(
     call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey, face: NewFaceRequest | None = None
 ) -> NewTurn:
     """Run a turn of an existing conversation."""
-    if (known := await key.answered(call.pool, call.tenant)) is not None:
+    if (known := await key.find_answer(call.pool, call.tenant)) is not None:
         return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
     await lookup.open_conversation(call, conversation_id)
     latest = await latest_of(call, conversation_id)
@@ -180,7 +180,7 @@ async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: Idem
     prepared = prepared.opened_by(message_id)  # one message, whether a running session reads it or a new one
     async with one_at_a_time(call, message_id) if key.value is not None else contextlib.nullcontext():
         # the request that we waited for has answered it
-        if (known := await key.answered(call.pool, call.tenant)) is not None:
+        if (known := await key.find_answer(call.pool, call.tenant)) is not None:
             return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
         try:
             return await _try_to_continue(call, body, prepared, key)
@@ -294,7 +294,7 @@ async def as_run(call: Call, conversation_id: str, session: NewSession) -> NewSe
         return session
     admitted = await missions.admit(call.pool, mission, conversation_id)
     if isinstance(admitted, Hold):
-        raise _held(admitted)
+        raise _refuse_held(admitted)
     return missions.mark_session(session, mission)
 
 
@@ -303,11 +303,11 @@ async def accept_mission_turn(call: Call, acceptance: Acceptance, *, files: Mani
     # admission and the new session in one transaction, so that two turns cannot both use the last of a budget
     accepted = await missions.accept_turn(call.pool, acceptance, files)
     if isinstance(accepted, Hold):
-        raise _held(accepted)
+        raise _refuse_held(accepted)
     return accepted
 
 
-def _held(hold: Hold) -> Conflict:
+def _refuse_held(hold: Hold) -> Conflict:
     return Conflict(f"The mission of this conversation does not run now: {hold.text}.", type=hold.kind)
 
 

@@ -124,7 +124,7 @@ class FailedKeys:
         if count >= MOST_FAILURES and left > 0 and _digest_of_key(key) not in self._valid:
             raise TooMany("Too many invalid keys came from this address.", retry_after=math.ceil(left))
 
-    def failed(self, address: str) -> None:
+    def note_failure(self, address: str) -> None:
         now = time.monotonic()
         # popped and put back, so that the address moves to the end of the order
         began, count = self._failures.pop(address, (now, 0))
@@ -132,7 +132,7 @@ class FailedKeys:
         if len(self._failures) > MOST_ADDRESSES:
             self._failures.popitem(last=False)
 
-    def succeeded(self, key: str) -> None:
+    def note_success(self, key: str) -> None:
         digest = _digest_of_key(key)
         self._valid[digest] = None
         self._valid.move_to_end(digest)
@@ -178,9 +178,9 @@ async def identify(
     used = await keys.use(services.pool, presented, settings.requests_per_minute)
     if used is None:
         # only now, because an unreachable database raises an error and must not lock out valid keys
-        failed.failed(address)
+        failed.note_failure(address)
         raise Unauthenticated()
-    failed.succeeded(presented)
+    failed.note_success(presented)
     return _caller(used, settings)
 
 

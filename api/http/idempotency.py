@@ -49,16 +49,16 @@ class IdempotencyKey:
         text = json.dumps(body.model_dump(mode="json", exclude_unset=True), sort_keys=True)
         return cls(check_key(key), hashlib.sha256(f"{call.caller.created_by}\n{route}\n{text}".encode()).hexdigest())
 
-    async def answered(self, pool: Pool, tenant: str) -> str | None:
+    async def find_answer(self, pool: Pool, tenant: str) -> str | None:
         """The stored response, even if the same request would be refused now; None if this is the first one."""
         known = await idempotency.find(pool, tenant, self.value) if self.value is not None else None
         if known is not None and known.digest != self.digest:
             raise key_reused()
         return known.response if known else None
 
-    async def replayed(self, call: Call, response: type[M]) -> M | None:
+    async def replay(self, call: Call, response: type[M]) -> M | None:
         """The first response to this request; None if this is the first one."""
-        known = await self.answered(call.pool, call.tenant)
+        known = await self.find_answer(call.pool, call.tenant)
         return response.model_validate_json(known) if known is not None else None
 
     def record(self, response: str) -> IdempotencyRecord | None:

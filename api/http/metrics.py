@@ -23,7 +23,7 @@ class Metrics:
         )
         self._sessions = Gauge("errand_sessions", "Sessions by status", ["status"], registry=self._registry)
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def count_answer(self, method: str, route: str, status: int, seconds: float) -> None:
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
 

@@ -174,7 +174,7 @@ class _Visit:
         method = method if method in _METHODS else "OTHER"
         caller: auth.Caller | None = self._scope.get("state", {}).get("caller")
         services: Services = self._scope["app"].state.services
-        services.metrics.answered(method, route, self.status, self._seconds)
+        services.metrics.count_answer(method, route, self.status, self._seconds)
         who = caller.created_by if caller else "-"
         log.info("%s %s %d %.0fms by %s %s", method, route, self.status, self._seconds * 1_000, who, self.request_id)
 

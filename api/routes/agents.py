@@ -151,13 +151,13 @@ async def put_agent(
         hooks=await agents.list_known_hooks(call.pool),
     )
     file = f"{name}.md"
-    with _refused():
+    with _refuse_faults():
         definition = await run_check(load_agent, *sent, file, catalogue, known)
     response.status_code = 200 if name in known else 201
 
     async def check(others: Mapping[str, AgentDefinition]) -> None:
         """Again, when nobody can change the other agents: since the first time somebody may have."""
-        with _refused():
+        with _refuse_faults():
             await run_check(complete, definition, others, catalogue, file)
 
     return await _put(call, with_known_lists(definition, known.get(name)), check=check)
@@ -220,7 +220,7 @@ async def remove_agent(call: Admin, name: str) -> Response:
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
+def _refuse_faults() -> Iterator[None]:
     try:
         yield
     except AgentFileError as error:

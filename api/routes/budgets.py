@@ -41,7 +41,7 @@ class RaiseBudget(TaskLimits):
 
     tree: TreeLimits | None = Field(default=None, description="of the conversation")
 
-    def wanted(self) -> Raise:
+    def to_raise(self) -> Raise:
         given = {kind: getattr(self, name) for name, kind in FIELDS.items()}
         tree = self.tree.model_dump(exclude_none=True) if self.tree else {}
         return Raise(**given, tree={name.removeprefix("max_"): limit for name, limit in tree.items()})
@@ -74,7 +74,7 @@ async def _budget(call: Call, session: SessionRow) -> models.TaskBudget:
     known = [session, *(child for child in below if child is not None)]
     own, *subagents = [_session_budget(one) for one in await tool_calls.count_calls(call.pool, call.tenant, known)]
     tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
-    held = await budgets.held(call.pool, call.tenant, session.conversation_id) if tree else Reserved()
+    held = await budgets.sum_reserved(call.pool, call.tenant, session.conversation_id) if tree else Reserved()
     return models.TaskBudget(
         **dict(own),
         children=subagents,
@@ -109,7 +109,7 @@ def _lines(found: list[Share]) -> list[models.BudgetLine]:
 async def raise_budget(call: Call, session: SessionRow, body: RaiseBudget) -> None:
     """Refuse a value that is not a raise or exceeds a ceiling; else write it and signal the running session."""
     _check_running(session)
-    wanted = body.wanted()
+    wanted = body.to_raise()
     tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
     problems = [*_own_problems(session, wanted, call.settings), *_tree_problems(tree, wanted, call.settings)]
     if not problems and not wanted.model_dump(exclude_defaults=True):

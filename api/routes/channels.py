@@ -250,7 +250,7 @@ async def put_connector(
     known = await connectors.find(call.pool, call.tenant, connector, call.services.keys)
     if known is not None and known.connector.kind is not body.kind:
         raise Conflict("The connector has another kind; remove it first.")
-    if known is None and len(await connectors.listing(call.pool, call.tenant)) >= MOST:
+    if known is None and len(await connectors.list_all(call.pool, call.tenant)) >= MOST:
         raise Conflict(f"There may be at most {MOST} connectors.")
     _check(call, body)
     secrets, shown = _secrets(body, known)
@@ -264,7 +264,7 @@ async def put_connector(
 
 @router.get("/connectors", dependencies=_json, responses=problems(), summary="List the connectors")
 async def list_connectors(call: Reader) -> ConnectorPage:
-    return ConnectorPage(items=[_record(one) for one in await connectors.listing(call.pool, call.tenant)])
+    return ConnectorPage(items=[_record(one) for one in await connectors.list_all(call.pool, call.tenant)])
 
 
 @router.delete(

@@ -431,7 +431,7 @@ async def fork_conversation(
     message to the new conversation continues from there."""
     check_transport(request, body.transport)
     key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/fork", body, idempotency_key)
-    if (known := await key.answered(call.pool, call.tenant)) is not None:
+    if (known := await key.find_answer(call.pool, call.tenant)) is not None:
         turn = NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
         return respond_turn(call, turn, body.transport)
     source = await _source(call, conversation_id, body)

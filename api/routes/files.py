@@ -161,7 +161,7 @@ async def list_workspace(call: Reader, task_id: str) -> models.WorkspaceListing:
     check_kept(session)
     now, before = await _manifests(call, session)
     paths = sorted({*now, *before})
-    return models.WorkspaceListing(items=[_listed(path, now.get(path), before.get(path)) for path in paths])
+    return models.WorkspaceListing(items=[_list_path(path, now.get(path), before.get(path)) for path in paths])
 
 
 @router.get(
@@ -198,7 +198,7 @@ async def _manifests(call: Call, session: SessionRow) -> tuple[Manifest, Manifes
     return now, await workspaces.as_of(call.pool, call.tenant, session.workspace_id, session.created_at)
 
 
-def _listed(path: str, now: ManifestEntry | None, before: ManifestEntry | None) -> models.WorkspaceFile:
+def _list_path(path: str, now: ManifestEntry | None, before: ManifestEntry | None) -> models.WorkspaceFile:
     entry = now or before or {}
     change = "removed" if now is None else "added" if before is None else "modified" if now != before else None
     return models.WorkspaceFile.model_validate(

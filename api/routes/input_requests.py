@@ -100,10 +100,10 @@ async def answer_request(
     the first response again, even after the task has ended."""
     key = IdempotencyKey.of(call, f"POST /tasks/{task_id}/input", answer, idempotency_key)
     try:
-        return await key.replayed(call, AnswerAccepted) or await _answer(call, task_id, answer, key)
+        return await key.replay(call, AnswerAccepted) or await _answer(call, task_id, answer, key)
     except Refusal:
         # a repetition that runs at the same time finds the request already answered
-        if (before := await key.replayed(call, AnswerAccepted)) is None:
+        if (before := await key.replay(call, AnswerAccepted)) is None:
             raise
         return before
 

@@ -74,7 +74,7 @@ async def create_mission(call: Submitter, body: Annotated[NewMission, json_body(
     """A mission is a schedule with budgets. It needs a total budget or a time at which it expires."""
     await schedule_routes.check_room(call)
     mission_id = new_id()
-    task = await schedule_routes.checked(call, body)
+    task = await schedule_routes.check_schedule(call, body)
     session = schedule_routes.run_session(call, body, task)
     session = session.model_copy(update={"rules": [*session.rules, mission_mark(mission_id)]})
     by = call.caller.created_by
@@ -91,23 +91,23 @@ async def create_mission(call: Submitter, body: Annotated[NewMission, json_body(
     )
     if made is None:
         raise Conflict("There is a schedule with this name.", type="name-taken")
-    await schedule_routes.synced(call, made)
-    return await _shown(call, await _found(call, mission_id))
+    await schedule_routes.sync_schedule(call, made)
+    return await _show(call, await _find(call, mission_id))
 
 
 @router.get("/missions", responses=problems(422), summary="List the missions")
 async def list_missions(call: Reader, query: Annotated[NamedParameters, Query()]) -> models.MissionPage:
     """Newest first."""
-    found = await missions.listing(
+    found = await missions.list_all(
         call.pool, call.tenant, name=query.name, before_id=query.after(), limit=query.limit + 1
     )
     listed, more = query.page(found, lambda one: one.id)
-    return models.MissionPage(items=[await _shown(call, one) for one in listed], next_cursor=more)
+    return models.MissionPage(items=[await _show(call, one) for one in listed], next_cursor=more)
 
 
 @router.get("/missions/{mission_id}", responses=problems(404), summary="Show a mission and what it has spent")
 async def show_mission(call: Reader, mission_id: str) -> models.Mission:
-    return await _shown(call, await _found(call, mission_id))
+    return await _show(call, await _find(call, mission_id))
 
 
 @router.get("/missions/{mission_id}/runs", responses=problems(404, 422), summary="List the runs of a mission")
@@ -118,8 +118,8 @@ async def list_mission_runs(
     before: AwareDatetime | None = None,
 ) -> models.RunPage:
     """The latest scheduled times first; `before` continues after the last of a page."""
-    mission = await _found(call, mission_id)
-    found = await schedule_runs.listing(call.pool, call.tenant, mission.schedule_id, before=before, limit=limit)
+    mission = await _find(call, mission_id)
+    found = await schedule_runs.list_all(call.pool, call.tenant, mission.schedule_id, before=before, limit=limit)
     return models.RunPage(items=found)
 
 
@@ -128,7 +128,7 @@ async def list_mission_runs(
 )
 async def run_mission(call: Submitter, mission_id: str) -> Triggered:
     """The run stays within the budgets. A paused mission is refused."""
-    mission = await _own(call, mission_id)
+    mission = await _find_own(call, mission_id)
     _check_working(mission)
     schedule = await schedules.get(call.pool, call.tenant, mission.schedule_id)
     assert schedule is not None
@@ -147,14 +147,14 @@ async def put_mission_files(
     call: Submitter, mission_id: str, body: Annotated[MissionFiles, json_body(MissionFiles)]
 ) -> models.Mission:
     """The workspace then holds exactly these files, and the next check sees them."""
-    mission = await _own(call, mission_id)
+    mission = await _find_own(call, mission_id)
     _check_working(mission)
     context = TaskContext.model_construct(files=body.files, archives=body.archives)
     with pointers_moved("/context", ""):
         given = await collect_files(call, TaskSpec.model_construct(context=context))
     await check_workspaces(call, given)
     await workspaces.update(call.pool, call.tenant, mission.conversation_id, lambda _: given)
-    return await _shown(call, mission)
+    return await _show(call, mission)
 
 
 @router.post(
@@ -167,28 +167,28 @@ async def pause_mission(
     call: Stopper, mission_id: str, body: Annotated[PauseBody, json_body(PauseBody, optional=True)]
 ) -> models.Mission:
     """A run that has begun continues."""
-    mission = await _own(call, mission_id)
+    mission = await _find_own(call, mission_id)
     _check_working(mission)
     await missions.pause(call.pool, call.tenant, mission_id, body.reason or f"paused by {call.caller.name}")
-    return await _shown(call, await _found(call, mission_id))
+    return await _show(call, await _find(call, mission_id))
 
 
 @router.post("/missions/{mission_id}/resume", responses=problems(403, 404, 409), summary="Resume a mission")
 async def resume_mission(call: Stopper, mission_id: str) -> models.Mission:
     """What waited for this begins now: messages to its subagents, and runs that were queued when a risk paused it."""
-    mission = await _own(call, mission_id)
+    mission = await _find_own(call, mission_id)
     _check_working(mission)
     woken = await missions.resume(call.pool, call.tenant, mission_id)
     for conversation_id in {*woken, *([mission.conversation_id] if mission.paused_by_risk else [])}:
         with suppress(Unavailable):  # the sweeper reopens it later
             await call.services.workflows.reopen(call.tenant, conversation_id, reload=True)
-    return await _shown(call, await _found(call, mission_id))
+    return await _show(call, await _find(call, mission_id))
 
 
 @router.post("/missions/{mission_id}/cancel", responses=problems(403, 404), summary="Cancel a mission")
 async def cancel_mission(call: Stopper, mission_id: str) -> models.Mission:
     """Its runs are stopped, and the response has its summary. Cancelling again only stops what is left."""
-    mission = await _own(call, mission_id)
+    mission = await _find_own(call, mission_id)
     reason, by = f"cancelled by {call.caller.name}", call.caller.created_by
     ended = await missions.end(call.pool, call.tenant, mission_id, MissionStatus.CANCELLED, reason, by)
     # A repeat too, because the first request may have died in between. The sweeper stops what is left even so.
@@ -198,19 +198,19 @@ async def cancel_mission(call: Stopper, mission_id: str) -> models.Mission:
             await control.stop_session(call, session, how)
         schedule = await schedules.get(call.pool, call.tenant, mission.schedule_id)
         if schedule is not None:
-            await schedule_routes.synced(call, schedule)
-    return await _shown(call, await _found(call, mission_id))
+            await schedule_routes.sync_schedule(call, schedule)
+    return await _show(call, await _find(call, mission_id))
 
 
-async def _found(call: Call, mission_id: str) -> Mission:
+async def _find(call: Call, mission_id: str) -> Mission:
     found = await missions.settle(call.pool, call.tenant, mission_id) if is_id(mission_id) else None
     if found is None:
         raise NotFound("There is no such mission.")
     return found
 
 
-async def _own(call: Call, mission_id: str) -> Mission:
-    found = await _found(call, mission_id)
+async def _find_own(call: Call, mission_id: str) -> Mission:
+    found = await _find(call, mission_id)
     lookup.check_owner(call.caller, found)
     return found
 
@@ -220,7 +220,7 @@ def _check_working(mission: Mission) -> None:
         raise Conflict("The mission has ended.", type="mission-ended", mission_status=mission.status)
 
 
-async def _shown(call: Call, mission: Mission) -> models.Mission:
+async def _show(call: Call, mission: Mission) -> models.Mission:
     return models.Mission(
         **mission.model_dump(exclude={"tenant", "timezone"}),
         today=await missions.sum_spent(call.pool, mission, mission.day_start(datetime.now(UTC))),

@@ -113,7 +113,7 @@ async def notifications_socket(websocket: WebSocket) -> None:
     call.services.slots.check(call.tenant, call.caller.created_by)
     await websocket.accept()
     feed = _feed(call, websocket.query_params.get("mine") == "true")
-    slot = call.services.slots.taken(call.tenant, call.caller.created_by)
+    slot = call.services.slots.take(call.tenant, call.caller.created_by)
     with slot, call.services.metrics.streams.track_inprogress():
         sending = asyncio.create_task(_send(websocket, call, feed, after))
         gone = asyncio.create_task(_until_gone(websocket))
@@ -188,7 +188,7 @@ async def list_subscriptions(call: Reader) -> models.SubscriptionPage:
 )
 async def delete_subscription(call: Supervisor, subscription_id: str) -> Response:
     """Its pending deliveries end as failed."""
-    await _found(call, subscription_id)
+    await _find(call, subscription_id)
     await notifications.remove_subscription(call.pool, call.tenant, subscription_id, call.caller.created_by)
     return Response(status_code=204)
 
@@ -200,7 +200,7 @@ async def delete_subscription(call: Supervisor, subscription_id: str) -> Respons
 )
 async def rotate_secret(call: Supervisor, subscription_id: str) -> models.CreatedSubscription:
     """Both secrets sign for a day, so that the receiver can switch without missing anything."""
-    await _found(call, subscription_id)
+    await _find(call, subscription_id)
     secret = new_secret()
     made = await notifications.rotate_secret(
         call.pool, call.tenant, subscription_id, secret, call.caller.created_by, call.services.keys
@@ -217,7 +217,7 @@ async def rotate_secret(call: Supervisor, subscription_id: str) -> models.Create
 )
 async def enable_subscription(call: Supervisor, subscription_id: str) -> models.Subscription:
     """A subscription is disabled after its deliveries have failed for a long time. Failed deliveries can be resent."""
-    await _found(call, subscription_id)
+    await _find(call, subscription_id)
     made = await notifications.enable_subscription(call.pool, call.tenant, subscription_id, call.caller.created_by)
     if made is None:
         raise NotFound()
@@ -231,12 +231,12 @@ async def enable_subscription(call: Supervisor, subscription_id: str) -> models.
     summary="Send a test notice",
 )
 async def send_test_notice(call: Supervisor, subscription_id: str) -> models.Delivery:
-    found = await _found(call, subscription_id)
+    found = await _find(call, subscription_id)
     notice = Notice(type=TEST, timestamp=datetime.now(UTC).isoformat(), data={"name": found.name})
     return await notifications.put_notice(call.pool, call.tenant, found.id, notice)
 
 
-async def _found(call: Call, subscription_id: str) -> models.Subscription:
+async def _find(call: Call, subscription_id: str) -> models.Subscription:
     found = (
         await notifications.get_subscription(call.pool, call.tenant, subscription_id)
         if is_id(subscription_id)

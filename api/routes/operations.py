@@ -145,7 +145,7 @@ async def encode_payloads(request: Request, call: Admin) -> Response:
 @codec_router.options("/decode", include_in_schema=False)
 @codec_router.options("/encode", include_in_schema=False)
 async def preflight(request: Request) -> Response:
-    return Response(status_code=204, headers=_shared(request))
+    return Response(status_code=204, headers=_cors_headers(request))
 
 
 async def _payloads(request: Request, call: Call) -> Payloads:
@@ -159,10 +159,10 @@ async def _payloads(request: Request, call: Call) -> Payloads:
 
 def _answer(request: Request, payloads: Payloads) -> Response:
     content = json.dumps(MessageToDict(payloads))
-    return Response(content, headers=_shared(request), media_type="application/json")
+    return Response(content, headers=_cors_headers(request), media_type="application/json")
 
 
-def _shared(request: Request) -> dict[str, str]:
+def _cors_headers(request: Request) -> dict[str, str]:
     """CORS headers for the pages of a configured Web UI; the browser refuses all others."""
     origin = request.headers.get("origin")
     if origin is None or origin not in services_of(request).settings.temporal_ui_origins:

@@ -114,7 +114,7 @@ ANSWERED_ALREADY = ("input", "prompt", "model", "tool_results")  # fields that c
 
 async def rerun(call: Call, source: SessionRow, body: RerunBody, key: IdempotencyKey) -> AcceptedResponse:
     """Accept a new task in a new conversation. The original does not change."""
-    if (known := await key.answered(call.pool, call.tenant)) is not None:
+    if (known := await key.find_answer(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
     _check(source, body)
     # everything is checked from here to the write, so that a refused rerun leaves no rows
@@ -124,7 +124,7 @@ async def rerun(call: Call, source: SessionRow, body: RerunBody, key: Idempotenc
     place = SessionPlace(parent=source, trigger=Trigger.RERUN, await_children=source.await_children)
     prepared = submit.prepare_session(call, task, place).acceptance
     record = prepared.session
-    nodes = beginning.copied(record.id)
+    nodes = beginning.copy_nodes(record.id)
     own = None
     if body.prompt is not None:
         # a private version for this one session: a changed prompt must not become the agent's next version
@@ -154,7 +154,7 @@ def _check(source: SessionRow, body: RerunBody) -> None:
     if not source.status.terminal:
         detail = "Only a task that has ended can be run again; cancel it first, or wait."
         raise Conflict(detail, type="not-terminal", task_status=source.status)
-    if body.recorded and (given := [name for name in ANSWERED_ALREADY if name in _given(body)]):
+    if body.recorded and (given := [name for name in ANSWERED_ALREADY if name in _list_changes(body)]):
         reason = "recorded answers were given to the original; leave this out, or ask the model again"
         problems = [finding(f"/{name}", "excluded", reason) for name in given]
         raise Invalid("Recorded answers cannot follow from something else.", errors=problems)
@@ -163,7 +163,7 @@ def _check(source: SessionRow, body: RerunBody) -> None:
         raise Invalid("The first step has no results to change.", errors=[problem])
 
 
-def _given(body: RerunBody) -> list[str]:
+def _list_changes(body: RerunBody) -> list[str]:
     """The changes to the original."""
     unchanged = RerunBody()
     return [name for name in CHANGES if getattr(body, name) != getattr(unchanged, name)]
@@ -267,7 +267,7 @@ def _origin(source: SessionRow, body: RerunBody) -> models.Rerun:
         session_id=source.id,
         from_step=body.from_step,
         recorded=body.recorded,
-        changed=_given(body),
+        changed=_list_changes(body),
         layers=len(source.rules),
     )
 
@@ -282,7 +282,7 @@ class RerunOrigin:
     head: str | None  # the node of the original where the rerun branches off
     messages: list[Message] = field(default_factory=list)
 
-    def copied(self, session_id: str) -> list[Node]:
+    def copy_nodes(self, session_id: str) -> list[Node]:
         """The messages as nodes of the rerun."""
         nodes: list[Node] = []
         for place, (author, body) in enumerate(self.messages):
@@ -394,13 +394,13 @@ async def replay_task(call: Reader, task_id: str) -> models.ReplayReport:
     if _one_replay.locked():
         raise TooMany("Another replay is running at this server.", retry_after=5)
     async with _one_replay:
-        found = await _replayed(session.id)
+        found = await _run_replay(session.id)
     if not found:
         raise NotFound("Temporal no longer has a history of this task.")
     return models.ReplayReport(same=all(one.same for one in found), verdicts=found)
 
 
-async def _replayed(session_id: str) -> list[models.ReplayVerdict]:
+async def _run_replay(session_id: str) -> list[models.ReplayVerdict]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

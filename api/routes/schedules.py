@@ -70,7 +70,7 @@ class Triggered(BaseModel):
 async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_body(NewSchedule)]) -> models.Schedule:
     """Each run is a session of the task, in the schedule's own conversation unless it names one. Invalid input is
     refused now, not when a run is due."""
-    task = await checked(call, body)
+    task = await check_schedule(call, body)
     await check_room(call)
     made = await schedules.create(
         call.pool,
@@ -83,13 +83,13 @@ async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_bod
     )
     if made is None:
         raise Conflict("There is a schedule with this name.", type="name-taken")
-    return await _shown(call, await synced(call, made))
+    return await _show(call, await sync_schedule(call, made))
 
 
 @router.get("/schedules", responses=problems(422), summary="List the schedules")
 async def list_schedules(call: Reader, query: Annotated[NamedParameters, Query()]) -> models.SchedulePage:
     """Newest first. The next times of a schedule are shown with the schedule itself."""
-    found = await schedules.listing(
+    found = await schedules.list_all(
         call.pool, call.tenant, name=query.name, before_id=query.after(), limit=query.limit + 1
     )
     listed, more = query.page(found, lambda one: one.id)
@@ -99,7 +99,7 @@ async def list_schedules(call: Reader, query: Annotated[NamedParameters, Query()
 
 @router.get("/schedules/{schedule_id}", responses=problems(404), summary="Show a schedule and its next five times")
 async def show_schedule(call: Reader, schedule_id: str) -> models.Schedule:
-    return await _shown(call, await _found(call, schedule_id))
+    return await _show(call, await _find(call, schedule_id))
 
 
 @router.put(
@@ -112,14 +112,14 @@ async def replace_schedule(
     call: Submitter, schedule_id: str, body: Annotated[NewSchedule, json_body(NewSchedule)]
 ) -> models.Schedule:
     """Its runs, its conversation and its workspace stay."""
-    known = await _own(call, schedule_id)
+    known = await _find_own(call, schedule_id)
     if body.conversation_id not in (None, known.conversation_id) or body.task.context.files:
         pointer = "/task/context/files" if body.task.context.files else "/conversation_id"
         raise Invalid(
             "A schedule keeps its conversation and its files.",
             errors=[finding(pointer, "not_changeable", "make another schedule instead")],
         )
-    task = await checked(call, body)
+    task = await check_schedule(call, body)
     made = await schedules.replace(
         call.pool,
         call.tenant,
@@ -131,16 +131,16 @@ async def replace_schedule(
     )
     if made is None:
         raise Conflict("There is a schedule with this name.", type="name-taken")
-    return await _shown(call, await synced(call, made))
+    return await _show(call, await sync_schedule(call, made))
 
 
 @router.delete("/schedules/{schedule_id}", status_code=204, responses=problems(403, 404), summary="Delete a schedule")
 async def delete_schedule(call: Stopper, schedule_id: str) -> Response:
     """Runs that have begun continue; the conversation and the list of runs stay."""
-    await _own(call, schedule_id)
+    await _find_own(call, schedule_id)
     gone = await schedules.delete(call.pool, call.tenant, schedule_id, call.caller.created_by)
     if gone is not None:
-        await synced(call, gone)
+        await sync_schedule(call, gone)
     return Response(status_code=204)
 
 
@@ -170,7 +170,7 @@ async def resume_schedule(call: Stopper, schedule_id: str) -> models.Schedule:
 )
 async def trigger_schedule(call: Submitter, schedule_id: str) -> Triggered:
     """This works even if it is paused or in its quiet hours; the check and the overlap rule still apply."""
-    schedule = await _own(call, schedule_id)
+    schedule = await _find_own(call, schedule_id)
     at = datetime.now(UTC)
     await call.services.schedules.trigger(schedule, at)
     return Triggered(scheduled_at=at)
@@ -187,12 +187,12 @@ async def backfill_schedule(
     call: Submitter, schedule_id: str, body: Annotated[BackfillBody, json_body(BackfillBody)]
 ) -> models.Schedule:
     """A time that already has a run is left alone."""
-    schedule = await _own(call, schedule_id)
+    schedule = await _find_own(call, schedule_id)
     _check_range(schedule, body)
     # noted before Temporal starts the ticks: otherwise they would find themselves late and skip their runs
     await schedules.note_backfill(call.pool, schedule, body.start, body.end)
     await call.services.schedules.backfill(schedule.id, body.start, body.end)
-    return await _shown(call, schedule)
+    return await _show(call, schedule)
 
 
 @router.get("/schedules/{schedule_id}/runs", responses=problems(404, 422), summary="List the runs of a schedule")
@@ -203,8 +203,8 @@ async def list_schedule_runs(
     before: AwareDatetime | None = None,
 ) -> models.RunPage:
     """The latest scheduled times first; `before` continues after the last of a page."""
-    found = await _found(call, schedule_id)
-    runs = await schedule_runs.listing(call.pool, call.tenant, found.id, before=before, limit=limit)
+    found = await _find(call, schedule_id)
+    runs = await schedule_runs.list_all(call.pool, call.tenant, found.id, before=before, limit=limit)
     return models.RunPage(items=runs)
 
 
@@ -213,7 +213,7 @@ async def check_room(call: Call) -> None:
         raise Conflict(f"There may be at most {MOST} schedules.")
 
 
-async def checked(call: Call, body: NewSchedule) -> Checked:
+async def check_schedule(call: Call, body: NewSchedule) -> Checked:
     if body.at is not None and (why := time_problem(body.at)) is not None:
         found = [finding("/at", "out_of_range", why)]
         raise Invalid("Nothing can be due at this time.", type="invalid-time", errors=found)
@@ -253,36 +253,36 @@ def _check_range(schedule: Schedule, body: BackfillBody) -> None:
 
 
 async def _set_paused(call: Call, schedule_id: str, paused: bool, reason: str | None = None) -> models.Schedule:
-    await _own(call, schedule_id)
+    await _find_own(call, schedule_id)
     made = await schedules.set_paused(call.pool, call.tenant, schedule_id, paused, call.caller.created_by, reason)
     if made is None:
         raise NotFound()
-    return await _shown(call, await synced(call, made))
+    return await _show(call, await sync_schedule(call, made))
 
 
-async def _found(call: Call, schedule_id: str) -> Schedule:
+async def _find(call: Call, schedule_id: str) -> Schedule:
     found = await schedules.get(call.pool, call.tenant, schedule_id) if is_id(schedule_id) else None
     if found is None or found.deleted_at is not None:
         raise NotFound("There is no such schedule.")
     return found
 
 
-async def _own(call: Call, schedule_id: str) -> Schedule:
-    found = await _found(call, schedule_id)
+async def _find_own(call: Call, schedule_id: str) -> Schedule:
+    found = await _find(call, schedule_id)
     lookup.check_owner(call.caller, found)
     return found
 
 
-async def synced(call: Call, schedule: Schedule) -> Schedule:
+async def sync_schedule(call: Call, schedule: Schedule) -> Schedule:
     """Update Temporal from the row; if it is unreachable, a worker does this later."""
     with contextlib.suppress(Unavailable):
         # safe in any order: a version that is older than Temporal's is left alone
         await call.services.schedules.put(schedule)
-        await schedules.synced(call.pool, schedule)
+        await schedules.mark_synced(call.pool, schedule)
     return schedule
 
 
-async def _shown(call: Call, schedule: Schedule) -> models.Schedule:
+async def _show(call: Call, schedule: Schedule) -> models.Schedule:
     counts: dict[str, Any] = await schedule_runs.counts(call.pool, call.tenant, schedule.id)
     return schedule_record(schedule, counts, await call.services.schedules.next_times(schedule.id))
 

@@ -119,7 +119,7 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> mode
     listed, more = query.page(page, lambda session: session.id)
     shown = await tool_calls.count_calls(call.pool, call.tenant, listed)
     short = await find_short_ids(call.pool, call.tenant, [session.id for session in shown])
-    waiting = await deferred.shown(call, shown)
+    waiting = await deferred.find_deferred(call, shown)
     return models.TaskPage(
         items=[
             task_record(session, call.settings.poll_interval_ms, waiting.get(session.id), short_id=short[session.id])
@@ -141,7 +141,7 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
 async def show_task(call: Reader, task_id: str) -> models.Task:
     """This only reads the database; no worker is needed."""
     [session] = await tool_calls.count_calls(call.pool, call.tenant, [await session_of(call, task_id)])
-    waiting = await deferred.shown(call, [session])
+    waiting = await deferred.find_deferred(call, [session])
     return task_record(session, call.settings.poll_interval_ms, waiting.get(session.id))
 
 
@@ -209,7 +209,7 @@ async def show_session(call: Reader, session_id: str) -> models.Session:
     transport = session.task.transport
     outcome = await mailbox.of_source(call.pool, call.tenant, session_id)
     spawned = await threads.children_of_session(call.pool, call.tenant, session_id)
-    waiting = await deferred.shown(call, [session])
+    waiting = await deferred.find_deferred(call, [session])
     return models.Session(
         **task_record(session, call.settings.poll_interval_ms, waiting.get(session.id)).model_dump(),
         session_id=session.id,

@@ -111,7 +111,7 @@ async def list_triggers(call: Reader) -> models.TriggerPage:
 
 @router.get("/triggers/{trigger}", dependencies=_json, responses=problems(404), summary="Show a trigger")
 async def show_trigger(call: Reader, trigger: str) -> models.Trigger:
-    return models.Trigger(**trigger_fields((await _found(call, trigger)).trigger))
+    return models.Trigger(**trigger_fields((await _find(call, trigger)).trigger))
 
 
 @router.get(
@@ -124,7 +124,7 @@ async def list_trigger_events(
     call: Reader, trigger: str, limit: Annotated[int, Query(ge=1, le=200)] = 50
 ) -> models.ExternalEventPage:
     """Newest first."""
-    found = await _found(call, trigger)
+    found = await _find(call, trigger)
     return models.ExternalEventPage(items=await triggers.list_events(call.pool, call.tenant, found.trigger.id, limit))
 
 
@@ -133,7 +133,7 @@ async def list_trigger_events(
 )
 async def remove_trigger(call: Supervisor, trigger: str) -> Response:
     """Its conversations and the results of its events stay; its id is never used again."""
-    await _found(call, trigger)
+    await _find(call, trigger)
     await triggers.remove_trigger(call.pool, call.tenant, trigger, call.caller.created_by)
     return Response(status_code=204)
 
@@ -170,7 +170,7 @@ async def receive_event(request: Request, services: ServicesDep, trigger: str) -
     return Response(accepted.model_dump_json(), 202, media_type="application/json")
 
 
-async def _found(call: Call, name: str) -> SignedTrigger:
+async def _find(call: Call, name: str) -> SignedTrigger:
     found = (
         await triggers.find_trigger(call.pool, call.tenant, name, call.services.keys) if _NAME.fullmatch(name) else None
     )

@@ -160,7 +160,7 @@ async def give_variables(
 
 @router.get("/threads/{thread_id}/variables", responses=problems(404), summary="Show the variables of a thread")
 async def show_thread_variables(call: Reader, thread_id: str) -> ThreadVariables:
-    return await _shown(call, *await _thread(call, thread_id))
+    return await _show(call, *await _thread(call, thread_id))
 
 
 @router.put(
@@ -182,7 +182,7 @@ async def set_thread_variables(
     known = graph_variables(await agents.find_reachable(call.pool, call.tenant, definition))
     sealed = seal_for_thread(call.services.keys, call.tenant, body.variables, known)
     await stored_variables.set_for_thread(call.pool, call.tenant, place, sealed, call.caller.created_by)
-    return await _shown(call, *await _thread(call, thread_id))
+    return await _show(call, *await _thread(call, thread_id))
 
 
 async def _thread(call: Call, thread_id: str) -> tuple[ThreadPlace, SessionRow]:
@@ -194,7 +194,7 @@ async def _thread(call: Call, thread_id: str) -> tuple[ThreadPlace, SessionRow]:
     return place, session
 
 
-async def _shown(call: Call, place: ThreadPlace, session: SessionRow) -> ThreadVariables:
+async def _show(call: Call, place: ThreadPlace, session: SessionRow) -> ThreadVariables:
     definition = await agents.load(call.pool, session.current_agent_ref)
     own, values = await stored_variables.values_of_thread(call.pool, call.tenant, place.id), session.variables
     found = []

@@ -209,7 +209,7 @@ class StreamSlots:
             raise TooMany(detail, type="too-many-streams", retry_after=RETRY_SECONDS)
 
     @contextmanager
-    def taken(self, tenant: str, caller: str) -> Iterator[None]:
+    def take(self, tenant: str, caller: str) -> Iterator[None]:
         self._open[tenant, caller] += 1
         try:
             yield

@@ -31,7 +31,7 @@ def stream_feed(call: Call, feed: Readable, after: int = 0, headers: Mapping[str
 async def count_stream(call: Call, feed: Readable, after: int) -> AsyncGenerator[bytes, None]:
     """The chunks of a feed, which uses one of the caller's stream slots."""
     # taken when the first chunk is read: a response that is never sent would not release it
-    slot = call.services.slots.taken(call.tenant, call.caller.created_by)
+    slot = call.services.slots.take(call.tenant, call.caller.created_by)
     with slot, call.services.metrics.streams.track_inprogress():
         async for chunk in follow(
             call.services.pages, call.services.listener, feed, after, partial(still_allowed, call)
@@ -54,7 +54,7 @@ async def await_state(call: Call, session: SessionRow, seconds: float, look: Loo
     slots, listener, loop = call.services.slots, call.services.listener, asyncio.get_running_loop()
     slots.check(call.tenant, call.caller.created_by)
     deadline = loop.time() + seconds
-    with slots.taken(call.tenant, call.caller.created_by), listener.watching(call.tenant, session.id) as news:
+    with slots.take(call.tenant, call.caller.created_by), listener.watching(call.tenant, session.id) as news:
         while True:
             news.clear()  # before the read, so that an event during the read sets it again
             read_at, session = loop.time(), await session_of(call, session.id)

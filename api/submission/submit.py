@@ -124,7 +124,7 @@ class Prepared:
 
 async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse:
     """The handle of a task, once a GET on it works; Temporal may still be unreachable."""
-    if key.value is not None and (known := await key.answered(call.pool, call.tenant)) is not None:
+    if key.value is not None and (known := await key.find_answer(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
     task = await check_task(call, spec, brings_servers=True)
     previous = await rules.find_previous(call, spec)

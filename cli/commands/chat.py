@@ -56,13 +56,13 @@ def chat(
     if resume and not terminal:
         raise click.UsageError("--resume asks which one, which needs a terminal; give --conversation ID")
     if continue_ or resume:
-        conversation_id = _chosen(api, ask=resume)
+        conversation_id = _choose(api, ask=resume)
     # its own connection, because another thread reads the events while this one sends
     with Api.like(api) as feed:
         Chat(api, feed, agent, conversation_id, patience / 1_000, as_json, terminal, no_input).run()
 
 
-def _chosen(api: Api, *, ask: bool) -> str:
+def _choose(api: Api, *, ask: bool) -> str:
     """The user's own conversation that changed last, or the one that they pick."""
     answer = api.get("/conversations", order="updated", own="true", status="open", limit=LISTED if ask else 1)
     found = parse(ConversationPage, answer).items

@@ -59,7 +59,7 @@ def create(name: str, rights: tuple[str, ...], expires: int | None, tenant: str,
 @json_option
 def list_keys(tenant: str | None, as_json: bool) -> None:
     """List the keys, without their secrets."""
-    found = with_database(lambda pool: store.listing(pool, tenant))
+    found = with_database(lambda pool: store.list_all(pool, tenant))
     if as_json:
         emit({"items": [key.model_dump(mode="json") for key in found]})
     elif found:

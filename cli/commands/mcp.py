@@ -37,13 +37,13 @@ def headers_of(message: JsonObject, negotiated: str | None) -> dict[str, str]:
         headers |= {"MCP-Protocol-Version": version, "Mcp-Method": str(message.get("method"))}
         name = params.get(_NAMES.get(str(message.get("method")), ""))
         if isinstance(name, str):
-            headers["Mcp-Name"] = _encoded(name)
+            headers["Mcp-Name"] = _encode(name)
     elif negotiated is not None:
         headers["MCP-Protocol-Version"] = negotiated
     return headers
 
 
-def _encoded(value: str) -> str:
+def _encode(value: str) -> str:
     """A value as a header; a value that a header cannot hold, or that looks encoded, is encoded."""
     if value.isascii() and value.isprintable() and value == value.strip() and not value.startswith("=?base64?"):
         return value

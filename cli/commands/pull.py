@@ -144,7 +144,7 @@ def _diff(api: Api, task_id: str, one: WorkspaceFile) -> str | None:
         before, after = _lines(old.decode()), _lines(new.decode())
     except UnicodeDecodeError:
         return None
-    source, target = _quoted(f"a/{one.path}"), _quoted(f"b/{one.path}")
+    source, target = _quote(f"a/{one.path}"), _quote(f"b/{one.path}")
     header = [f"diff --git {source} {target}"]
     now, then = _git_mode(one.mode), _git_mode(one.mode_before)
     if one.change == "added":
@@ -174,7 +174,7 @@ def _git_mode(mode: int | None) -> str:
     return "100755" if (mode or 0) & 0o100 else "100644"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     """A name as git writes it: in quotes, if it has characters that would end it."""
     if not re.search(r'["\\\x00-\x1f\x7f]', name):
         return name

@@ -57,7 +57,7 @@ def result(
     if name is not None:
         chosen = _choose(found, name)
         # an address is only printed: our key must not be sent to another server
-        content = f"{clean(chosen.url)}\n".encode() if _elsewhere(chosen) else api.request("GET", chosen.url).content
+        content = f"{clean(chosen.url)}\n".encode() if _is_elsewhere(chosen) else api.request("GET", chosen.url).content
         _write(content, target)
         return
     if as_json:
@@ -107,19 +107,19 @@ def _show_ending(found: Result) -> None:
     for effect in found.effects[:EFFECTS_SHOWN]:
         note(f"  {effect.state}: {one_line(effect.description or effect.tool)}")
     for artifact in found.artifacts:
-        where = one_line(artifact.url) if _elsewhere(artifact) else fetch_command(found.task_id, artifact.name)
+        where = one_line(artifact.url) if _is_elsewhere(artifact) else fetch_command(found.task_id, artifact.name)
         note(f"  artifact: {where}")
 
 
 def _download_all(api: Api, found: Result, folder: Path) -> None:
     """Download all artifacts. If the task saved a name several times, the last one is kept; names have no folders."""
-    for artifact in {one.name: one for one in found.artifacts if not _elsewhere(one)}.values():
+    for artifact in {one.name: one for one in found.artifacts if not _is_elsewhere(one)}.values():
         folder.mkdir(parents=True, exist_ok=True)
         # only the last part of the name, because an agent chose it and `..` would leave the folder
         _write(api.request("GET", artifact.url).content, folder / Path(artifact.name).name)
 
 
-def _elsewhere(artifact: Artifact) -> bool:
+def _is_elsewhere(artifact: Artifact) -> bool:
     return not artifact.url.startswith("/")
 
 

@@ -57,7 +57,7 @@ def list_requests(api: Api, conversation_id: str | None = None, as_json: bool = 
 def give(api: Api, request_id: str, values: tuple[str, ...], as_json: bool) -> None:
     """Set the values that a subagent waits for, and start it. Missing values are asked for, secrets without echo."""
     request = _request(api, request_id)
-    given = _parsed(values)
+    given = _parse(values)
     kinds = {one["name"]: one for one in request["required"]}
     for name in (name for name in request["missing"] if name not in given):
         secret = kinds[name]["kind"] == "secret"
@@ -88,7 +88,7 @@ def show(api: Api, thread_id: str, as_json: bool) -> None:
 @remote
 def set_values(api: Api, thread_id: str, values: tuple[str, ...], as_json: bool) -> None:
     """Set variables of a thread, and of the subagents below it that inherit them. NAME=- reads the standard input."""
-    answer = api.ask("PUT", f"/threads/{segment(thread_id)}/variables", json={"variables": _parsed(values)})
+    answer = api.ask("PUT", f"/threads/{segment(thread_id)}/variables", json={"variables": _parse(values)})
     emit(answer) if as_json else _show(answer)
 
 
@@ -102,7 +102,7 @@ def shared(api: Api, values: tuple[str, ...], text: bool, removed: tuple[str, ..
     for name in removed:
         api.request("DELETE", f"/variables/{segment(name)}")
     if values:
-        api.request("PUT", "/variables", json={"variables": _parsed(values), "kind": "text" if text else "secret"})
+        api.request("PUT", "/variables", json={"variables": _parse(values), "kind": "text" if text else "secret"})
     answer = api.get("/variables")
     if as_json:
         emit(answer)
@@ -125,7 +125,7 @@ def _request(api: Api, request_id: str) -> JsonObject:
     return dict(found[0])
 
 
-def _parsed(values: tuple[str, ...]) -> dict[str, str]:
+def _parse(values: tuple[str, ...]) -> dict[str, str]:
     given: dict[str, str] = {}
     for one in values:
         name, equals, value = one.partition("=")
@@ -142,13 +142,13 @@ def _parsed(values: tuple[str, ...]) -> dict[str, str]:
 
 
 def _show(answer: JsonObject) -> None:
-    def shown(one: JsonObject) -> str:
+    def show_value(one: JsonObject) -> str:
         if one["source"] is None:
             return "(none)"
         return "(secret)" if one["value"] is None else one_line(one["value"], 80)
 
     rows: list[list[Any]] = [
-        [one_line(one["name"]), shown(one), one["source"] or "", one_line(one["description"], 60)]
+        [one_line(one["name"]), show_value(one), one["source"] or "", one_line(one["description"], 60)]
         for one in answer["variables"]
     ]
     table(["VARIABLE", "VALUE", "FROM", "DESCRIPTION"], rows)

@@ -14,7 +14,7 @@ T = TypeVar("T")
 Item = TypeVar("Item", covariant=True)
 
 
-class Page(Protocol[Item]):
+class Listing(Protocol[Item]):
     @property
     def items(self) -> Sequence[Item]: ...
 
@@ -26,7 +26,7 @@ def print_answer(answer: Any, as_json: bool, model: type[T], show: Callable[[T],
 def print_list(
     answer: Any,
     as_json: bool,
-    model: type[Page[T]],
+    model: type[Listing[T]],
     columns: Sequence[str],
     row: Callable[[T], Sequence[str]],
     *,
@@ -55,7 +55,7 @@ def _run_row(run: ScheduleRun) -> list[str]:
     return [str(run.scheduled_at), run.status, run.task_status or "", run.session_id or "", one_line(run.reason)]
 
 
-def find_named(api: Api, path: str, name: str, page: type[Page[T]], model: type[T]) -> T:
+def find_named(api: Api, path: str, name: str, page: type[Listing[T]], model: type[T]) -> T:
     """The newest entry of a list with this name, or the one with this id."""
     if named := parse(page, api.get(path, name=name)).items:
         return named[0]

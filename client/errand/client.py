@@ -64,7 +64,7 @@ class _Client(Generic[Http]):
         """The same client over the same connections, with other options for some requests:
         `errand.with_options(timeout=5, headers={"X-Team": "ops"}).task(task)`."""
         other = copy.copy(self)
-        other._options = self._options.changed(patience, timeout, headers)
+        other._options = self._options.change(patience, timeout, headers)
         return other
 
     def find_server(self) -> Server:

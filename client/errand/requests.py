@@ -153,7 +153,7 @@ class Answer:
             raise self.problem
         return self.body
 
-    def parsed(self, model: type[T]) -> T:
+    def parse(self, model: type[T]) -> T:
         return parse(model, self.value())
 
 
@@ -189,31 +189,31 @@ def call(
 ) -> Flow[T]:
     """Any route of the API; its response is a `model`."""
     headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-    return (yield Request(method, path, params=_given(params), json=body, headers=headers)).parsed(model)
+    return (yield Request(method, path, params=_drop_nulls(params), json=body, headers=headers)).parse(model)
 
 
 def submit(
     agent: str, input: Input, files: Iterable[Upload], idempotency_key: str | None, fields: TaskFields
 ) -> Flow[TaskHandle]:
     """`fields`: the rest of the body. The key makes a repeated request the same task."""
-    body: JsonObject = {"agent": agent, "input": input, **_given(fields)}
+    body: JsonObject = {"agent": agent, "input": input, **_drop_nulls(fields)}
     ids = []
     for one in files:
         ids.append((yield from upload(one, None)).file_id)
     if ids:
         context = dict(body.get("context") or {})
         body["context"] = {**context, "files": [*context.get("files", []), *ids]}
-    return (yield _post("/tasks", body, idempotency_key)).parsed(TaskHandle)
+    return (yield _post("/tasks", body, idempotency_key)).parse(TaskHandle)
 
 
 def task(task: TaskRef) -> Flow[Task]:
-    return (yield Request("GET", path_of("tasks", id_of(task)))).parsed(Task)
+    return (yield Request("GET", path_of("tasks", id_of(task)))).parse(Task)
 
 
 def page_of_tasks(filters: TaskFilters, cursor: str | None) -> Flow[TaskPage]:
-    given = _given({**filters, "cursor": cursor})
+    given = _drop_nulls({**filters, "cursor": cursor})
     params = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
-    return (yield Request("GET", "/tasks", params=params)).parsed(TaskPage)
+    return (yield Request("GET", "/tasks", params=params)).parse(TaskPage)
 
 
 def result(task: TaskRef, audit_log: AuditLog, output: type[T] | None, wait: float = 0) -> Flow[Result[Any] | None]:
@@ -224,7 +224,7 @@ def result(task: TaskRef, audit_log: AuditLog, output: type[T] | None, wait: flo
     answer = yield Request("GET", path_of("tasks", id_of(task), "result"), params=params, wait=seconds)
     if wait and answer.problem and answer.problem.kind == "not-terminal":
         return None
-    found = answer.parsed(Result)
+    found = answer.parse(Result)
     if output is None:
         return found
     return found.model_copy(update={"output": parse(output, found.output) if found.completed else None})
@@ -232,7 +232,7 @@ def result(task: TaskRef, audit_log: AuditLog, output: type[T] | None, wait: flo
 
 def cancel(task: TaskRef, reason: str, scope: Scope, mode: Mode) -> Flow[Task]:
     body = {"reason": reason, "scope": scope, "mode": mode}
-    return (yield _post(path_of("tasks", id_of(task), "cancel"), body, None)).parsed(Task)
+    return (yield _post(path_of("tasks", id_of(task), "cancel"), body, None)).parse(Task)
 
 
 def steer(task: TaskRef, message: str) -> Flow[None]:
@@ -241,7 +241,7 @@ def steer(task: TaskRef, message: str) -> Flow[None]:
 
 def input_requests(task: TaskRef) -> Flow[list[InputRequest]]:
     """The open requests, oldest first."""
-    page = (yield Request("GET", path_of("tasks", id_of(task), "input-requests"))).parsed(InputRequestPage)
+    page = (yield Request("GET", path_of("tasks", id_of(task), "input-requests"))).parse(InputRequestPage)
     return sorted((one for one in page.items if one.status == "open"), key=lambda one: one.created_at)
 
 
@@ -264,21 +264,21 @@ def approve(
     notes: str | None,
     arguments: JsonObject | None,
 ) -> Flow[None]:
-    yield from answer(task, _given({"approved": approved, "notes": notes, "arguments": arguments}), request)
+    yield from answer(task, _drop_nulls({"approved": approved, "notes": notes, "arguments": arguments}), request)
 
 
 def send(conversation: str, input: Input, if_busy: IfBusy, idempotency_key: str | None) -> Flow[SessionHandle]:
     body = {"input": input, "transport": "stream", "if_busy": if_busy}
     path = path_of("conversations", conversation, "messages")
-    return (yield _post(path, body, idempotency_key)).parsed(SessionHandle)
+    return (yield _post(path, body, idempotency_key)).parse(SessionHandle)
 
 
 def fire(
     conversation: str, input: Input | None, if_busy: Literal["reject", "queue"], idempotency_key: str | None
 ) -> Flow[SessionHandle]:
-    body = _given({"transport": "stream", "if_busy": if_busy, "input": input})
+    body = _drop_nulls({"transport": "stream", "if_busy": if_busy, "input": input})
     path = path_of("conversations", conversation, "fire")
-    return (yield _post(path, body, idempotency_key)).parsed(SessionHandle)
+    return (yield _post(path, body, idempotency_key)).parse(SessionHandle)
 
 
 def upload(file: Upload, name: str | None) -> Flow[File]:
@@ -291,7 +291,7 @@ def upload(file: Upload, name: str | None) -> Flow[File]:
     kind = mimetypes.guess_type(named)[0] or "application/octet-stream"
     headers = {"Content-Type": kind}
     request = Request("POST", "/files", params={"name": named}, content=content, headers=headers, harmless=True)
-    return (yield request).parsed(File)
+    return (yield request).parse(File)
 
 
 def download(file: str | File | Artifact) -> Flow[bytes]:
@@ -304,7 +304,7 @@ def download(file: str | File | Artifact) -> Flow[bytes]:
     return answered.content
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -45,7 +45,7 @@ class Options:
     timeout: float | None = None  # seconds of silence after which one attempt has failed
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def changed(self, patience: float | None, timeout: float | None, headers: Mapping[str, str] | None) -> "Options":
+    def change(self, patience: float | None, timeout: float | None, headers: Mapping[str, str] | None) -> "Options":
         return Options(
             self.patience if patience is None else patience,
             self.timeout if timeout is None else timeout,

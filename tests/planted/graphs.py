@@ -269,7 +269,7 @@ BUGS = [
     Bug(
         "two agents that are changed at once close a circle",
         "store/agents.py",
-        "            await check(await _known(connection, owner))\n        if made_from",
+        "            await check(await _list_known(connection, owner))\n        if made_from",
         "            pass\n        if made_from",
         (
             f"{_GRAPHS}/test_bad_graphs.py"

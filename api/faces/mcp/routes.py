@@ -80,8 +80,8 @@ class _Delegated(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         messages: list[Message] = [{"type": "http.request", "body": self._read, "more_body": False}]
 
-        async def replayed() -> Message:
+        async def replay_body() -> Message:
             # afterwards the real channel, because the library learns there that the client has disconnected
             return messages.pop() if messages else await receive()
 
-        await self._host.handle(scope, replayed, send)
+        await self._host.handle(scope, replay_body, send)

@@ -1,4 +1,4 @@
-"""The server: maps each method to its function. Every response passes `_answered`, which converts our refusals."""
+"""The server: maps each method to its function. Each response passes `_convert_errors`, which converts our refusals."""
 
 import asyncio
 import json
@@ -98,7 +98,7 @@ async def _add_earlier_tasks(ctx: Context, call_next: CallNext) -> HandlerResult
         raise MCPError(INVALID_PARAMS, "Invalid request parameters") from None
     if params.name in tools.TASK_TOOLS:
         raise MCPError(METHOD_NOT_FOUND, f"{params.name} cannot be called as a task.")
-    task = await _answered(_finished(start_task(_call_of(ctx), params.name, params.arguments or {}, _key(ctx))))
+    task = await _convert_errors(_finish(start_task(_call_of(ctx), params.name, params.arguments or {}, _key(ctx))))
     return {"task": _dump(earlier_task_object(task).model_copy(update={"status": "working"}))}
 
 
@@ -111,7 +111,7 @@ def _call_of(context: Context) -> Call:
     return call
 
 
-async def _answered(answer: Awaitable[R]) -> R:
+async def _convert_errors(answer: Awaitable[R]) -> R:
     try:
         return await answer
     except MCPError:
@@ -120,7 +120,7 @@ async def _answered(answer: Awaitable[R]) -> R:
         raise rpc_error(error) from None
 
 
-async def _finished(work: Coroutine[Any, Any, R]) -> R:
+async def _finish(work: Coroutine[Any, Any, R]) -> R:
     """Finish a change even if the client hangs up, which makes the library cancel the request."""
     task = asyncio.create_task(work)
     _changes.add(task)
@@ -133,7 +133,7 @@ async def _list_tools(context: Context, params: PaginatedRequestParams | None) -
     listed = [] if after else tools.task_tools(call.caller.rights)
     if not call.caller.may(Right.READ, Right.SUBMIT):
         return ListToolsResult(tools=listed)
-    known = await _answered(agents.list_current(call.pool, call.tenant))
+    known = await _convert_errors(agents.list_current(call.pool, call.tenant))
     found = sorted((one for _, one in known if tools.is_startable(one)), key=lambda one: one.name)
     # the cursor is a name and not a position, so that a new agent does not shift the next page
     page = [one for one in found if one.name > after][: PAGE + 1]
@@ -149,8 +149,8 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> Handler
         if name == "task_wait":
             return await run_task_tool(call, name, arguments, key, _reporting(context))
         if name in tools.TASK_TOOLS:
-            return await _finished(run_task_tool(call, name, arguments, key, None))
-        task = await _finished(start_task(call, name, arguments, key))
+            return await _finish(run_task_tool(call, name, arguments, key, None))
+        task = await _finish(start_task(call, name, arguments, key))
     except MCPError:
         raise
     except Exception as error:
@@ -204,10 +204,10 @@ def _check_task_request(context: Context, params: TaskParams) -> None:
 
 async def _get_task(context: Context, params: TaskParams) -> HandlerResult:
     if _has_earlier_tasks(context):
-        return _dump(earlier_task_object(await _answered(tasks.read_task(_call_of(context), params))))
+        return _dump(earlier_task_object(await _convert_errors(tasks.read_task(_call_of(context), params))))
     _check_task_request(context, params)
     forms_shown = _shows_forms(context)
-    return await _answered(tasks.get_task(_call_of(context), params, forms_shown=forms_shown))
+    return await _convert_errors(tasks.get_task(_call_of(context), params, forms_shown=forms_shown))
 
 
 def _dump(task: Task) -> JsonObject:
@@ -217,20 +217,20 @@ def _dump(task: Task) -> JsonObject:
 
 async def _update_task(context: Context, params: UpdateParams) -> HandlerResult:
     _check_task_request(context, params)
-    return await _answered(_finished(tasks.update_task(_call_of(context), params)))
+    return await _convert_errors(_finish(tasks.update_task(_call_of(context), params)))
 
 
 async def _cancel_task(context: Context, params: TaskParams) -> HandlerResult:
     if _has_earlier_tasks(context):
-        task = await _answered(_finished(tasks.cancel_running(_call_of(context), params)))
+        task = await _convert_errors(_finish(tasks.cancel_running(_call_of(context), params)))
         return _dump(earlier_task_object(task).model_copy(update={"status": "cancelled"}))
     _check_task_request(context, params)
-    return await _answered(_finished(tasks.cancel_task(_call_of(context), params)))
+    return await _convert_errors(_finish(tasks.cancel_task(_call_of(context), params)))
 
 
 async def _await_result(context: Context, params: TaskParams) -> HandlerResult:
     _check_earlier(context)
-    task = await _answered(tasks.await_result(_call_of(context), params, _reporting(context)))
+    task = await _convert_errors(tasks.await_result(_call_of(context), params, _reporting(context)))
     whole = final_result(task).model_dump(mode="json", by_alias=True, exclude_none=True)
     return {**whole, "_meta": {RELATED_TASK: {"taskId": task.task_id}}}
 
@@ -238,7 +238,7 @@ async def _await_result(context: Context, params: TaskParams) -> HandlerResult:
 async def _list_tasks(context: Context, params: PaginatedRequestParams) -> HandlerResult:
     _check_earlier(context)
     query = ListArguments(limit=PAGE, cursor=params.cursor)
-    listing = await _answered(tools.list_tasks(_call_of(context), query))
+    listing = await _convert_errors(tools.list_tasks(_call_of(context), query))
     more = {"nextCursor": listing.next_cursor} if listing.next_cursor else {}
     return {"tasks": [_dump(earlier_task_object(task)) for task in listing.items], **more}
 
@@ -250,7 +250,7 @@ def _check_earlier(context: Context) -> None:
 
 
 async def _list_resources(context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
-    return ListResourcesResult(resources=await _answered(resources.newest(_call_of(context))))
+    return ListResourcesResult(resources=await _convert_errors(resources.newest(_call_of(context))))
 
 
 async def _list_templates(context: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
@@ -258,7 +258,7 @@ async def _list_templates(context: Context, params: PaginatedRequestParams | Non
 
 
 async def _read_resource(context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
-    return ReadResourceResult(contents=[await _answered(resources.read(_call_of(context), str(params.uri)))])
+    return ReadResourceResult(contents=[await _convert_errors(resources.read(_call_of(context), str(params.uri)))])
 
 
 # Our refusals in the form of this protocol: the text of a tool's error, or a JSON-RPC error. Both are made from the

@@ -13,7 +13,7 @@ from api.conversations.control import Stop
 from api.faces.responses.errors import BadParameter
 from api.faces.responses.project import ResponseId, without_prefix
 from api.faces.responses.request import UNSTORED_MS, CreateResponse
-from api.faces.responses.view import FACE, FoundResponse, find, folded
+from api.faces.responses.view import FACE, FoundResponse, find, fold_log
 from api.http import lookup
 from api.http.auth import Call
 from api.http.body import parse_json, validate_body
@@ -103,11 +103,11 @@ class ParsedInput:
 async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: bool) -> ResponseId:
     """The id of the response. `repeats`: the client reports that it has sent this request before."""
     idempotency = IdempotencyKey.of(call, ROUTE, body, key)
-    if (known := await idempotency.answered(call.pool, call.tenant)) is not None:
-        return await _replayed(call, idempotency, models.SessionHandle.model_validate_json(known))
+    if (known := await idempotency.find_answer(call.pool, call.tenant)) is not None:
+        return await _find_replayed(call, idempotency, models.SessionHandle.model_validate_json(known))
     # The client's library repeats a request without a key after a lost response: the digest recognises it.
     if repeats and key is None:
-        before = await face_requests.repeated(call.pool, call.tenant, FACE, idempotency.digest)
+        before = await face_requests.find_repeated(call.pool, call.tenant, FACE, idempotency.digest)
         if before is not None and (known_id := ResponseId.parse(before)) is not None:
             return known_id
     previous = await _previous(call, body)
@@ -124,7 +124,7 @@ async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: 
     return await _turn(call, body, given, previous, conversation_id, idempotency)
 
 
-async def _replayed(call: Call, key: IdempotencyKey, handle: models.SessionHandle) -> ResponseId:
+async def _find_replayed(call: Call, key: IdempotencyKey, handle: models.SessionHandle) -> ResponseId:
     """The part of the session that this request began."""
     rows = await face_requests.of_session(call.pool, call.tenant, FACE, handle.session_id)
     # a session may have several parts of equal requests; the latest is the one that was just answered
@@ -187,7 +187,7 @@ async def _answer(
     """Let the answers open the next part of the session that waits for them."""
     session = found.session
     await lookup.check_acting(call, session)
-    fold = await folded(call, found)
+    fold = await fold_log(call, found)
     response_id = ResponseId(session.id, len(fold.parts) + 1)
     # the number of the next part is known only once the present one is closed
     if not fold.part.closed or session.status.terminal:
@@ -201,7 +201,7 @@ async def _answer(
         public_id=str(response_id),
         session_id=session.id,
         part=response_id.part,
-        request=body.stored(),
+        request=body.dump(),
         digest=key.digest,
     )
     message = validated_as(MessageBody, {"answers": given.answers, "input": "\n\n".join(given.new) or None})
@@ -250,7 +250,7 @@ async def _branch(
     if body.previous_response_id is not None:
         asked = await input_requests.by_ids(call.pool, call.tenant, list(given.answers))
         results = [
-            returned(asked[one].details["tool"], str(answer["result"]))
+            describe_result(asked[one].details["tool"], str(answer["result"]))
             for one, answer in given.answers.items()
             if "result" in answer
         ]
@@ -268,9 +268,9 @@ async def _past(call: Call, session: SessionRow) -> list[tuple[str, str]]:
     for one in display_messages(await messages.path(call.pool, call.tenant, session.head)):
         match one.type:
             case "tool_call":
-                past.append(("assistant", called(one.tool or "", one.input or "{}")))
+                past.append(("assistant", describe_call(one.tool or "", one.input or "{}")))
             case "tool_result":
-                past.append(("user", returned(one.tool or "", one.text or "")))
+                past.append(("user", describe_result(one.tool or "", one.text or "")))
             case _:
                 past.append(("assistant" if one.type == "assistant" else "user", one.text or ""))
     return past
@@ -288,7 +288,7 @@ async def _turn(
     text = "\n\n".join(given.new)
     if not text.strip():
         raise BadParameter("input", "The input must end with a message of the user.")
-    face = NewFaceRequest(face=FACE, prefix="resp_", request=body.stored(), digest=key.digest)
+    face = NewFaceRequest(face=FACE, prefix="resp_", request=body.dump(), digest=key.digest)
     run_body = validated_as(RunBody, await _run_body(call, body, given, text))
     if previous is not None:
         turn = await _after(call, run_body, previous, key, face)
@@ -297,7 +297,7 @@ async def _turn(
         turn = await run.further(call, conversation_id, further, key, face)
     else:
         turn = await run.run(call, run_body, key, face, manifest)
-    return await _replayed(call, key, turn.handle) if turn.replayed else ResponseId(turn.handle.session_id)
+    return await _find_replayed(call, key, turn.handle) if turn.replayed else ResponseId(turn.handle.session_id)
 
 
 async def _after(
@@ -306,7 +306,7 @@ async def _after(
     """A further turn of the conversation; or a fork, if the conversation has already continued from there."""
     response_id, found = previous
     session = found.session
-    fold = await folded(call, found)
+    fold = await fold_log(call, found)
     if not session.status.terminal:
         waits = fold.part.closed
         message = "It waits for the results of its calls." if waits else "The previous response has not ended."
@@ -389,7 +389,7 @@ def parse(given: str | list[JsonObject], *, continues: bool) -> ParsedInput:
         raise BadParameter("input", f"The input may have {MOST_ITEMS} items.", "array_above_max_length")
     found, names = ParsedInput(), dict[str, str]()
     for place, item in enumerate(given):
-        match parsed := _parsed(item, f"input[{place}]"):
+        match parsed := _parse_item(item, f"input[{place}]"):
             case InputMessage(role="system" | "developer"):
                 found.instructions.append(parsed.text)
             case InputMessage(role="user"):
@@ -400,7 +400,7 @@ def parse(given: str | list[JsonObject], *, continues: bool) -> ParsedInput:
                 _reply(found, "", continues)
             case FunctionCallItem():
                 names[parsed.call_id] = parsed.name
-                _reply(found, called(parsed.name, parsed.arguments), continues)
+                _reply(found, describe_call(parsed.name, parsed.arguments), continues)
             case CallOutput():
                 _result(found, parsed, names, f"input[{place}].call_id", continues)
             case ApprovalAnswer():
@@ -411,7 +411,7 @@ def parse(given: str | list[JsonObject], *, continues: bool) -> ParsedInput:
     return found
 
 
-def _parsed(item: JsonObject, where: str) -> InputItem | None:
+def _parse_item(item: JsonObject, where: str) -> InputItem | None:
     kind = item.get("type", "message" if "role" in item else None)
     if kind in ECHOED:
         return None
@@ -446,21 +446,21 @@ def _result(found: ParsedInput, given: CallOutput, names: dict[str, str], where:
     if request_id is None and name is None:
         raise unknown_call(where)
     if name is not None and not continues:
-        found.past.append(("user", returned(name, text)))
+        found.past.append(("user", describe_result(name, text)))
     elif name is not None and request_id is None:
-        found.new.append(returned(name, text))
+        found.new.append(describe_result(name, text))
     if request_id is not None:
         found.answers[request_id] = {"result": text}
         found.where[request_id] = where
         found.texts |= {request_id} if name is not None and not continues else set()
 
 
-def called(name: str, arguments: str) -> str:
+def describe_call(name: str, arguments: str) -> str:
     """A call of the past, as the model reads it."""
     return f"(I called {name} with {arguments}.)"
 
 
-def returned(name: str, text: str) -> str:
+def describe_result(name: str, text: str) -> str:
     return f"(Result of {name}: {text})"
 
 

@@ -186,7 +186,7 @@ class Fold:
                 self._call(data["tool"], data["args"])
             case "tool_returned" if data["tool"] not in self._facts.callers_tools:
                 self._flush_texts()
-                self._returned(data["tool"], data["state"], data["preview"])
+                self._note_result(data["tool"], data["state"], data["preview"])
             case "input_required":
                 self._flush_texts()
                 if (request := requests.get(data["request_id"])) is not None and self._is_callers(request.kind):
@@ -208,7 +208,7 @@ class Fold:
         done = "response.mcp_call_arguments.done"
         self._emit(StreamEvent(type=done, item_id=item.id, output_index=index, arguments=arguments))
 
-    def _returned(self, tool: str, state: str, preview: str) -> None:
+    def _note_result(self, tool: str, state: str, preview: str) -> None:
         running = self._running[tool].popleft() if self._running[tool] else None
         if running is None:  # it was called while no part was open
             return
@@ -335,7 +335,7 @@ class Texts:
 
     def delta(self, type: str, step: int, text: str, next_index: NextIndex, emit: Emit) -> None:
         kind: Kind = "message" if type == "message_delta" else "thinking"
-        self._append(self._opened(kind, step, next_index, emit), text, emit)
+        self._append(self._open_text(kind, step, next_index, emit), text, emit)
 
     def reset(self, step: int, emit: Emit) -> None:
         """Close the items of a void attempt; they do not belong to the response."""
@@ -372,7 +372,7 @@ class Texts:
             self._void(opened, emit)
         self._open.clear()
 
-    def _opened(self, kind: Kind, step: int, next_index: NextIndex, emit: Emit) -> OpenText:
+    def _open_text(self, kind: Kind, step: int, next_index: NextIndex, emit: Emit) -> OpenText:
         if (known := self._open.get((kind, step))) is not None:
             return known
         # clients find items by id, so that a new attempt must not reuse the id of the void one
@@ -403,7 +403,7 @@ class Texts:
         *,
         final: bool = False,
     ) -> Closed:
-        opened = self._opened(kind, step, next_index, emit)
+        opened = self._open_text(kind, step, next_index, emit)
         # a message that came whole, without deltas: clients build the text from deltas alone
         if not opened.text:
             self._append(opened, text, emit)

@@ -134,7 +134,7 @@ class CreateResponse(Strict):
             return self.conversation
         return self.conversation.id
 
-    def stored(self) -> str:
+    def dump(self) -> str:
         """The part of the request that the face stores."""
         return self.model_dump_json(exclude_unset=True, by_alias=True)
 

@@ -16,7 +16,7 @@ from api.faces.responses.errors import BadParameter
 from api.faces.responses.objects import ResponseObject, Shown
 from api.faces.responses.project import Fold, ResponseId
 from api.faces.responses.request import read_create
-from api.faces.responses.view import FACE, FoundResponse, asked_in, find, folded, show
+from api.faces.responses.view import FACE, FoundResponse, asked_in, find, fold_log, show
 from api.http.auth import Call, Reader, Stopper, Submitter, Viewer
 from api.http.idempotency import Key
 from api.http.lookup import check_acting, check_kept
@@ -103,7 +103,7 @@ class ResponseFeed:
         return len(self._fold.parts) >= self._part and self._fold.parts[self._part - 1].closed
 
     def response(self) -> ResponseObject:
-        return self._found.shown(self._part, self._fold.parts[self._part - 1].state)
+        return self._found.show_part(self._part, self._fold.parts[self._part - 1].state)
 
     async def load(self, pool: Pool) -> None:
         """Fold the existing log before the reader is answered: only then is it known whether its cursor can be
@@ -123,7 +123,7 @@ class ResponseFeed:
 
     async def page(self, pool: Pool, after: int) -> Page:
         """The new frames since the last page. After a page without frames `after` is unchanged, but its events are
-        folded."""
+        fold_log."""
         if self.ended:
             return Page(b"", after, full=False, ended=True)
         found = await events.of_session(pool, self.tenant, self.id, self.last, PAGE)
@@ -144,7 +144,7 @@ class ResponseFeed:
             for one in taken if part.number == self._part else []:
                 self._number += 1
                 if self._number > self._shown:
-                    whole = self._found.shown(self._part, one.state) if one.state else None
+                    whole = self._found.show_part(self._part, one.state) if one.state else None
                     frames += b"event: %s\ndata: %s\n\n" % (
                         one.type.encode(),
                         to_json(one.wire(self._number, whole)),
@@ -165,10 +165,10 @@ async def create_response(
     # nine digits at most, because int() raises an error for thousands of them
     response_id = await create(call, body, idempotency_key, repeats=retries.isdecimal() and int(retries[:9]) > 0)
     if not body.background or body.stream:
-        feed = await opened(call, response_id, unstored=True)
+        feed = await open_feed(call, response_id, unstored=True)
         if body.stream:
             return stream_feed(call, feed, feed.last)
-        return _json(await awaited(call, request, feed))
+        return _json(await await_response(call, request, feed))
     return _json(await show(call, response_id))
 
 
@@ -179,7 +179,7 @@ async def get_response(call: Reader, response_id: str, query: Annotated[GetQuery
         if query.starting_after is not None:
             raise BadParameter("starting_after", "Only a stream has a beginning: send stream=true.")
         return _json(await show(call, wanted))
-    feed = await opened(call, wanted, -1 if query.starting_after is None else query.starting_after)
+    feed = await open_feed(call, wanted, -1 if query.starting_after is None else query.starting_after)
     return stream_feed(call, feed, feed.last)
 
 
@@ -194,7 +194,7 @@ async def cancel_response(call: Stopper, response_id: str) -> Response:
     if not before.background:
         raise BadParameter("response_id", "Only a response with background=true can be cancelled.")
     # A response that waits for its caller has ended, but its task has not, and the caller will not answer.
-    if wanted.part == len((await folded(call, found)).parts):
+    if wanted.part == len((await fold_log(call, found)).parts):
         await control.stop_session(call, found.session, Stop(Reason.CALLER_CANCEL))
     return _json(await show(call, wanted))
 
@@ -250,7 +250,7 @@ def _json(shown: ResponseObject | Deleted) -> Response:
 
 
 def input_items(found: FoundResponse, part: int, *, after: str | None, limit: int, ascending: bool) -> ItemPage:
-    listed = [_item(found.session.id, part, place, item) for place, item in enumerate(_given(found, part))]
+    listed = [_item(found.session.id, part, place, item) for place, item in enumerate(_read_input(found, part))]
     if not ascending:
         listed.reverse()
     begin = 0
@@ -264,7 +264,7 @@ def input_items(found: FoundResponse, part: int, *, after: str | None, limit: in
     return ItemPage(data=page, first_id=first, last_id=last, has_more=len(listed) > begin + limit)
 
 
-def _given(found: FoundResponse, part: int) -> list[JsonObject]:
+def _read_input(found: FoundResponse, part: int) -> list[JsonObject]:
     row = found.rows.get(part)
     given: str | list[JsonObject] = found.request(part).input
     if row is None or row.request == "{}":  # another face started it or sent the answers
@@ -292,7 +292,7 @@ def _item(session_id: str, part: int, place: int, item: JsonObject) -> JsonObjec
 # A response as a stream of its events, or as the whole once it has ended.
 
 
-async def opened(
+async def open_feed(
     call: Call, response_id: ResponseId | None, starting_after: int = -1, *, unstored: bool = False
 ) -> ResponseFeed:
     found = await find(call, response_id, unstored=unstored)
@@ -303,7 +303,7 @@ async def opened(
     return feed
 
 
-async def awaited(call: Call, request: Request, feed: ResponseFeed) -> ResponseObject:
+async def await_response(call: Call, request: Request, feed: ResponseFeed) -> ResponseObject:
     """The response once it has ended. If its client disconnects, the wait ends, but the task continues."""
     async with aclosing(count_stream(call, feed, feed.last)) as chunks:
         async for _ in chunks:

@@ -50,7 +50,7 @@ class FoundResponse:
         first = self.rows.get(1)
         return SessionFacts.of(self.session.id, self.session.external_tools, first.request if first else None)
 
-    def shown(self, part: int, state: ResponseState) -> ResponseObject:
+    def show_part(self, part: int, state: ResponseState) -> ResponseObject:
         asked, session = self.request(part), self.session
         before = asked.previous_response_id if part == 1 else str(ResponseId(session.id, part - 1))
         schema = session.task_terms.output_schema if session.task_terms else None
@@ -95,7 +95,7 @@ async def find(call: Call, response_id: ResponseId | None, *, unstored: bool = F
     return found
 
 
-async def folded(call: Call, found: FoundResponse) -> Fold:
+async def fold_log(call: Call, found: FoundResponse) -> Fold:
     """The whole log up to now, without deltas, which the objects do not need."""
     lookup.check_kept(found.session)
     fold, after = Fold(found.facts), 0
@@ -117,7 +117,7 @@ async def asked_in(pool: Pool, tenant: str, page: Sequence[Recorded]) -> dict[st
 async def show(call: Call, response_id: ResponseId | None) -> ResponseObject:
     found = await find(call, response_id)
     assert response_id is not None
-    fold = await folded(call, found)
+    fold = await fold_log(call, found)
     if response_id.part > len(fold.parts):
         raise NotFound("There is no such response.")
-    return found.shown(response_id.part, fold.parts[response_id.part - 1].state)
+    return found.show_part(response_id.part, fold.parts[response_id.part - 1].state)

@@ -27,9 +27,9 @@ async def test_terminated_conversation_is_not_reopened_for_waiting_outcomes(team
         "default",
         ThreadMessage(id=f"{talk.id}x", conversation_id=talk.id, thread_id=talk.id, text="Too late."),
     )
-    assert ("default", talk.id) in await conversation_state.stranded(team.pool, -1.0)
+    assert ("default", talk.id) in await conversation_state.find_stranded(team.pool, -1.0)
     await conversations.terminate(team.pool, "default", talk.id)
-    assert ("default", talk.id) not in await conversation_state.stranded(team.pool, -1.0)
+    assert ("default", talk.id) not in await conversation_state.find_stranded(team.pool, -1.0)
 
 
 async def test_load_of_a_reopened_conversation_does_not_grow_with_its_subagents(team: Stack) -> None:

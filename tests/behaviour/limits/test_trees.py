@@ -15,7 +15,7 @@ WRITES = calls(*(("write_file", {"path": f"{number}", "content": "x"}) for numbe
 
 async def tree(stack: Stack, task_id: str) -> dict[str, Any]:
     shown = (await stack.http.get(f"/tasks/{task_id}/budget")).json()["tree"]
-    assert (await budgets.held(stack.pool, "default", task_id)).calls == shown["reserved"]["calls"]
+    assert (await budgets.sum_reserved(stack.pool, "default", task_id)).calls == shown["reserved"]["calls"]
     return {line["budget"]: line for line in shown["budgets"]} | {"reserved": shown["reserved"]}
 
 

@@ -26,7 +26,7 @@ async def budgeted(pool: Pool, ref: SessionRef, **limits: float) -> None:
 
 
 async def held(pool: Pool, ref: SessionRef) -> tuple[int, int]:
-    found = await budgets.held(pool, ref.tenant, ref.conversation_id)
+    found = await budgets.sum_reserved(pool, ref.tenant, ref.conversation_id)
     return found.calls, found.tokens
 
 

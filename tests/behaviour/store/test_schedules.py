@@ -154,17 +154,17 @@ async def test_run_in_a_conversation_of_its_own_has_the_files_of_the_schedule(po
 async def test_deleted_schedule_runs_no_more_and_is_not_created_again(pool: Pool) -> None:
     made, other = await create(pool), await create(pool)
     for one in (made, other):
-        await schedules.synced(pool, one)
+        await schedules.mark_synced(pool, one)
     assert await schedules.delete(pool, "default", made.id, "ann") is not None
     assert await schedule_runs.fire(pool, tick(made), "hello") is None
     assert await schedule_runs.record(pool, tick(made), RunStatus.SKIPPED, "") is None
     assert await schedules.delete(pool, "default", made.id, "ann") is None
     assert await schedules.set_paused(pool, "default", made.id, True, "ann") is None
     gone = await again(pool, made)
-    await schedules.synced(pool, gone)
+    await schedules.mark_synced(pool, gone)
     known = [row["id"] for row in await pool.fetch("SELECT id FROM schedules WHERE id <> ALL($1)", [made.id, other.id])]
     assert await schedules.note_missing(pool, known) == 1
-    assert {one.id for one in await schedules.unsynced(pool)} & {made.id, other.id} == {other.id}
+    assert {one.id for one in await schedules.find_unsynced(pool)} & {made.id, other.id} == {other.id}
     assert await schedules.note_missing(pool, known) == 0  # it is noted
     named = made.rules.model_copy(update={"every": 60_000})
     assert await schedules.create(pool, "default", named, NEW, "hello", {}, "ann") is not None  # its name is free
@@ -184,7 +184,7 @@ async def test_previous_runs_that_are_stopped_are_those_of_the_same_schedule(poo
     made, other = await create(pool, overlap=Overlap.QUEUE), await create(pool)
     first, beside = await session_of(pool, made), await session_of(pool, other)
     queued = await session_of(pool, made, 1)
-    assert {one.id for one in await schedule_runs.unfinished(pool, "default", made.id)} == {first.id, queued.id}
+    assert {one.id for one in await schedule_runs.find_unfinished(pool, "default", made.id)} == {first.id, queued.id}
     await finish(pool, first)
-    assert {one.id for one in await schedule_runs.unfinished(pool, "default", made.id)} == {queued.id}
+    assert {one.id for one in await schedule_runs.find_unfinished(pool, "default", made.id)} == {queued.id}
     assert await sessions.get(pool, "default", beside.id) is not None

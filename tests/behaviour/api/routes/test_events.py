@@ -215,7 +215,7 @@ async def test_revoked_key_ends_its_streams(keyed_url: str, pool: Pool, monkeypa
         viewer = asyncio.create_task(watch(client, task_id))
         await asyncio.sleep(0.3)
         assert not viewer.done()
-        [key] = await keys.listing(pool, "revoking")
+        [key] = await keys.list_all(pool, "revoking")
         assert await keys.revoke(pool, "revoking", key.id)
         async with asyncio.timeout(3):
             assert await viewer == [1]

@@ -64,10 +64,10 @@ def test_http_1_0_needs_a_key() -> None:
 
 def test_invalid_keys_are_limited_per_address_and_known_keys_pass() -> None:
     failed = FailedKeys()
-    failed.succeeded("known")
+    failed.note_success("known")
     for _ in range(MOST_FAILURES):
         failed.check("a", "wrong")
-        failed.failed("a")
+        failed.note_failure("a")
     with pytest.raises(TooMany):
         failed.check("a", "wrong")
     failed.check("a", "known")
@@ -77,6 +77,6 @@ def test_invalid_keys_are_limited_per_address_and_known_keys_pass() -> None:
 def test_memory_for_failed_keys_is_bounded() -> None:
     failed = FailedKeys()
     for number in range(max(MOST_ADDRESSES, MOST_KEYS) + 100):
-        failed.failed(str(number))
-        failed.succeeded(str(number))
+        failed.note_failure(str(number))
+        failed.note_success(str(number))
     assert len(failed._failures) == MOST_ADDRESSES and len(failed._valid) == MOST_KEYS

@@ -120,7 +120,7 @@ def folded(log: list[Event], *, approvals: bool = False) -> Fold:
 
 
 def shown(state: ResponseState, part: int) -> ResponseObject:
-    return FoundResponse(ROW, {}).shown(part, state)
+    return FoundResponse(ROW, {}).show_part(part, state)
 
 
 def streamed(fold: Fold, part: int = 1) -> tuple[list[ResponseStreamEvent], ResponseStreamState[Any]]:
