@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import click
 import httpx2
 
-from bench import cpu
+from bench import cpu, scratch
 from bench.lab import Lab, open_lab
 from domain.sessions.new_session import Trigger
-from store import figures
 
 AT_ONCE = 12
 TRIES = 600
@@ -33,7 +32,7 @@ class Reading:
         return cls(
             memory={part: cpu.resident(lab.pids[part]) for part in PARTS},
             processes=len(cpu.tree([lab.pids["worker"], lab.pids["api"]])),
-            database=await figures.database_bytes(lab.pool),
+            database=await scratch.database_bytes(lab.pool),
             cpu=lab.cpu("worker"),
         )
 
@@ -72,12 +71,12 @@ async def _conversations(lab: Lab, count: int) -> None:
         await _each(number, lambda one: lab.api.post(f"{path}{one}/messages", json={"text": SAY}))
 
     await talk(WARM_UP, "warm-up")
-    await _until(lambda: figures.completed_by(lab.pool, Trigger.CHANNEL), WARM_UP)
+    await _until(lambda: scratch.completed_by(lab.pool, Trigger.CHANNEL), WARM_UP)
     await asyncio.sleep(IDLE_SECONDS)  # workflows without work close
     before = await Reading.take(lab)
     begun = time.monotonic()
     await talk(count, "room")
-    await _until(lambda: figures.completed_by(lab.pool, Trigger.CHANNEL), WARM_UP + count)
+    await _until(lambda: scratch.completed_by(lab.pool, Trigger.CHANNEL), WARM_UP + count)
     took = time.monotonic() - begun
     await asyncio.sleep(IDLE_SECONDS)
     after = await Reading.take(lab)
@@ -105,14 +104,14 @@ async def _schedules(lab: Lab, count: int, ticks: int) -> None:
     idle = await Reading.take(lab)
     per_second = (idle.cpu - made.cpu) / IDLE_SECONDS
     click.echo(f"  CPU while nothing is due: {per_second * 1_000:.1f} ms a second, all schedules together")
-    ids = sorted(await figures.schedule_ids(lab.pool))
+    ids = sorted(await scratch.schedule_ids(lab.pool))
     start = await Reading.take(lab)
     for round in range(ticks):
         await _each(count, lambda number: lab.api.post(f"/schedules/{ids[number]}/trigger"))
-        await _until(lambda: figures.schedule_runs(lab.pool), count * (round + 1))
+        await _until(lambda: scratch.schedule_runs(lab.pool), count * (round + 1))
     end = await Reading.take(lab)
     number = count * ticks
-    rows = await figures.schedule_runs(lab.pool)
+    rows = await scratch.schedule_runs(lab.pool)
     click.echo(f"\n{number} ticks whose check finds nothing: {rows} rows")
     click.echo(f"  CPU per tick: {(end.cpu - start.cpu) / number * 1_000:.1f} ms (worker, Temporal, PostgreSQL)")
     click.echo(f"  database per tick: {(end.database - start.database) / number:,.0f} bytes")

@@ -41,7 +41,9 @@ async def _mailbox(lab: Lab, size: int) -> str:
     assert root is not None
     for _ in range(size):
         child = _child(root, new_id())
-        await sessions.accept_ended(lab.pool, child, _ending(child.session.ref))
+        await sessions.accept_and(
+            lab.pool, child, lambda connection, made: sessions.finish_session(connection, _ending(made.ref))
+        )
     return conversation_id
 
 

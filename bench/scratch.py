@@ -90,3 +90,29 @@ async def sizes_of_events(pool: Pool) -> tuple[int, dict[str, int]]:
             WHERE indrelid = 'events'::regclass"""
     )
     return await pool.fetchval("SELECT pg_table_size('events')"), {row["name"]: row["size"] for row in rows}
+
+
+# Figures over all tenants.
+
+
+async def database_bytes(pool: Pool) -> int:
+    """The size of the whole database on disk."""
+    found: int = await pool.fetchval("SELECT pg_database_size(current_database())")
+    return found
+
+
+async def completed_by(pool: Pool, trigger: str) -> int:
+    """The number of completed sessions of all tenants that were started in this way."""
+    found: int = await pool.fetchval(
+        "SELECT count(*) FROM sessions WHERE trigger = $1 AND status = 'completed'", trigger
+    )
+    return found
+
+
+async def schedule_ids(pool: Pool) -> list[str]:
+    return [row["id"] for row in await pool.fetch("SELECT id FROM schedules WHERE deleted_at IS NULL")]
+
+
+async def schedule_runs(pool: Pool) -> int:
+    found: int = await pool.fetchval("SELECT count(*) FROM schedule_runs")
+    return found

@@ -55,27 +55,3 @@ def _first_id_of_today() -> str:
     """The least id of today. Ids begin with their time, so that the primary key finds the sessions of a day."""
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return new_id(int(midnight.timestamp() * 1_000))[:TIME_LENGTH]
-
-
-async def database_bytes(pool: Pool) -> int:
-    """The size of the whole database on disk."""
-    found: int = await pool.fetchval("SELECT pg_database_size(current_database())")
-    return found
-
-
-async def completed_by(pool: Pool, trigger: str) -> int:
-    """The number of completed sessions of all tenants that were started in this way."""
-    found: int = await pool.fetchval(
-        "SELECT count(*) FROM sessions WHERE trigger = $1 AND status = 'completed'", trigger
-    )
-    return found
-
-
-async def schedule_ids(pool: Pool) -> list[str]:
-    """Counts over all tenants."""
-    return [row["id"] for row in await pool.fetch("SELECT id FROM schedules WHERE deleted_at IS NULL")]
-
-
-async def schedule_runs(pool: Pool) -> int:
-    found: int = await pool.fetchval("SELECT count(*) FROM schedule_runs")
-    return found

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -394,30 +394,14 @@ async def accept_all(pool: Pool, acceptances: Sequence[Acceptance]) -> list[Acce
     return [Accepted.model_validate(answer) for answer in json.loads(await call(pool, "accept_sessions", documents))]
 
 
-async def accept_with_files(pool: Pool, acceptance: Acceptance, files: Manifest) -> Accepted:
-    """Add files to an existing workspace, in the same transaction as the message that names them."""
+async def accept_and(
+    pool: Pool, acceptance: Acceptance, also: Callable[[Connection, SessionRow], Awaitable[object]]
+) -> Accepted:
+    """Accept a session; what `also` writes for it is in the same transaction."""
     async with pool.acquire() as connection, connection.transaction():
         accepted = await accept(connection, acceptance)
         if accepted.session is not None:
-            await add_queued_files(connection, accepted.session, files)
-        return accepted
-
-
-async def accept_with_agent(pool: Pool, acceptance: Acceptance, own: tuple[AgentRef, AgentDefinition]) -> Accepted:
-    """Accept a task with a definition that only this task uses."""
-    async with pool.acquire() as connection, connection.transaction():
-        accepted = await accept(connection, acceptance)
-        if accepted.session is not None:
-            await agents.put_private(connection, *own)
-        return accepted
-
-
-async def accept_ended(pool: Pool, acceptance: Acceptance, ending: SessionEnding) -> Accepted:
-    """Accept and end a session in one transaction: a point from which to continue, without running anything."""
-    async with pool.acquire() as connection, connection.transaction():
-        accepted = await accept(connection, acceptance)
-        if accepted.session is not None:
-            await finish_session(connection, ending)
+            await also(connection, accepted.session)
         return accepted
 
 
@@ -425,31 +409,20 @@ async def accept_rerun(
     pool: Pool, acceptance: Acceptance, nodes: Sequence[Node], own: tuple[AgentRef, AgentDefinition] | None
 ) -> Accepted:
     """Accept a rerun with the messages it begins with; `own`: a definition that only this rerun uses."""
-    async with pool.acquire() as connection, connection.transaction():
-        accepted = await accept(connection, acceptance)
-        if (session := accepted.session) is None:
-            return accepted
+
+    async def also(connection: Connection, session: SessionRow) -> None:
         if own is not None:
             await agents.put_private(connection, *own)
         await connection.executemany(
             """INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body)
                VALUES ($1, $2, $3, $4, $2 || '/rerun', $5, $6, $7, $8, $9)""",
             [
-                (
-                    session.tenant,
-                    one.id,
-                    one.parent,
-                    one.session_id,
-                    one.kind,
-                    one.author,
-                    one.line,
-                    one.step,
-                    one.body.model_dump_json(),
-                )
-                for one in nodes
+                (session.tenant, one.id, one.parent, one.session_id, one.kind, one.author, one.line, one.step, body)
+                for one, body in ((node, node.body.model_dump_json()) for node in nodes)
             ],
         )
-        return accepted
+
+    return await accept_and(pool, acceptance, also)
 
 
 def acceptance_document(acceptance: Acceptance) -> JsonObject:

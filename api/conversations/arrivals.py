@@ -26,7 +26,6 @@ from api.http.problems import Unauthenticated, finding, pointers_moved
 from api.services import Services
 from api.submission import submit
 from api.submission.submit import SessionPlace
-from domain.amounts import counted
 from domain.channels import (
     Address,
     ArrivingMessage,
@@ -37,7 +36,7 @@ from domain.channels import (
     IncomingAnswer,
     message_key,
 )
-from domain.errors import Conflict, ErrandError, Invalid, NotAllowed, NotFound, TooMany
+from domain.errors import Conflict, ErrandError, Invalid, NotAllowed, NotFound
 from domain.ids import is_id, new_id
 from domain.json_object import JsonObject
 from domain.json_schema import errors, fits, run_check
@@ -50,7 +49,7 @@ from domain.triggers import ExternalEvent, SignatureKind, mark_untrusted, render
 from store import addresses, channels, input_requests, missions, sessions, triggers
 from store.channels import ChannelArrival
 from store.idempotency import key_reused
-from store.sessions import Accepted, SessionRow
+from store.sessions import SessionRow
 from store.triggers import NewEvent, SignedTrigger
 
 log = logging.getLogger("errand.api")
@@ -113,7 +112,7 @@ async def accept_message(
         raise key_reused()
     arrival = found.arrival
     if arrival.refused is not None:
-        raise refusal(arrival.refused)
+        raise submit.refusal(arrival.refused) or Conflict()
     assert arrival.session is not None
     # the request that accepted the first one starts the session, or else the sweeper
     if not arrival.duplicate and not found.merged:
@@ -211,17 +210,6 @@ async def _start(call: Call, session: SessionRow, delay: float) -> None:
     task = asyncio.create_task(later())
     _starts.add(task)
     task.add_done_callback(_starts.discard)
-
-
-def refusal(accepted: Accepted) -> Exception:
-    if accepted.terminated:
-        return lookup.terminated()
-    if accepted.quota is not None:
-        detail = f"This key has {counted(accepted.quota, 'live task')}, as many as it may have."
-        return TooMany(detail, type="live-tasks", retry_after=submit.TRY_AGAIN_SECONDS)
-    if accepted.budget is not None:
-        return Conflict("The conversation's budget is spent.", type="budget-spent", budget=accepted.budget)
-    return Conflict()
 
 
 # Answers that people give to input requests in their channel, with a button or by a message.
@@ -372,7 +360,7 @@ async def accept_event(services: Services, signed: SignedTrigger, event: Externa
         await missions.settle_of_conversation(services.pool, trigger.tenant, rules.conversation_id)
     receipt = await triggers.receive(services.pool, trigger, new, message)
     if receipt.refused is not None:
-        raise refusal(receipt.refused)
+        raise submit.refusal(receipt.refused) or Conflict()
     if receipt.held is not None:
         raise Conflict(f"The event was not accepted; send it again later: {receipt.held.text}.", type=receipt.held.kind)
     # after the receipt is committed: a repetition of the event is answered from it, and the sweeper starts what is left

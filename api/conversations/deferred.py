@@ -7,7 +7,7 @@ from errand import models
 
 from api.conversations import control
 from api.conversations.bodies import MessageBody, handle
-from api.conversations.run import NewTurn
+from api.conversations.run import NewTurn, find_turn
 from api.http import lookup
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
@@ -55,20 +55,15 @@ async def answer(
 ) -> NewTurn:
     """Pass these answers to the running session; omitted approvals are denied, omitted calls count as failed. `face` is
     written in the same transaction."""
-    if (before := await _before(call, key)) is not None:
+    if (before := await find_turn(call, key)) is not None:
         return before
     try:
         return await _answer(call, conversation_id, body, key, face)
     except Refusal:
         # A repetition that runs at the same time finds the input requests already answered.
-        if (before := await _before(call, key)) is not None:
+        if (before := await find_turn(call, key)) is not None:
             return before
         raise
-
-
-async def _before(call: Call, key: IdempotencyKey) -> NewTurn | None:
-    known = await key.find_answer(call.pool, call.tenant)
-    return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True) if known is not None else None
 
 
 async def _answer(
@@ -95,7 +90,7 @@ async def _answer(
     )
     if late is not None:
         # else the first request still needs the message
-        if message_id is not None and await _before(call, key) is None:
+        if message_id is not None and await find_turn(call, key) is None:
             await conversations.drop_message(call.pool, call.tenant, message_id)
         raise control.settled_request(late)
     if message_id is not None:  # before the answers, so that one step reads both

@@ -44,6 +44,12 @@ class NewTurn:
     replayed: bool = False
 
 
+async def find_turn(call: Call, key: IdempotencyKey) -> NewTurn | None:
+    """The result of an earlier request with this key."""
+    known = await key.replay(call, models.SessionHandle)
+    return NewTurn(known, replayed=True) if known is not None else None
+
+
 async def run(
     call: Call,
     body: RunBody,
@@ -53,8 +59,8 @@ async def run(
 ) -> NewTurn:
     """`manifest`: the files that a new conversation begins with."""
     # before all checks: a repetition gets the first response even if the same request would be refused now
-    if (known := await key.find_answer(call.pool, call.tenant)) is not None:
-        return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
+    if (before := await find_turn(call, key)) is not None:
+        return before
     if body.context.history_session and (body.conversation_id or body.fork_from):
         problem = finding("/context/history_session", "excluded", "the conversation already has its history")
         raise Invalid("A further turn cannot bring its own history.", errors=[problem])
@@ -76,8 +82,8 @@ async def further(
     call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey, face: NewFaceRequest | None = None
 ) -> NewTurn:
     """Run a turn of an existing conversation."""
-    if (known := await key.find_answer(call.pool, call.tenant)) is not None:
-        return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
+    if (before := await find_turn(call, key)) is not None:
+        return before
     await lookup.open_conversation(call, conversation_id)
     latest = await latest_of(call, conversation_id)
     task = await submit.check_task(call, body.task(body.agent or latest.current_agent), variables=latest.variables)
@@ -180,8 +186,8 @@ async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: Idem
     prepared = prepared.opened_by(message_id)  # one message, whether a running session reads it or a new one
     async with one_at_a_time(call, message_id) if key.value is not None else contextlib.nullcontext():
         # the request that we waited for has answered it
-        if (known := await key.find_answer(call.pool, call.tenant)) is not None:
-            return NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
+        if (before := await find_turn(call, key)) is not None:
+            return before
         try:
             return await _try_to_continue(call, body, prepared, key)
         except Refusal:
@@ -208,7 +214,6 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
         queue = body.if_busy == "queue" and attempt > 0
         answer = handle(ref.session_id, ref.conversation_id, queued=queue)
         accepted = await submit.accept_session(call, prepared.queued(queue), key, answer.model_dump_json(), write)
-        _refuse(accepted)
         if accepted.replay:
             return NewTurn(models.SessionHandle.model_validate_json(accepted.replay.response), replayed=True)
         if accepted.session is not None:
@@ -229,13 +234,6 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
         await control.reload_messages(call, ref.conversation_id, message_id)
         return NewTurn(await _steered(call, prepared, key, live))
     raise await busy(call, live)
-
-
-def _refuse(accepted: Accepted) -> None:
-    if accepted.terminated:
-        raise lookup.terminated()
-    if accepted.unknown:
-        raise NotFound("There is no such conversation.", type="unknown-conversation")
 
 
 async def _steer(

@@ -431,9 +431,8 @@ async def fork_conversation(
     message to the new conversation continues from there."""
     check_transport(request, body.transport)
     key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/fork", body, idempotency_key)
-    if (known := await key.find_answer(call.pool, call.tenant)) is not None:
-        turn = NewTurn(models.SessionHandle.model_validate_json(known), replayed=True)
-        return respond_turn(call, turn, body.transport)
+    if (before := await run.find_turn(call, key)) is not None:
+        return respond_turn(call, before, body.transport)
     source = await _source(call, conversation_id, body)
     if body.execute:
         turn = await run.fork(call, _message(body), source, key)
@@ -482,7 +481,10 @@ async def _prepare(call: Call, body: ForkBody, source: SessionRow, key: Idempote
         idempotency=key.record(made.model_dump_json()),
         metadata=body.metadata or {},
     )
-    accepted = await sessions.accept_ended(call.pool, acceptance, _ending(source, session.ref))
+    ending = _ending(source, session.ref)
+    accepted = await sessions.accept_and(
+        call.pool, acceptance, lambda connection, _: sessions.finish_session(connection, ending)
+    )
     if accepted.reused:
         raise key_reused()
     if accepted.replay:

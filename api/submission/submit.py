@@ -10,11 +10,11 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from math import ceil
 
 from errand import models
 
+from api.http import lookup
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.http.problems import type_name
@@ -22,7 +22,7 @@ from api.submission import rules, task_files, task_servers
 from domain.agents.definition import AgentDefinition, Sides, all_models, session_sides
 from domain.amounts import counted
 from domain.conversations.requests import InboxKind
-from domain.errors import Conflict, TooMany, Unavailable
+from domain.errors import Conflict, NotFound, Refusal, TooMany, Unavailable
 from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
 from domain.json_object import JsonObject
@@ -131,7 +131,12 @@ async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedRes
     prepared = prepare_session(call, task, SessionPlace(parent=previous))
     if spec.config.mcp_servers:  # a version of the agent that only this task has
         own = task.agent.model_copy(update={"owner": agents.private_owner(prepared.ref.session_id)})
-        write = partial(sessions.accept_with_agent, call.pool, own=(own, task.definition))
+
+        def write(acceptance: Acceptance) -> Awaitable[Accepted]:
+            return sessions.accept_and(
+                call.pool, acceptance, lambda connection, _: agents.put_private(connection, own, task.definition)
+            )
+
         return await run_task(call, prepared.with_owner(own.owner), key, write)
     return await run_task(call, prepared, key)
 
@@ -275,18 +280,33 @@ async def accept_session(
     if write is not None:
         accepted = await write(acceptance)
     elif prepared.files:
-        accepted = await sessions.accept_with_files(call.pool, acceptance, prepared.files)
+        accepted = await sessions.accept_and(
+            call.pool,
+            acceptance,
+            lambda connection, session: sessions.add_queued_files(connection, session, prepared.files),
+        )
     else:
         accepted = await sessions.accept(call.pool, acceptance)
+    if (refused := refusal(accepted)) is not None:
+        raise refused
+    return accepted
+
+
+def refusal(accepted: Accepted) -> Refusal | None:
+    """Why the store accepted nothing; None if another session is running, or if it did accept."""
     if accepted.reused:
-        raise key_reused()
+        return key_reused()
+    if accepted.terminated:
+        return lookup.terminated()
+    if accepted.unknown:
+        return NotFound("There is no such conversation.", type="unknown-conversation")
     if accepted.budget is not None:
         detail = f"The conversation's budget of {accepted.budget} is spent; a message may bring a new one."
-        raise Conflict(detail, type="budget-spent", budget=accepted.budget)
+        return Conflict(detail, type="budget-spent", budget=accepted.budget)
     if accepted.quota is not None:
         detail = f"This key has {counted(accepted.quota, 'live task')}, as many as it may have."
-        raise TooMany(detail, type="live-tasks", retry_after=TRY_AGAIN_SECONDS)
-    return accepted
+        return TooMany(detail, type="live-tasks", retry_after=TRY_AGAIN_SECONDS)
+    return None
 
 
 def live_quota(call: Call) -> int | None:

@@ -1,6 +1,7 @@
 """The server: maps each method to its function. Each response passes `_convert_errors`, which converts our refusals."""
 
 import asyncio
+import base64
 import json
 from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from mcp_types import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
+    BlobResourceContents,
     CallToolRequestParams,
     CallToolResult,
     ListResourcesResult,
@@ -24,21 +26,27 @@ from mcp_types import (
     PaginatedRequestParams,
     ReadResourceRequestParams,
     ReadResourceResult,
+    Resource,
+    ResourceTemplate,
     Task,
     TextContent,
+    TextResourceContents,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from api.faces.mcp import resources, tasks, tools
+from api.faces.mcp import tasks, tools
 from api.faces.mcp.tasks import TaskParams, UpdateParams
 from api.faces.mcp.tools import ListArguments, run_task_tool, show_created, start_task
 from api.faces.mcp.view import Report, earlier_task_object, final_result, show_task
 from api.http.auth import Call, services_of
 from api.http.problems import URN, respond
-from domain.ids import current_tenant, new_id
+from api.routes import tasks as task_routes
+from domain.errors import Invalid, NotFound
+from domain.ids import current_tenant, is_id, new_id
 from domain.json_object import JsonObject
-from store import agents
+from domain.sessions.session import TERMINAL
+from store import agents, files
 from store.keys import Right
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -52,6 +60,26 @@ INSTRUCTIONS = (
     "Each agent is a tool that starts a durable task. The task continues without this connection: keep its task_id, "
     "and call task_wait until it has ended. Questions and approvals are for the person: ask, then call task_answer."
 )
+LISTED = 20
+MAX_BYTES = 1_048_576  # a resource is one JSON text, held whole by both sides
+JSON = "application/json"
+TEMPLATES = [
+    ResourceTemplate(
+        name="result",
+        uri_template="errand://tasks/{task_id}/result",
+        description="The result of a task that has ended: output, artifacts, effects, sources, usage.",
+        mime_type=JSON,
+    ),
+    ResourceTemplate(
+        name="trace",
+        uri_template="errand://tasks/{task_id}/trace",
+        description="Every step of a task: model and tool calls, their times, tokens and cost.",
+        mime_type=JSON,
+    ),
+    ResourceTemplate(
+        name="file", uri_template="errand://files/{file_id}", description="An artifact or an uploaded file."
+    ),
+]
 _REQUESTS = (401, 403, 429)  # about the caller's rights and rates, not about the content
 _changes: set[asyncio.Task[Any]] = set()  # strong references, because the event loop keeps only weak ones
 Context = ServerRequestContext[Any, Any]
@@ -250,15 +278,60 @@ def _check_earlier(context: Context) -> None:
 
 
 async def _list_resources(context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
-    return ListResourcesResult(resources=await _convert_errors(resources.newest(_call_of(context))))
+    return ListResourcesResult(resources=await _convert_errors(_newest(_call_of(context))))
 
 
 async def _list_templates(context: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
-    return ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
+    return ListResourceTemplatesResult(resource_templates=TEMPLATES)
 
 
 async def _read_resource(context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
-    return ReadResourceResult(contents=[await _convert_errors(resources.read(_call_of(context), str(params.uri)))])
+    return ReadResourceResult(contents=[await _convert_errors(_read(_call_of(context), str(params.uri)))])
+
+
+# Results, traces and files as resources.
+
+
+async def _newest(call: Call) -> list[Resource]:
+    """The results of the newest tasks; the templates cover all others."""
+    call.check_rights(Right.READ)
+    page = await task_routes.list_tasks(
+        call, task_routes.TaskQuery(status=sorted(TERMINAL), top_level=True, limit=LISTED)
+    )
+    return [
+        Resource(name=one.task_id, title=one.title, uri=f"errand://tasks/{one.task_id}/result", mime_type=JSON)
+        for one in page.items
+    ]
+
+
+async def _read(call: Call, uri: str) -> TextResourceContents | BlobResourceContents:
+    call.check_rights(Right.READ)
+    match uri.removeprefix("errand://").split("/") if uri.startswith("errand://") else []:
+        case ["tasks", task_id, "result"]:
+            result = await task_routes.show_result(call, task_id, task_routes.ResultQuery())
+            return TextResourceContents(uri=uri, mime_type=JSON, text=result.model_dump_json())
+        case ["tasks", task_id, "trace"]:
+            trace = await task_routes.show_trace(call, task_id, task_routes.TraceQuery())
+            return TextResourceContents(uri=uri, mime_type=JSON, text=trace.model_dump_json())
+        case ["files", file_id] if is_id(file_id):
+            return await _file(call, uri, file_id)
+    raise NotFound("There is no such resource.")
+
+
+async def _file(call: Call, uri: str, file_id: str) -> TextResourceContents | BlobResourceContents:
+    known = (await files.find(call.pool, call.tenant, [file_id])).get(file_id)
+    if known is not None and known.size > MAX_BYTES:
+        raise Invalid(
+            f"The file has {known.size} bytes, and a resource at most {MAX_BYTES}. GET /files/{file_id} returns it."
+        )
+    found = await files.content(call.pool, call.tenant, file_id)
+    if found is None:
+        raise NotFound("There is no such resource.")
+    _, media_type, content = found
+    try:
+        return TextResourceContents(uri=uri, mime_type=media_type, text=content.decode())
+    except UnicodeDecodeError:
+        return BlobResourceContents(uri=uri, mime_type=media_type, blob=base64.b64encode(content).decode())
 
 
 # Our refusals in the form of this protocol: the text of a tool's error, or a JSON-RPC error. Both are made from the
