@@ -305,12 +305,8 @@ async def terminate_conversation(call: Stopper, conversation_id: str) -> Termina
 # /threads/{id}/terminate: end the thread of one subagent permanently.
 
 
-class TerminatedThread(BaseModel):
+class TerminatedThread(Terminated):
     thread_id: str
-    conversation_id: str
-    status: str
-    stopped: int
-    session_ids: list[str]
 
 
 @router.post(

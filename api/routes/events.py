@@ -13,7 +13,6 @@ from api.http.lookup import check_kept, conversation_of, session_of
 from api.http.paging import Parameters
 from api.http.problems import Unreadable
 from api.openapi import problems, ref
-from api.services import Services
 from api.streams.feeds import Feed
 from api.streams.readers import stream_feed
 from domain.errors import Conflict, NotFound
@@ -70,15 +69,7 @@ async def follow_task(
     # only then: the content of a running task is never removed, and this saves a query
     if closed:
         check_kept(await session_of(call, task_id))
-    feed = Feed(call.tenant, task_id)
-    # a browser that reconnects sends the header, and repeats the URL with its old `after`
-    after = _position(last_event_id if last_event_id is not None else query.after, last)
-    if choose_media_type(request, "text/event-stream", "application/json") == "application/json":
-        return await _page(call.services, feed, after, query.limit, closed)
-    # 204 stops a browser's EventSource, which would otherwise reconnect again and again
-    if closed and after == last:
-        return Response(status_code=204, media_type="text/event-stream")
-    return stream_feed(call, feed, after)
+    return await _respond(request, call, Feed(call.tenant, task_id), query, last_event_id, last, closed=closed)
 
 
 @router.get(
@@ -102,9 +93,29 @@ async def follow_conversation(
     await conversation_of(call, conversation_id)
     last = await events.head_of_conversation(call.pool, call.tenant, conversation_id)
     feed = Feed(call.tenant, conversation_id, conversation=True)
+    return await _respond(request, call, feed, query, last_event_id, last)
+
+
+async def _respond(
+    request: Request,
+    call: Reader,
+    feed: Feed,
+    query: EventQuery,
+    last_event_id: str | None,
+    last: int,
+    *,
+    closed: bool = False,
+) -> Response:
+    # a browser that reconnects sends the header, and repeats the URL with its old `after`
     after = _position(last_event_id if last_event_id is not None else query.after, last)
     if choose_media_type(request, "text/event-stream", "application/json") == "application/json":
-        return await _page(call.services, feed, after, query.limit, closed=False)
+        found = await feed.read(call.pool, after, query.limit)
+        next_after = feed.number(found[-1]) if found else after
+        page = models.EventPage(items=[feed.show(event) for event in found], next_after=next_after, closed=closed)
+        return JSONResponse(page.model_dump(mode="json"))
+    # 204 stops a browser's EventSource, which would otherwise reconnect again and again
+    if closed and after == last:
+        return Response(status_code=204, media_type="text/event-stream")
     return stream_feed(call, feed, after)
 
 
@@ -119,10 +130,3 @@ def _position(given: str | None, last: int) -> int:
     if int(text) > last:
         raise Conflict("The cursor is ahead of the log; start again without one.", type="cursor-ahead", last=last)
     return int(text)
-
-
-async def _page(services: Services, feed: Feed, after: int, limit: int, closed: bool) -> Response:
-    found = await feed.read(services.pool, after, limit)
-    next_after = feed.number(found[-1]) if found else after
-    page = models.EventPage(items=[feed.show(event) for event in found], next_after=next_after, closed=closed)
-    return JSONResponse(page.model_dump(mode="json"))

@@ -37,12 +37,16 @@ def cancel(api: Api, task_id: str, reason: str | None, tree: bool, graceful: boo
     answer = api.ask("POST", f"/tasks/{segment(task_id)}/cancel", json=body)
     if as_json:
         emit(answer)
-        return
-    if answer["status"] in TERMINAL:
-        click.echo(f"the task has ended already: {styled_status(answer['status'])}")
-    else:
-        click.echo(f"cancel requested; the task is still {styled_status(answer['status'])}")
+    elif _still_runs(answer["status"], "cancel"):
         note(f"It stops at the next safe point; `{PROGRAM} attach {task_id}` shows when.")
+
+
+def _still_runs(status: str, asked: str) -> bool:
+    if status in TERMINAL:
+        click.echo(f"the task has ended already: {styled_status(status)}")
+        return False
+    click.echo(f"{asked} requested; the task is still {styled_status(status)}")
+    return True
 
 
 @click.command()
@@ -63,10 +67,7 @@ def interrupt(api: Api, id: str, everything: bool, as_json: bool) -> None:
         emit(answer)
     elif everything:
         note(f"{counted(answer['interrupted'], 'session')} interrupted")
-    elif answer["status"] in TERMINAL:
-        click.echo(f"the task has ended already: {styled_status(answer['status'])}")
-    else:
-        click.echo(f"interrupt requested; the task is still {styled_status(answer['status'])}")
+    elif _still_runs(answer["status"], "interrupt"):
         note(f"It stops now and keeps what it has said; `{PROGRAM} attach {id}` shows the end.")
 
 
