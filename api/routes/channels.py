@@ -12,7 +12,7 @@ from api.conversations import arrivals, control
 from api.conversations.arrivals import ChannelAccepted
 from api.conversations.control import ResetDone
 from api.http import body as bodies
-from api.http.auth import Call, Caller, Reader, ServicesDep, Stopper, Submitter, needs
+from api.http.auth import Call, Caller, Reader, ServicesDep, Stopper, Submitter, Supervisor
 from api.http.body import accepts_json, check_input_length, check_text, json_body, parse_json
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import own_conversation
@@ -227,7 +227,6 @@ def _caller(hook: Hook) -> Caller:
 
 # /connectors: the services that reach agents. Changes need the right supervise.
 
-Supervisor = Annotated[Call, needs(Right.SUPERVISE)]
 MOST = 100  # per tenant
 _CONNECTOR_EXAMPLE = {"kind": "webhook", "agent": "assistant", "target": "https://chat.example.org/errand"}
 _NAME = re.compile(CONNECTOR_NAME)

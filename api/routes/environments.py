@@ -5,17 +5,15 @@ from typing import Annotated, Any
 from errand import models
 from fastapi import APIRouter, Depends, Path, Response
 
-from api.http.auth import Call, Reader, needs
+from api.http.auth import Admin, Call, Reader
 from api.http.body import accepts_json, json_body
 from api.openapi import BODY, problems, ref, request_body
 from domain.environments import EnvironmentSpec
 from domain.errors import Conflict, NotFound
 from domain.task import EnvironmentName
 from store import environments
-from store.keys import Right
 
 router = APIRouter(tags=["environments"], dependencies=[Depends(accepts_json)])
-Admin = Annotated[Call, needs(Right.ADMIN)]
 MOST = 200  # of one tenant
 _EXAMPLE: dict[str, Any] = {"git": {"url": "https://git.example.org/shop.git"}, "setup": "make deps"}
 

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 from starlette.websockets import WebSocketDisconnect
 
-from api.http.auth import Call, Reader, needs
+from api.http.auth import Call, Reader, Supervisor
 from api.http.body import accepts_json, choose_media_type, json_body
 from api.http.paging import ListParameters, Parameters
 from api.http.problems import finding
@@ -43,7 +43,6 @@ from store.keys import Right
 
 router = APIRouter(tags=["notifications"])
 json_router = APIRouter(tags=["notifications"], dependencies=[Depends(accepts_json)])
-Supervisor = Annotated[Call, needs(Right.SUPERVISE)]
 MOST = 100  # per tenant: each subscription may cause a delivery for every event
 _ANSWER = {
     "description": "Server-sent events, or a page of them as JSON",
@@ -281,7 +280,7 @@ async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]
     responses=problems(403, 404, 409),
     summary="Send a delivery again, with the same id",
 )
-async def resend_delivery(call: Annotated[Call, needs(Right.SUPERVISE)], delivery_id: str) -> models.Delivery:
+async def resend_delivery(call: Supervisor, delivery_id: str) -> models.Delivery:
     """A delivery that waits for its next attempt is sent immediately."""
     if not is_id(delivery_id) or await notifications.get_delivery(call.pool, call.tenant, delivery_id) is None:
         raise NotFound()

@@ -6,7 +6,7 @@ from errand import models
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
-from api.http.auth import Auditor, Reader
+from api.http.auth import Reader, Supervisor
 from api.http.body import accepts_json
 from api.http.lookup import session_of
 from api.http.paging import Parameters
@@ -74,7 +74,7 @@ async def verify_task_audit(call: Reader, task_id: str) -> ChainState:
 
 
 @router.get("/audit", responses=problems(422), summary="List the audit log, newest first")
-async def list_audit(call: Auditor, query: Annotated[AuditQuery, Query()]) -> models.AuditPage:
+async def list_audit(call: Supervisor, query: Annotated[AuditQuery, Query()]) -> models.AuditPage:
     """Entries of all tasks, keys and agents, or of one conversation, which is one chain."""
     found = await audit.find(
         call.pool, call.tenant, chain=query.conversation_id, before=query.before, limit=query.limit + 1
@@ -85,7 +85,7 @@ async def list_audit(call: Auditor, query: Annotated[AuditQuery, Query()]) -> mo
 @router.get(
     "/audit/verify", responses=problems(422), summary="Verify that nothing in the audit log was changed or removed"
 )
-async def verify_audit(call: Auditor, query: Annotated[VerifyQuery, Query()]) -> Verification:
+async def verify_audit(call: Supervisor, query: Annotated[VerifyQuery, Query()]) -> Verification:
     verdict = await audit.verify(call.pool, call.tenant, query.head)
     return Verification(
         intact=verdict.found is None,

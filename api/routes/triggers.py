@@ -11,11 +11,10 @@ from pydantic_core import PydanticCustomError
 from api.conversations import arrivals
 from api.http import body as bodies
 from api.http import lookup
-from api.http.auth import Call, Reader, ServicesDep
+from api.http.auth import Call, Reader, ServicesDep, Supervisor
 from api.http.body import accepts_json, json_body
 from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
-from api.routes.channels import Supervisor
 from api.submission import submit
 from api.submission.submit import SessionPlace
 from domain.errors import Conflict, Invalid, NotFound

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
-from api.http.auth import Call, Reader, needs
+from api.http.auth import Call, Reader, Supervisor, needs
 from api.http.body import accepts_json, json_body
 from api.http.lookup import check_open, conversation_of, own_conversation, own_session
 from api.http.paging import Parameters
@@ -46,7 +46,6 @@ from store.variables import TenantVariable
 log = logging.getLogger("errand.api")
 router = APIRouter(tags=["input requests"], dependencies=[Depends(accepts_json)])
 Giver = Annotated[Call, needs(Right.ANSWER, Right.SUPERVISE)]
-Supervisor = Annotated[Call, needs(Right.SUPERVISE)]
 Source = Level | Literal["inherited"]
 _EXAMPLE: dict[str, Any] = {"variables": {"DEPLOY_TOKEN": "…"}}
 _TENANT_EXAMPLE = {"variables": {"REGION": "north"}, "kind": "text"}
