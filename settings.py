@@ -1,6 +1,8 @@
 """Settings: the only module that reads the environment, once per process. deploy/env.example lists every variable."""
 
 import difflib
+import functools
+import json
 import os
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
@@ -11,6 +13,9 @@ from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin
 
 from dotenv import dotenv_values
+from pydantic import ValidationError
+
+from domain.agents.models import KINDS, NAMED, Provider, Providers
 
 ROOT = Path(__file__).resolve().parent  # of the code
 INSTALLED = not (ROOT / "pyproject.toml").exists()  # as a package, not a checkout
@@ -41,6 +46,13 @@ class Settings:
     temporal_address: str | None = None  # read only to see whether it is set; the SDK's envconfig reads the rest
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
+    openai_api_key: str | None = field(default=None, repr=False)
+    openai_base_url: str | None = None
+    azure_openai_api_key: str | None = field(default=None, repr=False)
+    azure_openai_endpoint: str | None = None
+    openai_api_version: str | None = None  # of Azure's older addresses
+    ollama_host: str | None = None
+    providers: str | None = field(default=None, repr=False)  # more of them, as JSON: the tables [providers.NAME]
     data_dir: Path | None = None  # of the embedded stack; None: see deploy/data_dir.py
     workspaces_dir: Path = STATE_FOLDER / "workspaces"
     secret_keys: tuple[str, ...] = field(default=(), repr=False)  # id:key, the first encrypts; see domain/sealing.py
@@ -83,6 +95,9 @@ class Settings:
     max_ttl_ms: int = 30 * 24 * 3_600_000
     max_steps: int = 2_000
     max_tokens: int = 1_000_000_000  # enough for 2,000 steps with a full context of half a million
+    unpriced_tokens: int = (
+        5_000_000  # limit of a task with a model whose price is unknown, unless it has one of its own
+    )
     max_cost_usd: float = 10_000.0
     default_cost_usd: float = 5.0  # limit of a task whose models cost money, unless it or its agent has one; 0: none
     # limits of a whole conversation, all its sessions together; None: no limit
@@ -144,7 +159,10 @@ class Settings:
             raw = given[name].text.strip() if name in given else ""
             if raw:
                 values[field_of(name)] = _convert(name, raw, kind)
+        if "default_model" not in values and (vendor := _only_vendor(values)):
+            values["default_model"] = f"{vendor}/{DEFAULT_MODELS[vendor]}"
         settings = cls(**values)  # type: ignore[arg-type]
+        settings.model_providers  # noqa: B018  it is checked here
         if settings.sandbox not in SANDBOXES:
             raise SettingsError(f"ERRAND_SANDBOX: {settings.sandbox!r} is not one of {', '.join(SANDBOXES)}")
         for name in ("sandbox_network", "payload_encryption"):
@@ -169,6 +187,54 @@ class Settings:
             raise SettingsError("ERRAND_BUDGET_LOW_PERCENT: must be from 0 to 100")
         return settings
 
+    @functools.cached_property
+    def model_providers(self) -> Providers:
+        """Who answers for models: what the environment has of each vendor, then the tables."""
+        found = {
+            "anthropic": (self.anthropic_api_key, self.anthropic_base_url),
+            "openai": (self.openai_api_key, self.openai_base_url),
+            "azure": (self.azure_openai_api_key if self.azure_openai_endpoint else None, self.azure_openai_endpoint),
+            "ollama": (None, _ollama_url(self.ollama_host) if self.ollama_host else None),
+        }
+        tables: dict[str, dict[str, str | None]] = {
+            name: {"kind": name, "key": key, "base_url": url} for name, (key, url) in found.items() if key or url
+        }
+        if "azure" in tables:
+            tables["azure"]["api_version"] = self.openai_api_version
+        try:
+            own = json.loads(self.providers or "{}")
+            own = {name: {"kind": name, **one} if name in KINDS else one for name, one in own.items()}
+            named = NAMED.validate_python(tables | own)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise SettingsError(f"providers.{where}: {first['msg']}; kinds are: {', '.join(KINDS)}") from None
+        except (ValueError, TypeError, AttributeError):
+            raise SettingsError("ERRAND_PROVIDERS: must be a JSON object of objects, one for each provider") from None
+        default, slash, _ = self.default_model.partition("/")
+        default = default if slash else "anthropic" if "anthropic" in named or not named else next(iter(named))
+        if default == "anthropic":
+            named.setdefault(default, Provider(kind="anthropic"))
+        return Providers(default=default, named=named)
+
+
+DEFAULT_MODELS = {"openai": "gpt-5.4"}  # of a vendor whose key is the only one there is
+
+
+def _only_vendor(values: Mapping[str, object]) -> str | None:
+    """The vendor whose key is set, if Anthropic's is not."""
+    if {"anthropic_api_key", "anthropic_base_url"} & values.keys():
+        return None
+    return next((kind for kind in DEFAULT_MODELS if f"{kind}_api_key" in values), None)
+
+
+def _ollama_url(host: str) -> str:
+    """The address in OLLAMA_HOST, which Ollama itself also reads: where to listen."""
+    scheme, _, rest = host.rpartition("://")
+    name, colon, port = rest.rstrip("/").rpartition(":")
+    name, port = (name, port) if colon and port.isdecimal() else (rest.rstrip("/"), "11434")
+    return f"{scheme or 'http'}://{'127.0.0.1' if name in ('', '0.0.0.0') else name}:{port}/v1"
+
 
 def is_loopback(host: str) -> bool:
     """Whether a host name or address, with or without brackets, is this machine itself."""
@@ -192,6 +258,8 @@ OF_OTHERS = frozenset(  # settings that other programs use too, so their variabl
         "temporal_address",
         "anthropic_api_key",
         "anthropic_base_url",
+        *("openai_api_key", "openai_base_url", "azure_openai_api_key", "azure_openai_endpoint", "openai_api_version"),
+        "ollama_host",
         "otel_exporter_otlp_endpoint",
         "no_color",
         "term",
@@ -217,7 +285,8 @@ CLI_ONLY = frozenset(
 
 OF_THE_TERMINAL = frozenset({"NO_COLOR", "TERM", "XDG_STATE_HOME"})  # set by other programs, never in a file
 OF_SCRIPTS = frozenset({"ERRAND_VENV", "ERRAND_TEST_SEED"})  # of ./errand, scripts/ and the tests
-SECRETS = ("ANTHROPIC_API_KEY", "ERRAND_SECRET_KEYS", "ERRAND_API_KEY", "ERRAND_LOCAL_TOKEN", "ERRAND_SMTP_PASSWORD")
+MODEL_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "ERRAND_PROVIDERS")
+SECRETS = (*MODEL_KEYS, "ERRAND_SECRET_KEYS", "ERRAND_API_KEY", "ERRAND_LOCAL_TOKEN", "ERRAND_SMTP_PASSWORD")
 
 
 class Given(NamedTuple):
@@ -300,6 +369,8 @@ def read_toml(file: Path, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _as_text(file: Path, name: str, value: object) -> str:
+    if name == "providers" and isinstance(value, dict):
+        return json.dumps(value, default=str)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list) and all(isinstance(one, str) for one in value):

@@ -32,7 +32,7 @@ from activities.handlers.registry import load_handlers
 from activities.hooks.registry import load_hooks
 from activities.mcp.discover import ShippedLists
 from activities.mcp.program import remove_leftovers
-from activities.model.anthropic import Model, ModelCheck, ModelTrial, connect_client
+from activities.model.models import Models, ModelTrial
 from activities.notifications.channels import MailServer, build_channels, build_ports
 from activities.notifications.dispatcher import Dispatcher
 from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existing_folders
@@ -64,7 +64,8 @@ def build_services(
     settings: Settings, pool: Pool, client: Client, events: EventWriter, sandbox: Sandbox
 ) -> ActivityServices:
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
-    model_client = connect_client(settings.anthropic_api_key, settings.anthropic_base_url)
+    prices = load_prices(settings.prices_file, settings.model_providers)
+    prices.price(settings.default_model)  # reads the list, for which no call should wait
     tools = load_tools(settings.tools_module).found
     commands = _commands(settings, sandbox, tools)
     guard = Guard(settings.allow_private_hosts, ports=_ports(settings))
@@ -73,8 +74,7 @@ def build_services(
         pool=pool,
         temporal=client,
         task_queue=settings.task_queue,
-        model=Model(model_client, load_prices(settings.prices_file)),
-        model_check=ModelCheck(model_client),
+        models=Models(settings.model_providers, prices),
         events=events,
         tools=tools,
         handlers=load_handlers(settings.tools_module).found,
@@ -213,7 +213,7 @@ async def run(settings: Settings) -> None:
         known = Catalogue(tools=services.tools, handlers=services.handlers, hooks=services.hooks)
         files = AgentFiles(pool, AgentFolder(settings.agents_dir, known), activities.shipped_lists(services))
         await patiently(files.publish, seconds=math.inf)  # the database may be restarting, or its disk full
-        own, model = _problems(settings.tools_module), ModelTrial(services.model_check, settings.default_model)
+        own, model = _problems(settings.tools_module), ModelTrial(services.models, settings.default_model)
         await model.run()
 
         async def beat() -> None:

@@ -24,8 +24,8 @@ from activities.handlers.call_handler import CallHandler
 from activities.hooks.hook import SessionHook
 from activities.hooks.run_hooks import InnerHooks, RunHooks
 from activities.mcp.discover import ShippedLists, ToolLists
-from activities.model.anthropic import Model, ModelCheck
 from activities.model.call_model import Bounds, CallModel
+from activities.model.models import Models
 from activities.model.reply import Contexts
 from activities.notifications.channels import Channel
 from activities.notifications.deliver import Deliver
@@ -66,8 +66,7 @@ class ActivityServices:
     pool: Pool
     temporal: Client
     task_queue: str
-    model: Model
-    model_check: ModelCheck
+    models: Models
     events: EventWriter
     tools: dict[str, Tool]
     handlers: dict[str, Handler]  # take the turns of sides
@@ -96,7 +95,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     pool, tools = services.pool, services.tools
     definitions, contexts = Definitions(pool), Contexts(pool)
     rulebook = Rulebook(pool, definitions)
-    model, toolbox = services.model, Toolbox(pool, tools)
+    models, toolbox = services.models, Toolbox(pool, tools)
     conversations = WorkflowClient(services.temporal, services.task_queue)
     times = ScheduleClient(services.temporal, services.task_queue)
     own_schedules = OwnSchedules(pool, times, definitions)
@@ -106,13 +105,12 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     inner_hooks = InnerHooks(pool, services.hooks, states, services.workspaces)
     replying = (
         pool,
-        model,
+        models,
         services.events,
         contexts,
         definitions,
         toolbox,
-        Bounds(pool, model, services.budget_low_percent, services.thresholds),
-        services.model_check,
+        Bounds(pool, models, services.budget_low_percent, services.thresholds),
         services.attempts_before_fallback,
         inner_hooks,
     )
@@ -130,11 +128,11 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         inner_hooks,
         services.max_tool_calls,
     )
-    planner = Planner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
+    planner = Planner(pool, tools, definitions, services.models, subagents, services.subagent_depth)
     begin = BeginDelegations(pool, conversations, tools, planner, subagents, services.max_children)
     requests = InputRequests(pool, toolbox, definitions, rulebook, conversations, services.max_questions)
     acceptance = AcceptanceChecks(
-        pool, model, contexts, definitions, services.workspaces, services.commands, services.acceptance_rounds
+        pool, models, contexts, definitions, services.workspaces, services.commands, services.acceptance_rounds
     )
     trees = Trees(pool, services.workspaces, services.mirrors, services.commands)
     records = ConversationRecords(pool)
@@ -148,7 +146,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         hooks.run_hooks,
         begin.begin_delegations,
         SettleDelegation(pool, subagents).settle_delegation,
-        HandOverThread(pool, tools, services.model_check).hand_over,
+        HandOverThread(pool, tools, services.models).hand_over,
         requests.open_request,
         requests.settle_request,
         Reminders(pool).remind_request,

@@ -30,7 +30,7 @@ from domain.agents.definition import (
     snake_case,
     tool_problems,
 )
-from domain.agents.prices import PriceTable
+from domain.agents.models import PriceTable, Providers
 from domain.agents.system_prompt import argument_names
 from domain.json_object import JsonObject
 from domain.json_schema import schema_problems
@@ -210,12 +210,13 @@ def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[F
     return found
 
 
-def load_prices(file: Path) -> PriceTable:
+def load_prices(file: Path, providers: Providers) -> PriceTable:
+    """The file's own prices, before those of the list."""
     try:
         fields = front_matter.load_yaml(read_text(file))
     except front_matter.FrontMatterError as error:
         raise AgentFileError(file.name, [FieldProblem("(file)", str(error))]) from None
-    return _validate(fields, file.name, PriceTable)
+    return _validate(fields, file.name, PriceTable).model_copy(update={"providers": providers})
 
 
 def parse_prompt(text: str, file: str) -> PromptDefinition:

@@ -125,6 +125,8 @@ async def _run_services(settings: Settings) -> AsyncIterator[Services]:
     pool = await database.connect(url, min_size=0, max_size=20, patience=database.FOR_REQUESTS, enters_tenants=True)
     listener = EventListener(url)
     keys = KeyRing.parse(settings.secret_keys)
+    prices = load_prices(settings.prices_file, settings.model_providers)
+    prices.price(settings.default_model)  # reads the list, for which no request should wait
     temporal = await client.connect(
         lazy=True,
         telemetry=settings.otel_exporter_otlp_endpoint,
@@ -143,7 +145,7 @@ async def _run_services(settings: Settings) -> AsyncIterator[Services]:
         waiting_bound=WaitingBound(pool, settings.waiting_tasks),
         listener=listener,
         pages=Pages(pool),
-        prices=load_prices(settings.prices_file),
+        prices=prices,
         keys=keys,
         shared_variables=SharedVariables(keys, dict(one.split("=", 1) for one in settings.variables)),
         metrics=Metrics(),

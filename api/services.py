@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from api.http.metrics import Metrics
 from api.http.transfers import Transfers
 from api.streams.feeds import EventListener, Pages, StreamSlots
-from domain.agents.prices import PriceTable
+from domain.agents.models import PriceTable
 from domain.sealing import KeyRing
 from settings import Settings
 from store.database import Pool

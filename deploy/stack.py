@@ -19,7 +19,8 @@ from deploy.postgres import API_ROLE, WORKER_ROLE, Postgres, url_of
 from deploy.state import StackError, StackInfo, describe, started_at, without_password
 from deploy.supervisor import Supervisor
 from deploy.temporal import CONNECTION, Temporal
-from settings import CLI_ONLY, ROOT, VARIABLES, Settings, field_of
+from domain.agents.models import Provider
+from settings import CLI_ONLY, MODEL_KEYS, ROOT, VARIABLES, Settings, field_of
 
 # Choosing ports: a busy default is replaced by the next free port, which is logged; a configured port never is.
 
@@ -121,7 +122,11 @@ def make_plan(settings: Settings, ports: Ports) -> StackPlan:
         postgres_port = ports.choose("PostgreSQL", POSTGRES_PORT)
     ui_url = f"http://127.0.0.1:{ui_port}" if ui_port else settings.temporal_ui_url
     filled = replace(settings, port=port, temporal_address=temporal_address, temporal_ui_url=ui_url)
-    if settings.anthropic_api_key is None and settings.anthropic_base_url is None:
+    providers = settings.model_providers
+    if providers.default not in providers.named:
+        known = ", ".join(sorted(providers.named)) or "none"
+        raise StackError(f"ERRAND_DEFAULT_MODEL: there is no provider {providers.default!r}; there are: {known}")
+    if providers.named[providers.default] == Provider(kind="anthropic"):  # nothing is known of it but its name
         offline_port = ports.choose("the offline model", OFFLINE_PORT)
         model = f"http://127.0.0.1:{offline_port}"
         # the offline model is free, whatever model name it is asked for
@@ -166,7 +171,7 @@ def text_of(value: object) -> str:
 # The processes on top of PostgreSQL and Temporal: migrations, offline model, worker and API.
 
 
-OF_THE_WORKER = ("ANTHROPIC_API_KEY", "ERRAND_SMTP_PASSWORD")
+OF_THE_WORKER = (*MODEL_KEYS, "ERRAND_SMTP_PASSWORD")
 DATABASES = ("ERRAND_DATABASE_URL", "ERRAND_API_DATABASE_URL", "ERRAND_WORKER_DATABASE_URL")  # with passwords
 SECRETS = (*OF_THE_WORKER, "ERRAND_LOCAL_TOKEN", "ERRAND_SECRET_KEYS", *DATABASES)
 DRAIN_SECONDS = 2.0  # short, because tasks resume at the next start
@@ -195,7 +200,9 @@ def make_app_parts(settings: Settings, connection: dict[str, str], offline_port:
         Part(
             name="api",
             argv=[sys.executable, "-m", "api"],
-            env=_without(env, *OF_THE_WORKER, *DATABASES) | _database(settings, settings.api_database_url),
+            env=_without(env, *OF_THE_WORKER, *DATABASES)
+            | {"ERRAND_PROVIDERS": settings.model_providers.without_keys().as_json()}
+            | _database(settings, settings.api_database_url),
             address=api_url,
             check=f"{api_url}/healthz",
         ),
@@ -235,8 +242,13 @@ def local_url(host: str, port: int) -> str:
 
 
 STATE_RETRY_SECONDS = 5.0
-ANTHROPIC = "https://api.anthropic.com"
 MakeAppParts = Callable[[Settings, dict[str, str], int | None], AppParts]
+
+
+def _endpoint(settings: Settings) -> str:
+    providers = settings.model_providers
+    provider = providers.named[providers.default]
+    return provider.address or provider.kind  # clouds are found by their region
 
 
 class Stack:
@@ -329,7 +341,7 @@ class Stack:
             data_dir=self._home,
             offline_model=plan.offline_port is not None,
             model=settings.default_model,
-            model_endpoint=without_password(settings.anthropic_base_url or ANTHROPIC),
+            model_endpoint=without_password(_endpoint(settings)),
             cost_limit=settings.default_cost_usd,
             parts=self.supervisor.infos(),
         )

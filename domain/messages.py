@@ -25,7 +25,7 @@ from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.sessions.session import CallState, StopReason, ToolCallResult, Usage
 
-# The content of messages, in blocks of our own form. Only activities/model/anthropic.py translates them for the vendor.
+# The content of messages, in blocks of our own form. Only the vendors' files of activities/model/ translate them.
 
 
 class ContentBlock(BaseModel):
@@ -38,7 +38,7 @@ class TextBlock(ContentBlock):
 
 
 class ThinkingBlock(ContentBlock):
-    """A thought of a model. Only the same model accepts it back, unchanged and with its signature."""
+    """A thought of a model. Only the same model accepts it back, unchanged and with its proof, in its vendor's form."""
 
     type: Literal["thinking"] = "thinking"
     text: str = ""
@@ -155,6 +155,7 @@ class ModelRequest:
     settings: ModelSettings = ModelSettings()
     thinking_tokens: int = 0
     cached: bool = True  # the next request begins with the same messages
+    output_schema: JsonObject | None = None  # of the answer, where the vendor can bind it
 
     @property
     def output_tokens(self) -> int:
@@ -169,6 +170,7 @@ class ModelResponse:
     content: list[ReplyBlock] = field(default_factory=list)
     stop_reason: StopReason | None = None
     usage: Usage = field(default_factory=Usage)
+    estimated: bool = False  # the endpoint did not count, so the usage is an estimate
     text: str = ""  # so far
     thinking: str = ""
     # only in a handler's reply: whether it ends the session, and the status that it publishes

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activities.delegation.messages import Subagents
-from activities.model.anthropic import ModelCheck
+from activities.model.models import Models
 from activities.tools.builtin import read_file
 from activities.tools.offered import can_be_subagent, description_of, find_enabled, subagent_tools
 from activities.tools.tool import Tool
@@ -120,7 +120,7 @@ class Planner:
         pool: Pool,
         tools: dict[str, Tool],
         definitions: Definitions,
-        models: ModelCheck,
+        models: Models,
         subagents: Subagents,
         default_depth: int,
     ) -> None:

@@ -7,7 +7,7 @@ from temporalio import activity
 from activities.attempt import run_of, with_heartbeats
 from activities.delegation.messages import Subagents
 from activities.model import recorded as recording
-from activities.model.anthropic import ModelCheck
+from activities.model.models import Models
 from activities.tools.builtin.agents import GatherInput
 from activities.tools.offered import can_take_over, make_handoff_tool, subagent_tools
 from activities.tools.tool import Tool, bound_text, clean
@@ -179,7 +179,7 @@ class HandOverRefused(Exception):
 
 
 class HandOverThread:
-    def __init__(self, pool: Pool, tools: dict[str, Tool], models: ModelCheck) -> None:
+    def __init__(self, pool: Pool, tools: dict[str, Tool], models: Models) -> None:
         self._pool = pool
         self._tools = tools
         self._models = models

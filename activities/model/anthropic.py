@@ -1,34 +1,37 @@
-"""The model client, and the only module that knows Anthropic's form of a request, a reply and an error. It makes one
-streamed request through the SDK and passes the pieces on as they arrive.
+"""Anthropic's form: its Messages API, at Anthropic, at an endpoint that speaks it, on Bedrock, Vertex and Foundry.
 
-Read it in this order: `Model`, how a request is written, how a reply is read, what a failure means, whether a model can
-be called at all.
+Read it in this order: `Anthropic`, how a request is written, how a reply is read, what an error means.
 """
 
-import contextlib
-import json
-import logging
-import math
 import operator
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, replace
+import re
+from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import anthropic
 import httpx2
-from opentelemetry import trace
-from opentelemetry.trace import SpanKind, StatusCode
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
+from activities.model.models import (
+    BY_STATUS,
+    UNKNOWN,
+    Capabilities,
+    MalformedReply,
+    Reported,
+    Said,
+    StreamFailed,
+    bounded_client,
+    check_whole,
+    read_arguments,
+    read_events,
+    read_object,
+)
 from activities.tools.tool import clean
-from domain import wire
-from domain.agents.prices import PriceTable
+from domain.agents.models import Provider
 from domain.json_object import JsonObject
-from domain.limits import CallEstimate
 from domain.messages import (
     AnyBlock,
+    ModelMessage,
     ModelRequest,
     ModelResponse,
     ModelSettings,
@@ -38,19 +41,9 @@ from domain.messages import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from domain.redaction import shorten_and_redact
 from domain.sessions.session import StopReason, Usage
 
 MESSAGES = "/v1/messages"
-MOST_EVENT = 32_000_000  # bytes; a single event is a piece of a reply
-MOST_ERROR_BODY = 32_000  # bytes of a failed response; of its text 500 characters are used
-CHARACTERS = 3  # of a request, per token; low on purpose, so that an estimate is too high rather than too low
-MOST_SAID = 500  # characters of the endpoint's own message, which may quote the request
-MOST_KIND = 64  # characters of its type of error, which is stored in histories
-UNKNOWN = "unknown_error"
-LONGEST_WAIT = 300.0  # seconds; with a longer retry-after we try earlier instead of sleeping for days
-FRESH_SECONDS = 60.0
-AGAIN_SECONDS = 60.0
 STOP_REASONS = {
     "tool_use": StopReason.TOOL_CALLS,
     "max_tokens": StopReason.CUT_OFF,
@@ -66,149 +59,89 @@ _COUNTS = {
 }
 _EFFORTS = {"none": "low", "minimal": "low"}  # the API's lowest
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
-log = logging.getLogger("errand.worker")
+# Models up to Claude 4.5 are given a number of tokens to think with; newer ones decide that themselves.
+_BUDGETED = re.compile(r"\bclaude-(3|(opus|sonnet|haiku)-4(-[0-5])?([-@]\d{8})?(-v\d.*)?$)|^offline$")
 
 
-def connect_client(key: str | None, url: str | None) -> anthropic.AsyncAnthropic:
-    """The SDK's client on aiohttp. Temporal does the retries: the SDK's own would hide attempts, and it obeys any
+def connect_client(name: str, provider: Provider) -> Any:
+    """The SDK's client for this provider. Temporal does the retries: the SDK's own would hide attempts, and obey any
     retry-after without a limit."""
-    # not compressed, because a small body could become a large one; no redirects, which would take the key along
-    http = anthropic.DefaultAioHttpClient(
-        event_hooks={"response": [_bound_error_body]}, headers={"accept-encoding": "identity"}, follow_redirects=False
-    )
-    return anthropic.AsyncAnthropic(api_key=key, base_url=url, http_client=http, max_retries=0)
+    given: dict[str, Any] = {"http_client": bounded_client(anthropic.DefaultAioHttpClient), "max_retries": 0}
+    if provider.base_url:
+        given["base_url"] = provider.base_url
+    match provider.kind:
+        case "bedrock":
+            return anthropic.AsyncAnthropicBedrock(api_key=provider.key, **given)
+        case "vertex":
+            return anthropic.AsyncAnthropicVertex(access_token=provider.key, **given)
+        case "foundry":
+            return anthropic.AsyncAnthropicFoundry(api_key=provider.key, **given)
+    # the key of one endpoint must not be sent to another: the SDK would take it from the environment
+    key = provider.key if name == provider.kind else provider.key or "none"
+    return anthropic.AsyncAnthropic(api_key=key, **given)
 
 
-async def _bound_error_body(response: httpx2.Response) -> None:
-    """The SDK reads the body of a failed response whole before it raises, so an endless one would fill the memory. One
-    that is compressed all the same is not unpacked."""
-    if not response.is_success and isinstance(response.stream, httpx2.AsyncByteStream):
-        response.headers.pop("content-encoding", None)
-        response.stream = _FirstBytes(response.stream)
+class Anthropic:
+    form, path = "Anthropic", MESSAGES
+    lost: type[Exception] = anthropic.APIConnectionError
 
+    def __init__(self, name: str, provider: Provider) -> None:
+        self.client = connect_client(name, provider)
+        # Bedrock and Vertex put the model into the path and sign the body, so they must build the request themselves.
+        self._plain = provider.kind in ("anthropic", "foundry")
 
-class _FirstBytes(httpx2.AsyncByteStream):
-    def __init__(self, whole: httpx2.AsyncByteStream) -> None:
-        self._whole = whole
+    def capabilities(self, model: str) -> Capabilities:
+        return Capabilities(images=True, pdfs=True, thinking=True, search=self._plain)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = MOST_ERROR_BODY
-        async for chunk in self._whole:
-            yield chunk[:left]
-            left -= len(chunk)
-            if left <= 0:
-                return
-
-    async def aclose(self) -> None:
-        await self._whole.aclose()
-
-
-class Model:
-    def __init__(self, client: anthropic.AsyncAnthropic, prices: PriceTable) -> None:
-        self._client = client
-        self._prices = prices
-
-    async def ask(
-        self,
-        request: ModelRequest,
-        turn: ModelResponse,
-        on_text: Callable[[str], None],
-        on_thinking: Callable[[str], None],
-    ) -> None:
-        """Fill `turn` while the stream arrives, so that an interrupted call still has the part that arrived.
-
-        The request is encoded and the events are read here, because each of the SDK's ways to do that costs as much
-        time as the rest of the call: it walks the whole context once more, and builds typed events and a typed message.
-        """
-        with _span(request.model, turn):
-            await self._stream(request, turn, on_text, on_thinking)
-
-    async def _stream(
-        self,
-        request: ModelRequest,
-        turn: ModelResponse,
-        on_text: Callable[[str], None],
-        on_thinking: Callable[[str], None],
-    ) -> None:
+    async def ask(self, request: ModelRequest, turn: ModelResponse, on_text: Said, on_thinking: Said) -> None:
         blocks: dict[int, JsonObject] = {}
         tokens: dict[str, int] = {}
-        stream = await self._client.post(
-            MESSAGES,
-            content=to_json({**self._render(request), "stream": True}),
-            cast_to=object,
-            stream=True,
-            stream_cls=anthropic.AsyncStream[Any],
+        async for event in self._events(request):
+            try:
+                match event["type"]:
+                    case "content_block_delta":
+                        _grow(blocks[event["index"]], event["delta"], turn, on_text, on_thinking)
+                    case "content_block_start":
+                        blocks[operator.index(event["index"])] = {**event["content_block"], "json": ""}
+                    case "message_start":
+                        turn.usage = _usage(_tokens(tokens, event["message"]["usage"]))
+                    case "message_delta":
+                        if stopped := event["delta"].get("stop_reason"):
+                            turn.stop_reason = STOP_REASONS.get(stopped, StopReason.ANSWERED)
+                        turn.usage = _usage(_tokens(tokens, event.get("usage") or {}))
+            except (AttributeError, KeyError, TypeError) as error:
+                raise MalformedReply("an event of the stream is malformed") from error
+        if turn.stop_reason is not None:
+            turn.content = [block for index in sorted(blocks) if (block := read_block(blocks[index]))]
+
+    async def _events(self, request: ModelRequest) -> AsyncIterator[JsonObject]:
+        """The request is encoded and the events are read here, because each of the SDK's ways to do that costs as much
+        time as the rest of the call: it walks the whole context once more, and builds typed events and a typed message.
+        """
+        body = {**self.render(request), "stream": True}
+        sent = {"content": to_json(body)} if self._plain else {"body": body}
+        stream = await self.client.post(
+            MESSAGES, **sent, cast_to=object, stream=True, stream_cls=anthropic.AsyncStream[object]
         )
         async with stream:
-            async for event in read_events(stream.response):
-                try:
-                    match event["type"]:
-                        case "content_block_delta":
-                            _grow(blocks[event["index"]], event["delta"], turn, on_text, on_thinking)
-                        case "content_block_start":
-                            blocks[operator.index(event["index"])] = {**event["content_block"], "json": ""}
-                        case "message_start":
-                            turn.usage = self._usage(request.model, _tokens(tokens, event["message"]["usage"]))
-                        case "message_delta":
-                            if stopped := event["delta"].get("stop_reason"):
-                                turn.stop_reason = STOP_REASONS.get(stopped, StopReason.ANSWERED)
-                            turn.usage = self._usage(request.model, _tokens(tokens, event.get("usage") or {}))
-                except (AttributeError, KeyError, TypeError) as error:
-                    raise ValueError("an event of the stream is malformed") from error
-        if turn.stop_reason is None:
-            raise IncompleteStream("The model's reply broke off before its end.")
-        turn.content = [block for index in sorted(blocks) if (block := read_block(blocks[index]))]
+            async for event in read_named(stream.response) if self._plain else stream:
+                yield event
 
-    def estimate(self, request: ModelRequest) -> CallEstimate:
-        """The most that a call can cost. Input counts as written to the cache, which is the highest price."""
-        sent = self._render(request)
-        entered = len(json.dumps([sent["messages"], sent.get("tools"), sent["system"]])) // CHARACTERS
-        return CallEstimate(
-            input_tokens=entered,
-            output_tokens=request.output_tokens,
-            input_usd=self._prices.cost(request.model, 0, 0, cache_write=entered),
-            output_usd=self._prices.cost(request.model, 0, request.output_tokens),
-        )
+    def render(self, request: ModelRequest) -> JsonObject:
+        return render_request(request, budgeted=_BUDGETED.search(request.model) is not None)
 
-    def nearly_full(self, model: str, usage: Usage) -> bool:
-        window = self._prices.context_window(model)
-        return window is not None and usage.tokens > 0.8 * window
+    async def look_up(self, model: str) -> None:
+        if isinstance(self.client, anthropic.AsyncAnthropic) and self.client.models:  # the clouds list none
+            await self.client.models.retrieve(model, timeout=5.0)
 
-    def _render(self, request: ModelRequest) -> JsonObject:
-        return render_request(request, budgeted=self._prices.thinks_by_budget(request.model))
+    async def list_models(self) -> list[str] | None:
+        return None
 
-    def _usage(self, model: str, tokens: dict[str, int]) -> Usage:
-        known = {name: tokens.get(theirs, 0) for name, theirs in _COUNTS.items()}
-        cost = self._prices.cost(
-            model,
-            known["input_tokens"],
-            known["output_tokens"],
-            known["cache_read_tokens"],
-            known["cache_write_tokens"],
-        )
-        return Usage(llm_calls=1, cost_usd=cost, **known)
+    async def close(self) -> None:
+        await self.client.close()
 
-
-@contextlib.contextmanager
-def _span(model: str, turn: ModelResponse) -> Iterator[None]:
-    """A span of a request, as the SDK's own methods make it. Texts of errors stay out: they can quote the request."""
-    asked = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "anthropic", "gen_ai.request.model": model}
-    with trace.get_tracer(__name__).start_as_current_span(
-        f"chat {model}",
-        kind=SpanKind.CLIENT,
-        attributes=asked,
-        record_exception=False,
-        set_status_on_exception=False,
-    ) as span:
-        try:
-            yield
-        except BaseException as error:
-            span.set_status(StatusCode.ERROR)
-            span.set_attribute("error.type", type(error).__name__)
-            raise
-        finally:
-            span.set_attribute("gen_ai.usage.input_tokens", turn.usage.input_tokens)
-            span.set_attribute("gen_ai.usage.output_tokens", turn.usage.output_tokens)
+    def read_error(self, error: BaseException) -> Reported | None:
+        return read_error(error)
 
 
 # the request
@@ -246,11 +179,19 @@ def render_request(request: ModelRequest, *, budgeted: bool = False) -> JsonObje
     sent |= {name: value for name in ("temperature", "top_p") if (value := getattr(settings, name)) is not None}
     if settings.effort is not None and not budgeted:
         sent["output_config"] = {"effort": _EFFORTS.get(settings.effort, settings.effort)}
-    if request.thinking_tokens and budgeted:
+    if request.thinking_tokens and budgeted and not _switched(request.messages):
         sent["thinking"] = {"type": "enabled", "budget_tokens": request.thinking_tokens}
-    elif request.thinking_tokens:
+    elif request.thinking_tokens and not budgeted:
         sent["thinking"] = {"type": "adaptive", "display": "summarized"}
     return sent
+
+
+def _switched(messages: list[ModelMessage]) -> bool:
+    """Whether the calls that are answered last were another model's. Then a turn began without this model's thoughts,
+    and it may not begin to think before the turn has ended."""
+    replies = [message.content for message in messages if message.role == "assistant"]
+    calls = any(isinstance(block, ToolCallBlock) for block in replies[-1]) if replies else False
+    return calls and not any(isinstance(block, ThinkingBlock) for block in replies[-1])
 
 
 def _tool_choice(settings: ModelSettings) -> JsonObject | None:
@@ -279,37 +220,14 @@ def _render_block(block: AnyBlock) -> JsonObject:
 # the reply
 
 
-async def read_events(response: httpx2.Response) -> AsyncIterator[JsonObject]:
-    """The server-sent events of a streamed reply, each as the JSON object in its data. Raises StreamFailed for an error
-    of the API, and ValueError for data that is not a JSON object. Like the SDK it leaves out what has no name: some
-    endpoints end their stream with `[DONE]`. The SDK's own decoder takes a third of the CPU of a piece: it reads each
-    line several times and keeps it for later."""
-    rest = name = b""
-    data: list[bytes] = []
-    async for chunk in response.aiter_bytes():
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            line = line.removesuffix(b"\r")
-            if line.startswith(b"data:"):
-                data.append(line[5:])
-            elif line.startswith(b"event:"):
-                name = line[6:].strip()
-            elif not line:  # the end of the event
-                text = b"\n".join(data).strip()
-                if name == b"error":
-                    raise StreamFailed(text, response)
-                if name and name != b"ping" and text:
-                    yield _read_object(text)
-                name, data = b"", []
-        if len(rest) + sum(map(len, data)) > MOST_EVENT:
-            raise ValueError("an event of the stream is too long")
-
-
-def _read_object(data: bytes) -> JsonObject:
-    found = from_json(data, allow_inf_nan=False)
-    if not isinstance(found, dict):
-        raise ValueError("an event of the stream is not an object")
-    return found
+async def read_named(response: httpx2.Response) -> AsyncIterator[JsonObject]:
+    """The events of a streamed reply, each as the JSON object in its data. Like the SDK it leaves out what has no name:
+    some endpoints end their stream with `[DONE]`."""
+    async for name, data in read_events(response):
+        if name == b"error":
+            raise StreamFailed(data, response)
+        if name and name != b"ping":
+            yield read_object(data)
 
 
 def _tokens(so_far: dict[str, int], usage: JsonObject) -> dict[str, int]:
@@ -320,13 +238,11 @@ def _tokens(so_far: dict[str, int], usage: JsonObject) -> dict[str, int]:
     return so_far
 
 
-def _grow(
-    block: JsonObject,
-    delta: JsonObject,
-    turn: ModelResponse,
-    on_text: Callable[[str], None],
-    on_thinking: Callable[[str], None],
-) -> None:
+def _usage(tokens: dict[str, int]) -> Usage:
+    return Usage(llm_calls=1, **{name: tokens.get(theirs, 0) for name, theirs in _COUNTS.items()})
+
+
+def _grow(block: JsonObject, delta: JsonObject, turn: ModelResponse, on_text: Said, on_thinking: Said) -> None:
     match delta["type"]:
         case "text_delta":
             block["text"] += delta["text"]
@@ -349,7 +265,7 @@ def read_block(received: JsonObject) -> ReplyBlock | None:
     try:
         return _read(received)
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError("a block of the stream is malformed") from error
+        raise MalformedReply("a block of the stream is malformed") from error
 
 
 def _read(received: JsonObject) -> ReplyBlock | None:
@@ -358,224 +274,35 @@ def _read(received: JsonObject) -> ReplyBlock | None:
             text = clean(received["text"])
             return TextBlock(text=text) if text.strip() else None
         case "tool_use":
-            arguments = from_json(received["json"], allow_inf_nan=False) if received["json"] else received["input"]
-            if not isinstance(arguments, dict):
-                raise ValueError("the arguments of a tool call are not an object")
-            return ToolCallBlock(id=_whole(received["id"]), name=_whole(received["name"]), arguments=arguments)
+            name = check_whole(received["name"])
+            arguments = read_arguments(name, received["json"]) if received["json"] else received["input"]
+            return ToolCallBlock(id=check_whole(received["id"]), name=name, arguments=arguments)
         case "thinking":
-            return ThinkingBlock(text=_whole(received["thinking"]), proof=_whole(received.get("signature", "")))
+            return ThinkingBlock(
+                text=check_whole(received["thinking"]), proof=check_whole(received.get("signature", ""))
+            )
         case "redacted_thinking":
-            return ThinkingBlock(proof=_whole(received["data"]), hidden=True)
+            return ThinkingBlock(proof=check_whole(received["data"]), hidden=True)
     return None
 
 
-def _whole(text: str) -> str:
-    text.encode()  # raises UnicodeEncodeError, a ValueError, for a lone surrogate
-    return text
+# errors
 
 
-# failures: retry later, compact, try another model, or give up with a readable sentence
-
-
-@dataclass(frozen=True)
-class ModelFailure:
-    type: str
-    message: str
-    retryable: bool
-    wait: float | None = None  # the server's own retry-after
-    any_model: bool = False  # other models would fail in the same way
-
-
-class IncompleteStream(Exception):
-    """The stream ended without a stop reason, so the reply is incomplete."""
-
-
-class StreamFailed(Exception):
-    """An error of the API inside a stream, whose response had begun with status 200. `data` should be an object with
-    its type and message, but gateways send other things too."""
-
-    def __init__(self, data: bytes, response: httpx2.Response) -> None:
-        try:
-            error = from_json(data)["error"]
-            self.kind, self.said = str(error.get("type") or UNKNOWN)[:MOST_KIND], str(error.get("message") or "")
-        except (AttributeError, KeyError, TypeError, ValueError):
-            self.kind, self.said = UNKNOWN, data.decode(errors="replace")
-        super().__init__(self.said)
-        self.response = response
-        self.request = response.request
-
-
-# By the API's own error type: an error inside a running stream has status 200.
-_RETRYABLE = {"rate_limit_error", "overloaded_error", "api_error", "timeout_error", "conflict_error"}
-_BY_STATUS = {400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
-              404: "not_found_error", 408: "timeout_error", 409: "conflict_error", 413: "request_too_large",
-              422: "invalid_request_error", 429: "rate_limit_error", 529: "overloaded_error"}  # fmt: skip
-# if this model is unknown or not permitted, another one may still answer
-UNAVAILABLE = {"not_found_error", "permission_error"}
-BAD_KEY = "authentication_error"
-# advice for people
-_ADVICE = {
-    "authentication_error": "Set a valid ANTHROPIC_API_KEY and start again.",
-    "billing_error": "The account of this key needs credit.",
-    "permission_error": "Use a key that may use this model, or another model.",
-    "not_found_error": "Check the model's name and ANTHROPIC_BASE_URL.",
-    "connection_error": "Check ANTHROPIC_BASE_URL and the network.",
-}
-
-
-def classify_failure(error: BaseException, model: str) -> ModelFailure:
-    """Classify the failure of a call to this model."""
-    if isinstance(error, anthropic.APIStatusError):
-        return _classify_status(error, model)
+def read_error(error: BaseException) -> Reported | None:
+    """By the API's own type of error: an error inside a running stream has status 200."""
     if isinstance(error, StreamFailed):
         said = error.said or "The model API reported an error."
-        return _classify_kind(error.kind, said, f"{error.kind}; ", error, error.response.headers, model)
-    if isinstance(error, IncompleteStream):
-        return ModelFailure("incomplete_stream", str(error), retryable=True)
-    if isinstance(error, anthropic.APIResponseValidationError | httpx2.DecodingError | ValueError):
-        return ModelFailure("malformed_reply", "The model's reply could not be read.", retryable=True)
-    if isinstance(error, anthropic.APIConnectionError | httpx2.TransportError):
-        return _classify_connection(error, model)
-    raise error
-
-
-def _classify_connection(error: anthropic.APIConnectionError | httpx2.TransportError, model: str) -> ModelFailure:
-    cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
-    match cause:
-        case httpx2.ConnectError() | httpx2.ConnectTimeout():  # the latter also if the endpoint hung up on the request
-            said = "The model cannot be reached, or it closed the connection without an answer."
-            return _failed("connection_error", said, error, model)
-        case httpx2.TimeoutException():
-            return _failed("timeout_error", "The model did not answer in time.", error, model)
-    return _failed("connection_error", "The connection to the model was lost.", error, model)
-
-
-def _failed(kind: str, said: str, error: anthropic.APIError | httpx2.TransportError, model: str) -> ModelFailure:
-    return ModelFailure(kind, _message(kind, said, "", error, model), retryable=True)
-
-
-def _message(
-    kind: str, said: str, status: str, error: anthropic.APIError | httpx2.TransportError | StreamFailed, model: str
-) -> str:
-    """The endpoint's message, then status, model and endpoint, then advice."""
-    shown = shorten_and_redact(said, MOST_SAID).rstrip(".")
-    text = f"{shown} ({status}model {model} at {endpoint(str(error.request.url))})"
-    return f"{text}. {_ADVICE[kind]}" if kind in _ADVICE else text
-
-
-def endpoint(url: str) -> str:
-    """Scheme, host and port only: the rest of the URL is not useful here and may contain a password."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-
-
-def _classify_status(error: anthropic.APIStatusError, model: str) -> ModelFailure:
-    kind = error.type or _BY_STATUS.get(error.status_code, "api_error" if error.status_code >= 500 else UNKNOWN)
-    said = error.api_message or f"The model API answered {error.status_code}."
-    status, broken = f"status {error.status_code}; ", error.status_code >= 500
-    return _classify_kind(kind, said, status, error, error.response.headers, model, retryable=broken)
-
-
-def _classify_kind(
-    kind: str,
-    said: str,
-    status: str,
-    error: anthropic.APIError | StreamFailed,
-    headers: httpx2.Headers,
-    model: str,
-    *,
-    retryable: bool = False,
-) -> ModelFailure:
-    """`kind`: the API's own type of error. `retryable`: if the kind does not decide it."""
-    message = _message(kind, said, status, error, model)
-    if kind == "request_too_large" or (kind == "invalid_request_error" and "prompt is too long" in said):
-        return ModelFailure(wire.CONTEXT_TOO_LONG, message, retryable=False)
-    retryable = retryable or kind in _RETRYABLE
-    advice = headers.get("x-should-retry")
-    if advice in ("true", "false"):
-        retryable = advice == "true"
-    return ModelFailure(kind, message, retryable, _retry_after(headers.get("retry-after")))
-
-
-def _retry_after(value: str | None) -> float | None:
-    try:
-        return min(max(float(value or ""), 0.0), LONGEST_WAIT)
-    except ValueError:
+        return Reported(error.kind, said, error.response, too_long=_too_long(error.kind, said))
+    if not isinstance(error, anthropic.APIStatusError):
         return None
+    status = error.status_code
+    kind = error.type or BY_STATUS.get(status, "api_error" if status >= 500 else UNKNOWN)
+    if status in (404, 405) and error.type is None:
+        kind = "wrong_form"
+    said = error.api_message or f"The model API answered {status}."
+    return Reported(kind, said, error.response, status, retryable=status >= 500, too_long=_too_long(kind, said))
 
 
-def retry_pause(attempt: int, failure: ModelFailure) -> float:
-    """Seconds until the next attempt: the server's retry-after, else 1, 2, 4 … up to 60."""
-    if failure.wait is not None:
-        return failure.wait
-    return float(min(2 ** min(attempt - 1, 6), 60))
-
-
-# whether a model can be called at all: asked when a worker starts, and before a subagent gets an id
-
-
-class ModelCheck:
-    def __init__(self, client: anthropic.AsyncAnthropic) -> None:
-        self._client = client.with_options(max_retries=0, timeout=5.0)
-        self._good: dict[str, float] = {}
-
-    async def problem(self, model: str) -> str | None:
-        """Why calls to this model are certain to fail; None if they are not, or if that cannot be known now."""
-        if time.monotonic() - self._good.get(model, -FRESH_SECONDS) < FRESH_SECONDS:
-            return None
-        try:
-            await self._client.models.retrieve(model)
-        except anthropic.NotFoundError:
-            return f"The model {model!r} does not exist or is not available to this key."
-        except (anthropic.AuthenticationError, anthropic.PermissionDeniedError):
-            return "The model API does not accept the credentials."
-        except anthropic.APIError:
-            return None  # unreachable or overloaded: the session's own retries handle that
-        self._good[model] = time.monotonic()
-        return None
-
-    async def trial(self, model: str) -> str | None:
-        """Why a call to this model would fail now, and what to do about it; None if it would succeed."""
-        try:
-            await self._client.models.retrieve(model)
-        except (anthropic.APIError, httpx2.TransportError) as error:
-            return classify_failure(error, model).message
-        return None
-
-    async def failure(self, error: BaseException, model: str) -> ModelFailure:
-        """Classify a failed call. A refused key can be replaced, so the call waits for that."""
-        failure = classify_failure(error, model)
-        if failure.type != BAD_KEY or failure.retryable or not await self._refuses_key(model):
-            return failure
-        return replace(failure, message=f"{failure.message} The task waits for it.", retryable=True, any_model=True)
-
-    async def _refuses_key(self, model: str) -> bool:
-        try:
-            await self._client.models.retrieve(model)
-        except anthropic.AuthenticationError:
-            return True
-        except (anthropic.APIError, httpx2.TransportError):
-            return False
-        return False
-
-
-class ModelTrial:
-    """Tries the default model once, and again every minute while that fails."""
-
-    def __init__(self, check: ModelCheck, model: str) -> None:
-        self._check = check
-        self._model = model
-        self._next = 0.0
-        self.problems: list[str] = []
-
-    async def run(self) -> bool:
-        """Try the model; True if the result is new."""
-        if time.monotonic() < self._next:
-            return False
-        problem = await self._check.trial(self._model)
-        found = [f"model: {problem}"] if problem else []
-        self._next = time.monotonic() + AGAIN_SECONDS if problem else math.inf
-        changed, self.problems = found != self.problems, found
-        if changed:
-            log.info("the model %s can be called", self._model) if problem is None else log.error("%s", found[0])
-        return changed
+def _too_long(kind: str, said: str) -> bool:
+    return kind == "invalid_request_error" and "prompt is too long" in said

@@ -20,7 +20,7 @@ from activities.events import EventWriter
 from activities.hooks.run_hooks import InnerHooks
 from activities.model import recorded as recording
 from activities.model import reply as turn_record
-from activities.model.anthropic import UNAVAILABLE, Model, ModelCheck, retry_pause
+from activities.model.models import MALFORMED, MOST_MALFORMED, UNAVAILABLE, Models, retry_pause
 from activities.model.reply import Contexts
 from activities.tools.offered import Offered, Toolbox
 from activities.tools.rules import RULES, judge_reply
@@ -71,24 +71,22 @@ class CallModel:
     def __init__(
         self,
         pool: Pool,
-        model: Model,
+        models: Models,
         events: EventWriter,
         contexts: Contexts,
         definitions: Definitions,
         toolbox: Toolbox,
         bounds: "Bounds",
-        check: ModelCheck,
         attempts_before_fallback: int,
         hooks: InnerHooks,
     ) -> None:
         self._pool = pool
-        self._model = model
+        self._models = models
         self._events = events
         self._contexts = contexts
         self._definitions = definitions
         self.toolbox = toolbox
         self._bounds = bounds
-        self._check = check
         self._attempts = attempts_before_fallback
         self._hooks = hooks
 
@@ -233,6 +231,7 @@ class CallModel:
             settings=settings.for_reply(call.step, tools),
             thinking_tokens=settings.thinking_tokens(agent.thinking_tokens or 0) if takes_turn else 0,
             cached=not compacts,
+            output_schema=agent.output_schema if takes_turn and not agent.dual else None,
         )
         request = await self._bounds.reserve(call, facts, request)
 
@@ -242,7 +241,7 @@ class CallModel:
             if not compacts and not agent.whole_replies:
                 self._events.put(call.ref, event, by)
 
-        await self._model.ask(
+        await self._models.ask(
             request,
             turn,
             on_text=lambda text: emit(ev.MessageDelta(step=call.step, text=text)),
@@ -290,7 +289,7 @@ class CallModel:
             stop_reason=turn.stop_reason or StopReason.ANSWERED,
             calls=calls,
             usage=turn.usage,
-            full=takes_turn and self._model.nearly_full(call.model, turn.usage),
+            full=takes_turn and self._models.nearly_full(call.model, turn.usage),
             preview=preview(turn.answer()),
             interrupted=turn.stop_reason is StopReason.INTERRUPTED,
             **dict(rare),
@@ -307,11 +306,12 @@ class CallModel:
 
     async def failure(self, call: ModelCall, attempt: int, error: Exception) -> ApplicationError:
         """Decide what Temporal should do about a failed call. Watchers see a retry before its pause begins."""
-        failure = await self._check.failure(error, call.model)
-        exhausted = (attempt >= self._attempts or failure.type in UNAVAILABLE) and not failure.any_model
-        if not call.last_model and exhausted and (failure.retryable or failure.type in UNAVAILABLE):
+        failure = await self._models.failure(error, call.model)
+        stuck = failure.type in UNAVAILABLE or failure.of_provider
+        hopeless = failure.of_provider and self._models.same_provider(call.model, call.fallback or call.model)
+        if call.fallback and not hopeless and (stuck or (failure.retryable and attempt >= self._attempts)):
             return ApplicationError(failure.message, type=wire.MODEL_UNAVAILABLE, non_retryable=True)
-        if not failure.retryable:
+        if not failure.retryable or (failure.type == MALFORMED and attempt >= MOST_MALFORMED):
             return ApplicationError(failure.message, type=failure.type, non_retryable=True)
         wait = timedelta(seconds=retry_pause(attempt, failure))
         event = ev.ModelRetry(
@@ -339,9 +339,9 @@ class CallModel:
 
 
 class Bounds:
-    def __init__(self, pool: Pool, model: Model, low_percent: int, thresholds: Thresholds) -> None:
+    def __init__(self, pool: Pool, models: Models, low_percent: int, thresholds: Thresholds) -> None:
         self._pool = pool
-        self._model = model
+        self._models = models
         self._low_percent = low_percent
         self._thresholds = thresholds
 
@@ -350,7 +350,7 @@ class Bounds:
         left. The last summary of a session is never refused, but it is counted."""
         if facts.tree is None or call.purpose is Purpose.SUMMARY:
             return request
-        estimate = self._model.estimate(request)
+        estimate = self._models.estimate(request)
         given = await self._reserved(call, estimate)
         while given.wait:  # other calls hold reservations that they may not need
             await asyncio.sleep(LOOK_AGAIN_SECONDS)

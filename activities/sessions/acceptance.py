@@ -8,7 +8,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import run_of, send_heartbeats
-from activities.model.anthropic import Model, classify_failure
+from activities.model.models import Models
 from activities.model.reply import Contexts
 from activities.sandbox import Commands
 from activities.tools.tool import clean
@@ -54,7 +54,7 @@ class AcceptanceChecks:
     def __init__(
         self,
         pool: Pool,
-        model: Model,
+        models: Models,
         contexts: Contexts,
         definitions: Definitions,
         workspaces: Workspaces,
@@ -62,7 +62,7 @@ class AcceptanceChecks:
         rounds: int,
     ) -> None:
         self._pool = pool
-        self._model = model
+        self._models = models
         self._contexts = contexts
         self._definitions = definitions
         self._workspaces = workspaces
@@ -135,9 +135,9 @@ class AcceptanceChecks:
         )
         turn = ModelResponse()
         try:
-            await self._model.ask(request, turn, on_text=lambda _: None, on_thinking=lambda _: None)
+            await self._models.ask(request, turn, on_text=lambda _: None, on_thinking=lambda _: None)
         except Exception as error:
-            failure = classify_failure(error, check.model)
+            failure = self._models.classify(error, check.model)
             raise ApplicationError(failure.message, type=failure.type, non_retryable=not failure.retryable) from error
         said = turn.calls[0].arguments.get("verdicts") if turn.calls else None
         verdicts = [_verdict("text", text, said, place) for place, text in enumerate(criteria)]

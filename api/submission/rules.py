@@ -24,7 +24,7 @@ from domain.agents.definition import (
     reserved_names,
     tool_problems,
 )
-from domain.agents.prices import PriceTable
+from domain.agents.models import PriceTable
 from domain.agents.variables import Graph, drop_shared, find_missing, graph_variables, seal_secrets, usable_values
 from domain.errors import Invalid
 from domain.json_object import JsonObject
@@ -251,10 +251,9 @@ def check_prices(
 def with_default_cost(limits: Limits, models: list[str], prices: PriceTable, settings: Settings) -> Limits:
     """Give a task without a cost limit the platform's, if its models cost money. The cost of a model without a price
     cannot be measured, so a limit would end such a task at once."""
-    known = [prices.price(model) for model in models]
-    if limits.cost_usd is not None or not settings.default_cost_usd or None in known:
+    if limits.cost_usd is not None or not settings.default_cost_usd:
         return limits
-    if not any(price and (price.input or price.output) for price in known):
+    if any(prices.price(model) is None for model in models) or all(map(prices.is_free, models)):
         return limits
     return limits.model_copy(update={"cost_usd": min(settings.default_cost_usd, settings.max_cost_usd)})
 

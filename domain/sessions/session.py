@@ -293,7 +293,8 @@ class ModelCall(BaseModel):
     note: str | None = Field(default=None, exclude_if=is_empty)
     switched_from: str | None = Field(default=None, exclude_if=is_empty)
     switch_reason: str | None = Field(default=None, exclude_if=is_empty)
-    last_model: bool = True  # no fallback is left: retry until the deadline
+    # the model that is asked if this one cannot be reached; without one, it is tried until the deadline
+    fallback: str | None = Field(default=None, exclude_if=is_empty)
     deadline: datetime
     cut_at: datetime | None = None  # a reply that has not ended by then is stored as far as it has arrived
     usage: Usage  # spent before this call

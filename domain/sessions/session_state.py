@@ -1,7 +1,8 @@
 """The state of a running Session workflow: its lines of reasoning, its own state, and the input it starts with; and
 what its loop and its hooks send each other."""
 
-from datetime import datetime
+from collections.abc import Collection
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -9,6 +10,8 @@ from pydantic import BaseModel, Field
 from domain.agents.definition import Sides, other_side
 from domain.agents.hook import HookPoint
 from domain.sessions.session import AgentRef, Limits, ModelReply, SandboxMode, SessionRef, SideName, Usage
+
+RETURN_AFTER = timedelta(minutes=5)
 
 
 class Line(BaseModel):
@@ -19,6 +22,8 @@ class Line(BaseModel):
     agent: AgentRef
     models: list[str]  # the model, then its fallbacks in order
     model_index: int = 0
+    # when a fallback took over; after a while the first model is asked again
+    switched_at: datetime | None = Field(default=None, exclude_if=lambda value: value is None)
     head: str | None = None
     opening: str | None = None  # "node/index" of the tool call whose prompt opens an inline line
     step: int = 0  # the session's number of the line's current step
@@ -47,9 +52,22 @@ class Line(BaseModel):
     def model(self) -> str:
         return self.models[self.model_index]
 
-    @property
-    def last_model(self) -> bool:
-        return self.model_index + 1 >= len(self.models)
+    def next_model(self, failed: Collection[str]) -> str | None:
+        """The model to ask if the present one fails too: the next in the ring that has not failed in this step."""
+        ring = [*self.models[self.model_index + 1 :], *self.models[: self.model_index]]
+        return next((model for model in ring if model not in failed), None)
+
+    def switch_model(self, to: str, now: datetime) -> None:
+        self.model_index = self.models.index(to)
+        self.switched_at = now if self.model_index else None
+
+    def return_model(self, now: datetime) -> str | None:
+        """Go back to the first model, some time after another one took over. Returns the one that is left."""
+        if self.switched_at is None or now - self.switched_at < RETURN_AFTER:
+            return None
+        left = self.model
+        self.switch_model(self.models[0], now)
+        return left
 
     def take_pending(self) -> ModelReply | None:
         """The reply from which a run takes over. Some of its calls may have run or be waiting for people. Each is found

@@ -114,10 +114,10 @@ def settings_in(folder: Path, model_port: int) -> Settings:
 
 
 def _prices(folder: Path) -> Path:
-    """Write the price table of the repository with one more model, whose context window is small."""
-    small = "  small-1: {input: 1, output: 1, cache_read: 1, cache_write: 1, context_window: 8000}\n"
+    """Write a price table with a model whose context window is small."""
+    small = "models:\n  small-1: {input: 1, output: 1, cache_read: 1, cache_write: 1, context_window: 8000}\n"
     path = folder / "prices.yaml"
-    path.write_text(Settings().prices_file.read_text() + small)
+    path.write_text(small)
     return path
 
 

@@ -16,7 +16,7 @@ SCRIPTS = ("settings", "worker")
 # our packages that each package may import besides itself; the longest matching name decides
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "domain": ("errand.models",),  # a value that everybody may see is defined there, once
-    "settings": (),
+    "settings": ("domain.agents.models",),  # a provider is a value with one definition
     "offline": (),
     "agents": ("domain",),
     # one module per service does both: the API receives with it, an activity sends
@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errand",  # the command line is a program on the client
         *("activities.tools.registry", "activities.handlers.registry", "activities.hooks.registry"),
     ),
-    "deploy": ("settings",),
+    "deploy": ("settings", "domain.agents.models"),
     # a program that uses the client has no application code on its path; the command adds it
     "client": ("errand",),
     "client.errand.__main__": ("errand", "cli"),

@@ -1,18 +1,17 @@
-"""Terms of the model vendor's protocol, and the few modules that may know them. All others use domain/messages.py."""
+"""Terms of the model vendors' protocols, and the few modules that may know them. All others use domain/messages.py."""
 
 import re
 from pathlib import Path
 
 from tests.support.layering import imported, modules
 
-SDK = "anthropic"
+SDKS = ("anthropic", "openai")
 TERMS = re.compile(
     r"\b(?:tool_use(?:_id)?|is_error|cache_control|ephemeral|redacted_thinking|budget_tokens|stop_sequence"
     r"|(?:text|signature|input_json)_delta|partial_json|pause_turn|model_context_window_exceeded"
-    r"|cache_(?:creation|read)_input_tokens)\b"
+    r"|cache_(?:creation|read)_input_tokens|finish_reason|prompt_tokens|completion_tokens|reasoning_content)\b"
 )
-TRANSLATES = "activities/model/anthropic.py"
-CALLS_THE_SDK = ("activities/model/anthropic.py", "activities/model/anthropic.py", "worker.py")
+TRANSLATE = ("activities/model/anthropic.py", "activities/model/openai.py")
 # the offline model server, the benchmark's loops, and the protocols of other vendors
 SPEAK_THE_PROTOCOL = ("offline/", "bench/", "api/faces/", "activities/mcp/")
 
@@ -22,7 +21,7 @@ def vendor_terms(root: Path) -> list[str]:
     return [
         f"{module.path}:{number}: {found[0]}"
         for module in modules(root)
-        if module.path != TRANSLATES and not module.path.startswith(SPEAK_THE_PROTOCOL)
+        if module.path not in TRANSLATE and not module.path.startswith(SPEAK_THE_PROTOCOL)
         for number, line in enumerate(module.text.splitlines(), start=1)
         for found in TERMS.finditer(line)
     ]
@@ -32,7 +31,7 @@ def sdk_imports(root: Path) -> list[str]:
     return [
         f"{module.path}:{number}: {name}"
         for module in modules(root)
-        if module.path not in (TRANSLATES, *CALLS_THE_SDK) and not module.path.startswith(SPEAK_THE_PROTOCOL)
+        if module.path not in TRANSLATE and not module.path.startswith(SPEAK_THE_PROTOCOL)
         for number, name in imported(module)
-        if name.split(".")[0] == SDK
+        if name.split(".")[0] in SDKS
     ]

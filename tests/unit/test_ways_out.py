@@ -30,6 +30,10 @@ CONNECTIONS = {
     "the model, at an address of the operator": [
         "activities/model/anthropic.py imports anthropic",
         "activities/model/anthropic.py imports httpx2",
+        "activities/model/models.py imports httpx2",
+        "activities/model/openai.py imports aiohttp",
+        "activities/model/openai.py imports httpx2",
+        "activities/model/openai.py imports openai",
     ],
     "the mail server of the operator, in threads of its own": ["activities/notifications/channels.py imports smtplib"],
     "the database and Temporal, at addresses of the operator": [

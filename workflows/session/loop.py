@@ -1,6 +1,7 @@
 """The loop: ask the model, run its tool calls, repeat. One function per line, so that an inline delegate can nest it.
 An agent with two sides has a loop of its own at the end, over the same parts."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from temporalio import workflow
@@ -116,11 +117,16 @@ async def think(
     compacted = purpose is not Purpose.TURN
     begins = purpose is Purpose.TURN
     unavailable: tuple[str, str] | None = None  # the model that could not be reached, and why
+    failed: list[str] = []  # models
+    if left := line.return_model(workflow.now()):
+        unavailable = left, "The first model is asked again."
     hooked = session.has_hooks(line) and purpose is Purpose.TURN and not activates
     if hooked:
         note = await hooks.before_reply(session, line, take or [], note)
     while True:
-        call = build_model_call(session, line, purpose, take or [], note, begins=begins, unavailable=unavailable)
+        call = build_model_call(
+            session, line, purpose, take or [], note, begins=begins, unavailable=unavailable, failed=failed
+        )
         if begins:
             line.previous = None
         begins, unavailable = False, None
@@ -133,9 +139,10 @@ async def think(
             if kind == wire.CONTEXT_TOO_LONG and not compacted:
                 compacted = True
                 await think(session, line, Purpose.COMPACT)
-            elif kind == wire.MODEL_UNAVAILABLE and not line.last_model:
+            elif kind == wire.MODEL_UNAVAILABLE and call.fallback:
                 unavailable = call.model, message
-                line.model_index += 1
+                failed.append(call.model)
+                line.switch_model(call.fallback, workflow.now())
             elif kind == wire.BUDGET_SPENT:
                 raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
             elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel whose signal was lost
@@ -186,6 +193,7 @@ def build_model_call(
     purpose: Purpose,
     take: list[str],
     note: str | None,
+    failed: Sequence[str] = (),
     *,
     begins: bool = False,
     unavailable: tuple[str, str] | None = None,
@@ -202,7 +210,7 @@ def build_model_call(
         head=line.head,
         opening=line.opening if line.head is None else None,
         model=line.model,
-        last_model=line.last_model,
+        fallback=line.next_model([*failed, line.model]),
         purpose=purpose,
         deadline=session.deadline,
         usage=session.state.usage,

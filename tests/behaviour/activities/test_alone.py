@@ -64,7 +64,7 @@ async def alone(stack: Stack, writer: EventWriter) -> AsyncIterator[Activities]:
     services = worker.build_services(stack.settings, stack.pool, stack.client, writer, sandbox)
     functions = activities.build(services)
     yield {str(_Definition.must_from_callable(function).name): function for function in functions}
-    await services.model_check._client.close()
+    await services.models.close()
 
 
 async def test_recorded_tool_call_is_not_run_again(stack: Stack, alone: Activities) -> None:

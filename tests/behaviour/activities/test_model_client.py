@@ -5,11 +5,12 @@ import contextlib
 import gzip
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from activities.model.anthropic import Model, ModelFailure, classify_failure, connect_client
-from domain.agents.prices import PriceTable
+from activities.model.models import ModelFailure, Models
+from domain.agents.models import Kind, PriceTable, Provider, Providers
 from domain.messages import ModelMessage, ModelRequest, ModelResponse, TextBlock
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -46,18 +47,29 @@ def sending(*parts: bytes) -> Handler:
     return handle
 
 
-async def failure_of(url: str, seconds: float = 5.0) -> ModelFailure:
-    client = connect_client("key", url).with_options(timeout=seconds)
+@pytest.fixture(params=["anthropic", "openai"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    kind: Kind = request.param
+    return kind
+
+
+async def failure_of(kind: Kind, url: str, seconds: float = 5.0) -> ModelFailure:
+    providers = Providers(default=kind, named={kind: Provider(kind=kind, base_url=url, key="key")})
+    models = Models(providers, PriceTable(providers=providers))
+    vendor: Any = models.vendor("m")[0]
+    vendor.client = vendor.client.with_options(timeout=seconds)
     message = ModelMessage(role="user", content=[TextBlock(text="hello")])
     request = ModelRequest(model="m", system="s", messages=[message], max_tokens=100)
-    async with client:
+    try:
         with pytest.raises(Exception) as raised:
-            await Model(client, PriceTable(models={})).ask(request, ModelResponse(), lambda _: None, lambda _: None)
-    return classify_failure(raised.value, "m")
+            await models.ask(request, ModelResponse(), lambda _: None, lambda _: None)
+        return models.classify(raised.value, "m")
+    finally:
+        await models.close()
 
 
 @pytest.mark.parametrize(
-    ("parts", "kind"),
+    ("parts", "type"),
     [
         ((), "connection_error"),
         ((b"HTTP/1.1 200",), "connection_error"),
@@ -73,24 +85,26 @@ async def failure_of(url: str, seconds: float = 5.0) -> ModelFailure:
     ],
     ids=["nothing", "head", "ssh", "chunk-size", "chunk", "empty", "not-gzip", "failed"],
 )
-async def test_broken_response_is_a_failure_that_is_tried_again(parts: tuple[bytes, ...], kind: str) -> None:
+async def test_broken_response_is_a_failure_that_is_tried_again(
+    kind: Kind, parts: tuple[bytes, ...], type: str
+) -> None:
     async with serving(sending(*parts)) as url:
-        failure = await failure_of(url)
-    assert (failure.type, failure.retryable) == (kind, True), failure
+        failure = await failure_of(kind, url)
+    assert (failure.type, failure.retryable) == (type, True), failure
 
 
-async def test_silent_server_is_a_timeout_and_a_missing_one_an_error_of_the_connection() -> None:
+async def test_silent_server_is_a_timeout_and_a_missing_one_an_error_of_the_connection(kind: Kind) -> None:
     async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(STREAM)
         await reader.read()
 
     async with serving(wait) as url:
-        assert (await failure_of(url, 0.2)).type == "timeout_error"
-    missing = await failure_of(url)
+        assert (await failure_of(kind, url, 0.2)).type == "timeout_error"
+    missing = await failure_of(kind, url)
     assert missing.type == "connection_error" and missing.message.startswith("The model cannot be reached")
 
 
-async def test_endless_body_of_a_failed_call_is_not_read_to_its_end() -> None:
+async def test_endless_body_of_a_failed_call_is_not_read_to_its_end(kind: Kind) -> None:
     sent = 0
 
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,26 +116,26 @@ async def test_endless_body_of_a_failed_call_is_not_read_to_its_end() -> None:
             sent += 100_000
 
     async with serving(flood) as url:
-        failure = await failure_of(url)
+        failure = await failure_of(kind, url)
     assert (failure.type, failure.retryable) == ("api_error", True) and len(failure.message) < 1_000
     assert sent < 30_000_000  # what the buffers of both sides and of the system hold
 
 
-async def test_compressed_body_of_a_failed_call_does_not_fill_the_memory() -> None:
+async def test_compressed_body_of_a_failed_call_does_not_fill_the_memory(kind: Kind) -> None:
     packed = gzip.compress(gzip.compress(b"x" * 100_000_000))
     body = FAILED + b"Content-Encoding: gzip, gzip\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(packed), packed)
     async with serving(sending(body)) as url:
         tracemalloc.start()
         try:
-            failure = await failure_of(url)
+            failure = await failure_of(kind, url)
             _, most = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
     assert failure.type == "api_error" and most < 20_000_000, (failure, most)
 
 
-async def test_redirect_is_not_followed_with_the_key() -> None:
+async def test_redirect_is_not_followed_with_the_key(kind: Kind) -> None:
     moved = b"HTTP/1.1 307 Moved\r\nLocation: http://127.0.0.1:9/v1/messages\r\nContent-Length: 0\r\n\r\n"
     async with serving(sending(moved)) as url:
-        failure = await failure_of(url)
+        failure = await failure_of(kind, url)
     assert "status 307" in failure.message, failure

@@ -197,7 +197,7 @@ async def test_recorded_fire_is_accepted_although_its_update_got_no_answer(team:
         SimpleNamespace(
             settings=team.settings,
             pool=team.pool,
-            prices=load_prices(team.settings.prices_file),
+            prices=load_prices(team.settings.prices_file, team.settings.model_providers),
             keys=KeyRing(),
             shared_variables=SharedVariables(KeyRing(), {}),
             workflows=LostAnswer(team.client, team.settings.task_queue),

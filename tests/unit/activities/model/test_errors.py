@@ -4,10 +4,17 @@ import anthropic
 import httpx2
 import pytest
 
-from activities.model.anthropic import StreamFailed, classify_failure
+from activities.model.models import ModelFailure, Models, StreamFailed
 from domain import wire
+from domain.agents.models import PriceTable, Provider, Providers
 
 REQUEST = httpx2.Request("POST", "http://name:secret@gateway.example:8443/v1/messages?key=secret")
+PROVIDERS = Providers(named={"anthropic": Provider(kind="anthropic", key="key")})
+MODELS = Models(PROVIDERS, PriceTable(providers=PROVIDERS))
+
+
+def classify_failure(error: Exception, model: str) -> ModelFailure:
+    return MODELS.classify(error, model)
 
 
 def refused() -> anthropic.APIConnectionError:

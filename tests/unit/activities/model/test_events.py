@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.model import anthropic
-from activities.model.anthropic import StreamFailed, read_events
+from activities.model import models
+from activities.model.anthropic import read_named
+from activities.model.models import StreamFailed
 from domain.json_object import JsonObject
 
 STREAM = (
@@ -27,7 +28,7 @@ async def found(*chunks: bytes) -> list[JsonObject]:
             yield chunk
 
     request = httpx2.Request("POST", "http://model.example")
-    return [event async for event in read_events(httpx2.Response(200, content=body(), request=request))]
+    return [event async for event in read_named(httpx2.Response(200, content=body(), request=request))]
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
@@ -51,6 +52,6 @@ async def test_event_named_error_fails_the_stream(data: bytes) -> None:
 
 @pytest.mark.parametrize("chunk", [b"data: " + b"x" * 60, b"data: xxxxx\n" * 20])
 async def test_event_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, chunk: bytes) -> None:
-    monkeypatch.setattr(anthropic, "MOST_EVENT", 50)
+    monkeypatch.setattr(models, "MOST_EVENT", 50)
     with pytest.raises(ValueError, match="too long"):
         await found(chunk)

@@ -1,6 +1,6 @@
 """Prices: exact or unknown, never guessed."""
 
-from domain.agents.prices import Price, PriceTable
+from domain.agents.models import Price, PriceTable
 
 TABLE = PriceTable(models={"m-1": Price(input=2, output=10, cache_read=0.2, cache_write=2.5, context_window=1000)})
 
