@@ -202,7 +202,7 @@ BUGS = [
     ),
     Bug(
         "a context is shortened only when a request is refused",
-        "activities/model/anthropic.py",
+        "activities/model/models.py",
         "usage.tokens > 0.8 * window",
         "usage.tokens > 80 * window",
         _COMPACTION[:1],
