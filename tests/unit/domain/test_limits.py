@@ -14,6 +14,7 @@ from domain.limits import (
     CallEstimate,
     LoopVerdict,
     Next,
+    Raise,
     Reserved,
     Share,
     SideDecision,
@@ -197,10 +198,10 @@ def test_money_and_steps_count_too() -> None:
     assert grant(TreeBudget(max_cost_usd=0.60), Reserved(), estimate).output_tokens == 500
     assert grant(TreeBudget(max_cost_usd=0.60, cost_usd=0.50), Reserved(), estimate).spent == "money"
     assert grant(TreeBudget(max_cost_usd=2.00), Reserved(calls=1, cost_usd=1.50), estimate).wait
-    assert (
-        grant(TreeBudget(max_cost_usd=2.00), Reserved(), estimate.model_copy(update={"output_usd": None})).spent
-        == "money"
-    )
+    for unknown in ("input_usd", "output_usd"):
+        unpriced = estimate.model_copy(update={unknown: None})
+        assert grant(TreeBudget(max_cost_usd=2.00), Reserved(), unpriced).spent == "money"
+        assert grant(TreeBudget(max_tokens=2_000), Reserved(), unpriced).output_tokens == 1_000
     assert grant(TreeBudget(max_steps=3, steps=3), Reserved(), estimate).spent == "steps"
     assert grant(TreeBudget(max_steps=3, steps=2), Reserved(calls=1), estimate).wait
     assert grant(TreeBudget(), Reserved(calls=9), estimate).output_tokens == 1_000
@@ -231,6 +232,32 @@ def test_rest_of_a_budget_is_described_and_a_low_one_is_noticed() -> None:
     )
     assert [one.kind for one in own if one.low(20)] == ["steps", "tokens"]
     assert [one.kind for one in shares(limits, 0, Usage(cost_usd=None)) if one.low(20)] == ["cost_usd"]
+
+
+@pytest.mark.parametrize(("used", "low"), [(7.9, False), (8, True), (10, True), (12, True)])
+def test_a_budget_is_low_from_its_percentage_on(used: float, low: bool) -> None:
+    assert Share(kind="steps", limit=10, used=used).low(20) is low
+
+
+FIELDS = ("ttl_ms", "steps", "tokens", "cost_usd", "tool_calls")
+
+
+@pytest.mark.parametrize("kind", [*FIELDS, "sessions"])
+@pytest.mark.parametrize(
+    ("wanted", "before", "changed"), [(11, 10, True), (10, 10, False), (9, 10, False), (11, None, False)]
+)
+def test_a_limit_is_only_raised(kind: str, wanted: int, before: int | None, changed: bool) -> None:
+    """An equal or smaller one changes nothing, and where there is no limit none is set."""
+    if kind in FIELDS and not (before is None and kind in ("ttl_ms", "steps")):  # these two always have one
+        limits = Limits().model_copy(update={kind: before})
+        given = Raise.model_validate({kind: wanted})
+        assert [(one.before, one.limit) for one in given.changes(limits)] == ([(before, wanted)] if changed else [])
+        assert getattr(given.limits(limits), kind) == (wanted if changed else before)
+        assert given.limits(limits).raised is changed
+    if kind != "ttl_ms":
+        tree = TreeBudget.model_validate({f"max_{kind}": before})
+        found = [(one.budget, one.limit) for one in Raise(tree={kind: wanted}).tree_changes(tree)]
+        assert found == ([(kind, wanted)] if changed else [])
 
 
 @pytest.mark.parametrize(
@@ -318,7 +345,7 @@ def test_the_count_never_jumps_and_the_trail_stays_short(tokens: list[str]) -> N
 MOST = Thresholds(error_rate=0.5, spend_per_minute=1.0, denied=3)
 
 
-def kinds(failed: int = 0, denied: int = 0, seconds: float = 0, **usage: float) -> list[str]:
+def kinds(failed: int = 0, denied: int = 0, seconds: float = 0, **usage: float | None) -> list[str]:
     return [one.kind for one in find_anomalies(Usage.model_validate(usage), failed, denied, seconds, MOST)]
 
 
@@ -328,6 +355,8 @@ def test_each_figure_has_its_threshold() -> None:
     assert kinds(failed=9, tool_invocations=9) == []  # too few to judge
     assert kinds(seconds=120, cost_usd=2.5) == ["spend_rate"]
     assert kinds(seconds=180, cost_usd=2.5) == []
+    assert kinds(seconds=120, cost_usd=2.0) == ["spend_rate"]  # a threshold that is reached counts
+    assert kinds(seconds=120, cost_usd=None) == []
     assert kinds(seconds=1, cost_usd=0.9) == []  # less than a minute counts as a whole minute
     assert kinds(denied=3) == ["denied_calls"]
     assert kinds(failed=10, denied=9, seconds=60, tool_invocations=10, cost_usd=9) == [

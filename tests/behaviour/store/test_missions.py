@@ -1,0 +1,135 @@
+"""What counts for a mission: all of its runs, with their subagents; what its end and its resumption reach."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from domain.ids import new_id
+from domain.missions import Mission, MissionRules, MissionStatus, Spent
+from domain.schedules import ContextMode, Schedule, ScheduleRules
+from domain.sessions.session import Reason, Usage
+from domain.sessions.writes import Acceptance, NewBudget, ThreadMessage
+from store import conversations, missions, schedule_runs, schedules, sessions
+from store.database import Connection, Pool
+from store.sessions import SessionRow
+from tests.behaviour.store.conftest import NEW, new_session
+from tests.behaviour.store.test_schedules import tick
+from tests.behaviour.store.test_sessions import end
+from tests.behaviour.store.test_trees import child_of
+
+CONTEXTS = pytest.mark.parametrize("context", [ContextMode.CONTINUE, ContextMode.ISOLATED])
+
+
+async def create(pool: Pool, context: ContextMode = ContextMode.CONTINUE) -> tuple[Schedule, Mission]:
+    made: list[Mission] = []
+    rules = MissionRules.model_validate({"total": {"runs": 100}})
+
+    async def also(connection: Connection, schedule: Schedule) -> None:
+        made.append(await missions.create(connection, schedule, new_id(), rules, "ann"))
+
+    given = ScheduleRules(name=f"m{new_id()}", every=3_600_000, context=context)
+    schedule = await schedules.create(pool, "default", given, NEW, "look", {}, "ann", also=also)
+    assert schedule is not None
+    return schedule, made[0]
+
+
+async def run(pool: Pool, schedule: Schedule, mission: Mission, hour: int = 0) -> SessionRow:
+    fired = await schedule_runs.fire(pool, tick(schedule, hour), "look", mission)
+    assert fired is not None and fired[1] is not None, fired
+    return fired[1]
+
+
+async def child(pool: Pool, parent: SessionRow) -> SessionRow:
+    return await accepted(pool, child_of(parent.ref))
+
+
+async def accepted(pool: Pool, acceptance: Acceptance) -> SessionRow:
+    found = await sessions.accept(pool, acceptance)
+    assert found.session is not None
+    return found.session
+
+
+async def use(pool: Pool, session: SessionRow, usage: Usage, status: str = "completed") -> None:
+    await pool.execute(
+        "UPDATE sessions SET usage = $2, status = $3 WHERE id = $1", session.id, usage.model_dump_json(), status
+    )
+
+
+@CONTEXTS
+async def test_all_runs_and_their_subagents_count_with_every_kind_of_token(pool: Pool, context: ContextMode) -> None:
+    schedule, mission = await create(pool, context)
+    first = await run(pool, schedule, mission)
+    helper, other = await child(pool, first), await accepted(pool, Acceptance(session=new_session()))
+    each = Usage(input_tokens=1, output_tokens=20, cache_read_tokens=300, cache_write_tokens=4_000, cost_usd=0.5)
+    await use(pool, first, each, "failed")
+    await use(pool, helper, each, "failed")
+    await use(pool, other, each, "failed")
+    found = await missions.sum_spent(pool, mission)
+    assert found == Spent(cost_usd=1.0, tokens=8_642, runs=1, failures=1)  # a subagent is no run
+    await pool.execute("UPDATE sessions SET status = 'cancelled' WHERE id = $1", first.id)
+    assert (await missions.sum_spent(pool, mission)).failures == 0
+    await pool.execute("UPDATE sessions SET created_at = created_at - interval '1 day' WHERE id = $1", first.id)
+    today = await missions.sum_spent(pool, mission, datetime.now(UTC) - timedelta(hours=1))
+    assert today == Spent(cost_usd=0.5, tokens=4_321)
+    await pool.execute("UPDATE sessions SET status = 'completed', live = false WHERE id = $1", first.id)
+    second = await run(pool, schedule, mission, 1)
+    await use(pool, second, each)
+    assert (await missions.sum_spent(pool, mission)).runs == 2
+    within = await missions.sum_spent(pool, mission, within=second.conversation_id)
+    assert within.runs == (2 if context is ContextMode.CONTINUE else 1)
+
+
+@CONTEXTS
+async def test_a_run_and_its_conversation_belong_to_the_mission_until_it_ends(pool: Pool, context: ContextMode) -> None:
+    schedule, mission = await create(pool, context)
+    running = await run(pool, schedule, mission)
+    stranger = await accepted(pool, Acceptance(session=new_session(), budget=NewBudget(max_steps=3)))
+    own = await missions.of_conversation(pool, "default", running.conversation_id)
+    assert own is not None and own.id == mission.id
+    assert await missions.of_conversation(pool, "default", stranger.conversation_id) is None
+    assert await missions.of_conversation(pool, "other", running.conversation_id) is None
+    assert [one.id for one in await missions.find_unfinished(pool, mission)] == [running.id]
+    await missions.pause(pool, "default", mission.id, "holiday")
+    ended = await missions.end(pool, "default", mission.id, MissionStatus.CANCELLED, "enough", "ann")
+    assert ended is not None and (ended.status, ended.paused) == (MissionStatus.CANCELLED, False)
+    assert await missions.end(pool, "default", mission.id, MissionStatus.EXPIRED, "late") is None  # once
+    deadlines = "SELECT deadline <= now() FROM budgets WHERE conversation_id = $1"
+    assert await pool.fetchval(deadlines, running.conversation_id) is True  # its subagents begin nothing more
+    assert await pool.fetchval(deadlines, stranger.conversation_id) is None
+    assert running.id in {one.id for one in await missions.find_left_running(pool)}
+    await end(pool, running.ref, Reason.CALLER_CANCEL)
+    assert running.id not in {one.id for one in await missions.find_left_running(pool)}
+    gone = await schedules.get(pool, "default", schedule.id)
+    assert gone is not None and gone.deleted_at is not None
+
+
+@pytest.mark.parametrize(
+    ("reason", "after", "resumed"),
+    [("risk: bash", "risk: ", True), ("holiday", "risk: ", False), ("holiday", "", True)],
+)
+async def test_a_resumption_wakes_subagents_only(pool: Pool, reason: str, after: str, resumed: bool) -> None:
+    """What waits for the main agent is read by its next run."""
+    schedule, mission = await create(pool)
+    running = await run(pool, schedule, mission)
+    helper = await child(pool, running)
+    waiting: dict[str, Any] = {}
+    for session in (running, helper):
+        waiting[session.thread_id] = message = ThreadMessage(
+            id=new_id(),
+            conversation_id=session.conversation_id,
+            thread_id=session.thread_id,
+            text="hello",
+            author="x",
+            wake=False,
+        )
+        await conversations.add_message(pool, "default", message)
+    await missions.pause(pool, "default", mission.id, reason)
+    woken = await missions.resume(pool, "default", mission.id, after=after)
+    assert woken == ([running.conversation_id] if resumed else [])
+    rows = await pool.fetch("SELECT thread_id FROM inbox WHERE conversation_id = $1 AND wake", running.conversation_id)
+    assert {row["thread_id"] for row in rows} - {running.thread_id} == ({helper.thread_id} if resumed else set())
+    now = await missions.get(pool, "default", mission.id)
+    assert now is not None and now.paused is not resumed
+    main = "SELECT wake FROM inbox WHERE id = $1"
+    assert await pool.fetchval(main, waiting[running.thread_id].id) is False
