@@ -249,6 +249,20 @@ async def test_subscription_is_switched_off_by_what_its_receiver_says(
     assert row is not None and tuple(row) == (None, None)  # what gets through ends the failing
 
 
+async def test_subscription_is_failing_since_its_first_failure_in_a_row(pool: Pool, accept: Accept) -> None:
+    mine, [one, other] = await noticed(pool, accept, 2)
+    state = "SELECT failing_since, last_error FROM subscriptions WHERE id = $1"
+    await tried(pool, one, "run/1", "pending")
+    first = await pool.fetchrow(state, mine)
+    await tried(pool, one, "run/2", "pending")
+    await tried(pool, other, "run/1", "pending")
+    assert first is not None and first["failing_since"] is not None
+    assert await pool.fetchrow(state, mine) == first
+    await tried(pool, one, "run/3", "delivered")
+    await tried(pool, other, "run/2", "pending")
+    assert await pool.fetchval(f"SELECT failing_since > $2 FROM ({state}) s", mine, first["failing_since"])
+
+
 @pytest.mark.parametrize(
     ("status", "reply", "notices_given"), [("failed", True, 1), ("failed", False, 0), ("pending", True, 0)]
 )
