@@ -1,5 +1,5 @@
-"""What a session does with the children of its thread and with other agents: messages, events, stops. A message is
-stored first, so that none is lost, then delivered to the conversation of its receiver."""
+"""What a session does with the children of its thread and with other agents: results, messages, stops and events. A
+message is stored first, so that none is lost, then delivered to the conversation of its receiver."""
 
 import asyncio
 import json
@@ -24,6 +24,7 @@ from domain.conversations.mailbox import (
 )
 from domain.conversations.requests import ClaimOutcomes, InboxKind, Steer
 from domain.conversations.subagent_texts import from_subagent, listing_line, not_found, result, running
+from domain.conversations.subagents import SubagentTerms
 from domain.errors import NotFound, Unavailable
 from domain.ids import derive_id, is_id
 from domain.messages import QueuedTool
@@ -34,7 +35,7 @@ from store import channels, conversations, mailbox, missions, sessions, threads,
 from store.database import Pool
 from store.sessions import SessionRow
 from store.threads import AgentAddress, Child
-from store.triggers import MAX_PATTERNS, NewEvent, SentMessage
+from store.triggers import MAX_PATTERNS, NewEvent
 from store.workspaces import Manifest
 from workflows.client import WorkflowClient
 
@@ -48,156 +49,61 @@ def message_id_of(ref: SessionRef, key: str) -> str:
     return derive_id(ref.session_id, "message", key)
 
 
+def message_kind(terms: SubagentTerms | None) -> InboxKind:
+    """The role with which a parent's message arrives. If it is addressed to side B, it arrives as a message of side
+    A."""
+    return InboxKind.ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else InboxKind.USER
+
+
+async def wake_thread(pool: Pool, workflows: WorkflowClient, tenant: str, conversation_id: str, steer: Steer) -> None:
+    """Deliver a message that is stored. If it does not reach its conversation now, the sweeper delivers it."""
+    try:
+        await workflows.steer(tenant, conversation_id, steer)
+    except (Unavailable, NotFound):
+        return
+    await conversations.mark_signalled(pool, tenant, steer.message)
+
+
 class NoReceiver(Exception):
     """There is no receiver for the message; the text is for the model."""
 
 
-class AgentMessages:
-    def __init__(self, pool: Pool, conversations: WorkflowClient) -> None:
-        self._pool = pool
-        self._conversations = conversations
-
-    async def send(self, ref: SessionRef, agent_id: str | None, text: str, key: str) -> tuple[str, bool]:
-        """The result for the sender, and whether it is an error."""
-        try:
-            target, _ = await self._send(ref, agent_id, text, key)
-        except NoReceiver as error:
-            return str(error), True
-        return f"Sent to the agent (agent_id: {target.thread_id}).", False
-
-    async def ask(self, ref: SessionRef, agent_id: str, text: str, key: str, seconds: float) -> tuple[str, bool]:
-        """The reply of the session that received the message."""
-        try:
-            target, message_id = await self._send(ref, agent_id, text, key)
-        except NoReceiver as error:
-            return str(error), True
-        give_up = time.monotonic() + seconds
-        while time.monotonic() < give_up:
-            taken = await conversations.get_message_state(self._pool, ref.tenant, message_id)
-            session = await sessions.get(self._pool, ref.tenant, taken.by) if taken and taken.by else None
-            if session is not None and session.status.terminal:
-                [outcome] = await mailbox.outcomes_of_sessions(self._pool, ref.tenant, [session.id])
-                if outcome.status is not Status.COMPLETED:
-                    return f"The agent (agent_id: {target.thread_id}) failed: {outcome.failure_so_far}", True
-                return render_page(outcome, 0) if outcome.output else "(no output)", False
-            await asyncio.sleep(POLL_S)
-        return f"No reply within {seconds:g} seconds. The message was delivered; a reply may still come.", True
-
-    async def _send(self, ref: SessionRef, agent_id: str | None, text: str, key: str) -> tuple[AgentAddress, str]:
-        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        assert own is not None
-        target = await self._target(ref, own.spawned_by, agent_id)
-        if target.thread_id == own.thread_id:
-            raise NoReceiver("That is you: an agent cannot send messages to itself.")
-        if target.terminated:
-            raise NoReceiver("That agent, or its conversation, was terminated.")
-        message_id = derive_id(ref.session_id, "agent_message", key)
-        await self._check_mission(ref, target, message_id)
-        message = ThreadMessage(
-            id=message_id,
-            conversation_id=target.conversation_id,
-            thread_id=target.thread_id,
-            text=text,
-            kind=InboxKind.SYSTEM,
-            author=own.thread_id,
-            unsignalled=True,
-        )
-        await conversations.add_message(self._pool, ref.tenant, message)
-        apart = bool(await channels.find_apart(self._pool, ref.tenant, [message_id]))
-        steer = Steer(request_id=message_id, thread=target.thread_id, message=message_id, wake=True, apart=apart)
-        try:
-            await self._conversations.steer(ref.tenant, target.conversation_id, steer)
-        except Unavailable:  # it is stored, so the sweeper will deliver it
-            return target, message_id
-        await conversations.mark_signalled(self._pool, ref.tenant, message_id)
-        return target, message_id
-
-    async def _check_mission(self, ref: SessionRef, target: AgentAddress, message_id: str) -> None:
-        """A mission that may not run now is not woken by other conversations; what was sent before stays sent."""
-        if target.conversation_id == ref.conversation_id or await conversations.has_message(
-            self._pool, ref.tenant, message_id
-        ):
-            return
-        hold = await missions.find_wake_hold(self._pool, ref.tenant, target.conversation_id, target.thread_id)
-        if hold is not None:
-            raise NoReceiver(f"Nothing was sent, as that agent does not run now: {hold.text}.")
-
-    async def _target(self, ref: SessionRef, parent: str | None, agent_id: str | None) -> AgentAddress:
-        """The agent with this id; without an id the sender's parent, else the agent that people wrote to last."""
-        wanted = agent_id or parent
-        if wanted is not None:
-            found = await threads.find_address(self._pool, ref.tenant, wanted) if is_id(wanted) else None
-            if found is None:
-                raise NoReceiver(f"There is no agent {wanted!r}.")
-            return found
-        recent = await threads.find_recent_foreground(self._pool, ref.tenant, ref.conversation_id)
-        if recent is None:
-            raise NoReceiver("no recent foreground agent")
-        return recent
-
-
-class AgentEvents:
-    def __init__(self, pool: Pool, conversations: WorkflowClient) -> None:
-        self._pool = pool
-        self._conversations = conversations
-
-    async def emit(self, ref: SessionRef, name: str, data: dict[str, Any], key: str) -> tuple[str, bool]:
-        """The answer for the model, and whether it failed."""
-        if len(json.dumps(data)) > MAX_DATA_CHARS:
-            return f"The data may have {MAX_DATA_CHARS} characters as JSON. Nothing was emitted.", True
-        sender = await self._session(ref)
-        event_id = derive_id(ref.session_id, "event", key)
-        source = f"agent {sender.agent} {sender.thread_id}"
-        text = mark_untrusted(ExternalEvent(id=event_id, type=name, payload=data), source)
-        event = NewEvent(source=EMITTED, origin=EMITTED, event_id=event_id, type=name, key=name, text=text)
-        emitted = await triggers.emit_event(self._pool, sender, event, PER_HOUR)
-        if emitted is None:
-            return f"This conversation has emitted {PER_HOUR} events within an hour. Nothing was emitted.", True
-        if emitted.answered is not None:  # if this fails, the sweeper signals it
-            await self._conversations.signal_answer(emitted.answered.session_id, emitted.answered.request_id)
-        for message in emitted.messages:
-            if message.wake:
-                await self._wake(ref.tenant, message)
-        reached = "" if emitted.receivers is None else f" It reached {counted(emitted.receivers, 'agent')}."
-        return f"Emitted {name}.{reached}", False
-
-    async def subscribe(self, ref: SessionRef, pattern: str, wanted: bool) -> tuple[str, bool]:
-        session = await self._session(ref)
-        if not wanted:
-            await triggers.unsubscribe(self._pool, session, pattern)
-        elif not await triggers.subscribe(self._pool, session, pattern):
-            return f"You have subscribed to {MAX_PATTERNS} patterns, as many as you may.", True
-        patterns = await triggers.list_patterns(self._pool, session)
-        return f"You are subscribed to: {', '.join(patterns) or 'nothing'}.", False
-
-    async def _session(self, ref: SessionRef) -> SessionRow:
-        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        assert session is not None
-        return session
-
-    async def _wake(self, tenant: str, message: SentMessage) -> None:
-        steer = Steer(request_id=message.message_id, thread=message.thread_id, message=message.message_id, wake=True)
-        try:
-            await self._conversations.steer(tenant, message.conversation_id, steer)
-        except Unavailable:  # it is stored, so the sweeper will deliver it
-            return
-        await conversations.mark_signalled(self._pool, tenant, message.message_id)
-
-
 class Subagents:
-    def __init__(self, pool: Pool, conversations: WorkflowClient, schedules: OwnSchedules) -> None:
+    def __init__(self, pool: Pool, workflows: WorkflowClient, schedules: OwnSchedules) -> None:
         self.schedules = schedules
         self._pool = pool
-        self._conversations = conversations
-        self.messages = AgentMessages(pool, conversations)
-        self.events = AgentEvents(pool, conversations)
+        self._workflows = workflows
+
+    async def _load_own(self, ref: SessionRef) -> SessionRow:
+        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        assert own is not None
+        return own
+
+    async def _find_thread(self, ref: SessionRef) -> str:
+        """The session's thread. The check of a schedule runs before there is a session, for the conversation's own."""
+        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        return own.thread_id if own else ref.conversation_id
+
+    # children: their results, messages to them, and their end
 
     async def child(self, ref: SessionRef, session_id: str) -> Child | None:
         """A child of this session's thread; children of other threads are not found."""
         if not is_id(session_id):
             return None
-        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        return await threads.get_child(self._pool, ref.tenant, own.thread_id, session_id) if own else None
+        return await threads.get_child(self._pool, ref.tenant, await self._find_thread(ref), session_id)
+
+    async def instance(self, ref: SessionRef, target: str) -> Child | None:
+        """A child of this session's thread, by its reference or its name."""
+        place = self._pool, ref.tenant, await self._find_thread(ref)
+        found = await threads.find_child_by_thread(*place, target) if is_id(target) else None
+        return found or await threads.find_child_by_name(*place, target)
+
+    async def listing(self, ref: SessionRef) -> str:
+        found = await threads.children_of_thread(self._pool, ref.tenant, await self._find_thread(ref))
+        lines = [
+            listing_line(child.name, child.agent, child.session_id, child.status, child.progress) for child in found
+        ]
+        return "\n".join(lines) or "You have started no subagents in this conversation."
 
     async def result(self, ref: SessionRef, session_id: str, key: str, offset: int = 0) -> tuple[str, bool]:
         """The text of a result, starting at `offset` if it is long, and whether it is an error. Reading the result of
@@ -222,38 +128,15 @@ class Subagents:
             claim = ClaimOutcomes(
                 request_id=derive_id(ref.session_id, "claim", key, *pending), by=ref.session_id, mail=pending
             )
-            await self._conversations.claim(ref.tenant, ref.conversation_id, claim)
+            await self._workflows.claim(ref.tenant, ref.conversation_id, claim)
 
     async def steer(self, ref: SessionRef, session_id: str, text: str, key: str) -> tuple[str, bool]:
         child = await self.child(ref, session_id)
         if child is None:
             return not_found(session_id), True
-        message_id = derive_id(ref.session_id, "steer", key)
-        message = ThreadMessage(
-            id=message_id,
-            conversation_id=ref.conversation_id,
-            thread_id=child.thread_id,
-            text=text,
-            author=ref.session_id,
-        )
-        await conversations.add_message(self._pool, ref.tenant, message)
-        steer = Steer(request_id=message_id, thread=child.thread_id, message=message_id)
-        try:
-            await self._conversations.steer(ref.tenant, ref.conversation_id, steer)
-        except NotFound:
-            await conversations.drop_message(self._pool, ref.tenant, message_id)
+        if not await self._queue(ref, child.thread_id, derive_id(ref.session_id, "steer", key), text):
             return f"The subagent (session: {session_id}) is not running; give it a new task instead.", True
         return f"Sent to the subagent (session: {session_id}); it reads it before its next step.", False
-
-    async def instance(self, ref: SessionRef, target: str) -> Child | None:
-        """A child of this session's thread, by its reference or its name."""
-        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        assert own is not None
-        if is_id(target) and (
-            found := await threads.find_child_by_thread(self._pool, ref.tenant, own.thread_id, target)
-        ):
-            return found
-        return await threads.find_child_by_name(self._pool, ref.tenant, own.thread_id, target)
 
     async def send(
         self,
@@ -265,11 +148,41 @@ class Subagents:
         files: Sequence[Attachment] = (),
     ) -> bool:
         """Send a message with its files to the running session of an instance; False if none is running."""
-        terms = child.terms
-        kind = InboxKind.ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else InboxKind.USER
-        message_id = message_id_of(ref, key)
         gained = (workspace_id, manifest_of(files)) if workspace_id else None
-        return await self._queue(ref, child.thread_id, message_id, text, kind=kind, files=gained)
+        kind = message_kind(child.terms)
+        return await self._queue(ref, child.thread_id, message_id_of(ref, key), text, kind=kind, files=gained)
+
+    async def cancel(self, ref: SessionRef, session_id: str, reason: str) -> tuple[str, bool]:
+        child = await self.child(ref, session_id)
+        if child is None:
+            return not_found(session_id), True
+        if not child.live:
+            return f"The subagent (session: {session_id}) has ended already ({child.status}).", False
+        stop = StopRequest(reason=Reason.CALLER_CANCEL, by=f"session {ref.session_id}", note=reason)
+        reached = await self._workflows.stop(session_id, stop)
+        state = "is stopping" if reached else "was asked to stop but has not answered yet"
+        return f"The subagent (session: {session_id}) {state}.", not reached
+
+    async def terminate(self, ref: SessionRef, target: str, reason: str) -> tuple[str, bool]:
+        """Terminate the thread of a child and the threads below it, and stop their sessions."""
+        child = await self.instance(ref, target)
+        place = await threads.get(self._pool, ref.tenant, child.thread_id) if child else None
+        if child is None or place is None:
+            return f"There is no subagent {target!r}. Nothing was terminated.", True
+        by = f"session {ref.session_id}"
+        stop = StopRequest(reason=Reason.TERMINATED, by=by, note=reason)
+        recorded = RecordedStop(**dict(stop), at=datetime.now(UTC), scope=Scope.TREE)
+        for session_id in await threads.terminate(self._pool, ref.tenant, place, by):
+            session = await sessions.get(self._pool, ref.tenant, session_id)
+            assert session is not None
+            await sessions.request_cancel(self._pool, session.ref, recorded)
+            if session.live or not await sessions.end_queued(
+                self._pool, sessions.ending_of_unbegun(session, stop.reason)
+            ):
+                await self._workflows.stop(session_id, stop)  # if this is lost, the row still has the stop
+        return f"Subagent '{child.name}' (reference: {child.thread_id}) was terminated.", False
+
+    # messages to its parent and to its own thread
 
     async def notify_parent(
         self,
@@ -342,46 +255,115 @@ class Subagents:
             return True
         steer = Steer(request_id=message_id, thread=thread_id, message=message_id, wake=wake)
         try:
-            await self._conversations.steer(ref.tenant, ref.conversation_id, steer)
+            await self._workflows.steer(ref.tenant, ref.conversation_id, steer)
         except NotFound:
             await conversations.drop_message(self._pool, ref.tenant, message_id)
             return False
         return True
 
-    async def cancel(self, ref: SessionRef, session_id: str, reason: str) -> tuple[str, bool]:
-        child = await self.child(ref, session_id)
-        if child is None:
-            return not_found(session_id), True
-        if not child.live:
-            return f"The subagent (session: {session_id}) has ended already ({child.status}).", False
-        stop = StopRequest(reason=Reason.CALLER_CANCEL, by=f"session {ref.session_id}", note=reason)
-        reached = await self._conversations.stop(session_id, stop)
-        state = "is stopping" if reached else "was asked to stop but has not answered yet"
-        return f"The subagent (session: {session_id}) {state}.", not reached
+    # messages to any other agent of the tenant, and events that agents emit
 
-    async def terminate(self, ref: SessionRef, target: str, reason: str) -> tuple[str, bool]:
-        """Terminate the thread of a child and the threads below it, and stop their sessions."""
-        child = await self.instance(ref, target)
-        place = await threads.get(self._pool, ref.tenant, child.thread_id) if child else None
-        if child is None or place is None:
-            return f"There is no subagent {target!r}. Nothing was terminated.", True
-        by = f"session {ref.session_id}"
-        stop = StopRequest(reason=Reason.TERMINATED, by=by, note=reason)
-        recorded = RecordedStop(**dict(stop), at=datetime.now(UTC), scope=Scope.TREE)
-        for session_id in await threads.terminate(self._pool, ref.tenant, place, by):
-            session = await sessions.get(self._pool, ref.tenant, session_id)
-            assert session is not None
-            await sessions.request_cancel(self._pool, session.ref, recorded)
-            if session.live or not await sessions.end_queued(
-                self._pool, sessions.ending_of_unbegun(session, stop.reason)
-            ):
-                await self._conversations.stop(session_id, stop)  # if this is lost, the row still has the stop
-        return f"Subagent '{child.name}' (reference: {child.thread_id}) was terminated.", False
+    async def send_to_agent(self, ref: SessionRef, agent_id: str | None, text: str, key: str) -> tuple[str, bool]:
+        """The result for the sender, and whether it is an error."""
+        try:
+            target, _ = await self._send_to(ref, agent_id, text, key)
+        except NoReceiver as error:
+            return str(error), True
+        return f"Sent to the agent (agent_id: {target.thread_id}).", False
 
-    async def listing(self, ref: SessionRef) -> str:
-        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        found = await threads.children_of_thread(self._pool, ref.tenant, own.thread_id) if own else []
-        lines = [
-            listing_line(child.name, child.agent, child.session_id, child.status, child.progress) for child in found
-        ]
-        return "\n".join(lines) or "You have started no subagents in this conversation."
+    async def ask_agent(self, ref: SessionRef, agent_id: str, text: str, key: str, seconds: float) -> tuple[str, bool]:
+        """The reply of the session that received the message."""
+        try:
+            target, message_id = await self._send_to(ref, agent_id, text, key)
+        except NoReceiver as error:
+            return str(error), True
+        give_up = time.monotonic() + seconds
+        while time.monotonic() < give_up:
+            taken = await conversations.get_message_state(self._pool, ref.tenant, message_id)
+            session = await sessions.get(self._pool, ref.tenant, taken.by) if taken and taken.by else None
+            if session is not None and session.status.terminal:
+                [outcome] = await mailbox.outcomes_of_sessions(self._pool, ref.tenant, [session.id])
+                if outcome.status is not Status.COMPLETED:
+                    return f"The agent (agent_id: {target.thread_id}) failed: {outcome.failure_so_far}", True
+                return render_page(outcome, 0) if outcome.output else "(no output)", False
+            await asyncio.sleep(POLL_S)
+        return f"No reply within {seconds:g} seconds. The message was delivered; a reply may still come.", True
+
+    async def _send_to(self, ref: SessionRef, agent_id: str | None, text: str, key: str) -> tuple[AgentAddress, str]:
+        own = await self._load_own(ref)
+        target = await self._find_receiver(ref, own.spawned_by, agent_id)
+        if target.thread_id == own.thread_id:
+            raise NoReceiver("That is you: an agent cannot send messages to itself.")
+        if target.terminated:
+            raise NoReceiver("That agent, or its conversation, was terminated.")
+        message_id = derive_id(ref.session_id, "agent_message", key)
+        await self._check_mission(ref, target, message_id)
+        message = ThreadMessage(
+            id=message_id,
+            conversation_id=target.conversation_id,
+            thread_id=target.thread_id,
+            text=text,
+            kind=InboxKind.SYSTEM,
+            author=own.thread_id,
+            unsignalled=True,
+        )
+        await conversations.add_message(self._pool, ref.tenant, message)
+        apart = bool(await channels.find_apart(self._pool, ref.tenant, [message_id]))
+        steer = Steer(request_id=message_id, thread=target.thread_id, message=message_id, wake=True, apart=apart)
+        await wake_thread(self._pool, self._workflows, ref.tenant, target.conversation_id, steer)
+        return target, message_id
+
+    async def _check_mission(self, ref: SessionRef, target: AgentAddress, message_id: str) -> None:
+        """A mission that may not run now is not woken by other conversations; what was sent before stays sent."""
+        if target.conversation_id == ref.conversation_id or await conversations.has_message(
+            self._pool, ref.tenant, message_id
+        ):
+            return
+        hold = await missions.find_wake_hold(self._pool, ref.tenant, target.conversation_id, target.thread_id)
+        if hold is not None:
+            raise NoReceiver(f"Nothing was sent, as that agent does not run now: {hold.text}.")
+
+    async def _find_receiver(self, ref: SessionRef, parent: str | None, agent_id: str | None) -> AgentAddress:
+        """The agent with this id; without an id the sender's parent, else the agent that people wrote to last."""
+        wanted = agent_id or parent
+        if wanted is not None:
+            found = await threads.find_address(self._pool, ref.tenant, wanted) if is_id(wanted) else None
+            if found is None:
+                raise NoReceiver(f"There is no agent {wanted!r}.")
+            return found
+        recent = await threads.find_recent_foreground(self._pool, ref.tenant, ref.conversation_id)
+        if recent is None:
+            raise NoReceiver("no recent foreground agent")
+        return recent
+
+    async def emit(self, ref: SessionRef, name: str, data: dict[str, Any], key: str) -> tuple[str, bool]:
+        """The answer for the model, and whether it failed."""
+        if len(json.dumps(data)) > MAX_DATA_CHARS:
+            return f"The data may have {MAX_DATA_CHARS} characters as JSON. Nothing was emitted.", True
+        sender = await self._load_own(ref)
+        event_id = derive_id(ref.session_id, "event", key)
+        source = f"agent {sender.agent} {sender.thread_id}"
+        text = mark_untrusted(ExternalEvent(id=event_id, type=name, payload=data), source)
+        event = NewEvent(source=EMITTED, origin=EMITTED, event_id=event_id, type=name, key=name, text=text)
+        emitted = await triggers.emit_event(self._pool, sender, event, PER_HOUR)
+        if emitted is None:
+            return f"This conversation has emitted {PER_HOUR} events within an hour. Nothing was emitted.", True
+        if emitted.answered is not None:  # if this fails, the sweeper signals it
+            await self._workflows.signal_answer(emitted.answered.session_id, emitted.answered.request_id)
+        for message in emitted.messages:
+            if message.wake:
+                steer = Steer(
+                    request_id=message.message_id, thread=message.thread_id, message=message.message_id, wake=True
+                )
+                await wake_thread(self._pool, self._workflows, ref.tenant, message.conversation_id, steer)
+        reached = "" if emitted.receivers is None else f" It reached {counted(emitted.receivers, 'agent')}."
+        return f"Emitted {name}.{reached}", False
+
+    async def subscribe(self, ref: SessionRef, pattern: str, wanted: bool) -> tuple[str, bool]:
+        session = await self._load_own(ref)
+        if not wanted:
+            await triggers.unsubscribe(self._pool, session, pattern)
+        elif not await triggers.subscribe(self._pool, session, pattern):
+            return f"You have subscribed to {MAX_PATTERNS} patterns, as many as you may.", True
+        patterns = await triggers.list_patterns(self._pool, session)
+        return f"You are subscribed to: {', '.join(patterns) or 'nothing'}.", False

@@ -41,7 +41,7 @@ from domain.json_object import JsonObject
 from domain.json_schema import errors, run_check
 from domain.policy.rules import Action, Rule, path_parts, verdict
 from domain.sessions.new_session import NewSession, Supervision
-from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef
+from domain.sessions.session import AgentRef, DeliveryMode, Limits
 from store import agents, budgets, conversations, sessions, threads, variables, workspaces
 from store.agents import Definitions
 from store.database import Pool
@@ -131,10 +131,10 @@ class Planner:
         self._subagents = subagents
         self._default_depth = default_depth
 
-    async def load_parent(self, ref: SessionRef) -> SessionRow:
-        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+    async def load_spawner(self, call: DelegationCall) -> Spawner:
+        session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id)
         assert session is not None
-        return session
+        return Spawner(call, session, [await self._definitions.load(agent) for agent in (*call.above, call.agent)])
 
     async def find_max_depth(self, call: DelegationCall) -> int:
         """The smallest limit on the path: each agent may limit the levels below it, and the root's limit applies to
@@ -146,12 +146,11 @@ class Planner:
         return min([root, *(depth + below for depth, below in limited if below)])
 
     async def plan(
-        self, call: DelegationCall, kind: DelegationTool, tool: str, arguments: Any, pending: Sequence[Planned]
+        self, by: Spawner, kind: DelegationTool, tool: str, arguments: Any, pending: Sequence[Planned]
     ) -> Planned:
         """`tool`: its name, which may be an agent's name; `pending`: the other children that the same response
         starts."""
-        parent = await self.load_parent(call.ref)
-        by = Spawner(call, parent, [await self._definitions.load(agent) for agent in (*call.above, call.agent)])
+        call, parent = by.call, by.session
         if kind in CONFIGURED:
             spawn = await self._read_configured(by, kind, tool, arguments, pending)
         else:

@@ -18,9 +18,9 @@ from domain.conversations.mailbox import quote, subagent_message
 from domain.conversations.subagent_texts import ended_its_turn, gathered, promoted, result
 from domain.conversations.subagents import (
     ALREADY_HANDED_OVER,
-    DelegationTool,
     HandOver,
     HandOverOutcome,
+    LineEnd,
     Settle,
     Successor,
     handed_over,
@@ -120,17 +120,15 @@ class SettleDelegation:
     @with_heartbeats
     async def settle_delegation(self, settle: Settle) -> ToolOutcome:
         events: list[ev.Event] = []
-        if settle.tool is DelegationTool.DELEGATE:
-            state, text = await self._inline(settle)
-            if settle.previous is not None:
-                events = [ev.StepCompleted(step=settle.previous_step, result=settle.previous)]
-        elif settle.tool is DelegationTool.GATHER:
+        if settle.line is not None:
+            state, text = await self._end_line(settle, settle.line)
+            if settle.line.previous is not None:
+                events = [ev.StepCompleted(step=settle.line.previous_step, result=settle.line.previous)]
+        elif settle.child is None:
             state, text = CallState.OK, await self._gather(settle)
         elif settle.promoted:
-            assert settle.child is not None
             state, text = CallState.OK, promoted(settle.child)
         else:
-            assert settle.child is not None
             child = await self._subagents.child(settle.ref, settle.child)
             [outcome] = await mailbox.outcomes_of_sessions(self._pool, settle.ref.tenant, [settle.child])
             state = CallState.OK if outcome.status is Status.COMPLETED else CallState.FAILED
@@ -141,22 +139,22 @@ class SettleDelegation:
                     state, text = CallState.OK, ended_its_turn(outcome.reference)
             events = [ev.SubagentEnded(child_session_id=settle.child, name=outcome.name, status=outcome.status)]
         record = DelegationRecord(self._pool, settle.ref, settle.node)
-        return await record.settle(settle.index, settle.name or settle.tool, state, text, events)
+        return await record.settle(settle.index, settle.tool, state, text, events)
 
-    async def _inline(self, settle: Settle) -> tuple[CallState, str]:
+    async def _end_line(self, settle: Settle, line: LineEnd) -> tuple[CallState, str]:
         """The last reply of an inline subagent, after the limit that ended it, if one did. If the recording of a rerun
         ends, the call gets the recorded result."""
-        if settle.failed == recording.ENDED:
+        if line.failed == recording.ENDED:
             [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)
             assert isinstance(node.body, ReplyBody)
             known = await recording.original_result(self._pool, settle.ref.tenant, node.body, settle.index)
             return CallState.FAILED if known.failed else CallState.OK, known.text
-        nodes = await messages.path(self._pool, settle.ref.tenant, settle.head)
+        nodes = await messages.path(self._pool, settle.ref.tenant, line.head)
         spoken = [text_of(node) for node in nodes if node.kind == ASSISTANT]
         text = quote(next((reply for reply in reversed(spoken) if reply), "(no output)"))
-        if settle.failed is None:
+        if line.failed is None:
             return CallState.OK, text
-        return CallState.FAILED, f"The subagent did not finish: {settle.failed}. Its last reply:\n{text}"
+        return CallState.FAILED, f"The subagent did not finish: {line.failed}. Its last reply:\n{text}"
 
     async def _gather(self, settle: Settle) -> str:
         [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)

@@ -8,6 +8,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import run_of, with_heartbeats
+from activities.delegation.messages import wake_thread
 from activities.events import EventWriter
 from activities.model.reply import Contexts
 from activities.tools.builtin.agents import SEND_AGENT_MESSAGE
@@ -17,7 +18,6 @@ from domain import wire
 from domain.agents.typed_output import Misfit, typed
 from domain.conversations.mailbox import returned_paths
 from domain.conversations.requests import MOST_PENDING, EndedSession, InboxKind, Steer
-from domain.errors import NotFound, Unavailable
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
 from domain.json_schema import run_check
@@ -302,8 +302,4 @@ class ReportReminder:
         )
         await conversations.add_message(self._pool, ref.tenant, message)
         steer = Steer(request_id=message_id, thread=own.thread_id, message=message_id, wake=True)
-        try:
-            await self._workflows.steer(ref.tenant, own.conversation_id, steer)
-        except (Unavailable, NotFound):
-            return
-        await conversations.mark_signalled(self._pool, ref.tenant, message_id)
+        await wake_thread(self._pool, self._workflows, ref.tenant, own.conversation_id, steer)

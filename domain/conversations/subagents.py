@@ -47,43 +47,54 @@ class DelegationCall(BaseModel):
     immediate: bool = False  # the platform's own calls, at the beginning of a thread
 
 
+class InlineLine(BaseModel):
+    """A line of the parent's own session, which does the work of a delegate."""
+
+    agent: AgentRef
+    models: list[str]
+    hooked: bool = Field(default=False, exclude_if=lambda value: not value)  # the agent has hooks
+    resume: ResumePoint | None = Field(default=None, exclude_if=lambda value: value is None)
+
+
 class Begun(BaseModel):
-    """The result of one delegation call: settled at once, a child to wait for, a line to run, or ids to gather."""
+    """How a delegation call has begun: it is settled, or a line runs, or sessions are waited for, as its planner
+    decided. The workflow does the same whatever the tool."""
 
     index: int
-    kind: DelegationTool
+    tool: str
     settled: ToolOutcome | None = None
-    child: str | None = None
-    waits: bool = Field(default=False, exclude_if=lambda value: not value)  # for the child, whatever the tool
+    child: str | None = None  # the session that it started
     wakes: bool = False  # the child's outcome wakes this session
-    agent: AgentRef | None = None
-    models: list[str] = Field(default_factory=list)
-    ids: list[str] = Field(default_factory=list)  # sessions to gather that had not ended when the call began
-    any_of: bool = False
-    timeout_s: float = 0
-    hooked: bool = Field(default=False, exclude_if=lambda value: not value)  # the agent of an inline line has hooks
-    resume: ResumePoint | None = Field(default=None, exclude_if=lambda value: value is None)  # of an inline line
+    line: InlineLine | None = Field(default=None, exclude_if=lambda value: value is None)
+    awaited: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)  # sessions that have not ended
+    any_of: bool = Field(default=False, exclude_if=lambda value: not value)  # the first that ends is enough
+    timeout_s: float | None = Field(default=None, exclude_if=lambda value: value is None)  # None: as long as it takes
 
 
 class BegunBatch(BaseModel):
     calls: list[Begun]
 
 
+class LineEnd(BaseModel):
+    """How an inline line ended."""
+
+    head: str | None
+    failed: str | None = None  # why it ended without an answer
+    previous: str | None = None  # the result of its last step
+    previous_step: int = 0
+
+
 class Settle(BaseModel):
-    """A delegation call that had to wait can be answered now."""
+    """A delegation call that had to wait can be answered now: by its line, by its child, or by those it gathered."""
 
     ref: SessionRef
     node: str
     index: int
-    tool: DelegationTool
+    tool: str
     step: int
-    name: str | None = None  # of the tool, where it is named after its agent
     child: str | None = None
-    promoted: bool = False
-    head: str | None = None  # of an inline line
-    failed: str | None = None  # why an inline line ended without an answer
-    previous: str | None = None  # the result of its last step
-    previous_step: int = 0
+    promoted: bool = False  # the child has not ended: it continues in the background
+    line: LineEnd | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 # Handoff: an agent passes its thread, with all of its history, to another agent that has a human side.

@@ -84,7 +84,7 @@ BUGS = [
     ),
     Bug(
         "a parent's first message is for side A whatever its tool says",
-        "activities/delegation/spawn.py",
+        "activities/delegation/messages.py",
         "terms.receives_messages is ReceivingSide.SIDE_B else",
         "terms.receives_messages is None else",
         _MODES,

@@ -11,7 +11,16 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from domain import wire
 from domain.agents.definition import Sides
-from domain.sessions.session import LIMIT_REASONS, BindingCall, Limits, Reason, StopRequest, preview
+from domain.sessions.session import (
+    LIMIT_REASONS,
+    BindingCall,
+    CallState,
+    Limits,
+    Reason,
+    StopRequest,
+    ToolOutcome,
+    preview,
+)
 from domain.sessions.session_state import Line, SessionInput, StartedChild
 
 T = TypeVar("T")
@@ -247,6 +256,11 @@ def cause(error: ActivityError) -> tuple[str, str]:
     if isinstance(inner, ApplicationError):
         return inner.type or "Error", inner.message
     return type(inner).__name__, str(inner)
+
+
+def unknown_outcome(index: int, name: str, error: ActivityError) -> ToolOutcome:
+    """The outcome of a call whose activity failed. The store has no result for it, which the next model call shows."""
+    return ToolOutcome(index=index, name=name, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
 
 
 def read_stop_reason(error: ActivityError) -> Reason:

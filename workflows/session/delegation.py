@@ -10,17 +10,18 @@ from domain.amounts import counted
 from domain.conversations.subagents import (
     Begun,
     DelegationCall,
-    DelegationTool,
     HandOver,
+    InlineLine,
+    LineEnd,
     Settle,
     Successor,
     inline_path,
 )
-from domain.sessions.session import CallState, ModelReply, ToolCall, ToolOutcome
+from domain.sessions.session import ModelReply, Status, ToolCall, ToolOutcome
 from domain.sessions.session_state import Line
 from workflows import activity_calls
 from workflows.session import hooks
-from workflows.session.context import Ending, SessionContext, all_of, cause
+from workflows.session.context import Ending, SessionContext, all_of, unknown_outcome
 from workflows.ui import AGENT
 
 # The loop is passed in. Modules that import each other get a second copy in the workflow sandbox, and then an exception
@@ -47,63 +48,45 @@ async def delegate(
         batch = await session.wait(activity_calls.begin_delegations(call, ", ".join(call.preview for call in calls)))
     except ActivityError as error:
         session.check()
-        return [
-            ToolOutcome(index=call.index, name=call.name, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
-            for call in calls
-        ]
+        return [unknown_outcome(call.index, call.name, error) for call in calls]
     session.check()
     titles = {call.index: call.preview or call.name for call in calls}
     for begun in batch.calls:
         if begun.child is not None:
-            session.add_child(begun.child, titles.get(begun.index, begun.kind), wakes=begun.wakes)
+            session.add_child(begun.child, titles[begun.index], wakes=begun.wakes)
     await hooks.after_subagents(session, line, reply.head, [one.child for one in batch.calls if one.child is not None])
-    names = {call.index: call.name for call in calls}
-    return await all_of(
-        [_follow(session, line, reply.head, begun, names[begun.index], run_line) for begun in batch.calls]
-    )
+    return await all_of([_follow(session, line, reply.head, begun, run_line) for begun in batch.calls])
 
 
-async def _follow(
-    session: SessionContext, line: Line, node: str, begun: Begun, name: str, run_line: RunLine
-) -> ToolOutcome:
+async def _follow(session: SessionContext, line: Line, node: str, begun: Begun, run_line: RunLine) -> ToolOutcome:
     if begun.settled is not None:
         return begun.settled
     settle = Settle(
-        ref=session.start.ref,
-        node=node,
-        index=begun.index,
-        tool=begun.kind,
-        step=line.step,
-        name=name if name != begun.kind else None,
-        child=begun.child,
+        ref=session.start.ref, node=node, index=begun.index, tool=begun.tool, step=line.step, child=begun.child
     )
-    if begun.kind is DelegationTool.DELEGATE:
-        settle = await _run_inline(session, line, begun, settle, run_line)
-    elif (begun.kind is DelegationTool.TASK or begun.waits) and begun.child is not None:
-        child = begun.child
-        await workflow.wait_condition(
-            lambda: child in session.state.ended or child in session.promoted or session.stopping is not None
-        )
-        settle.promoted = child not in session.state.ended
-    elif begun.ids:
-        await _gather(session, begun)
+    if begun.line is not None:
+        settle.line = await _run_inline(session, line, node, begun.index, begun.line, run_line)
+    elif begun.awaited:
+        await _wait_for_children(session, begun)
+        settle.promoted = begun.child is not None and begun.child not in session.state.ended
     session.check()
     try:
         return await session.wait(activity_calls.settle_delegation(settle))
     except ActivityError as error:
         session.check()
-        return ToolOutcome(index=begun.index, name=begun.kind, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
+        return unknown_outcome(begun.index, begun.tool, error)
 
 
-async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle: Settle, run_line: RunLine) -> Settle:
+async def _run_inline(
+    session: SessionContext, line: Line, node: str, index: int, begun: InlineLine, run_line: RunLine
+) -> LineEnd:
     """Run the loop over a separate line: its calls are activities of this session and count against its limits."""
-    assert begun.agent is not None
     inner = Line(
-        path=inline_path(line.path, line.step, begun.index),
+        path=inline_path(line.path, line.step, index),
         agent=begun.agent,
         above=[*line.above, line.agent],
         models=begun.models,
-        opening=f"{settle.node}/{begun.index}",
+        opening=f"{node}/{index}",
         doing=f"{begun.agent.name} is working",
         hooked=begun.hooked,
     )
@@ -115,25 +98,24 @@ async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle:
         ending = end
     if ending is not None and inner.hooked:
         await hooks.at_end(session, ending, inner)
-    if ending is not None and ending.reason.status.value != "completed":
-        settle.failed = ending.error or f"it ended with {ending.reason}"
-    settle.head, settle.previous, settle.previous_step = inner.head, inner.previous, inner.previous_step
-    return settle
+    failed = None
+    if ending is not None and ending.reason.status is not Status.COMPLETED:
+        failed = ending.error or f"it ended with {ending.reason}"
+    return LineEnd(head=inner.head, failed=failed, previous=inner.previous, previous_step=inner.previous_step)
 
 
-async def _gather(session: SessionContext, begun: Begun) -> None:
-    """Wait for several children for a limited time. On a timeout nothing is cancelled; the result lists what still
-    runs."""
+async def _wait_for_children(session: SessionContext, begun: Begun) -> None:
+    """Wait until the children have ended, or continue in the background. On a timeout nothing is cancelled; the result
+    lists what still runs."""
+    limit = None if begun.timeout_s is None else timedelta(seconds=begun.timeout_s)
 
     def enough() -> bool:
-        ended = [child for child in begun.ids if child in session.state.ended]
-        return len(ended) == len(begun.ids) or (begun.any_of and bool(ended)) or session.stopping is not None
+        done = [child for child in begun.awaited if child in session.state.ended or child in session.promoted]
+        return len(done) == len(begun.awaited) or (begun.any_of and bool(done)) or session.stopping is not None
 
     try:
         await workflow.wait_condition(
-            enough,
-            timeout=timedelta(seconds=begun.timeout_s),
-            timeout_summary=f"gather {counted(len(begun.ids), 'subagent')}",
+            enough, timeout=limit, timeout_summary=f"gather {counted(len(begun.awaited), 'subagent')}"
         )
     except TimeoutError:
         return
@@ -162,9 +144,7 @@ async def hand_over(session: SessionContext, line: Line, reply: ModelReply, call
             done = await session.wait(activity_calls.hand_over(request))
         except ActivityError as error:
             session.check()
-            outcomes.append(
-                ToolOutcome(index=call.index, name=call.name, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
-            )
+            outcomes.append(unknown_outcome(call.index, call.name, error))
             continue
         outcomes.append(done.outcome)
         to = to or done.to

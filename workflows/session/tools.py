@@ -24,7 +24,7 @@ from domain.sessions.session import (
 from domain.sessions.session_state import Line
 from workflows import activity_calls
 from workflows.session import delegation, hooks, requests
-from workflows.session.context import Ending, Renewal, SessionContext, Stopped, all_of, cause
+from workflows.session.context import Ending, Renewal, SessionContext, Stopped, all_of, unknown_outcome
 from workflows.session.delegation import RunLine
 
 NOT_APPROVED = (
@@ -209,8 +209,7 @@ async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCal
         return outcome.model_copy(update={"denied": True, "forbidden": True}) if call.denied else outcome
     except ActivityError as error:
         session.check()
-        # the store has no result for this call, and the next model call shows that to the model
-        return ToolOutcome(index=call.index, name=call.name, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
+        return unknown_outcome(call.index, call.name, error)
 
 
 async def _start_and_wait(session: SessionContext, request: ToolRequest, call: ToolCall) -> ToolOutcome:

@@ -378,7 +378,7 @@ SEND_AGENT_MESSAGE = _tool(
     SendAgentMessageInput,
     "Send a message to another agent. It is marked as coming from you, and wakes the agent if it is idle.",
     lambda given: f"{given.agent_id or 'default'}: {given.said}",
-    answer=lambda given, context: context.subagents.messages.send(context.ref, given.agent_id, given.said, context.key),
+    answer=lambda given, context: context.subagents.send_to_agent(context.ref, given.agent_id, given.said, context.key),
     touches=(),
 )
 ASK_AGENT = _tool(
@@ -386,7 +386,7 @@ ASK_AGENT = _tool(
     AskAgentInput,
     "Ask another agent something and wait for its reply.",
     lambda given: f"{given.agent_id}: {given.prompt}",
-    answer=lambda given, context: context.subagents.messages.ask(
+    answer=lambda given, context: context.subagents.ask_agent(
         context.ref, given.agent_id, given.prompt, context.key, given.timeout_s
     ),
     touches=(),
@@ -397,7 +397,7 @@ EMIT_EVENT = _tool(
     EmitEventInput,
     "Report that something happened to the agents that wait for it or subscribed to it; not to yourself.",
     lambda given: given.name,
-    answer=lambda given, context: context.subagents.events.emit(context.ref, given.name, given.data, context.key),
+    answer=lambda given, context: context.subagents.emit(context.ref, given.name, given.data, context.key),
     touches=(),
 )
 SUBSCRIBE_EVENTS = _tool(
@@ -405,7 +405,7 @@ SUBSCRIBE_EVENTS = _tool(
     SubscribeEventsInput,
     "Subscribe to events that other agents emit: each arrives as a message and wakes you. Not your own.",
     lambda given: f"{'' if given.subscribe else 'no longer '}{given.pattern}",
-    answer=lambda given, context: context.subagents.events.subscribe(context.ref, given.pattern, given.subscribe),
+    answer=lambda given, context: context.subagents.subscribe(context.ref, given.pattern, given.subscribe),
     kind=None,
     touches=(),
 )
