@@ -30,14 +30,14 @@ from activities.model.reply import Contexts
 from activities.notifications.channels import Channel
 from activities.notifications.deliver import Deliver
 from activities.notifications.dispatcher import Dispatcher
-from activities.requests.open import InputRequests, Reminders
+from activities.requests.open import InputRequests
 from activities.sandbox import Commands
 from activities.schedules.own import OwnSchedules
 from activities.schedules.sync import ScheduleSync
 from activities.schedules.tick import Checks, Ticks
 from activities.sessions.acceptance import AcceptanceChecks
 from activities.sessions.finish import FinishSession
-from activities.sessions.open import ConversationRecords, OpenSessions, RestoreSession
+from activities.sessions.open import OpenSessions
 from activities.sessions.sweep import Sweep
 from activities.thread_state import ThreadStates
 from activities.tools.offered import Toolbox
@@ -135,8 +135,8 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         pool, models, contexts, definitions, services.workspaces, services.commands, services.acceptance_rounds
     )
     trees = Trees(pool, services.workspaces, services.mirrors, services.commands)
-    records = ConversationRecords(pool)
     shared = SharedVariables(services.keys, services.variables)
+    opening = OpenSessions(pool, services.temporal, shared)
     return [
         CallModel(*replying).call_model,
         Activate(*replying).activate,
@@ -149,15 +149,15 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         HandOverThread(pool, tools, services.models).hand_over,
         requests.open_request,
         requests.settle_request,
-        Reminders(pool).remind_request,
+        requests.remind_request,
         trees.prepare_tree,
         trees.collect_changes,
         acceptance.check_acceptance,
-        RestoreSession(pool, services.temporal).restore_session,
+        opening.restore_session,
         FinishSession(pool, conversations, definitions, services.events, contexts).finish_session,
-        OpenSessions(pool, shared).open_sessions,
-        records.record_delivery,
-        records.load_conversation,
+        opening.open_sessions,
+        opening.record_delivery,
+        opening.load_conversation,
         Deliver(pool, services.channels, CONNECTORS, services.ports, services.keys).deliver,
         Ticks(pool, times, conversations, checks, shared).tick,
         _tool_lists(services).discover_tools,

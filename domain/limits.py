@@ -226,10 +226,10 @@ TTL = "ttl"
 KINDS = {"steps": "steps", "tokens": "tokens", "cost_usd": "money", "tool_calls": "tool calls", "sessions": "sessions"}
 
 
-class TreeBudget(BaseModel):
-    """The limits of all sessions of a conversation together, and their usage. None: no such limit."""
+class BudgetLimits(BaseModel):
+    """The most that all sessions of a conversation may use together. None: no such limit."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(frozen=True)
 
     deadline: datetime | None = None
     max_steps: int | None = None
@@ -237,6 +237,11 @@ class TreeBudget(BaseModel):
     max_cost_usd: float | None = None
     max_tool_calls: int | None = None
     max_sessions: int | None = None
+
+
+class TreeBudget(BudgetLimits):
+    """The limits of a conversation, and what its sessions have used."""
+
     steps: int = 0
     tokens: int = 0
     cost_usd: float = 0.0

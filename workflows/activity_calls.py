@@ -133,32 +133,6 @@ LIST_HOOKS = TypedActivity("list_hooks", HookList, HookPoints)
 RUN_HOOKS = TypedActivity("run_hooks", HookCall, HookOutcome)
 DISCOVER_TOOLS = TypedActivity("discover_tools", DiscoverTools, DiscoveredTools)
 
-ALL: list[TypedActivity[Any, Any]] = [
-    CALL_MODEL,
-    CALL_HANDLER,
-    ACTIVATE,
-    RUN_TOOL,
-    FINISH_SESSION,
-    BEGIN_DELEGATIONS,
-    SETTLE_DELEGATION,
-    HAND_OVER,
-    OPEN_SESSIONS,
-    RECORD_DELIVERY,
-    LOAD_CONVERSATION,
-    OPEN_REQUEST,
-    SETTLE_REQUEST,
-    REMIND_REQUEST,
-    DELIVER,
-    PREPARE_TREE,
-    COLLECT_CHANGES,
-    CHECK_ACCEPTANCE,
-    TICK,
-    RESTORE_SESSION,
-    LIST_HOOKS,
-    RUN_HOOKS,
-    DISCOVER_TOOLS,
-]
-
 CUT_TIME = timedelta(seconds=1)  # for a reply that is cut off, until it is stored
 # A retry cannot repeat a call that may happen only once; it can only report its outcome as unknown. So a worker that
 # lost Temporal for a moment gets longer to report the result than for other calls, whose retry does the work.

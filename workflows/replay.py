@@ -34,7 +34,6 @@ PURE = (
     "session.loop",
     "session.requests",
     "session.tools",
-    "session.trees",
     "ui",
 )
 

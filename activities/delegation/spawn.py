@@ -19,7 +19,7 @@ from activities.delegation.settle import DelegationRecord
 from activities.model.call_model import CallModel
 from activities.requests.external_tools import Arguments
 from activities.tools.offered import CREATE, Offered, find_enabled
-from activities.tools.tool import BEGIN_DELEGATIONS, Tool
+from activities.tools.tool import BEGIN_DELEGATIONS, Tool, list_problems
 from domain import events as ev
 from domain.agents.definition import AgentDefinition, Immediate, SubagentTool
 from domain.agents.variables import resolve_values
@@ -182,7 +182,8 @@ class BeginDelegations:
         try:
             one.arguments = tool.input.model_validate(block.arguments)
         except ValidationError as error:
-            return await one.refuse(_explain(error))
+            lines = "\n".join(f"- {problem}" for problem in list_problems(error))
+            return await one.refuse(f"The arguments do not fit; nothing was started.\n{lines}")
         return None
 
     async def _plan(self, by: Spawner, one: Wanted, pending: list[Planned]) -> Begun | None:
@@ -375,11 +376,6 @@ def build_child(one: Wanted) -> SpawnChild:
         session=one.planned.session,
         delivery=spawn.reports,
     )
-
-
-def _explain(error: ValidationError) -> str:
-    lines = [f"- {'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in error.errors()]
-    return "The arguments do not fit; nothing was started.\n" + "\n".join(lines[:20])
 
 
 async def start_deferred(pool: Pool, workflows: WorkflowClient, request: VariableRequest) -> None:

@@ -19,7 +19,7 @@ from activities.tools.builtin import ask_user, wait_for_event
 from activities.tools.offered import Toolbox
 from activities.tools.risks import find_risk
 from activities.tools.rules import Rulebook, judge_call
-from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool
+from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool, list_problems
 from domain import events as ev
 from domain.agents.definition import ExternalTool
 from domain.conversations.requests import Nothing
@@ -173,6 +173,22 @@ class InputRequests:
             return SettledRequest(status=request.status, approved=state is CallState.OK, preview=preview(text, 160))
         return await self._answer(settle, request)
 
+    @activity.defn(name="remind_request")
+    @with_heartbeats
+    async def remind_request(self, remind: RemindRequest) -> Nothing:
+        ref = remind.ref
+        request = await input_requests.get(self._pool, ref.tenant, remind.id)
+        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        if request is None or session is None or request.status is not RequestStatus.OPEN:
+            return Nothing()
+        shown = {name: getattr(request, name) for name in ("kind", "question", "deadline")}
+        event: InputRequired = InputReminder(request_id=request.id, **shown)
+        if remind.escalate and (to := session.task.config.escalates_to(request.kind)) is not None:
+            event = InputEscalated(request_id=request.id, to=to, **shown)
+        # A repeated attempt uses the same batch name, so nothing is emitted twice.
+        await events.append(self._pool, f"{request.id}/{event.type}", [EventRow.of(ref, event)], again=True)
+        return Nothing()
+
     async def _external(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
         state, text = external_tools.read_result(request)
         await self._result(settle, request.details["tool"], state, text, external_tools.summarise_call(request))
@@ -261,27 +277,6 @@ def _describe_row(row: NewRequest) -> str:
     return preview(row.question) + because[:200]
 
 
-class Reminders:
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    @activity.defn(name="remind_request")
-    @with_heartbeats
-    async def remind_request(self, remind: RemindRequest) -> Nothing:
-        ref = remind.ref
-        request = await input_requests.get(self._pool, ref.tenant, remind.id)
-        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        if request is None or session is None or request.status is not RequestStatus.OPEN:
-            return Nothing()
-        shown = {name: getattr(request, name) for name in ("kind", "question", "deadline")}
-        event: InputRequired = InputReminder(request_id=request.id, **shown)
-        if remind.escalate and (to := session.task.config.escalates_to(request.kind)) is not None:
-            event = InputEscalated(request_id=request.id, to=to, **shown)
-        # A repeated attempt uses the same batch name, so nothing is emitted twice.
-        await events.append(self._pool, f"{request.id}/{event.type}", [EventRow.of(ref, event)], again=True)
-        return Nothing()
-
-
 # Waits for events: requests that only an event answers. The event becomes the result of the call.
 
 
@@ -293,8 +288,7 @@ async def open_wait(
     try:
         given = wait_for_event.Input.model_validate(arguments)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
-        raise Unaskable(WAIT_TOOL.name, "; ".join(lines[:20])) from None
+        raise Unaskable(WAIT_TOOL.name, "; ".join(list_problems(error))) from None
     deadline = min(request.deadline, datetime.now(UTC) + timedelta(seconds=given.timeout_s))
     row = NewRequest(
         id=request.id,
@@ -335,7 +329,7 @@ class Questions:
         self._pool = pool
         self._toolbox = toolbox
         self._definitions = definitions
-        self._approvals = ApprovalQuestions(pool, rulebook)
+        self._rulebook = rulebook
 
     async def tool(self, session: SessionRow, agents: list[AgentRef], name: str, external: bool) -> Tool:
         """A tool of the platform, of the agent, or of the caller. If its
@@ -385,7 +379,7 @@ class Questions:
             return await self._form(request, tool, spent)
         if request.kind is RequestKind.TOOL_APPROVAL:
             tool = await self.tool(session, request.agents, call.name, request.external)
-            return await self._approvals.of(request, session, tool, call.arguments, spent)
+            return await self._approval(request, session, tool, call.arguments, spent)
         if request.kind is RequestKind.EXTERNAL_RESULT:
             tool = await self.tool(session, request.agents, call.name, request.external)
             arguments = await self._find_arguments(request, call.arguments)
@@ -434,32 +428,9 @@ class Questions:
         changed: JsonObject | None = (approval.answer or {}).get("arguments") if approval else None
         return arguments if changed is None else changed
 
+    # approvals: the call, the rule, what it would change or run, and possible changes
 
-async def _question(arguments: JsonObject, spent: SpentSoFar) -> ShownRequest:
-    try:
-        asked = ask_user.Input.model_validate(arguments)
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
-        raise Unaskable(ask_user.TOOL.name, "; ".join(lines[:20])) from None
-    if reason := await run_check(ask_user.find_fault, asked):
-        raise Unaskable(ask_user.TOOL.name, reason)
-    return ShownRequest(
-        question=asked.question,
-        details={"options": asked.options, "so_far": spent.model_dump()},
-        answer_schema=asked.answer_schema or None,
-        default_answer=asked.default,
-    )
-
-
-# Approvals: the call, the rule, what it would change or run, and possible changes.
-
-
-class ApprovalQuestions:
-    def __init__(self, pool: Pool, rulebook: Rulebook) -> None:
-        self._pool = pool
-        self._rulebook = rulebook
-
-    async def of(
+    async def _approval(
         self, request: OpenRequest, session: SessionRow, tool: Tool, arguments: JsonObject, spent: SpentSoFar
     ) -> ShownRequest:
         details: JsonObject = {"tool": tool.name, "arguments": arguments, "so_far": spent.model_dump()}
@@ -500,6 +471,21 @@ class ApprovalQuestions:
         except ValidationError:
             return {}
         return await diff_of(self._pool, session.tenant, session.workspace_id, change)
+
+
+async def _question(arguments: JsonObject, spent: SpentSoFar) -> ShownRequest:
+    try:
+        asked = ask_user.Input.model_validate(arguments)
+    except ValidationError as error:
+        raise Unaskable(ask_user.TOOL.name, "; ".join(list_problems(error))) from None
+    if reason := await run_check(ask_user.find_fault, asked):
+        raise Unaskable(ask_user.TOOL.name, reason)
+    return ShownRequest(
+        question=asked.question,
+        details={"options": asked.options, "so_far": spent.model_dump()},
+        answer_schema=asked.answer_schema or None,
+        default_answer=asked.default,
+    )
 
 
 def _changeable(tool: Tool) -> JsonObject:

@@ -45,7 +45,10 @@ from workflows.client import WorkflowClient
 
 MOST_ERROR = 2_000  # characters
 MOST_FAILURE = 100_000  # characters of a side's failure message, which is the session's result
-
+REPORT_REMINDER = (
+    "You have ended without a report to the agent that started you. If there is something to report, send it now with "
+    "send_agent_message; otherwise just end."
+)
 
 # why calls that were open at the end have no result; the model of the next session reads it
 _BECAUSE = {
@@ -63,7 +66,6 @@ class FinishSession:
         events: EventWriter,
         contexts: Contexts,
     ) -> None:
-        self._reminder = ReportReminder(pool, workflows, definitions)
         self._pool = pool
         self._workflows = workflows
         self._definitions = definitions
@@ -82,7 +84,7 @@ class FinishSession:
         if written.has_workflow:
             await self._post(finish, written.mail, written.given_back, written.held)
         if finish.spawned_by is not None and written.status is Status.COMPLETED:
-            await self._reminder.remind(ref)
+            await self._remind(ref)
         return Finished(
             status=written.status,
             reason=written.reason,
@@ -215,6 +217,29 @@ class FinishSession:
             )
         ]
 
+    async def _remind(self, ref: SessionRef) -> None:
+        """Wake a background agent, once, that has ended without a report to the agent that started it, unless this
+        session itself answered a reminder. The message is stored first, so the sweeper delivers it if need be."""
+        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        if own is None or own.delivery is not DeliveryMode.REPORT:
+            return
+        tools = own.tools if own.tools is not None else (await self._definitions.load(own.agent_ref)).tools
+        if SEND_AGENT_MESSAGE.name not in tools or await threads.has_reported(self._pool, own):
+            return
+        message_id = derive_id(ref.session_id, REMINDER)
+        message = ThreadMessage(
+            id=message_id,
+            conversation_id=own.conversation_id,
+            thread_id=own.thread_id,
+            text=REPORT_REMINDER,
+            kind=InboxKind.SYSTEM,
+            author=REMINDER,
+            unsignalled=True,
+        )
+        await conversations.add_message(self._pool, ref.tenant, message)
+        steer = Steer(request_id=message_id, thread=own.thread_id, message=message_id, wake=True)
+        await wake_thread(self._pool, self._workflows, ref.tenant, own.conversation_id, steer)
+
 
 def _output(session_id: str, nodes: list[Node]) -> str | None:
     """The last text of this session; None if it has none."""
@@ -264,42 +289,3 @@ def _for_parent(finish: Finish, error: str | None) -> list[EventRow]:
         return []
     event = SubagentBudgetExceeded(child_session_id=finish.ref.session_id, reason=finish.reason, error=error)
     return [EventRow.of(finish.ref.model_copy(update={"session_id": finish.spawned_by}), event)]
-
-
-# Remind a background agent, once, that has ended without a report to the agent that started it.
-
-
-REPORT_REMINDER = (
-    "You have ended without a report to the agent that started you. If there is something to report, send it now with "
-    "send_agent_message; otherwise just end."
-)
-
-
-class ReportReminder:
-    def __init__(self, pool: Pool, workflows: WorkflowClient, definitions: Definitions) -> None:
-        self._pool = pool
-        self._workflows = workflows
-        self._definitions = definitions
-
-    async def remind(self, ref: SessionRef) -> None:
-        """Wake the session's agent with a reminder, unless it has reported or this session itself answered a reminder.
-        The message is stored first; if it does not reach the conversation now, the sweeper delivers it."""
-        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        if own is None or own.delivery is not DeliveryMode.REPORT:
-            return
-        tools = own.tools if own.tools is not None else (await self._definitions.load(own.agent_ref)).tools
-        if SEND_AGENT_MESSAGE.name not in tools or await threads.has_reported(self._pool, own):
-            return
-        message_id = derive_id(ref.session_id, REMINDER)
-        message = ThreadMessage(
-            id=message_id,
-            conversation_id=own.conversation_id,
-            thread_id=own.thread_id,
-            text=REPORT_REMINDER,
-            kind=InboxKind.SYSTEM,
-            author=REMINDER,
-            unsignalled=True,
-        )
-        await conversations.add_message(self._pool, ref.tenant, message)
-        steer = Steer(request_id=message_id, thread=own.thread_id, message=message_id, wake=True)
-        await wake_thread(self._pool, self._workflows, ref.tenant, own.conversation_id, steer)

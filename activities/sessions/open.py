@@ -62,8 +62,9 @@ log = logging.getLogger("errand.worker")
 
 
 class OpenSessions:
-    def __init__(self, pool: Pool, shared: SharedVariables) -> None:
+    def __init__(self, pool: Pool, client: Client, shared: SharedVariables) -> None:
         self._pool = pool
+        self._client = client
         self._shared = shared
         self._last: tuple[str, Node] | None = None
 
@@ -230,6 +231,46 @@ class OpenSessions:
             return [_build_message(opening, blocks, author="mailbox")]
         return []
 
+    # a run that does not know its state
+
+    @activity.defn(name="restore_session")
+    @with_heartbeats
+    async def restore_session(self, ref: SessionRef) -> SessionState:
+        before = await self._row(ref)
+        # Checked between reading the row and taking it over: by then a newer run would have changed the row.
+        await check_current(self._client)
+        holder = runs.Holder(tenant=ref.tenant, session_id=ref.session_id, run_id=before.run_id)
+        if not await runs.take_over(self._pool, holder, activity.info().workflow_run_id or ""):
+            raise ApplicationError(
+                "Another run took this session.", type=wire.SUPERSEDED, next_retry_delay=timedelta(seconds=1)
+            )
+        return await runs.state(self._pool, await self._row(ref))
+
+    async def _row(self, ref: SessionRef) -> sessions.SessionRow:
+        row = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        assert row is not None
+        return row
+
+    # the records of a conversation
+
+    @activity.defn(name="record_delivery")
+    @with_heartbeats
+    async def record_delivery(self, delivered: Delivered) -> Nothing:
+        if delivered.by is not None:
+            ref = SessionRef(
+                tenant=delivered.tenant, session_id=delivered.by, conversation_id=delivered.conversation_id
+            )
+            event = EventRow.of(ref, ev.MailboxUpdated())
+            await mailbox.deliver(self._pool, ref.tenant, delivered.mail, ref.session_id, event)
+        if delivered.promoted is not None:
+            await threads.promote_child(self._pool, delivered.tenant, delivered.promoted)
+        return Nothing()
+
+    @activity.defn(name="load_conversation")
+    @with_heartbeats
+    async def load_conversation(self, ref: ConversationRef) -> ConversationState:
+        return await conversation_state.load_state(self._pool, ref.tenant, ref.conversation_id)
+
 
 def _answer_opened(session: SessionRow, mail: list[str]) -> Opened:
     if not session.live:
@@ -251,50 +292,3 @@ def _build_message(opening: OpenSession, texts: list[str], author: str, kind: In
         author=preview(author, 100),
         parts=parts_of(*texts),
     )
-
-
-class RestoreSession:
-    def __init__(self, pool: Pool, client: Client) -> None:
-        self._pool = pool
-        self._client = client
-
-    @activity.defn(name="restore_session")
-    @with_heartbeats
-    async def restore_session(self, ref: SessionRef) -> SessionState:
-        before = await self._row(ref)
-        # Checked between reading the row and taking it over: by then a newer run would have changed the row.
-        await check_current(self._client)
-        holder = runs.Holder(tenant=ref.tenant, session_id=ref.session_id, run_id=before.run_id)
-        if not await runs.take_over(self._pool, holder, activity.info().workflow_run_id or ""):
-            raise ApplicationError(
-                "Another run took this session.", type=wire.SUPERSEDED, next_retry_delay=timedelta(seconds=1)
-            )
-        return await runs.state(self._pool, await self._row(ref))
-
-    async def _row(self, ref: SessionRef) -> sessions.SessionRow:
-        row = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        assert row is not None
-        return row
-
-
-class ConversationRecords:
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    @activity.defn(name="record_delivery")
-    @with_heartbeats
-    async def record_delivery(self, delivered: Delivered) -> Nothing:
-        if delivered.by is not None:
-            ref = SessionRef(
-                tenant=delivered.tenant, session_id=delivered.by, conversation_id=delivered.conversation_id
-            )
-            event = EventRow.of(ref, ev.MailboxUpdated())
-            await mailbox.deliver(self._pool, ref.tenant, delivered.mail, ref.session_id, event)
-        if delivered.promoted is not None:
-            await threads.promote_child(self._pool, delivered.tenant, delivered.promoted)
-        return Nothing()
-
-    @activity.defn(name="load_conversation")
-    @with_heartbeats
-    async def load_conversation(self, ref: ConversationRef) -> ConversationState:
-        return await conversation_state.load_state(self._pool, ref.tenant, ref.conversation_id)

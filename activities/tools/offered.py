@@ -4,7 +4,7 @@ import json
 import time
 from dataclasses import replace
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from activities.mcp.mcp_tool import find_mcp, mcp_tools
 from activities.requests.external_tools import Arguments, CallersTool, make_callers_tool
@@ -16,7 +16,7 @@ from activities.tools.builtin.agents import (
     SUBAGENT_TERMINATE,
 )
 from activities.tools.declared_tools import declared_tool
-from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool
+from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool, ToolInput
 from domain.agents.definition import AgentDefinition, Mode, SubagentTool, pinned_tools
 from domain.agents.variables import resolve_values
 from domain.conversations.subagents import DEFAULT_SCHEMA, is_enabled
@@ -236,9 +236,7 @@ def make_instance_tools(agents: list[AgentDefinition]) -> list[Tool]:
 # Handoffs: a tool for each agent that may take over, named after it.
 
 
-class HandoffArguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class HandoffArguments(ToolInput):
     message: str = Field("", max_length=100_000, description="What it should know beside the conversation so far.")
 
 

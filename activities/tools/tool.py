@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from errand.models import Source
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from activities.requests.file_diff import FileChange
 from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits
@@ -96,6 +96,17 @@ def _redact_forms(remote: RemoteCall, redactor: Redactor) -> RemoteCall:
         for form in remote.forms
     ]
     return remote.model_copy(update={"forms": forms})
+
+
+class ToolInput(BaseModel):
+    """The arguments of one of the platform's tools; others are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def list_problems(error: ValidationError) -> list[str]:
+    """What does not fit in arguments, a line for each field."""
+    return [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()][:20]
 
 
 async def _allow(subject: str) -> bool:
@@ -193,8 +204,8 @@ class Tool(ToolTraits):
 
     def explain(self, error: ValidationError) -> str:
         """A message for the model about arguments that do not fit."""
-        lines = [f"- {'.'.join(map(str, found['loc'])) or 'arguments'}: {found['msg']}" for found in error.errors()]
-        return f"The arguments of {self.name} do not fit; nothing was done.\n" + "\n".join(lines[:20])
+        lines = [f"- {one}" for one in list_problems(error)]
+        return f"The arguments of {self.name} do not fit; nothing was done.\n" + "\n".join(lines)
 
     @cached_property
     def definition(self) -> ToolDefinition:

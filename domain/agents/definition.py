@@ -710,17 +710,10 @@ def session_sides(definition: AgentDefinition, models: Callable[[AgentDefinition
 ASKING = frozenset({"ask_user"})
 PLANNING = frozenset({"update_plan"})
 DELEGATING = frozenset(
-    {
-        "delegate",
-        "task",
-        "async_delegate",
-        "async_task",
-        "async_task_result",
-        "gather",
-        "steer_subagent",
-        "cancel_subagent",
-        "list_subagents",
-    }
+    (
+        *("delegate", "task", "async_delegate", "async_task", "async_task_result", "gather"),
+        *("steer_subagent", "cancel_subagent", "list_subagents"),
+    )
 )
 ADDRESSING = frozenset({"subagent_create", "subagent_message", "subagent_terminate"})
 HAVE_OWN_EVENT = frozenset({"update_plan", "report_progress"})  # their calls are shown by their own events

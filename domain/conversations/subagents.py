@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from domain.agents.definition import ParentCommunication, ReceivingSide, Sides, SubagentTool
 from domain.conversations.mailbox import quote_line
 from domain.json_object import JsonObject
-from domain.sessions.session import AgentRef, ResumePoint, SessionRef, ToolOutcome
+from domain.sessions.session import AgentRef, LineCall, ResumePoint, SessionRef, ToolOutcome
 
 
 class DelegationTool(StrEnum):
@@ -32,17 +32,12 @@ def inline_path(line: str, step: int, index: int) -> str:
     return f"{line}/{step}.{index}"
 
 
-class DelegationCall(BaseModel):
+class DelegationCall(LineCall):
     """The calls of one step that start or await subagents; their arguments stay in the assistant node."""
 
-    ref: SessionRef
-    agent: AgentRef
-    above: list[AgentRef] = Field(default_factory=list)
-    line: str
     model: str  # the parent's current one, for children without their own
     node: str
     indexes: list[int]
-    step: int
     resumed: bool = False  # a new run took the session over: inline lines may have begun
     immediate: bool = False  # the platform's own calls, at the beginning of a thread
 

@@ -25,22 +25,13 @@ _BLANK = re.compile(r"\s+|\$\{IFS\}|\$IFS\b")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _REDIRECTION = re.compile(r"\d*[<>]+")
 # these run the command that follows them, possibly after their own options
-_RUNNERS = frozenset({"!", "do", "elif", "else", "if", "then", "until", "while", "builtin", "command", "eval", "exec"})
-_RUNNERS |= {
-    "chroot",
-    "doas",
-    "env",
-    "ionice",
-    "nice",
-    "nohup",
-    "script",
-    "setsid",
-    "stdbuf",
-    "sudo",
-    "time",
-    "timeout",
-}
-_RUNNERS |= {"watch", "xargs", "sh", "bash", "dash", "zsh", "ksh", "busybox"}
+_RUNNERS = frozenset(
+    (
+        *("!", "do", "elif", "else", "if", "then", "until", "while", "builtin", "command", "eval", "exec"),
+        *("chroot", "doas", "env", "ionice", "nice", "nohup", "script", "setsid", "stdbuf", "sudo", "time"),
+        *("timeout", "watch", "xargs", "sh", "bash", "dash", "zsh", "ksh", "busybox"),
+    )
+)
 _MOST_SPELLINGS = 40
 
 

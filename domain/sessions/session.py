@@ -274,13 +274,18 @@ def is_empty(value: object) -> bool:
     return value is None or value is False or value == [] or value == 0
 
 
-class ModelCall(BaseModel):
+class LineCall(BaseModel):
+    """What every activity is told that works for one step of a line."""
+
     ref: SessionRef
     agent: AgentRef
     line: str = "main"
     # whose tools and rules bound an inline line's
     above: list[AgentRef] = Field(default_factory=list, exclude_if=is_empty)
     step: int
+
+
+class ModelCall(LineCall):
     version: int  # of the session's row; rises with every write
     head: str | None
     model: str

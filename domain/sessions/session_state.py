@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from domain.agents.definition import Sides, other_side
 from domain.agents.hook import HookPoint
-from domain.sessions.session import AgentRef, Limits, ModelReply, SandboxMode, SessionRef, SideName, Usage
+from domain.sessions.session import AgentRef, Limits, LineCall, ModelReply, SandboxMode, SessionRef, SideName, Usage
 
 RETURN_AFTER = timedelta(minutes=5)
 
@@ -199,15 +199,10 @@ class HookSubject(BaseModel):
     error: str | None = None
 
 
-class HookCall(HookSubject):
+class HookCall(LineCall, HookSubject):
     """Run the hooks of one moment."""
 
-    ref: SessionRef
-    agent: AgentRef
-    above: list[AgentRef] = Field(default_factory=list)
     point: HookPoint
-    step: int
-    line: str = "main"
     workspace_id: str
 
 

@@ -16,6 +16,7 @@ from domain.events import CallAttempt, EventRow, ModelRetry, ToolCalled, ToolRet
 from domain.faces import FaceRequest
 from domain.ids import derive_id
 from domain.json_object import JsonObject
+from domain.limits import BudgetLimits
 from domain.messages import Node
 from domain.plan import Plan
 from domain.policy.rules import ApprovalRules
@@ -50,6 +51,14 @@ class Write(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class SessionWrite(Write):
+    """A write of a session's workflow. The store refuses those of an earlier run."""
+
+    tenant: str
+    session_id: str
+    run: str | None = None  # the run of the session's workflow that writes this; None: another writer
+
+
 class IdempotencyRecord(Write):
     key: str
     digest: str
@@ -82,15 +91,7 @@ class ThreadMessage(Write):
     wake: bool = True  # false: it stays for the next session that answers
 
 
-class NewBudget(Write):
-    """The most that all sessions of a conversation may use together. None: no such limit."""
-
-    deadline: datetime | None = None
-    max_steps: int | None = None
-    max_tokens: int | None = None
-    max_cost_usd: float | None = None
-    max_tool_calls: int | None = None
-    max_sessions: int | None = None
+class NewBudget(BudgetLimits):
     low_percent: int = LOW_PERCENT
     default: bool = False  # the platform's ceilings: a conversation that has a budget keeps it
 
@@ -174,10 +175,7 @@ class SessionEnding(Write):
 # `note_retry` and `commit_step` read exactly these fields; only the store dumps these models.
 
 
-class StepBegin(Write):
-    tenant: str
-    session_id: str
-    run: str | None = None  # the run of the session's workflow that writes this; None: another writer
+class StepBegin(SessionWrite):
     idem: str  # equal in all attempts of a call
     version: int
     step: int
@@ -219,10 +217,7 @@ class OnceEvent(Write):
     event: EventRow
 
 
-class StepCommit(Write):
-    tenant: str
-    session_id: str
-    run: str | None = None  # the run of the session's workflow that writes this; None: another writer
+class StepCommit(SessionWrite):
     idem: str
     version: int
     head: str
@@ -250,12 +245,9 @@ OUTCOME_UNKNOWN = (
 TOOL_BUDGET_SPENT = "The budget of tool calls that this session shares with its tree is spent. This call was not run."
 
 
-class ToolCallKey(Write):
+class ToolCallKey(SessionWrite):
     """The call, and its node in the message tree."""
 
-    tenant: str
-    session_id: str
-    run: str | None = None  # the run of the session's workflow that writes this; None: another writer
     node: str
     call_index: int
     actor: str | None = None  # of the audit log; None: the session's agent
@@ -321,12 +313,9 @@ class ToolClaim(ToolAttempt):
         )
 
 
-class ToolHold(Write):
+class ToolHold(SessionWrite):
     """The handle of a call that continues elsewhere."""
 
-    tenant: str
-    session_id: str
-    run: str | None = None
     node: str
     call_index: int
     holder: str
@@ -442,12 +431,9 @@ class RequestSettlement(Write):
     expired: list[EventRow]  # emitted if nobody has answered
 
 
-class AcceptanceRecord(Write):
+class AcceptanceRecord(SessionWrite):
     """One check of a session's acceptance criteria."""
 
-    tenant: str
-    run: str | None = None  # the run of the session's workflow that writes this; None: another writer
-    session_id: str
     round: int
     version: int
     acceptance: AcceptanceRound

@@ -25,7 +25,7 @@ AIM = (60, 16)  # files of a task with one tool call, and before Temporal
 BACKGROUND = frozenset({
     *("activities/notifications/dispatcher.py", "activities/dead_workers.py", "activities/sessions/sweep.py"),
     *("store/figures.py", "store/workers.py", "worker.py"),
-    *("workflows/sweeper.py", "store/triggers.py", "api/http/metrics.py"),
+    *("store/triggers.py", "api/http/metrics.py"),
 })  # fmt: skip
 
 

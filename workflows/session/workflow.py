@@ -11,14 +11,23 @@ from domain import wire
 from domain.conversations.requests import ChildrenEnded, InboxMessage, Promote
 from domain.limits import summary_request
 from domain.sessions.input_request import RequestAnswered
-from domain.sessions.session import LIMIT_REASONS, Finish, Finished, Limits, Purpose, Reason, SessionResult, StopRequest
+from domain.sessions.session import (
+    LIMIT_REASONS,
+    Finish,
+    Finished,
+    Limits,
+    Purpose,
+    Reason,
+    SessionResult,
+    StopRequest,
+    TreeRequest,
+)
 from domain.sessions.session_state import SessionInput
 from workflows import activity_calls
 from workflows.session import hooks
 from workflows.session.context import END_TIME, SUMMARY_TIME, Ending, Renewal, SessionContext, Stopped, cause
 from workflows.session.loop import activate, build_model_call, run_line, run_sides
 from workflows.session.requests import ask_variables
-from workflows.session.trees import collect_changes, prepare_tree
 from workflows.ui import STATUS, current_details
 
 
@@ -239,3 +248,29 @@ class Session:
             head=finished.head,
             preview=finished.preview,
         )
+
+
+# The repository of a session: made before the first step, its changes kept after the last one.
+
+
+async def prepare_tree(session: SessionContext) -> Ending | None:
+    """The ending if there is no tree: nothing has been asked of a model yet."""
+    try:
+        await session.wait(activity_calls.prepare_tree(_tree_request(session), session.deadline))
+    except ActivityError as error:
+        session.check()
+        _, message = cause(error)
+        return Ending(Reason.ERROR, "repository", message)
+    return None
+
+
+async def collect_changes(session: SessionContext) -> None:
+    """A failure does not keep the session from ending: the changes are still in the workspace."""
+    try:
+        await activity_calls.collect_changes(_tree_request(session))
+    except ActivityError as error:
+        workflow.logger.warning("the changes were not kept as a patch: %s", cause(error)[1])
+
+
+def _tree_request(session: SessionContext) -> TreeRequest:
+    return TreeRequest(ref=session.start.ref, workspace_id=session.start.workspace_id)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from activities.tools.tool import BEGIN_DELEGATIONS, Tool, ToolContext, ToolResult, clean
+from activities.tools.tool import BEGIN_DELEGATIONS, Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.events import Progress
 from domain.json_object import JsonObject
 from domain.policy.rules import Subject
@@ -26,15 +26,11 @@ COPIED = "Paths of files of yours that it gets a copy of."
 # what each tool is given
 
 
-class _Parameters(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Stripped(ToolInput):
+    model_config = ConfigDict(str_strip_whitespace=True)
 
 
-class _Stripped(BaseModel):
-    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
-
-
-class DelegateInput(_Parameters):
+class DelegateInput(ToolInput):
     agent: str = Field(min_length=1, max_length=63, description="Name of the subagent.")
     prompt: str = Field(min_length=1, max_length=MOST_PROMPT, description=SELF_CONTAINED)
 
@@ -47,7 +43,7 @@ class TaskInput(AsyncTaskInput):
     task_id: str | None = Field(None, max_length=64, description="Continue this earlier task instead of a new one.")
 
 
-class AsyncDelegateInput(_Parameters):
+class AsyncDelegateInput(ToolInput):
     name: str = Field(
         min_length=1,
         max_length=63,
@@ -57,28 +53,28 @@ class AsyncDelegateInput(_Parameters):
     agent: str | None = Field(None, max_length=63, description="Which agent it is, if that differs from its name.")
 
 
-class AsyncTaskResultInput(_Parameters):
+class AsyncTaskResultInput(ToolInput):
     task_id: str = Field(min_length=1, max_length=64, description="From async_task.")
     offset: int = Field(default=0, ge=0, description="Where to continue in a long result, as its end says.")
 
 
-class GatherInput(_Parameters):
+class GatherInput(ToolInput):
     task_ids: list[str] = Field(min_length=1, max_length=200, description="Ids of subagents you launched.")
     wait_for: Literal["all", "any"] = Field("all", description="Return when all have ended, or when the first has.")
     timeout_s: float = Field(30, ge=0, le=300, description="Seconds to wait at the most.")
 
 
-class SteerSubagentInput(_Parameters):
+class SteerSubagentInput(ToolInput):
     task_id: str = Field(min_length=1, max_length=64, description="Session id of the subagent.")
     message: str = Field(min_length=1, max_length=MOST_PROMPT, description="What it should know or do as well.")
 
 
-class CancelSubagentInput(_Parameters):
+class CancelSubagentInput(ToolInput):
     task_id: str = Field(min_length=1, max_length=64, description="Session id of the subagent.")
     reason: str = Field("", max_length=500, description="Why it is no longer needed.")
 
 
-class ListSubagentsInput(_Parameters):
+class ListSubagentsInput(ToolInput):
     pass
 
 
@@ -118,18 +114,18 @@ class NotifyParentInput(_Stripped):
     attachments: list[str] = Field(default_factory=list, max_length=20, description=COPIED)
 
 
-class SetStatusInput(_Parameters):
+class SetStatusInput(ToolInput):
     status: str = Field(min_length=1, max_length=500, description="How things are, in a few words.")
 
 
-class StartBackgroundAgentInput(_Parameters):
+class StartBackgroundAgentInput(ToolInput):
     prompt: str = Field(min_length=1, max_length=MOST_PROMPT, pattern=r"\S", description="The whole task.")
     agent: str | None = Field(None, max_length=63, description="Which agent it is; needed if you have several.")
     name: str = Field("subagent", min_length=1, max_length=63, description="What you call it.")
     agent_id: str | None = Field(None, max_length=64, description="Continue this background agent.")
 
 
-class SendAgentMessageInput(_Parameters):
+class SendAgentMessageInput(ToolInput):
     text: str | None = Field(
         None, min_length=1, max_length=MOST_PROMPT, pattern=r"\S", description="What it should know or do."
     )
@@ -155,18 +151,18 @@ class SendAgentMessageInput(_Parameters):
         return self.text or self.message or ""
 
 
-class AskAgentInput(_Parameters):
+class AskAgentInput(ToolInput):
     agent_id: str = Field(min_length=1, max_length=64, description="Its id; not your own.")
     prompt: str = Field(min_length=1, max_length=MOST_PROMPT, pattern=r"\S", description="What you want to know.")
     timeout_s: float = Field(120, ge=1, le=LONGEST_ASK_S, description="How long to wait for the reply.")
 
 
-class EmitEventInput(_Parameters):
+class EmitEventInput(ToolInput):
     name: str = Field(max_length=MAX_CHARS, pattern=EVENT_NAME, description="Parts with colons: build:42:done.")
     data: dict[str, Any] = Field(default_factory=dict, description="What the others need to know about it.")
 
 
-class SubscribeEventsInput(_Parameters):
+class SubscribeEventsInput(ToolInput):
     pattern: str = Field(
         max_length=MAX_CHARS,
         pattern=EVENT_PATTERN,

@@ -2,17 +2,15 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from activities.tools.tool import ASK_PEOPLE, Tool
+from activities.tools.tool import ASK_PEOPLE, Tool, ToolInput
 from domain.json_object import JsonObject
 from domain.json_schema import fits, schema_problems
 from domain.sessions.session import Effect, preview
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     question: str = Field(min_length=1, max_length=5_000, description="What you need to know, with what depends on it.")
     options: list[str] = Field(default_factory=list, max_length=20, description="Answers to choose from, if any.")
     answer_schema: JsonObject | None = Field(None, description="A JSON schema that the answer must satisfy.")

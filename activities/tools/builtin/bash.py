@@ -1,16 +1,14 @@
 """The tool bash: a command in the sandbox."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from activities.sandbox import SandboxResult
-from activities.tools.tool import Tool, ToolContext, ToolResult, clean
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.policy.rules import Subject, SubjectKind
 from domain.sessions.session import Effect, EffectKind, preview
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     # an argument of a program may have 128 KiB: 30,000 characters of four bytes
     command: str = Field(min_length=1, max_length=30_000, description="What to run, as typed into a shell.")
     timeout_s: int = Field(60, ge=1, le=600, description="Seconds after which the command is stopped.")

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from activities.requests.file_diff import FileChange
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult
 from domain.amounts import counted
 from domain.policy.rules import PathError, Subject, SubjectKind
 from domain.sessions.session import Effect, EffectKind
@@ -26,9 +26,7 @@ class Edit(BaseModel):
     all: bool = Field(False, description="Replace every occurrence instead of exactly one.")
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     path: str = Field(min_length=1, max_length=4096, description="File, relative to the workspace.")
     edits: list[Edit] = Field(
         min_length=1,

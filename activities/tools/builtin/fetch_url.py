@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from errand.models import Source
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from activities.egress import Fetched, FetchError
 from activities.tools.support.child import run_script
-from activities.tools.tool import Tool, ToolContext, ToolResult, clean
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.policy.rules import Subject, SubjectKind, host_of
 from domain.sessions.session import Effect
 
@@ -23,9 +23,7 @@ _HTML_TIME_S = 10.0
 _HTML_TEXT = Path(__file__).parents[1] / "support" / "html_text.py"
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     url: str = Field(min_length=1, max_length=2_048, description="An http:// or https:// URL.")
 
 

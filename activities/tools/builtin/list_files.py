@@ -3,19 +3,17 @@
 import asyncio
 from itertools import islice
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from activities.tools.support.paths import DirectoryEntry, Workspace
-from activities.tools.tool import Tool, ToolContext, ToolResult, clean
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.policy.rules import PathError, Subject, SubjectKind
 from domain.sessions.session import Effect
 
 _MOST = 500
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     path: str = Field(".", max_length=4096, description="Folder, relative to the workspace.")
     recursive: bool = Field(
         False, description="Also list all folders below; of a git repository without .git and what it ignores."

@@ -3,19 +3,17 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from activities.schedules.own import ScheduleRefused
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult
 from domain.schedules import ContextMode, Overlap, ScheduleRules
 from domain.sessions.session import Effect, EffectKind
 
 SHORTEST_S = 60
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     action: Literal["create", "list", "pause", "resume", "delete"] = Field(description="create also replaces.")
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,30}$")] | None = Field(None, description="Of yours.")
     prompt: str | None = Field(None, min_length=1, max_length=20_000, pattern=r"\S", description="The message.")

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from io import BufferedReader
 
 from errand.models import Source
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Tool, ToolContext, ToolResult, clean
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.amounts import counted
 from domain.policy.rules import PathError, Subject, SubjectKind, canonical_path
 from domain.sessions.session import Effect
@@ -21,9 +21,7 @@ _MOST_CHARS = 15_000  # less than run_tool keeps in a result, so that no page is
 _LONGEST_LINE = 2_000
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     path: str = Field(min_length=1, max_length=4096, description="File, relative to the workspace.")
     offset: int = Field(1, ge=1, le=10_000_000, description="First line to read; lines count from 1.")
     limit: int = Field(400, ge=1, le=5_000, description="Most lines to read.")

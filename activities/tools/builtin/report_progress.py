@@ -1,15 +1,13 @@
 """The tool report_progress: one line for watchers."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from activities.tools.tool import Tool, ToolContext, ToolResult, clean
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.events import Progress
 from domain.sessions.session import Effect, preview
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     message: str = Field(min_length=1, max_length=500, description="What was found or reached, in one sentence.")
     percent: int | None = Field(None, ge=0, le=100, description="How much of the whole task is done.")
 

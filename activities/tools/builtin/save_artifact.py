@@ -5,10 +5,10 @@ import mimetypes
 from pathlib import PurePosixPath
 
 from httpx2 import URL, InvalidURL
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult, clean
+from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.policy.rules import PathError, Subject, SubjectKind, path_parts
 from domain.sessions.session import Effect, EffectKind
 
@@ -16,9 +16,7 @@ _LARGEST = 20_971_520
 _BIDI = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     path: str | None = Field(None, min_length=1, max_length=4096, description="File, relative to the workspace.")
     url: str | None = Field(
         None, min_length=1, max_length=2_048, description="Instead of a file: the https address of what was made."

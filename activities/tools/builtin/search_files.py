@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from activities.tools.support.child import start_script
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Tool, ToolContext, ToolResult, clean
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.policy.rules import PathError, Subject, SubjectKind
 from domain.sessions.session import Effect
 
@@ -36,9 +36,7 @@ class Hits(BaseModel):
     more: bool = False
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     pattern: str = Field(min_length=1, max_length=1_000, description="Python regular expression, matched line by line.")
     path: str = Field(".", max_length=4096, description="Folder or file to search, relative to the workspace.")
     glob: str = Field(

@@ -1,8 +1,8 @@
 """The tool update_plan: the steps that the agent intends to take, and the reason for a change."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from activities.tools.tool import Tool, ToolContext, ToolResult, clean
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.amounts import counted
 from domain.events import Event, PlanUpdated, Replanning
 from domain.plan import Plan, PlanStep, StepState, is_replanned
@@ -11,9 +11,7 @@ from domain.sessions.session import Effect
 _NO_REASON = "The plan changed; no reason was given."
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     steps: list[PlanStep] = Field(min_length=1, max_length=50, description="All steps in order, done ones included.")
     reason: str | None = Field(None, max_length=1_000, description="If steps changed: what you learned.")
 

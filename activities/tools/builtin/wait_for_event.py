@@ -1,17 +1,15 @@
 """The tool wait_for_event: the session waits, without using a worker, until an event with a key arrives."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from activities.tools.tool import ASK_PEOPLE, Tool
+from activities.tools.tool import ASK_PEOPLE, Tool, ToolInput
 from domain.sessions.session import Effect
 from domain.triggers import MAX_KEY_CHARS, TriggerName
 
 LONGEST_S = 30 * 86_400
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     key: str = Field(min_length=1, max_length=MAX_KEY_CHARS, pattern=r"\S", description="Its key, such as order:4711.")
     timeout_s: int = Field(3_600, ge=1, le=LONGEST_S, description="How long to wait.")
     trigger: TriggerName | None = Field(None, description="Only an event of this trigger counts.")

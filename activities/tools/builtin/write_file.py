@@ -2,19 +2,17 @@
 
 import asyncio
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from activities.requests.file_diff import FileChange
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult
 from domain.amounts import counted
 from domain.policy.rules import PathError, Subject, SubjectKind
 from domain.sessions.session import Effect, EffectKind
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     path: str = Field(min_length=1, max_length=4096, description="File, relative to the workspace.")
     content: str = Field(max_length=1_000_000, description="The whole new content.")
 

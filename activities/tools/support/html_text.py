@@ -6,23 +6,11 @@ from html.parser import HTMLParser
 
 _UNSEEN = frozenset({"script", "style", "noscript", "template", "svg", "head", "iframe", "object"})
 _BLOCKS = frozenset(
-    {
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "br",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-    }
-    | {"h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre", "section", "table"}
-    | {"tr", "ul"}
+    (
+        *("address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "figcaption", "figure"),
+        *("footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol"),
+        *("p", "pre", "section", "table", "tr", "ul"),
+    )
 )
 
 

@@ -11,9 +11,8 @@ from domain.schedules import TickInput, TickOutcome
 from domain.sessions.session import SessionResult
 from domain.sessions.session_state import SessionInput
 from workflows.conversation.workflow import Conversation
-from workflows.registry import NotificationDelivery, Tick, ToolDiscovery
+from workflows.registry import SWEEPS, NotificationDelivery, Sweeper, Tick, ToolDiscovery
 from workflows.session.workflow import Session
-from workflows.sweeper import SWEEPS, Sweeper
 
 
 @workflow.defn(name="Session")
