@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from domain.amounts import counted
-from domain.patterns import PatternError, check_pattern, matches
+from domain.patterns import accept_pattern, matches
 from domain.policy.rules import Action, Rule
 from domain.policy.rules import matches_command as matches_pattern
 from domain.sessions.writes import NewBudget
@@ -33,12 +33,7 @@ MARK = "mission.id"
 RISK = "risk: "  # prefix of the reason if a risk paused the mission; an approval ends the pause
 
 
-def _pattern(text: str) -> str:
-    try:
-        check_pattern(text)
-    except PatternError as error:
-        raise PydanticCustomError("invalid_pattern", "{reason}", {"reason": str(error)}) from None
-    return text
+AnswerPattern = Annotated[str, StringConstraints(max_length=1_000), AfterValidator(accept_pattern)]
 
 
 class MissionStatus(StrEnum):
@@ -91,7 +86,7 @@ class MissionRules(Strict):
     total: MissionBudget = MissionBudget()
     expires_at: AwareDatetime | None = Field(default=None, strict=False)
     stop_after_failures: int | None = Field(default=None, ge=1, description="in all")
-    stop_when_answer: Annotated[str, StringConstraints(max_length=1_000), AfterValidator(_pattern)] | None = Field(
+    stop_when_answer: AnswerPattern | None = Field(
         default=None, description="a regular expression of RE2: a run whose answer has it is the last"
     )
     risks: list[RiskTrigger] = Field(default_factory=list, max_length=50)

@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 import re2
+from pydantic_core import PydanticCustomError
 
 MAX_CHARS = 1_000
 _MEMORY = 1 << 20  # of one compiled pattern; with much less, RE2 falls back to a slower algorithm
@@ -16,6 +17,15 @@ class PatternError(ValueError):
 def check_pattern(pattern: str) -> None:
     """Raise PatternError unless the pattern can be used."""
     _compile(pattern)
+
+
+def accept_pattern(pattern: str) -> str:
+    """The same for a field of a model."""
+    try:
+        check_pattern(pattern)
+    except PatternError as error:
+        raise PydanticCustomError("invalid_pattern", "{reason}", {"reason": str(error)}) from None
+    return pattern
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic_core import PydanticCustomError
 
 from domain.conversations.mailbox import quote
-from domain.patterns import PatternError, check_pattern, matches
+from domain.patterns import accept_pattern, matches
 from domain.sessions.new_session import NewSession
 from domain.task import Id, Strict
 
@@ -53,14 +53,6 @@ class ExternalEvent(BaseModel):
         return value
 
 
-def _pattern(text: str) -> str:
-    try:
-        check_pattern(text)
-    except PatternError as error:
-        raise PydanticCustomError("invalid_pattern", "{reason}", {"reason": str(error)}) from None
-    return text
-
-
 def _template(text: str) -> str:
     for path in _PLACEHOLDER.findall(text):
         if not _PATH.fullmatch(path.strip()):
@@ -69,6 +61,7 @@ def _template(text: str) -> str:
 
 
 EventPath = Annotated[str, StringConstraints(pattern=PATH)]
+TextPattern = Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(accept_pattern)]
 Scalar = str | int | float | bool | None
 Template = Annotated[str, StringConstraints(min_length=1, max_length=10_000), AfterValidator(_template)]
 KeyTemplate = Annotated[str, StringConstraints(min_length=1, max_length=MAX_KEY_CHARS), AfterValidator(_template)]
@@ -80,7 +73,7 @@ class Condition(Strict):
     path: EventPath
     equals: Scalar = None
     one_of: list[Scalar] | None = Field(default=None, min_length=1, max_length=100)
-    matches: Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(_pattern)] | None = Field(
+    matches: TextPattern | None = Field(
         default=None, description="a regular expression of RE2, found anywhere in the text"
     )
 

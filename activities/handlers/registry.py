@@ -80,11 +80,10 @@ def load_handlers(module: str | None) -> Loaded[Handler]:
     loaded = Loaded(dict(HANDLERS))
     listed = getattr(users_module(module, loaded.problems), "HANDLERS", {})
     if not isinstance(listed, dict):
-        loaded.problems.append(f"ERRAND_TOOLS_MODULE: {module}: HANDLERS must be a dictionary: name -> async function")
-        return loaded
+        return loaded.note(module, "HANDLERS must be a dictionary: name -> async function")
     for name, function in listed.items():
         if problem := _problem(name, function):
-            loaded.problems.append(f"ERRAND_TOOLS_MODULE: {module}: {problem}")
+            loaded.note(module, problem)
         else:
             loaded.found[name] = function
     return loaded

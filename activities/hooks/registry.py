@@ -15,12 +15,10 @@ def load_hooks(module: str | None) -> Loaded[SessionHook]:
     loaded: Loaded[SessionHook] = Loaded({})
     listed = getattr(users_module(module, loaded.problems), "HOOKS", [])
     if not isinstance(listed, list | tuple):
-        problem = "HOOKS must be a list of activities.hooks.hook.SessionHook"
-        loaded.problems.append(f"ERRAND_TOOLS_MODULE: {module}: {problem}")
-        return loaded
+        return loaded.note(module, "HOOKS must be a list of activities.hooks.hook.SessionHook")
     for hook in listed:
         if wrong := _problem(hook, loaded.found):
-            loaded.problems.append(f"ERRAND_TOOLS_MODULE: {module}: {wrong}")
+            loaded.note(module, wrong)
         else:
             loaded.found[hook.name] = hook
     return loaded

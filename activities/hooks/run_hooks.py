@@ -126,12 +126,7 @@ class RunHooks:
 
     async def _moments(self, call: HookCall) -> list[Moment]:
         """Read the input of the hooks from the store."""
-        common: dict[str, Any] = {
-            "session_id": call.ref.session_id,
-            "conversation_id": call.ref.conversation_id,
-            "agent": call.agent.name,
-            "step": call.step,
-        }
+        common = _common_fields(call.ref, call.agent.name, call.step)
         tenant = call.ref.tenant
         if call.point is HookPoint.BEFORE_MODEL:
             return [BeforeModel(**common, key=_key(call, 0), model=call.model)]
@@ -184,6 +179,10 @@ class RunHooks:
 
     async def _report(self, call: HookCall, name: str, key: str, error: str) -> None:
         await report_failure(self._pool, call.ref, name, call.point, call.step, key, error)
+
+
+def _common_fields(ref: SessionRef, agent: str, step: int) -> dict[str, Any]:
+    return {"session_id": ref.session_id, "conversation_id": ref.conversation_id, "agent": agent, "step": step}
 
 
 def _key(call: HookCall, place: int) -> str:
@@ -248,13 +247,7 @@ class InnerHooks:
         version, _ = await workspaces.get(self._pool, call.ref.tenant, session.workspace_id)
         folder = await self._workspaces.ready(call.ref.tenant, session.workspace_id, version)
         key = f"{call.ref.session_id}/{call.line}/{call.step}/{point}/{call.head or ''}"
-        common = {
-            "session_id": call.ref.session_id,
-            "conversation_id": call.ref.conversation_id,
-            "agent": agent.name,
-            "step": call.step,
-            "key": key,
-        }
+        common = {**_common_fields(call.ref, agent.name, call.step), "key": key}
         agents = [*call.above, call.agent]
         for hook in hooks:
             try:
@@ -277,10 +270,7 @@ class InnerHooks:
         give_up = asyncio.get_running_loop().time() + RESULT_SECONDS
         for hook in hooks:
             moment = BeforeResult(
-                session_id=request.ref.session_id,
-                conversation_id=request.ref.conversation_id,
-                agent=agent.name,
-                step=request.step,
+                **_common_fields(request.ref, agent.name, request.step),
                 key=f"{request.node}:{request.index}/{HookPoint.BEFORE_RESULT}",
                 tool=request.name,
                 arguments=arguments,

@@ -50,23 +50,23 @@ class Loaded(Generic[Part]):
     found: dict[str, Part]
     problems: list[str] = field(default_factory=list)
 
+    def note(self, module: str | None, problem: str) -> "Loaded[Part]":
+        self.problems.append(f"ERRAND_TOOLS_MODULE: {module}: {problem}")
+        return self
+
 
 def load_tools(module: str | None) -> Loaded[Tool]:
     """The built-in tools and those in `TOOLS` of the named module."""
     loaded = Loaded(dict(TOOLS))
     own = users_module(module, loaded.problems)
-    if own is None:
-        return loaded
     # a module may contain only handlers or hooks
-    others = hasattr(own, "HANDLERS") or hasattr(own, "HOOKS")
+    others = own is None or hasattr(own, "HANDLERS") or hasattr(own, "HOOKS")
     listed = getattr(own, "TOOLS", () if others else None)
     if not isinstance(listed, list | tuple):
-        needed = "needs an attribute TOOLS, a list of activities.tools.tool.Tool"
-        loaded.problems.append(f"ERRAND_TOOLS_MODULE: {module} {needed}")
-        return loaded
+        return loaded.note(module, "needs an attribute TOOLS, a list of activities.tools.tool.Tool")
     for tool in listed:
         if problem := _problem(tool, loaded.found):
-            loaded.problems.append(f"ERRAND_TOOLS_MODULE: {module}: {problem}")
+            loaded.note(module, problem)
         else:
             loaded.found[tool.name] = tool.apart()
     return loaded
