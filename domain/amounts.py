@@ -10,15 +10,6 @@ def clean(text: str) -> str:
     return _UNSAFE.sub("", text)
 
 
-def shortened(text: str, limit: int) -> str:
-    """One line of at most `limit` characters, cut between two words where there are any."""
-    line = clean(" ".join(text.split()))
-    if len(line) <= limit:
-        return line
-    cut = line[: limit - 1]
-    return (cut.rpartition(" ")[0] or cut) + "…"
-
-
 def duration(seconds: float) -> str:
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size:

@@ -1,6 +1,5 @@
 """Events, which watchers read. To add one: its class under its topic, the line that emits it."""
 
-import json
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -264,20 +263,12 @@ class ContextLost(Event):
 # Tool calls and their artifacts. `tool_called` belongs to the task contract: its name and fields never change.
 
 
-LONG_ARGUMENTS = 4_000  # characters, as in store/functions/with_arguments.sql
-
-
-def shown_arguments(given: JsonObject) -> JsonObject | None:
-    """The arguments of a call, for its event. Arguments that are too long are only in the trace."""
-    return given if len(json.dumps(given, ensure_ascii=False)) <= LONG_ARGUMENTS else None
-
-
 class ToolCalled(Event):
     type = "tool_called"
     decisive = True
     tool: str
     args: str  # the call as one line
-    arguments: JsonObject | None = Field(default=None, exclude_if=lambda value: value is None)  # None: they are long
+    arguments: JsonObject | None = Field(default=None, exclude_if=lambda value: value is None)  # None: too long
 
 
 class ToolReturned(Event):

@@ -73,15 +73,10 @@ async def listening_socket(pid: int, uid: int | None) -> socket.socket:
 # task allow. The command's own namespace has no interface but its loopback.
 
 
-@dataclass(frozen=True)
-class ProxyLimits:
-    """Limits on one command's use of the network."""
-
-    connections: int = 64  # at a time
-    total_bytes: int = 4 * 1024**3  # both ways together
-    head_s: float = 10.0
-    connect_s: float = 20.0
-    idle_s: float = 120.0
+# limits on one command's use of the network
+MOST_CONNECTIONS = 64  # at a time
+MOST_BYTES = 4 * 1024**3  # both ways together
+HEAD_S, CONNECT_S, IDLE_S = 10.0, 20.0, 120.0
 
 
 class _Stream(Protocol):
@@ -107,9 +102,8 @@ class _RefusedError(Exception):
 class Proxy:
     """Serves one command from `start` to `close`."""
 
-    def __init__(self, policy: NetworkPolicy, limits: ProxyLimits | None = None) -> None:
+    def __init__(self, policy: NetworkPolicy) -> None:
         self._policy = policy
-        self._limits = limits or ProxyLimits()
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
         self._bytes = 0
@@ -128,11 +122,11 @@ class Proxy:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        crowded = len(self._open) >= self._limits.connections
+        crowded = len(self._open) >= MOST_CONNECTIONS
         self._open.add(task)
         try:
             if crowded:
-                raise _RefusedError(f"more than {self._limits.connections} connections at a time")
+                raise _RefusedError(f"more than {MOST_CONNECTIONS} connections at a time")
             await self._serve(reader, writer)
         except (_RefusedError, FetchError) as error:
             self._note(str(error))
@@ -148,7 +142,7 @@ class Proxy:
         request = await self._request(reader)
         if not self._policy.permitted(request.host):
             raise _RefusedError(f"{request.host} is not among the hosts that this agent and this task may reach")
-        server = await self._policy.guard.open(check_url(request.url), self._limits.connect_s)
+        server = await self._policy.guard.open(check_url(request.url), CONNECT_S)
         try:
             if request.tunnel:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -161,7 +155,7 @@ class Proxy:
 
     async def _request(self, reader: asyncio.StreamReader) -> _Request:
         try:
-            async with asyncio.timeout(self._limits.head_s):
+            async with asyncio.timeout(HEAD_S):
                 head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             raise _RefusedError("the head of a request is too long") from None
@@ -186,18 +180,18 @@ class Proxy:
     async def _upwards(self, reader: asyncio.StreamReader, server: _Stream) -> None:
         while chunk := await reader.read(_CHUNK):
             self._count(chunk)
-            await server.write(chunk, timeout=self._limits.idle_s)
+            await server.write(chunk, timeout=IDLE_S)
 
     async def _downwards(self, server: _Stream, writer: asyncio.StreamWriter) -> None:
-        while chunk := await server.read(_CHUNK, timeout=self._limits.idle_s):
+        while chunk := await server.read(_CHUNK, timeout=IDLE_S):
             self._count(chunk)
             writer.write(chunk)
             await writer.drain()
 
     def _count(self, chunk: bytes) -> None:
         self._bytes += len(chunk)
-        if self._bytes > self._limits.total_bytes:
-            raise _RefusedError(f"the command moved more than {self._limits.total_bytes:,} bytes")
+        if self._bytes > MOST_BYTES:
+            raise _RefusedError(f"the command moved more than {MOST_BYTES:,} bytes")
 
     def _note(self, refusal: str) -> None:
         if refusal not in self.refusals and len(self.refusals) < _NOTED:

@@ -338,10 +338,10 @@ def _short(text: str) -> str:
 _STRICTNESS = (Action.ALLOW, Action.ASK, Action.DENY)
 
 
-def decide(rules: list[Rule], tool: ToolTraits, subject: str = "", default: Action = Action.ALLOW) -> Action:
+def decide(rules: list[Rule], tool: ToolTraits, subject: str = "") -> Action:
     """The decision of one ordered list of rules about a tool used on something."""
     rule = _deciding(rules, tool.question(subject))
-    return default if rule is None else rule.action
+    return Action.ALLOW if rule is None else rule.action
 
 
 def _deciding(rules: list[Rule], question: Question) -> Rule | None:

@@ -231,7 +231,7 @@ async def opening(talk: Talk) -> OpenSession:
 
 
 async def opened(talk: Talk, one: OpenSession) -> Opened:
-    activity = OpenSessions(talk.stack.pool, SharedVariables(KeyRing(), {}))
+    activity = OpenSessions(talk.stack.pool, talk.stack.client, SharedVariables(KeyRing(), {}))
     batch = OpenBatch(tenant="default", conversation_id=talk.id, sessions=[one.model_copy(deep=True)])
     [answer] = (await ActivityEnvironment().run(activity.open_sessions, batch)).sessions
     return answer
