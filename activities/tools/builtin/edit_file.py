@@ -18,9 +18,7 @@ _NAMED = 10  # lines that an error names
 _COMPARED = 50  # lines of a text that was not found
 
 
-class Edit(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Edit(ToolInput):
     old: str = Field(min_length=1, max_length=200_000, description="The exact text to replace, white space included.")
     new: str = Field(max_length=200_000, description="The text to put there.")
     all: bool = Field(False, description="Replace every occurrence instead of exactly one.")
