@@ -275,7 +275,7 @@ def is_empty(value: object) -> bool:
 
 
 class LineCall(BaseModel):
-    """What every activity is told that works for one step of a line."""
+    """What each activity gets that works for one step of a line."""
 
     ref: SessionRef
     agent: AgentRef
