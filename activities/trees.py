@@ -15,7 +15,6 @@ import shlex
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import quote
@@ -143,8 +142,7 @@ class Mirrors:
         readable: Path | None = None,
         seconds: float = GIT_SECONDS,
     ) -> str:
-        result = await run_in(self._commands, _GIT + script, folder, network, readable, seconds)
-        return output_of(result)
+        return output_of(await self._commands.run(_GIT + script, folder, seconds, network, readable))
 
     @contextlib.asynccontextmanager
     async def _mirror(self, tenant: str, source: TreeSource) -> AsyncIterator[Path]:
@@ -161,20 +159,6 @@ class Mirrors:
         homes = sorted(self._root.glob("*/*"), key=lambda home: home.stat().st_mtime)
         for home in homes[:-MIRRORS]:
             shutil.rmtree(home, ignore_errors=True)  # a build that uses it fails, and is tried again
-
-
-async def run_in(
-    commands: Commands,
-    script: str,
-    folder: Path,
-    network: NetworkPolicy | None,
-    readable: Path | None,
-    seconds: float,
-) -> SandboxResult:
-    limits = commands.limits
-    if readable is not None:
-        limits = replace(limits, readable=(*limits.readable, str(readable)))
-    return await commands.sandbox.run(script, workspace=folder, network=network, timeout_s=seconds, limits=limits)
 
 
 def output_of(result: SandboxResult) -> str:
@@ -255,7 +239,7 @@ class Trees:
         network = None
         if environment.setup_hosts and self._commands.guard is not None:
             network = NetworkPolicy(self._commands.guard, _one_of(environment.setup_hosts))
-        result = await run_in(self._commands, script, folder, network, None, environment.setup_seconds)
+        result = await self._commands.run(script, folder, environment.setup_seconds, network)
         log = clean(result.output)[-MAX_TAIL:]
         failed = result.exit_code != 0
         await self._write_event(ref, ev.SetupFinished(ok=not failed, seconds=_since(began), log=log))
@@ -296,7 +280,7 @@ class Trees:
             f'if [ -n "$(git rev-list -n 1 {tree.commit}..HEAD)" ]; then\n'
             f"git bundle create -q .git/{COMMITS} {tree.commit}..HEAD; fi"
         )
-        output_of(await run_in(self._commands, _GIT + script, folder, None, None, GIT_SECONDS))
+        output_of(await self._commands.run(_GIT + script, folder, GIT_SECONDS))
         return await asyncio.to_thread(self._take_files, Workspace(folder))
 
     def _take_files(self, workspace: Workspace) -> dict[str, bytes]:

@@ -9,17 +9,17 @@ from collections.abc import Iterable
 from datetime import UTC
 
 from errand.models import ChainedEntry
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
+
+from domain.frozen import Frozen
 
 TENANT = ""  # the chain of entries outside conversations; it also vouches for the other chains
 SEAL = "seal"
 MISSING = "it is missing"
 
 
-class Head(BaseModel):
+class Head(Frozen):
     """The last entry of a chain, as recorded outside the chain."""
-
-    model_config = ConfigDict(frozen=True)
 
     chain: str
     seq: int

@@ -9,6 +9,7 @@ from errand.models import Made
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 from pydantic_core import PydanticCustomError
 
+from domain.frozen import Frozen
 from domain.sessions.new_session import NewSession
 from domain.sessions.writes import IdempotencyRecord, NewBudget
 from domain.task import Id, Strict, Text
@@ -42,10 +43,8 @@ class ConnectorKind(StrEnum):
     EMAIL = "email"
 
 
-class ConnectorRules(BaseModel):
+class ConnectorRules(Frozen):
     """How messages of one service reach an agent, and how its answers leave; the secrets are kept elsewhere."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: ConnectorKind
     agent: str
@@ -66,10 +65,8 @@ class ConnectorSecrets(BaseModel):
     token: str = Field(default="", repr=False)  # lets us send
 
 
-class ChannelRef(BaseModel):
+class ChannelRef(Frozen):
     """Who writes, and where. Together they are the address of one conversation."""
-
-    model_config = ConfigDict(frozen=True)
 
     connector: str
     channel_id: Name
@@ -110,10 +107,8 @@ class IncomingAnswer(Strict):
     value: Any
 
 
-class ChannelReply(BaseModel):
+class ChannelReply(Frozen):
     """A message to a channel: an answer, or an input request. A webhook's body is this model as JSON."""
-
-    model_config = ConfigDict(frozen=True)
 
     type: str
     timestamp: str
@@ -145,10 +140,8 @@ class AddressKind(StrEnum):
     TRIGGER = "trigger"
 
 
-class Address(BaseModel):
+class Address(Frozen):
     """The key of an address: equal for equal parts, also after a restart, and different for any other list of parts."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: AddressKind
     parts: tuple[str, ...] = Field(min_length=1)
@@ -176,10 +169,8 @@ class Address(BaseModel):
         return "/".join(quote(part, safe="") for part in self.parts)
 
 
-class ArrivingMessage(BaseModel):
+class ArrivingMessage(Frozen):
     """One message for an address, with the session that it starts. A second message with the same `key` is ignored."""
-
-    model_config = ConfigDict(frozen=True)
 
     key: str = Field(min_length=1, max_length=500)
     text: str

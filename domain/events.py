@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from errand.models import Ending, Verdict
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from domain.frozen import Frozen
 from domain.json_object import JsonObject
 from domain.plan import PlanStep
 from domain.policy.rules import Rule
@@ -14,10 +15,8 @@ from domain.sessions.session import Reason, Scope, SessionRef, Status, Usage
 # The fields that all events have, and an event as it is written to the log and read from it.
 
 
-class Event(BaseModel):
+class Event(Frozen):
     """The base of all events; `type` is the name that watchers see."""
-
-    model_config = ConfigDict(frozen=True)
 
     type: ClassVar[str]
     terminal: ClassVar[bool] = False
@@ -27,19 +26,15 @@ class Event(BaseModel):
         return self.model_dump(mode="json")
 
 
-class CallAttempt(BaseModel):
+class CallAttempt(Frozen):
     """The attempt of a model or tool call that emits an event. Once a newer attempt has begun, the log refuses it."""
-
-    model_config = ConfigDict(frozen=True)
 
     call: str
     attempt: int
 
 
-class EventRow(BaseModel):
+class EventRow(Frozen):
     """An event as the SQL functions take it; they give it its numbers."""
-
-    model_config = ConfigDict(frozen=True)
 
     tenant: str
     session_id: str

@@ -3,13 +3,11 @@ session."""
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
+from domain.frozen import Frozen
 
 
-class FaceRequest(BaseModel):
+class FaceRequest(Frozen):
     """One row. The public id derives from the session's id, so that a task of another face has one too."""
-
-    model_config = ConfigDict(frozen=True)
 
     face: str
     public_id: str
@@ -24,10 +22,8 @@ class StoredFaceRequest(FaceRequest):
     deleted_at: datetime | None = None
 
 
-class NewFaceRequest(BaseModel):
+class NewFaceRequest(Frozen):
     """A request whose session has no id yet."""
-
-    model_config = ConfigDict(frozen=True)
 
     face: str
     prefix: str  # of the public id

@@ -8,11 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from domain.agents.definition import Binding, Side
 from domain.amounts import counted
 from domain.events import Anomaly
+from domain.frozen import Frozen
 from domain.sessions.session import Limits, ModelReply, Reason, StopReason, ToolOutcome, Usage
 
 # Which limit is reached before the next model call, and the request for a last summary.
@@ -226,10 +227,8 @@ TTL = "ttl"
 KINDS = {"steps": "steps", "tokens": "tokens", "cost_usd": "money", "tool_calls": "tool calls", "sessions": "sessions"}
 
 
-class BudgetLimits(BaseModel):
+class BudgetLimits(Frozen):
     """The most that all sessions of a conversation may use together. None: no such limit."""
-
-    model_config = ConfigDict(frozen=True)
 
     deadline: datetime | None = None
     max_steps: int | None = None
@@ -260,10 +259,8 @@ class TreeBudget(BudgetLimits):
         return next((KINDS[one.kind] for one in self.shares() if one.kind != "tool_calls" and one.left <= 0), None)
 
 
-class Share(BaseModel):
+class Share(Frozen):
     """One limit and what was used of it."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: str
     limit: float

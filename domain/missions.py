@@ -9,8 +9,6 @@ from errand import models
 from pydantic import (
     AfterValidator,
     AwareDatetime,
-    BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
     model_validator,
@@ -18,6 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from domain.amounts import counted
+from domain.frozen import Frozen
 from domain.patterns import accept_pattern, matches
 from domain.policy.rules import Action, Rule
 from domain.policy.rules import matches_command as matches_pattern
@@ -120,9 +119,7 @@ class HoldKind(StrEnum):
     SPENT = "mission-budget-spent"
 
 
-class Hold(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class Hold(Frozen):
     kind: HoldKind
     text: str
 

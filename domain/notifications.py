@@ -11,8 +11,9 @@ from enum import StrEnum
 from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
+from domain.frozen import Frozen
 from domain.json_object import JsonObject
 from domain.limits import figure
 from domain.missions import MissionStatus
@@ -103,10 +104,8 @@ def shown_target(channel: ChannelName, target: str) -> str:
     return f"{url.scheme}://{url.hostname or ''}{f':{url.port}' if url.port else ''}/…"
 
 
-class AttemptRecord(BaseModel):
+class AttemptRecord(Frozen):
     """One attempt of a delivery, as the SQL function `record_attempt` takes it."""
-
-    model_config = ConfigDict(frozen=True)
 
     tenant: str
     id: str
@@ -153,10 +152,8 @@ class SendError(Exception):
         self.retry_after_s = retry_after_s
 
 
-class Notice(BaseModel):
+class Notice(Frozen):
     """The content of a notification; a webhook's body is this model as JSON."""
-
-    model_config = ConfigDict(frozen=True)
 
     type: str
     timestamp: str
@@ -263,9 +260,7 @@ def pause_after(tried_s: float, span_s: float) -> float | None:
 # Notices: news for a tenant that are not events of a session; their texts, and a notice as it is written.
 
 
-class NoticeContent(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class NoticeContent(Frozen):
     type: ClassVar[str]
 
 
@@ -293,10 +288,8 @@ class MissionEnded(NoticeContent):
     summary: str
 
 
-class NewNotice(BaseModel):
+class NewNotice(Frozen):
     """A notice as the SQL function `give_notice` takes it."""
-
-    model_config = ConfigDict(frozen=True)
 
     tenant: str
     conversation_id: str | None

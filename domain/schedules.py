@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
 
 from errand import models
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from domain.conversations.mailbox import quote
+from domain.frozen import Frozen
 from domain.ids import derive_id
 from domain.sessions.new_session import NewSession
 from domain.task import Id, Strict
@@ -151,10 +152,8 @@ class ScheduleRules(Timing):
         return self
 
 
-class Schedule(BaseModel):
+class Schedule(Frozen):
     """One row of the table `schedules`. `session` is the template of each run, checked when the schedule was made."""
-
-    model_config = ConfigDict(frozen=True)
 
     tenant: str
     id: str

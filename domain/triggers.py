@@ -8,10 +8,11 @@ from typing import Annotated, Any, Self
 from xml.sax.saxutils import quoteattr
 
 from errand.models import Made
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from domain.conversations.mailbox import quote
+from domain.frozen import Frozen
 from domain.patterns import accept_pattern, matches
 from domain.sessions.new_session import NewSession
 from domain.task import Id, Strict
@@ -30,10 +31,8 @@ _MISSING = object()
 _CUT = "… (cut)"
 
 
-class ExternalEvent(BaseModel):
+class ExternalEvent(Frozen):
     """An event as conditions and templates see it: `id`, `type` and the paths below `payload`."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     type: str = ""

@@ -1,15 +1,11 @@
 """The protocol of a sandbox: it runs a command of the model with the workspace and nothing else of the host. Then how
 this worker runs commands: which sandbox, with which limits, and which sessions have a network."""
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from activities.sandbox.network import NetworkPolicy
 import logging
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
 
 from activities.egress import Guard
 from activities.sandbox.network import NetworkPolicy
@@ -68,7 +64,7 @@ class Sandbox(Protocol):
         command: str,
         *,
         workspace: Path,
-        network: "NetworkPolicy | None",
+        network: NetworkPolicy | None,
         timeout_s: float,
         limits: SandboxLimits,
         pipes: Pipes | None = None,
@@ -88,7 +84,7 @@ class Refusing:
         command: str,
         *,
         workspace: Path,
-        network: "NetworkPolicy | None",
+        network: NetworkPolicy | None,
         timeout_s: float,
         limits: SandboxLimits,
         pipes: Pipes | None = None,
@@ -105,6 +101,20 @@ class Commands:
     guard: Guard | None = None
     # rules about tools that reach hosts bind commands too
     tools: Mapping[str, ToolTraits] = field(default_factory=dict)
+
+    async def run(
+        self,
+        script: str,
+        folder: Path,
+        seconds: float,
+        network: NetworkPolicy | None = None,
+        readable: Path | None = None,
+    ) -> SandboxResult:
+        """Run a command of the platform or of an owner in a folder; it may read one more."""
+        limits = self.limits
+        if readable is not None:
+            limits = replace(limits, readable=(*limits.readable, str(readable)))
+        return await self.sandbox.run(script, workspace=folder, network=network, timeout_s=seconds, limits=limits)
 
     def networked(self, agent: AgentDefinition, mode: SandboxMode | None) -> bool:
         """Whether a session has a network: its agent's definition and the operator must both allow it; a task can only

@@ -231,13 +231,7 @@ class Checks:
         network = self._commands.network(agent, sandbox, session.rules)
         if check.run is None:
             return await self._tool(schedule, check, agent, folder, network)
-        result = await self._commands.sandbox.run(
-            check.run,
-            workspace=folder,
-            network=network,
-            timeout_s=check.timeout_s,
-            limits=self._commands.limits,
-        )
+        result = await self._commands.run(check.run, folder, check.timeout_s, network)
         output = clean(result.output).strip()[:OUTPUT_CHARS]
         if result.exit_code == NOTHING_TO_DO or (result.exit_code == 0 and not output):
             return CheckResult(ends=RunStatus.SKIPPED, reason=NOTHING)

@@ -104,13 +104,7 @@ class AcceptanceChecks:
         network = self._commands.network(agent, check.sandbox, bounds)
         version, _ = await workspaces.get(self._pool, check.ref.tenant, check.workspace_id)
         folder = await self._workspaces.ready(check.ref.tenant, check.workspace_id, version)
-        result = await self._commands.sandbox.run(
-            criterion.run,
-            workspace=folder,
-            network=network,
-            timeout_s=criterion.timeout_s,
-            limits=self._commands.limits,
-        )
+        result = await self._commands.run(criterion.run, folder, criterion.timeout_s, network)
         ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {criterion.timeout_s} s"
         ended = f"stopped: {result.stopped}" if result.stopped else ended
         why = result.refusal or f"{ended}: {clean(result.output).strip()[-WHY:] or '(no output)'}"

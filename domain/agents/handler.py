@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic_core import from_json, to_json
 
 from domain.agents.definition import ToolName
+from domain.frozen import Frozen
 from domain.json_object import JsonObject
 from domain.messages import (
     ASSISTANT,
@@ -54,10 +55,8 @@ class AnsweredCall(HandlerCall):
     failed: bool = False
 
 
-class HandlerMessage(BaseModel):
+class HandlerMessage(Frozen):
     """One message of the conversation so far. The other side's tool calls are not shown."""
-
-    model_config = ConfigDict(frozen=True)
 
     speaker: Speaker
     name: str = ""  # the label of the side, or who wrote to the session
@@ -65,10 +64,8 @@ class HandlerMessage(BaseModel):
     calls: list[AnsweredCall] = Field(default_factory=list)  # of the handler's own side
 
 
-class HandlerTurn(BaseModel):
+class HandlerTurn(Frozen):
     """The input of a handler: everything that its side may see."""
-
-    model_config = ConfigDict(frozen=True)
 
     key: str  # equal in every attempt at this turn, so that receivers can drop repeats
     session_id: str

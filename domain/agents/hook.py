@@ -5,6 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domain.frozen import Frozen
+
 MOST_TEXT = 2_000  # characters of a note or a refusal
 MOST_RESULT = 60_000  # characters of a message or a result that a hook puts in the place of another
 
@@ -30,10 +32,8 @@ INNER = frozenset(
 )
 
 
-class Moment(BaseModel):
+class Moment(Frozen):
     """The fields that every hook receives."""
-
-    model_config = ConfigDict(frozen=True)
 
     session_id: str
     conversation_id: str
@@ -46,9 +46,7 @@ class BeforeModel(Moment):
     model: str
 
 
-class RequestedCall(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class RequestedCall(Frozen):
     tool: str
     arguments: Any
 
@@ -106,9 +104,7 @@ class SubagentCreated(Moment):
     subagent: str  # the agent
 
 
-class ShownMessage(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class ShownMessage(Frozen):
     id: str
     kind: str  # user | note | assistant | tool_results | summary
     author: str

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 
+from domain.frozen import Frozen
+
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
     from genai_prices.types import Provider as PriceList
@@ -58,9 +60,7 @@ class UnknownProvider(ValueError):
         self.known = known
 
 
-class Providers(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class Providers(Frozen):
     default: str = "anthropic"
     named: dict[ProviderName, Provider] = Field(default_factory=lambda: {"anthropic": Provider(kind="anthropic")})
 

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from domain.agents.definition import AgentDefinition, SubagentTool, Variable, VariableKind
 from domain.conversations.subagents import is_enabled
 from domain.errors import Invalid
+from domain.frozen import Frozen
 from domain.redaction import PREFIX, is_sealed
 from domain.sealing import KeyRing
 
@@ -22,10 +21,8 @@ Values = Mapping[str, str]
 Graph = Mapping[str, AgentDefinition]  # an agent and all that it can reach, by name
 
 
-class NeededVariable(BaseModel):
+class NeededVariable(Frozen):
     """A variable whose value an agent needs before it can begin."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     agent: str

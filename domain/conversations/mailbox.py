@@ -9,9 +9,8 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from domain.amounts import counted
+from domain.frozen import Frozen
 from domain.policy.rules import PathError, path_parts
 from domain.sessions.session import Reason, Status
 
@@ -105,10 +104,8 @@ class AttachmentRefused(ValueError):
     """A file cannot be handed over; the text is for the model."""
 
 
-class Attachment(BaseModel):
+class Attachment(Frozen):
     """One file: its path at the sender, its path at the receiver, and its entry in the sender's manifest."""
-
-    model_config = ConfigDict(frozen=True)
 
     given: str
     path: str

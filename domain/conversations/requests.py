@@ -4,10 +4,11 @@ its requests to activities. Only ids, counters and short previews."""
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from domain.conversations.mailbox import Attachment
 from domain.conversations.subagents import DelegationTool
+from domain.frozen import Frozen
 from domain.sessions.new_session import SessionPayload
 from domain.sessions.session import DeliveryMode, Status
 from domain.sessions.session_state import SessionInput
@@ -56,10 +57,8 @@ REMEMBERED_FOR = timedelta(hours=1)
 REMEMBERED_LENGTH = 200_000  # characters of all kept answers: they are carried from run to run
 
 
-class PendingOutcome(BaseModel):
+class PendingOutcome(Frozen):
     """An outcome in the mailbox, with the fields that a person wants to see in the Web UI."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str  # of the mailbox message
     agent: str

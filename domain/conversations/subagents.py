@@ -5,10 +5,11 @@ import json
 from enum import StrEnum
 
 from errand.models import RegistryEntry
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from domain.agents.definition import ParentCommunication, ReceivingSide, Sides, SubagentTool
 from domain.conversations.mailbox import quote_line
+from domain.frozen import Frozen
 from domain.json_object import JsonObject
 from domain.sessions.session import AgentRef, LineCall, ResumePoint, SessionRef, ToolOutcome
 
@@ -98,10 +99,8 @@ class Settle(BaseModel):
 ALREADY_HANDED_OVER = "Not handed over to {}: this response already handed the thread over to {}."
 
 
-class Successor(BaseModel):
+class Successor(Frozen):
     """The agent that runs a session after a handoff, with its models and tools."""
-
-    model_config = ConfigDict(frozen=True)
 
     agent: AgentRef
     models: list[str]
@@ -153,10 +152,8 @@ DEFAULT_SCHEMA: JsonObject = {
 }
 
 
-class SubagentTerms(BaseModel):
+class SubagentTerms(Frozen):
     """The settings of the tool that started a child, as the child's session keeps them."""
-
-    model_config = ConfigDict(frozen=True)
 
     resumable: bool = False
     blocking: bool = True

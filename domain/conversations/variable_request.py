@@ -4,10 +4,9 @@ import json
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
-
 from domain.agents.variables import NeededVariable
 from domain.conversations.requests import SpawnRequest
+from domain.frozen import Frozen
 
 ENV_REQUIRED = "subagent_env_required"
 
@@ -18,9 +17,7 @@ class VariableRequestStatus(StrEnum):
     STARTED = "started"
 
 
-class VariableRequest(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class VariableRequest(Frozen):
     id: str
     tenant: str
     conversation_id: str

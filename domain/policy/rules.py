@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from httpx2 import URL, InvalidURL
 from pydantic import BaseModel, ConfigDict, Field
 
+from domain.frozen import Frozen
+
 # Shell commands as permission rules see them: one command, however it is spelled.
 #
 # This is a guard rail, not a shell parser: a command can be computed while it runs. To make sure that something never
@@ -125,11 +127,9 @@ class SubjectKind(StrEnum):
     HOST = "host"
 
 
-class Subject(BaseModel):
+class Subject(Frozen):
     """Which arguments rules match on, and how to read them. It is data and not code, so that any process can judge a
     call by the same rules after a person has changed its arguments."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: SubjectKind = SubjectKind.NAME
     fields: tuple[str, ...] = ()  # texts or lists of texts; for NAME and COMMAND the first that is given counts
@@ -475,11 +475,9 @@ def tools_of(
 # Approval rules: a person who changes the arguments of a call must stay within the rules that bind the call.
 
 
-class ApprovalRules(BaseModel):
+class ApprovalRules(Frozen):
     """The rules of one call. They are stored with the request, because they come from several agents and from the
     task."""
-
-    model_config = ConfigDict(frozen=True)
 
     tool: ToolTraits
     layers: list[list[Rule]]

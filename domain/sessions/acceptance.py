@@ -9,6 +9,7 @@ from errand.models import EffectRecord, Verdict
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from domain.conversations.mailbox import disarm_tags
+from domain.frozen import Frozen
 from domain.messages import ToolDefinition
 from domain.sessions.session import AgentRef, SandboxMode, SessionRef, Usage, preview
 
@@ -44,10 +45,8 @@ def criterion_text(criterion: Criterion) -> str:
     return criterion.criterion if isinstance(criterion, TextCriterion) else criterion
 
 
-class AcceptanceRound(BaseModel):
+class AcceptanceRound(Frozen):
     """One check of all criteria and constraints of a session."""
-
-    model_config = ConfigDict(frozen=True)
 
     round: int
     passed: bool

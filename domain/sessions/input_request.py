@@ -5,8 +5,9 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from errand import models
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, Field, PlainSerializer
 
+from domain.frozen import Frozen
 from domain.json_object import JsonObject
 from domain.redaction import mask_sealed
 from domain.sessions.session import AgentRef, SessionRef
@@ -46,10 +47,8 @@ class RequestOrder(StrEnum):
     ANSWERED = "answered"  # of answered ones: the latest answer first
 
 
-class ApprovedFile(BaseModel):
+class ApprovedFile(Frozen):
     """A file that a command names, with its content at the time when people were asked."""
-
-    model_config = ConfigDict(frozen=True)
 
     path: str
     sha256: str

@@ -9,10 +9,11 @@ from enum import StrEnum
 from typing import Annotated, Self, TypedDict
 
 from errand.models import Rerun
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import Field, PlainSerializer
 
 from domain.agents.definition import AgentDefinition, ExternalTool, Sides
 from domain.conversations.subagents import DelegationTool, SubagentTerms, Successor
+from domain.frozen import Frozen
 from domain.json_object import JsonObject
 from domain.messages import ModelSettings
 from domain.policy.rules import Action, Rule
@@ -35,11 +36,7 @@ def kind_of(spawned_by: str | None, blocking: bool, transport: str) -> str:
     return "sync_agent" if transport == "sse" else "async_agent"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class NotificationConfig(_Part):
+class NotificationConfig(Frozen):
     """Who is notified of what happens in a whole tree, and when."""
 
     notify: list[str] = Field(default_factory=list)
@@ -72,23 +69,23 @@ class SubmittedConfig(NotificationConfig):
         return self.environment is not None or self.repository is not None
 
 
-class SubmittedContext(_Part):
+class SubmittedContext(Frozen):
     files: list[str] = Field(default_factory=list)
 
 
-class SubmittedChannel(_Part):
+class SubmittedChannel(Frozen):
     """The place on another service at which a person wrote."""
 
     message_id: str | None = None
     thread: str | None = None
 
 
-class SubmittedSchedule(_Part):
+class SubmittedSchedule(Frozen):
     id: str
     silent_reply: str | None = None  # an answer that is exactly this is not sent
 
 
-class SubmittedTask(_Part):
+class SubmittedTask(Frozen):
     input: str | JsonObject | None = None
     tags: list[str] = Field(default_factory=list)
     user_id: str | None = None
@@ -106,9 +103,7 @@ class SubmittedTask(_Part):
 # The additions of a task to the definition of its agent, for this task alone.
 
 
-class TaskTerms(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class TaskTerms(Frozen):
     instructions: str | None = None
     output_schema: JsonObject | None = None
     model_settings: ModelSettings | None = None
@@ -162,10 +157,8 @@ class Trigger(StrEnum):
     START_BACKGROUND = DelegationTool.START_BACKGROUND
 
 
-class Supervision(BaseModel):
+class Supervision(Frozen):
     """The rules of a session, and what it may ask of people and of its caller."""
-
-    model_config = ConfigDict(frozen=True)
 
     rules: list[list[Rule]] = Field(default_factory=list)  # layers: the task's and its parents'
     may_ask: bool = False

@@ -7,8 +7,9 @@ from operator import not_
 from typing import Literal
 
 from errand import models
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from domain.frozen import Frozen
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.policy.rules import Rule
@@ -107,24 +108,16 @@ def _higher(one: float | None, other: float | None) -> float | None:
 class Usage(models.Usage):
     """The usage so far. A cost of None is unknown: some call used a model without a price."""
 
-    def plus(self, other: "Usage") -> "Usage":
+    def plus(self, other: "Usage", sign: int = 1) -> "Usage":
+        names = [name for name in Usage.model_fields if name != "cost_usd"]
+        counts = {name: getattr(self, name) + sign * getattr(other, name) for name in names}
         known = self.cost_usd is not None and other.cost_usd is not None
-        return Usage(
-            llm_calls=self.llm_calls + other.llm_calls,
-            tool_invocations=self.tool_invocations + other.tool_invocations,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            cost_usd=round((self.cost_usd or 0) + (other.cost_usd or 0), 9) if known else None,
-        )
+        cost = round((self.cost_usd or 0) + sign * (other.cost_usd or 0), 9) if known else None
+        return Usage(**counts, cost_usd=cost)
 
     def minus(self, before: "Usage") -> "Usage":
         """The usage since an earlier point."""
-        names = [name for name in Usage.model_fields if name != "cost_usd"]
-        counts = {name: getattr(self, name) - getattr(before, name) for name in names}
-        known = self.cost_usd is not None and before.cost_usd is not None
-        return Usage(**counts, cost_usd=round((self.cost_usd or 0) - (before.cost_usd or 0), 9) if known else None)
+        return self.plus(before, -1)
 
 
 class Scope(StrEnum):
@@ -134,20 +127,16 @@ class Scope(StrEnum):
     TREE = "tree"  # its subagents too, at any depth
 
 
-class SessionRef(BaseModel):
+class SessionRef(Frozen):
     """The session, its conversation and its tenant; every activity receives it."""
-
-    model_config = ConfigDict(frozen=True)
 
     tenant: str
     session_id: str
     conversation_id: str
 
 
-class AgentRef(BaseModel):
+class AgentRef(Frozen):
     """The exact definition that a session keeps for its whole life; `owner` is a tenant, or `*` for a shipped agent."""
-
-    model_config = ConfigDict(frozen=True)
 
     owner: str
     name: str
@@ -164,20 +153,16 @@ MOST_ASKED = 10  # forms at a time
 MOST_ROUNDS = 50  # rounds of forms in one call
 
 
-class RemoteForm(BaseModel):
+class RemoteForm(Frozen):
     """A question of the other side."""
-
-    model_config = ConfigDict(frozen=True)
 
     key: str  # the other side's key of the question
     message: str
     answer_schema: JsonObject
 
 
-class RemoteCall(BaseModel):
+class RemoteCall(Frozen):
     """The handle of the call. A worker that finds it asks for the outcome instead of making the call again."""
-
-    model_config = ConfigDict(frozen=True)
 
     task_id: str | None = None  # of the other side
     state: str | None = None  # the other side's, if there is no task: to be sent back with the answers
@@ -190,10 +175,8 @@ class RemoteCall(BaseModel):
     given: JsonObject = Field(default_factory=dict)  # people's answers so far, as the protocol has them
 
 
-class PendingCall(BaseModel):
+class PendingCall(Frozen):
     """The condition for which the workflow waits before it continues a call."""
-
-    model_config = ConfigDict(frozen=True)
 
     wait_ms: int = 0
     round: int = 0
@@ -241,10 +224,8 @@ class CallState(StrEnum):
         return CallState.UNKNOWN if self is CallState.STARTED else self
 
 
-class ToolCallResult(BaseModel):
+class ToolCallResult(Frozen):
     """The result of a tool call; `text` is empty while the call runs."""
-
-    model_config = ConfigDict(frozen=True)
 
     index: int
     state: CallState
@@ -400,9 +381,7 @@ class ToolRequest(BaseModel):
     cancel: bool = Field(default=False, exclude_if=is_empty)
 
 
-class ToolOutcome(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class ToolOutcome(Frozen):
     index: int
     name: str
     state: CallState = CallState.OK  # never `started`
@@ -420,11 +399,9 @@ class ToolOutcome(BaseModel):
     spent: bool = Field(default=False, exclude_if=not_)
 
 
-class BindingCall(BaseModel):
+class BindingCall(Frozen):
     """The tool call with which a side ended its session. Its arguments are the session's payload. Without an index it
     is a handler's reply, whose text is the payload."""
-
-    model_config = ConfigDict(frozen=True)
 
     node: str
     index: int | None = None

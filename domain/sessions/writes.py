@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from errand.models import Source
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
+from pydantic import Field, PlainSerializer, computed_field
 from pydantic_core import to_json
 
 from domain.conversations.requests import InboxKind
 from domain.conversations.subagents import Successor
 from domain.events import CallAttempt, EventRow, ModelRetry, ToolCalled, ToolReturned
 from domain.faces import FaceRequest
+from domain.frozen import Frozen
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.limits import BudgetLimits
@@ -47,11 +48,7 @@ LOW_PERCENT = 20  # of a budget left when an event says so; the default of the s
 AsText = PlainSerializer(lambda value: None if value is None else to_json(value).decode())
 
 
-class Write(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class SessionWrite(Write):
+class SessionWrite(Frozen):
     """A write of a session's workflow. The store refuses those of an earlier run."""
 
     tenant: str
@@ -59,14 +56,14 @@ class SessionWrite(Write):
     run: str | None = None  # the run of the session's workflow that writes this; None: another writer
 
 
-class IdempotencyRecord(Write):
+class IdempotencyRecord(Frozen):
     key: str
     digest: str
     status: int
     response: str
 
 
-class NewMessage(Write):
+class NewMessage(Frozen):
     """A message of the inbox that opens a session."""
 
     id: str
@@ -76,7 +73,7 @@ class NewMessage(Write):
     visible: bool = True
 
 
-class ThreadMessage(Write):
+class ThreadMessage(Frozen):
     """A message for the inbox of a thread that exists."""
 
     id: str
@@ -108,7 +105,7 @@ class NewBudget(BudgetLimits):
         return NewBudget(**limits, low_percent=other.low_percent)
 
 
-class Acceptance(Write):
+class Acceptance(Frozen):
     """A session to be accepted, with everything that is written in the same transaction."""
 
     session: PlacedSession
@@ -130,7 +127,7 @@ class Acceptance(Write):
     face: FaceRequest | None = None  # set if the request came through a face
 
 
-class QueuedBegin(Write):
+class QueuedBegin(Frozen):
     """A session leaves the queue of its thread."""
 
     tenant: str
@@ -138,7 +135,7 @@ class QueuedBegin(Write):
     take: list[str]  # inbox messages that it reads first
 
 
-class SessionEnding(Write):
+class SessionEnding(Frozen):
     """The end of a session. A field that is None leaves the column as it is."""
 
     ref: SessionRef
@@ -187,7 +184,7 @@ class StepBegin(SessionWrite):
     again: list[EventRow] = Field(default_factory=list)  # only in a later attempt
 
 
-class RetryNote(Write):
+class RetryNote(Frozen):
     tenant: str
     session_id: str
     retry: ModelRetry
@@ -201,7 +198,7 @@ class NewNode(Node):
     reply: Annotated[ModelReply | None, AsText] = None
 
 
-class BudgetUse(Write):
+class BudgetUse(Frozen):
     """The amounts to take from the tree's budget."""
 
     steps: int = 0
@@ -210,7 +207,7 @@ class BudgetUse(Write):
     tool_calls: int = 0
 
 
-class OnceEvent(Write):
+class OnceEvent(Frozen):
     """An event that a session emits at most once by this name."""
 
     name: str
@@ -327,7 +324,7 @@ class ToolHold(SessionWrite):
         return cls(**attempt.model_dump(exclude={"actor", "tool", "effect"}), remote=remote)
 
 
-class NewFile(Write):
+class NewFile(Frozen):
     """An artifact whose bytes are stored already."""
 
     id: str
@@ -376,7 +373,7 @@ class CheckEnd(ToolCallKey):
 # `settle_request` and `record_acceptance` read exactly these fields; only the store dumps these models.
 
 
-class SpentSoFar(Write):
+class SpentSoFar(Frozen):
     """The usage of the session, for the person who is asked."""
 
     cost_usd: float | None
@@ -384,7 +381,7 @@ class SpentSoFar(Write):
     steps: int
 
 
-class ShownRequest(Write):
+class ShownRequest(Frozen):
     """The text that people are shown, and the form that their answer must have."""
 
     question: str
@@ -406,7 +403,7 @@ class NewRequest(ShownRequest):
     event_key: str | None = None  # an event with this key answers it
 
 
-class RequestOpening(Write):
+class RequestOpening(Frozen):
     tenant: str
     run: str | None = None  # the run of the session's workflow that writes this; None: another writer
     request: NewRequest
@@ -414,7 +411,7 @@ class RequestOpening(Write):
     events: list[EventRow] = Field(default_factory=list)
 
 
-class RequestAnswer(Write):
+class RequestAnswer(Frozen):
     tenant: str
     id: str
     session_id: str
@@ -424,7 +421,7 @@ class RequestAnswer(Write):
     events: list[EventRow] = Field(default_factory=list)
 
 
-class RequestSettlement(Write):
+class RequestSettlement(Frozen):
     tenant: str
     run: str | None = None  # the run of the session's workflow that writes this; None: another writer
     id: str

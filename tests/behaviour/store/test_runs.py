@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 import pytest
+from pydantic import BaseModel
 
 from domain.ids import new_id
 from domain.messages import ASSISTANT, ReplyBody
@@ -19,7 +20,6 @@ from domain.sessions.writes import (
     StepBegin,
     StepCommit,
     ThreadMessage,
-    Write,
 )
 from domain.task import parts_of
 from store import conversations, input_requests, messages, runs, sessions, tool_calls
@@ -30,7 +30,7 @@ from tests.behaviour.store.test_sessions import ending
 from tests.behaviour.store.test_tool_calls import claim, outcome
 
 pytestmark = pytest.mark.exactly_once
-W = TypeVar("W", bound=Write)
+W = TypeVar("W", bound=BaseModel)
 
 
 def beginning(ref: SessionRef, run: str, version: int = 1) -> StepBegin:
