@@ -1,54 +1,48 @@
 // Elements without HTML strings: every text becomes a text node, so nothing that an agent wrote can run.
 
 import { plain } from "./format.js";
+import { give, handle, lay, setUp } from "./keyed.js";
 
-const PROPERTIES = new Set(["value", "checked", "disabled", "selected", "hidden", "open", "readOnly"]);
+const PROPERTIES = new Set(["value", "checked", "disabled", "selected", "hidden", "open", "readOnly", "indeterminate"]);
 const SHOWN = new Set(["title", "aria-label", "placeholder"]); // attributes that people read
 
-export function h(tag, attributes = {}, ...children) {
+// `key` names an element among its siblings, `own` makes it an island (see keyed.js), `css` sets its style.
+export function h(tag, { key, own, stamp, live, css, ...attributes } = {}, ...children) {
   const element = document.createElement(tag);
+  setUp(element, { key, own, stamp, live });
+  append(element, children);
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (PROPERTIES.has(name)) element[name] = value;
+    if (PROPERTIES.has(name)) {
+      if (value !== undefined && value !== null) give(element, name, value);
+    } else if (value === null || value === undefined || value === false) continue;
+    else if (name.startsWith("on")) handle(element, name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : SHOWN.has(name) ? plain(String(value)) : String(value));
   }
-  append(element, children);
+  for (const [name, value] of Object.entries(css ?? {})) element.style.setProperty(name, String(value));
   return element;
+}
+
+function nodes(children) {
+  return children.flat(Infinity)
+    .filter((child) => child !== null && child !== undefined && child !== false && child !== "")
+    .map((child) => (child instanceof Node ? child : document.createTextNode(plain(String(child)))));
 }
 
 export function append(element, children) {
-  for (const child of children.flat(Infinity)) {
-    if (child === null || child === undefined || child === false) continue;
-    element.append(child instanceof Node ? child : plain(String(child)));
-  }
+  element.append(...nodes(children));
 }
 
+// Gives an element these children, in place.
 export function fill(element, ...children) {
-  const restore = holdFocus(element);
-  element.replaceChildren();
-  append(element, children);
-  restore();
+  lay(element, nodes(children));
   return element;
-}
-
-// What is drawn again keeps the focus of a person who moves by keyboard: on the same link, or on the one control alike.
-export function holdFocus(element) {
-  const held = document.activeElement;
-  if (!held || held === element || !element.contains(held)) return () => {};
-  const name = (one) => one.id || one.dataset.key || `${one.getAttribute("href") ?? ""} ${one.textContent}`;
-  return (drawn = element) => {
-    if (document.contains(held)) return held.focus({ preventScroll: true }); // put back as it was
-    const alike = [...drawn.querySelectorAll(held.tagName)].filter((one) => name(one) === name(held));
-    if (alike.length === 1) alike[0].focus({ preventScroll: true });
-  };
 }
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, plain(String(value)));
+  for (const [name, value] of Object.entries(attributes)) if (value !== null && value !== undefined) element.setAttribute(name, plain(String(value)));
   append(element, children);
   return element;
 }
@@ -59,40 +53,22 @@ export function link(hash, ...children) {
 
 // A button that says what went wrong beside itself, and cannot be pressed twice while its request runs.
 export function action(label, run, attributes = {}) {
-  const problem = h("span", { class: "problem", role: "alert" });
-  let running = false; // and not `disabled`, which would take the focus from it
-  const button = h(
-    "button",
-    {
-      type: "button",
-      ...attributes,
-      onclick: async (event) => {
-        event.stopPropagation();
-        if (running) return;
-        running = true;
-        button.setAttribute("aria-busy", "true");
-        fill(problem);
-        try {
-          await run();
-        } catch (error) {
-          fill(problem, error.message);
-        } finally {
-          running = false;
-          button.removeAttribute("aria-busy");
-        }
-      },
-    },
-    label,
-  );
-  return h("span", { class: "action" }, button, problem);
-}
-
-export function status(name) {
-  return h("span", { class: `status ${/^[a-z_]+$/.test(name) ? name : ""}` }, name.replaceAll("_", " "));
-}
-
-export function empty(text) {
-  return h("p", { class: "empty" }, text);
+  const press = async (event) => {
+    const button = event.currentTarget;
+    event.stopPropagation();
+    if (button.getAttribute("aria-busy")) return; // and not `disabled`, which would take the focus from it
+    button.setAttribute("aria-busy", "true");
+    const problem = button.nextElementSibling;
+    problem.replaceChildren();
+    try {
+      await run();
+    } catch (error) {
+      problem.replaceChildren(plain(error.message));
+    } finally {
+      button.removeAttribute("aria-busy");
+    }
+  };
+  return h("span", { class: "action", key: attributes.key }, h("button", { type: "button", ...attributes, key: undefined, onclick: press }, label), h("span", { class: "problem", role: "alert", own: true }));
 }
 
 // A dialog over the page; `build` gets the function that closes it.
@@ -102,7 +78,10 @@ export function dialog(title, build) {
   box.addEventListener("close", () => box.remove());
   // Escape closes it at once, `close` comes later: until then a field of it would swallow the keys of the page.
   box.addEventListener("cancel", (event) => event.target === box && document.activeElement?.blur());
-  box.append(h("h2", {}, title), ...[build(close)].flat());
+  box.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) box.querySelector("button.primary, button.danger")?.click();
+  });
+  append(box, [h("h2", {}, title), build(close)]);
   document.body.append(box);
   box.showModal();
   return box;
@@ -110,15 +89,15 @@ export function dialog(title, build) {
 
 export function confirmed(title, explanation, label, run) {
   dialog(title, (close) => [
-    h("p", {}, explanation),
+    h("p", { class: "soft" }, explanation),
     h(
-      "div",
-      { class: "row" },
+      "footer",
+      {},
+      h("button", { type: "button", onclick: close, autofocus: true }, "Keep it"),
       action(label, async () => {
         await run();
         close();
       }, { class: "danger" }),
-      h("button", { type: "button", onclick: close, autofocus: true }, "Keep it"),
     ),
   ]);
 }

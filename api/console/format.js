@@ -69,3 +69,30 @@ export function json(value) {
     return value;
   }
 }
+
+// For a narrow column: 7.5 s, 1:52, 3 h 12.
+export function brief(ms) {
+  if (ms === null || ms === undefined || Number.isNaN(ms)) return "";
+  const seconds = Math.max(0, ms) / 1000;
+  if (seconds < 60) return seconds < 10 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`;
+  const two = (number) => String(Math.floor(number)).padStart(2, "0");
+  return seconds < 3600 ? `${Math.floor(seconds / 60)}:${two(seconds % 60)}` : `${Math.floor(seconds / 3600)} h ${two((seconds % 3600) / 60)}`;
+}
+
+export function amount(number) {
+  if (number < 10_000) return number.toLocaleString();
+  return number < 1_000_000 ? `${Math.round(number / 1000)}k` : `${(Math.round(number / 100_000) / 10).toLocaleString()}M`;
+}
+
+export function time(moment) {
+  const at = new Date(moment);
+  const today = new Date().toDateString() === at.toDateString();
+  return today ? at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : at.toLocaleDateString([], { day: "numeric", month: "short" });
+}
+
+export function left(deadline) {
+  const rest = new Date(deadline) - Date.now();
+  return rest > 0 ? `${duration(rest)} left` : "expired";
+}
+
+export const took = (one) => (one.ended_at ? new Date(one.ended_at) : Date.now()) - new Date(one.started_at ?? one.created_at);

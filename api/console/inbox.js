@@ -1,31 +1,33 @@
-// Inbox: everything that waits for a person, the nearest deadline first; answered by mouse, by form or by j k a d e.
+// Inbox: what waits for people at the left, the nearest deadline first; at the right the one that is chosen, and its
+// decision. Answered by mouse, by form, or by j k a d e.
 
-import { get, post } from "./api.js";
-import { action, empty, fill, h, link } from "./dom.js";
-import { clock, duration, short } from "./format.js";
+import { get } from "./api.js";
+import { action, fill, h, link } from "./dom.js";
+import { ago, cost, left, short } from "./format.js";
+import { icon } from "./icons.js";
+import { decision, isApproval, kindIcon, said, verdict } from "./decision.js";
 import { insist, listen, soon } from "./live.js";
-import { denyDialog, editDialog } from "./request_dialogs.js";
-import { details } from "./request_details.js";
-import { schemaForm } from "./schema_form.js";
+import { bones, crumbs, empty, kbd, shape } from "./parts.js";
 
 const PAGE = 50;
 const MOST_LOOKS = 20; // at a time
-const APPROVALS = new Set(["tool_approval", "plan_approval"]);
 
-export function inbox(main) {
+export function inbox(main, { parameters: [wanted] }) {
   const list = h("ol", { class: "requests", "aria-label": "Open requests" });
-  const nothing = empty("Nothing waits for you.");
-  const done = h("ul", { class: "plain rows" });
-  const said = h("p", { role: "status", class: "said" });
-  const further = h("p", { class: "more", hidden: true }, action("Show further requests", nextPage));
-  const open = new Map(); // id -> { request, card }
+  const done = h("ul", { class: "decided" });
+  const note = h("p", { role: "status", class: "said" });
+  const place = h("section", { class: "pane detail-pane", "aria-label": "The chosen request" });
+  const further = h("p", { class: "more" }, action("Show further requests", nextPage));
+  const open = new Map(); // id -> request
   const gone = new Set(); // a request that was settled never opens again, whatever an answer that was late says
-  const answering = new Set();
-  const asking = new Map(); // session -> the task that asks
+  const asking = new Map(); // session -> its task
+  const before = new Map(); // session -> what it said before it asked
   let cursor = null;
   let reading = null;
-  let chosen; // undefined: not yet, null: somebody else has settled it
+  let read = false;
+  let chosen = wanted; // undefined: not yet, null: somebody else has settled it
   let chosenAt = 0;
+  let shown = null; // the decision of the chosen one
   let moved = Promise.resolve();
 
   async function load() {
@@ -43,6 +45,7 @@ export function inbox(main) {
 
   function take(page) {
     cursor = page.next_cursor;
+    read = true;
     page.items.forEach(put);
     draw();
     introduce().catch(() => {}); // the requests can be answered without it
@@ -50,17 +53,13 @@ export function inbox(main) {
 
   // Which agent asks, and in which task: of many requests at once, by one list.
   async function introduce() {
-    const unknown = [...new Set([...open.values()].map((one) => one.request.session_id))].filter((id) => !asking.has(id));
+    const unknown = [...new Set([...open.values()].map((one) => one.session_id))].filter((id) => !asking.has(id));
+    if (!unknown.length) return;
     const found = unknown.length > 3
       ? (await get("/tasks", { status: "input_required", limit: 200 })).items
       : await Promise.all(unknown.map((id) => get(`/tasks/${id}`)));
     for (const one of found) asking.set(one.task_id, one);
-    for (const { request, card } of open.values()) {
-      const task = asking.get(request.session_id);
-      if (!task) continue;
-      fill(card.querySelector(".kind"), `${request.kind.replaceAll("_", " ")} · ${task.agent}`);
-      fill(card.querySelector(".whose"), short(task.title, 60) || "the task");
-    }
+    draw();
   }
 
   // What is open in a conversation after something happened in it.
@@ -73,11 +72,11 @@ export function inbox(main) {
       next = page.next_cursor;
     } while (next);
     const still = new Set(found.map((one) => one.id));
-    for (const [id, { request }] of open) {
-      if (request.conversation_id !== conversation || still.has(id) || answering.has(id)) continue;
+    for (const [id, request] of open) {
+      if (request.conversation_id !== conversation || still.has(id)) continue;
       if (id === chosen) {
         chosen = null; // and not the next one: a key that is being pressed was meant for this one
-        fill(said, `Settled elsewhere: ${request.question}`);
+        fill(note, `Settled elsewhere: ${request.question}`);
       }
       drop(id);
     }
@@ -85,139 +84,125 @@ export function inbox(main) {
   }
 
   function drop(id) {
-    if (open.get(id)?.card.contains(document.activeElement)) list.focus(); // not on the same button of another request
+    if (shown?.request.id === id && place.contains(document.activeElement)) list.focus(); // not on the same button of another request
     open.delete(id);
     gone.add(id);
   }
 
   async function decided() {
-    const page = await get("/input-requests", { status: "answered", order: "answered", limit: 20 });
-    if (!page.items.length) return fill(done, h("li", {}, empty("Nothing was decided yet.")));
+    const page = await get("/input-requests", { status: "answered", order: "answered", limit: 12 });
     fill(
       done,
-      ...page.items.map((one) =>
-        h("li", { class: "row" }, h("span", { class: "grow" }, link(`#/tasks/${one.session_id}`, one.question || one.kind.replaceAll("_", " "))), h("small", {}, `${verdict(one)} by ${one.answered_by ?? "nobody"}, ${clock(one.answered_at)}`)),
+      page.items.map((one) =>
+        h("li", { key: one.id }, icon({ approved: "tick", denied: "cross", edited: "edit" }[verdict(one)] ?? "chats"), h("a", { class: "cut grow", href: `#/tasks/${one.session_id}` }, one.question || one.kind.replaceAll("_", " ")), h("small", { class: "faint" }, `${verdict(one)} by ${one.answered_by ?? "nobody"}, ${ago(one.answered_at)}`)),
       ),
+      page.items.length ? null : h("li", { class: "faint" }, "Nothing was decided yet."),
     );
   }
 
-  // A card stays as it is while its request is open: nobody loses a form, or a focus, to what others do.
   function put(request) {
-    if (gone.has(request.id)) return;
-    const known = open.get(request.id);
-    if (!known) return open.set(request.id, { request, card: item(request) });
-    known.request = request;
-    known.card.querySelector("[data-deadline]").dataset.deadline = request.deadline;
+    if (!gone.has(request.id)) open.set(request.id, request);
   }
 
+  const inOrder = () => [...open.values()].sort((a, b) => new Date(a.deadline) - new Date(b.deadline) || (a.id < b.id ? -1 : 1));
+
   function draw() {
-    const cards = inOrder().map((one) => one.card);
-    const wanted = new Set(cards);
-    for (const card of [...list.children]) if (!wanted.has(card)) card.remove();
-    cards.forEach((card, at) => list.children[at] === card || list.insertBefore(card, list.children[at] ?? null));
-    nothing.hidden = Boolean(open.size || cursor);
+    const all = inOrder();
+    if (open.has(chosen)) chosenAt = all.findIndex((one) => one.id === chosen);
+    else if (chosen !== null && read) choose(all[Math.min(chosenAt, all.length - 1)]?.id);
+    fill(list, all.map(row));
+    fill(count, String(open.size) + (cursor ? "+" : ""));
     further.hidden = !cursor;
-    if (open.has(chosen)) chosenAt = cards.indexOf(open.get(chosen).card);
-    else if (chosen !== null) choose(inOrder()[Math.min(chosenAt, open.size - 1)]?.request.id, { reveal: Boolean(chosen) });
+    bare.hidden = Boolean(open.size || cursor || !read);
+    detail();
     atEnd.unobserve(further); // observing it again reports whether the end is still visible
     if (cursor) atEnd.observe(further);
   }
 
-  const inOrder = () =>
-    [...open.values()].sort(({ request: a }, { request: b }) => new Date(a.deadline) - new Date(b.deadline) || (a.id < b.id ? -1 : 1));
-
-  function item(request) {
-    const approval = APPROVALS.has(request.kind);
-    const form = approval ? null : schemaForm(request.answer_schema ?? { type: "string" }, request.default_answer ?? undefined);
+  function row(request) {
+    const task = asking.get(request.session_id);
     return h(
       "li",
-      { class: "request", "data-id": request.id, onclick: () => choose(request.id) },
+      { key: request.id, class: "request", "data-id": request.id, "aria-current": request.id === chosen ? "true" : null, onclick: () => choose(request.id, { by: "hand" }) },
+      h("button", { type: "button", class: "plain" }, icon(kindIcon(request), "wait-c"), h("strong", { class: "question cut grow" }, request.question), h("span", { class: "countdown num", "data-deadline": request.deadline }, left(request.deadline).replace(" left", ""))),
+      h("span", { class: "whose cut soft" }, short(task?.title, 80) || "a task"),
+      h("span", { class: "kind faint cut" }, [task ? `${task.agent} v${task.agent_version}` : null, request.kind.replaceAll("_", " "), request.details?.tool].filter(Boolean).join(" · ")),
+    );
+  }
+
+  function detail() {
+    const request = open.get(chosen);
+    if (!request) {
+      shown = null;
+      return fill(place, read ? empty("inbox", chosen === null ? "It was settled elsewhere" : "Nothing is chosen", open.size ? "Choose a request at the left, or press J." : "Requests of agents appear here as they ask.") : bones(3));
+    }
+    if (shown?.request.id !== request.id) {
+      shown = decision(request, { answered: settled, heading: false });
+      readBefore(request);
+    }
+    const task = asking.get(request.session_id);
+    const text = before.get(request.session_id);
+    fill(
+      place,
       h(
         "div",
-        { class: "row" },
-        h("span", { class: "kind" }, request.kind.replaceAll("_", " ")),
-        h("strong", { class: "grow question" }, request.question),
-        h("span", { class: "countdown", "data-deadline": request.deadline }, left(request.deadline)),
+        { class: "intro", key: `intro ${request.id}`, "data-shown": request.id },
+        h("div", { class: "line" }, h("button", { type: "button", class: "quiet square phone", "aria-label": "Back to the list", onclick: () => main.firstChild.classList.remove("opened") }, icon("back")), h("span", { class: "pill wait" }, icon("waits"), isApproval(request) ? "Approval" : "Question"), h("a", { class: "to cut", href: `#/tasks/${request.session_id}` }, short(task?.title, 60) || "the task"), h("span", { class: "soft" }, task ? `${task.agent} v${task.agent_version} · ${cost(task.usage.cost_usd)} so far` : ""), h("span", { class: "grow" }), h("span", { class: "num soft", "data-deadline": request.deadline }, left(request.deadline))),
+        h("h1", {}, request.question),
+        text ? h("div", { class: "before" }, said(text)) : null,
+        h("p", { class: "links" }, h("a", { class: "to", href: `#/tasks/${request.session_id}` }, "Open the task"), kbd("O"), h("a", { class: "to", href: `#/conversations/${request.conversation_id}` }, "Conversation")),
       ),
-      h("blockquote", { class: "before", hidden: true }),
-      details(request),
-      form?.element,
-      h(
-        "div",
-        { class: "row" },
-        approval
-          ? [
-              action("Approve", () => answer(request, { approved: true }), { class: "primary", "data-do": "a" }),
-              action("Deny", () => denyDialog(request, answer), { class: "danger", "data-do": "d" }),
-              action("Edit", () => editDialog(request, answer), { "data-do": "e" }),
-            ]
-          : action("Answer", () => answer(request, form.value()), { class: "primary" }),
-        h("a", { class: "whose", href: `#/tasks/${request.session_id}` }, "the task"),
-        link(`#/conversations/${request.conversation_id}`, "conversation"),
-      ),
+      shown.element,
     );
   }
 
   // What the agent said before it asked, read for the request that is looked at: many must not cost a request each.
-  async function readBefore({ request, card }) {
-    const place = card.querySelector(".before");
-    if (place.dataset.read) return;
-    place.dataset.read = "yes";
+  async function readBefore(request) {
+    if (before.has(request.session_id)) return;
+    before.set(request.session_id, "");
     const trace = await get(`/tasks/${request.session_id}/trace`, { chars: 1500 }).catch(() => null);
-    const text = trace?.steps.flatMap((step) => step.models.map((call) => call.text)).filter(Boolean).at(-1);
-    if (!text) return;
-    fill(place, text);
-    place.hidden = false;
+    before.set(request.session_id, trace?.steps.flatMap((step) => step.models.map((call) => call.text)).filter(Boolean).at(-1) ?? "");
+    draw();
   }
 
-  async function answer(request, input) {
-    answering.add(request.id);
-    try {
-      await post(`/tasks/${request.session_id}/input`, { response_to: request.id, input });
-      fill(said, `Answered: ${request.question}`);
-    } catch (error) {
-      if (error.status !== 409) throw error;
-      const found = (await get(`/tasks/${request.session_id}/input-requests`)).items.find((one) => one.id === request.id);
-      fill(said, found?.answered_by ? `${found.answered_by} was first: ${verdict(found)} at ${clock(found.answered_at)}.` : error.message);
-    } finally {
-      answering.delete(request.id);
-    }
+  async function settled(request, text) {
+    fill(note, text);
     drop(request.id);
     draw();
     changed.add(request.conversation_id); // it may ask for more
     refresh();
   }
 
-  function choose(id, { reveal = false } = {}) {
-    open.get(chosen)?.card.removeAttribute("aria-current");
+  function choose(id, { by = "" } = {}) {
     chosen = id;
-    const now = open.get(id);
-    if (!now) return;
-    chosenAt = inOrder().indexOf(now);
-    now.card.setAttribute("aria-current", "true");
-    if (reveal) now.card.scrollIntoView({ block: "nearest" });
-    readBefore(now);
+    const at = inOrder().findIndex((one) => one.id === id);
+    if (at < 0) return;
+    chosenAt = at;
+    if (by) {
+      draw();
+      main.firstChild.classList.toggle("opened", by === "hand");
+      list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+    }
   }
 
   // One after the other: a key that is pressed while a page is read counts, too.
   function move(by) {
     moved = moved.then(async () => {
-      const at = open.has(chosen) ? inOrder().indexOf(open.get(chosen)) + by : chosenAt - (by < 0 ? 1 : 0);
+      const at = open.has(chosen) ? inOrder().findIndex((one) => one.id === chosen) + by : chosenAt - (by < 0 ? 1 : 0);
       if (at >= open.size) await nextPage().catch(() => {});
-      const wanted = inOrder()[at]?.request.id;
-      if (wanted) choose(wanted, { reveal: true });
+      const next = inOrder()[at]?.id;
+      if (next) choose(next, { by: "key" });
     });
   }
 
-  function keys(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+  function key(event) {
     if (event.key === "j") move(1);
     else if (event.key === "k") move(-1);
-    else if (event.repeat) return; // a key that is held down decides about one request, not about those after it
-    else if ("ade".includes(event.key)) list.querySelector(`[data-id="${chosen}"] [data-do="${event.key}"]`)?.click();
-    else return;
-    event.preventDefault();
+    else if (event.repeat) return false; // a key that is held down decides about one request, not about those after it
+    else if (/^[adeA]$/.test(event.key)) shown?.press(event.key);
+    else if (event.key === "o" && shown) location.hash = `#/tasks/${shown.request.session_id}`;
+    else return false;
+    return true;
   }
 
   const changed = new Set();
@@ -229,8 +214,8 @@ export function inbox(main) {
       const missing = found.includes("*");
       if (missing || found.length > MOST_LOOKS) {
         await load();
-        const shown = new Set([...open.values()].map((one) => one.request.conversation_id));
-        found = missing ? [...shown] : found.filter((one) => shown.has(one));
+        const there = new Set([...open.values()].map((one) => one.conversation_id));
+        found = missing ? [...there] : found.filter((one) => there.has(one));
       }
       for (const conversation of found) await look(conversation);
       draw();
@@ -243,49 +228,49 @@ export function inbox(main) {
   });
   const stop = listen((notice) => {
     const asked = /^(input_|lost)/.test(notice.type); // anything else matters where somebody is asked already
-    if (!asked && ![...open.values()].some((one) => one.request.conversation_id === notice.conversation_id)) return;
+    if (!asked && ![...open.values()].some((one) => one.conversation_id === notice.conversation_id)) return;
     changed.add(notice.type === "lost" ? "*" : notice.conversation_id);
     refresh();
   });
   const clockwork = setInterval(() => {
-    for (const { request, card } of open.values()) {
-      fill(card.querySelector("[data-deadline]"), left(request.deadline));
-      if (new Date(request.deadline) < Date.now()) changed.add(request.conversation_id); // it has expired, or has more time
+    for (const one of main.querySelectorAll("[data-deadline]")) {
+      const text = left(one.dataset.deadline);
+      fill(one, one.classList.contains("countdown") ? text.replace(" left", "") : text);
     }
+    for (const request of open.values()) if (new Date(request.deadline) < Date.now()) changed.add(request.conversation_id); // it has expired, or has more time
     if (changed.size) refresh();
   }, 1000);
+  const count = h("span", { class: "count" });
+  const bare = empty("inbox", "Nothing waits for you", "Requests of agents appear here as they ask.");
+  bare.hidden = true;
   const atEnd = new IntersectionObserver(([seen]) => seen.isIntersecting && nextPage().catch(() => {}));
-  document.addEventListener("keydown", keys);
   list.tabIndex = -1;
-  nothing.hidden = true;
+  crumbs("Inbox");
   fill(
     main,
-    h("h1", {}, "Inbox"),
-    h("p", { class: "hint" }, "Keys: j and k move, a approves, d denies, e edits."),
-    said,
-    list,
-    nothing,
-    further,
-    h("h2", {}, "Decided lately"),
-    done,
+    h(
+      "div",
+      { class: `two ${wanted ? "opened" : ""}` },
+      h(
+        "section",
+        { class: "pane", "aria-label": "Requests" },
+        h("header", { class: "sec" }, h("h1", { class: "grow" }, "Waiting for people"), count),
+        note,
+        h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Requests and decisions" }, list, bare, further, h("h2", { class: "sub" }, "Decided lately"), done),
+        h("footer", { class: "mini desk" }, h("span", {}, kbd("J"), kbd("K"), " move"), h("span", {}, kbd("A"), " approve"), h("span", {}, kbd("D"), " deny"), h("span", {}, kbd("E"), " edit")),
+      ),
+      place,
+    ),
   );
-  const first = insist(() => load().then(() => fill(said)), (error) => fill(said, error.message));
-  return () => {
-    stop();
-    first();
-    clearInterval(clockwork);
-    atEnd.disconnect();
-    document.removeEventListener("keydown", keys);
+  fill(place, bones(3));
+  const first = insist(() => load().then(() => fill(note)), (error) => fill(note, error.message));
+  return {
+    key,
+    leave() {
+      stop();
+      first();
+      clearInterval(clockwork);
+      atEnd.disconnect();
+    },
   };
-}
-function left(deadline) {
-  const rest = new Date(deadline) - Date.now();
-  return rest > 0 ? `${duration(rest)} left` : "expired";
-}
-
-function verdict(request) {
-  if (request.answer && typeof request.answer === "object" && "approved" in request.answer) {
-    return request.answer.approved ? "approved" : "denied";
-  }
-  return "answered";
 }

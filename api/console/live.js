@@ -109,7 +109,7 @@ export function keepCurrent(path, load, { main, problem, matters, ms }) {
   function fail(error) {
     if (left) return; // another view is shown by now
     if (drawn || error instanceof Away) fill(problem, error.message);
-    else fill(main, h("h1", {}, "Not found"), h("p", { role: "alert" }, error.message), h("p", {}, h("a", { href: "#/" }, "Back to the tasks")));
+    else fill(main, h("div", { class: "page" }, h("h1", {}, "Not found"), h("p", { role: "alert", class: "notice" }, error.message), h("p", {}, h("a", { class: "to", href: "#/" }, "Back to the tasks"))));
   }
 
   async function read() {

@@ -1,225 +1,404 @@
-// A task: its steps, waterfall, effects, budget, artifacts and audit; rerun from a step, replay, compare, share.
+// A task in two panes: left what happened, by its plan and over time; right the chosen step, what waits for a person and,
+// once it has ended, its result. The address names the step.
 
 import { address, get, post } from "./api.js";
-import { action, confirmed, empty, fill, h, link, status } from "./dom.js";
-import { ago, bounded, bytes, clock, cost, count, duration, json, short, tokens } from "./format.js";
-import { keepCurrent } from "./live.js";
-import { markdown } from "./markdown.js";
-import { details } from "./request_details.js";
+import { action, append, confirmed, dialog, fill, h, link } from "./dom.js";
+import { amount, bounded, bytes, clock, cost, count, duration, json, short, tokens, took } from "./format.js";
+import { icon } from "./icons.js";
+import { decision } from "./decision.js";
+import { keepCurrent, soon } from "./live.js";
+import { bones, crumbs, empty, meter, pill, square, toast } from "./parts.js";
+import { stepView } from "./step_view.js";
 import { compareDialog, raiseDialog, rerunDialog } from "./task_dialogs.js";
-import { virtualList } from "./virtual_list.js";
-import { waterfall } from "./waterfall.js";
+import { drawRows, markdown, textsReady } from "./texts.js";
+import { everySession, timeline, titleOf } from "./timeline.js";
 
-const CHARS = 4_000; // of each text in the steps
-const SHARED_CHARS = 100_000; // of each text in a file that is shared
+const CHARS = 240; // of each text in the outline
+const WHOLE = 100_000; // of each text in the chosen step, and in a file that is shared
 const MOST_ROWS = 200;
 
-export function task(main, { session, parameters: [id] }) {
-  const place = Object.fromEntries(["head", "waiting", "chart", "step", "events", "result", "files", "effects", "budget", "audit"].map((name) => [name, h("div")]));
-  const note = h("p", { role: "status" });
-  const problem = h("p", { class: "problem", role: "alert" });
-  const measure = h("select", { id: "measure", onchange: () => chart() }, ...["time", "tokens", "cost"].map((name) => h("option", { value: name }, name)));
-  const list = virtualList({ label: "Steps", height: 44, row: stepRow, key: (step) => step.step });
-  let record = null;
-  let trace = null;
-  let chosen = null;
+export function task(main, { session, parameters: [id, child, number] }) {
+  const place = Object.fromEntries(["head", "asks", "result", "step", "tab"].map((name) => [name, h("div", { class: name })]));
+  const tabs = h("div", { class: "tabs" });
+  const problem = h("p", { class: "problem notice", role: "alert" });
+  const lanes = timeline({ pick: (row, byHand) => pick(row, byHand), narrow: () => innerWidth < 640 });
+  const panes = h("div", { class: "panes" });
+  const known = { record: null, trace: null, budget: null, requests: [], result: null, files: null, effects: null, audit: null, chain: null, detail: null };
+  const asks = new Map(); // request -> its decision
+  let chosen = number ? `${child ?? id}:${number}` : null;
+  let followed = !number;
+  let tab = "timeline";
 
   async function load() {
-    record = await get(`/tasks/${id}`);
+    known.record = await get(`/tasks/${id}`);
     head();
-    trace = await get(`/tasks/${id}/trace`, { chars: CHARS }).catch((error) => (error.status === 410 ? null : Promise.reject(error)));
-    if (trace) {
-      list.set(trace.steps);
-      chart();
-      eventsView(trace.marks);
-      if (chosen === null) fill(place.step, empty(trace.steps.length ? "Choose a step, or a bar, to see its thinking, calls and results." : "No step yet."));
-      else showStep(trace.steps.find((one) => one.step === chosen));
-    } else fill(place.chart, empty("The content of this task was removed when it had been kept long enough."));
-    const ended = ["completed", "failed", "cancelled"].includes(record.status);
-    const [effects, budget, audit, chain, asked, files, result] = await Promise.all([
-      get(`/tasks/${id}/effects`),
+    const { record } = known;
+    const ended = Boolean(record.ended_at);
+    const [trace, budget, own, open, result] = await Promise.all([
+      get(`/tasks/${id}/trace`, { chars: CHARS }).catch((error) => (error.status === 410 ? null : Promise.reject(error))),
       get(`/tasks/${id}/budget`),
-      get(`/tasks/${id}/audit`, { limit: 50 }),
-      get(`/tasks/${id}/audit/verify`),
       get(`/tasks/${id}/input-requests`),
-      get(`/tasks/${id}/workspace`).catch(() => null),
-      ended ? get(`/tasks/${id}/result`).catch(() => null) : null,
+      ended ? { items: [] } : get("/input-requests", { status: "open", conversation_id: record.conversation_id, limit: 200 }),
+      ended && !known.result ? get(`/tasks/${id}/result`).catch(() => null) : known.result,
     ]);
-    const open = asked.items.filter((one) => one.status === "open");
-    fill(place.waiting, ...open.map((one) => h("div", { class: "banner" }, link("#/inbox", one.question), details(one))));
-    resultView(result);
-    effectsView(effects);
-    budgetView(budget);
-    auditView(audit, chain);
-    filesView(files);
+    const sessions = new Set(trace ? everySession(trace).map((one) => one.session_id) : [id]);
+    const waiting = [...own.items.filter((one) => one.status === "open"), ...open.items.filter((one) => one.session_id !== id && sessions.has(one.session_id))];
+    Object.assign(known, { trace, budget, requests: own.items, result });
+    head();
+    asksView(waiting.filter((one) => one.kind !== "external_event"));
+    resultView();
+    if (trace) {
+      lanes.set(trace, record.plan);
+      const steps = lanes.steps();
+      const asking = steps.find((one) => one.asks);
+      if (followed || !chosen) pick((asking ?? steps.filter((one) => one.session === trace).at(-1))?.id ?? null, false);
+      else lanes.choose(chosen);
+      await showStep();
+    } else fill(place.step, empty("cancelled", "Its content was removed", "The content of this task was removed when it had been kept long enough."));
+    tabsView();
+    beside();
   }
 
+  // What the other tabs show, apart: the step must not wait for it.
+  const beside = soon(async () => {
+    const [files, effects, audit, chain] = await Promise.all([
+      get(`/tasks/${id}/workspace`).catch(() => null),
+      get(`/tasks/${id}/effects`),
+      get(`/tasks/${id}/audit`, { limit: 50 }),
+      get(`/tasks/${id}/audit/verify`),
+    ]);
+    Object.assign(known, { files: files && files.items.filter((one) => one.kind !== "folder"), effects, audit, chain });
+    tabsView();
+  }, 400);
+
   function head() {
+    const { record, trace } = known;
     const ended = Boolean(record.ended_at);
-    const later = { disabled: !ended, title: ended ? "" : "when it has ended" };
+    const waited = trace ? trace.marks.filter((one) => one.type === "input_required").reduce((sum, one) => sum + (new Date(one.until ?? record.ended_at ?? Date.now()) - new Date(one.at)), 0) : 0;
+    const lines = new Map((known.budget?.budgets ?? []).map((one) => [one.budget, one]));
+    const use = (name, label, value, more) => {
+      const line = lines.get(name);
+      return h("div", { "data-budget": name }, h("dt", {}, label), h("dd", {}, value, h("span", { class: "soft" }, line ? `of ${quantity(name, line.limit)}` : more), line ? meter(line.used, line.limit, label) : null));
+    };
+    const fact = (name, ...value) => h("div", { class: "desk" }, h("dt", {}, name), h("dd", {}, value));
+    const cached = tokens(record.usage) ? Math.round((100 * record.usage.cache_read_tokens) / tokens(record.usage)) : 0;
+    crumbs(link("#/", "Tasks"), h("a", { class: "cut", href: `#/conversations/${record.conversation_id}` }, "Conversation"), short(record.title, 60) || id);
     fill(
       place.head,
-      h("h1", {}, record.title || id),
-      h(
-        "p",
-        { class: "meta" },
-        status(record.status),
-        record.reason ? ` ${record.reason.replaceAll("_", " ")}` : "",
-        ` · ${record.agent} v${record.agent_version} · ${record.models[0]} · ${cost(record.usage.cost_usd)} · ${tokens(record.usage).toLocaleString()} tokens · `,
-        ended ? `took ${duration(new Date(record.ended_at) - new Date(record.created_at))}` : `began ${ago(record.created_at)}`,
-      ),
-      record.error ? h("p", { class: "banner failed" }, record.error.message) : null,
-      record.plan ? h("ol", { class: "plan" }, ...record.plan.steps.map((one) => h("li", { class: one.status }, one.title))) : null,
       h(
         "div",
-        { class: "row" },
-        link(`#/conversations/${record.conversation_id}`, "Conversation"),
-        session.temporal_ui ? h("a", { href: `${session.temporal_ui}/session%2F${id}`, target: "_blank", rel: "noopener" }, "Temporal Web UI") : null,
-        record.rerun_of ? link(`#/compare/${record.rerun_of.session_id}/${id}`, "Compare with the original") : null,
-        action("Share as one file", share),
-        action("Compare…", () => compareDialog(id, record.agent)),
-        action("Replay on today's code", replay, later),
-        action("Rerun…", () => rerun(1), later),
-        action("Cancel", async () => confirmed("Cancel this task?", "It ends and keeps what it has.", "Cancel it", () => post(`/tasks/${id}/cancel`, { scope: "tree" })), { class: "danger", disabled: ended }),
+        { class: "line" },
+        h("h1", { class: "cut", title: record.title }, record.title || id),
+        pill(record.status),
+        record.reason && record.reason !== "goal_reached" ? h("span", { class: "soft cut" }, record.reason.replaceAll("_", " ")) : null,
+        h("span", { class: "grow" }),
+        ended ? action([icon("again"), "Rerun…"], () => rerun(1)) : action([icon("chats"), "Message…"], message),
+        action([icon("compare"), "Compare…"], () => compareDialog(id, record.agent)),
+        ended ? action([icon("undo"), "Replay on today's code"], replay, { class: "desk" }) : action("Cancel…", () => confirmed("Cancel this task?", "It ends and keeps what it has.", "Cancel it", () => post(`/tasks/${id}/cancel`, { scope: "tree" })), { class: "danger" }),
+        h(
+          "details",
+          { class: "menu", key: "menu" },
+          h("summary", { "aria-label": "More", title: "More" }, icon("more")),
+          h(
+            "div",
+            { class: "float" },
+            action([icon("save"), "Share as one file"], share),
+            action([icon("money"), "Raise the budget…"], () => raiseDialog(id, known.budget, load), { disabled: ended, "data-raise": "" }),
+            record.rerun_of ? h("a", { href: `#/compare/${record.rerun_of.session_id}/${id}` }, icon("compare"), "Compare with the original") : null,
+            h("a", { href: `#/conversations/${record.conversation_id}` }, icon("chats"), "Conversation"),
+            session.temporal_ui ? h("a", { href: `${session.temporal_ui}/session%2F${id}`, target: "_blank", rel: "noopener" }, icon("web"), "Temporal Web UI") : null,
+          ),
+        ),
+      ),
+      record.error ? h("p", { class: "notice" }, icon("failed"), record.error.message) : null,
+      h(
+        "dl",
+        { class: "facts" },
+        fact("Agent", `${record.agent} `, h("span", { class: "soft" }, `v${record.agent_version}`)),
+        fact("Model", record.models[0]),
+        fact(ended ? "Took" : "Running for", duration(took(record)), waited > 1000 ? h("span", { class: "soft" }, `${duration(waited)} waiting`) : null),
+        use("cost_usd", "Cost", cost(record.usage.cost_usd)),
+        use("steps", "Steps", String(lines.get("steps")?.used ?? trace?.steps.length ?? 0)),
+        use("tokens", "Tokens", amount(tokens(record.usage)), cached ? `${cached} % cached` : ""),
+        use("ttl", "Time", duration(lines.get("ttl")?.used ?? took(record))),
       ),
     );
   }
 
-  function chart() {
-    if (trace) fill(place.chart, waterfall(trace, measure.value, (from, step) => from.session_id === id && step && pick(step)));
+  function tabsView() {
+    const { trace, result, files, effects, chain } = known;
+    const changed = files?.filter((one) => one.change).length ?? 0;
+    const all = [
+      ["timeline", "Timeline"],
+      result ? ["result", "Result"] : null,
+      ["files", "Files", changed || files?.length],
+      ["effects", "Effects", effects?.items.length],
+      ["events", "Events", trace?.marks.length],
+      ["audit", ["Audit", chain ? icon("shield", chain.intact ? "good-c" : "bad-c") : null]],
+    ].filter(Boolean);
+    fill(
+      tabs,
+      h("div", { class: "tablist", role: "tablist", "aria-label": "Parts of the task" }, all.map(([name, label, number]) => h("button", { type: "button", role: "tab", key: name, class: "tab", id: `tab-${name}`, "aria-selected": String(tab === name), onclick: () => { tab = name; tabsView(); } }, label, number ? h("small", {}, number) : null))),
+      h("span", { class: "grow" }),
+      tab === "timeline" ? lanes.tools : null,
+    );
+    lanes.element.hidden = tab !== "timeline";
+    place.tab.hidden = tab === "timeline";
+    const view = { result: outcome, files: filesView, effects: effectsView, events: eventsView, audit: auditView }[tab];
+    fill(place.tab, view ? view() : null);
   }
 
-  function stepRow(step) {
-    const said = step.models.length ? step.models.map((one) => one.text || one.thinking).join(" ") : record.ended_at ? "no answer of the model" : "waits for the model";
-    const tools = step.tools.map((one) => `${one.tool}${one.state === "ok" ? "" : ` (${one.state})`}`).join(", ");
-    return h("div", {}, h("button", { type: "button", class: "step-row", "aria-current": step.step === chosen ? "true" : null, "data-step": step.step, onclick: () => pick(step.step) }, h("b", {}, `Step ${step.step}`), h("span", { class: "grow" }, short(said, 120)), h("code", {}, short(tools, 60))));
+  // What waits for a person, wherever it was asked: the card stays as it is while its request is open.
+  function asksView(open) {
+    for (const request of open) if (!asks.has(request.id)) asks.set(request.id, decision(request, { answered: async () => { asks.delete(request.id); drawAsks(); await load(); } }));
+    const ids = new Set(open.map((one) => one.id));
+    for (const one of asks.keys()) if (!ids.has(one)) asks.delete(one);
+    drawAsks();
   }
 
-  function pick(number) {
-    chosen = number;
-    const index = trace.steps.findIndex((one) => one.step === number);
-    if (index >= 0) {
-      list.reveal(index);
-      for (const row of list.element.querySelectorAll("[data-step]")) row.toggleAttribute("aria-current", Number(row.dataset.step) === number);
-      showStep(trace.steps[index]);
+  const drawAsks = () => fill(place.asks, [...asks.values()].map((one) => one.element));
+
+  function pick(row, byHand) {
+    if (byHand) {
+      followed = row === lanes.steps().at(-1)?.id && !known.record.ended_at;
+      panes.classList.add("opened");
+    }
+    if (row === chosen && !byHand) return lanes.choose(row);
+    chosen = row;
+    lanes.choose(row, byHand);
+    if (!row) return;
+    const [owner, step] = row.split(":");
+    if (byHand) {
+      history.replaceState(null, "", `#/tasks/${id}${owner === id ? "" : `/${owner}`}/${step}`);
+      showStep().catch(() => {});
     }
   }
 
-  function showStep(step) {
-    if (step) fill(place.step, ...stepView(step));
+  let asked = 0;
+
+  async function showStep() {
+    const row = lanes.steps().find((one) => one.id === chosen);
+    if (!row) return stepPane(null, null);
+    const mine = ++asked;
+    const stamp = JSON.stringify([row.step, row.session.session_id]);
+    if (known.detail?.id !== row.id) stepPane(row, row.step); // at once, with what is there
+    else if (known.detail.stamp === stamp) return stepPane(row, known.detail.step);
+    const found = await get(`/tasks/${row.session.session_id}/trace`, { chars: WHOLE, step: row.step.step });
+    if (mine !== asked) return;
+    known.detail = { id: row.id, stamp, step: found.steps.find((one) => one.step === row.step.step) ?? row.step };
+    stepPane(row, known.detail.step);
   }
 
-  function stepView(step) {
-    return [
-      h("h3", {}, `Step ${step.step}`, step.speaker ? ` (${step.speaker})` : ""),
-      h("div", { class: "row" }, action("Rerun from here…", () => rerun(step.step), { disabled: !record.ended_at, "data-rerun": "" })),
-      ...step.models.flatMap((call) => [
-        h("p", { class: "meta" }, `${call.model}, ${duration(new Date(call.ended_at) - new Date(call.started_at))}, ${cost(call.usage.cost_usd)}, ${tokens(call.usage).toLocaleString()} tokens${call.attempts > 1 ? `, ${call.attempts} attempts` : ""}`),
-        call.thinking ? h("details", {}, h("summary", {}, "Thinking"), h("pre", {}, call.thinking)) : null,
-        markdown(call.text),
-      ]),
-      ...step.tools.map((call) =>
-        h("details", { class: "call", open: step.tools.length < 4 }, h("summary", {}, h("code", {}, call.tool), " ", status(call.state === "ok" ? "completed" : call.state), ` ${call.ended_at ? duration(new Date(call.ended_at) - new Date(call.started_at)) : "running"}`), h("pre", {}, json(call.arguments)), h("pre", {}, call.result), ...call.sessions.map((child) => h("p", {}, link(`#/tasks/${child.session_id}`, `subagent ${child.name || child.agent}`)))),
+  function stepPane(row, step) {
+    if (!row) return fill(place.step, empty("later", "No step yet", known.record?.ended_at ? "It ended before its first step." : "A worker takes it soon."));
+    const own = row.session.session_id === id;
+    fill(
+      place.step,
+      h(
+        "header",
+        { class: "line" },
+        square("back", "Back to the timeline", () => panes.classList.remove("opened"), { class: "quiet square narrow" }),
+        h("span", { class: "chip" }, `Step ${row.step.step}`, step.speaker ? ` (${step.speaker})` : "", own ? "" : ` of ${row.session.name || row.session.agent}`),
+        h("h2", { class: "cut grow" }, row.title),
+        own && known.record.ended_at ? action([icon("again"), "Rerun from here…"], () => rerun(row.step.step), { "data-rerun": "" }) : null,
+        !known.record.ended_at && !followed ? h("button", { type: "button", onclick: () => { followed = true; load(); } }, "Follow") : null,
+        square("up", "Previous step", () => lanes.move(-1)),
+        square("down", "Next step", () => lanes.move(1)),
       ),
+      h("div", { class: "step-body", key: `body ${row.id}` }, stepView(step, { requests: known.requests, marks: row.session.marks })),
+    );
+  }
+
+  // The end of it: what came out, whether it is good, and its files.
+  function resultView() {
+    const { result } = known;
+    if (!result) return fill(place.result);
+    const met = result.acceptance?.filter((one) => one.passed).length;
+    fill(
+      place.result,
+      h(
+        "header",
+        { class: "line" },
+        h("h2", {}, "Result"),
+        result.acceptance ? h("span", { class: `pill ${met === result.acceptance.length ? "good" : "bad"}` }, icon(met === result.acceptance.length ? "tick" : "cross"), `${met} of ${result.acceptance.length} criteria`) : null,
+        h("span", { class: "grow" }),
+        h("a", { class: "button quiet", href: address(`/tasks/${id}/result`), download: `result-${id}.json`, title: "The whole result as JSON" }, icon("save"), "JSON"),
+      ),
+      h("div", { class: "say output", tabindex: "0", role: "region", "aria-label": "Result" }, outputView(result.output)),
+      result.artifacts.length ? h("ul", { class: "chips" }, result.artifacts.map((one) => h("li", {}, icon("file"), artifact(one), one.size ? h("small", { class: "faint" }, ` ${bytes(one.size)}`) : null))) : null,
+      result.artifacts.filter((one) => /^image\/(png|jpeg|webp|gif)$/.test(one.media_type) && /^\/files\//.test(one.url)).map((one) => h("img", { class: "picture", src: address(one.url), alt: one.name, loading: "lazy" })),
+    );
+  }
+
+  function outputView(output) {
+    return output === null ? h("p", { class: "faint" }, "It ended without one.") : typeof output === "string" ? markdown(output) : h("pre", {}, bounded(json(output)));
+  }
+
+  function outcome() {
+    const { result } = known;
+    if (!result) return null;
+    return h(
+      "div",
+      { class: "text" },
+      outputView(result.output),
+      result.acceptance ? [h("h2", { class: "label" }, "Criteria"), h("ul", { class: "lines" }, result.acceptance.map((one) => h("li", {}, icon(one.passed ? "tick" : "cross", one.passed ? "good-c" : "bad-c"), h("span", {}, `${one.criterion}: ${one.why}`))))] : null,
+      h("h2", { class: "label" }, "Based on"),
+      h("ul", { class: "lines" }, result.based_on.sources.slice(0, MOST_ROWS).map((one) => h("li", {}, h("small", { class: "faint" }, clock(one.at)), h("span", {}, `${one.kind} ${one.name}`)))),
+    );
+  }
+
+  function filesView() {
+    const { files } = known;
+    if (!files) return bones(4);
+    if (!files.length) return empty("file", "No files", "The workspace of this task is empty.");
+    const shown = [...files].sort((a, b) => Number(!a.change) - Number(!b.change));
+    const name = (one) =>
+      one.kind === "file" && one.change !== "removed"
+        ? h("a", { class: "to cut", href: address(`/tasks/${id}/workspace/file?path=${encodeURIComponent(one.path)}`), download: one.path.split("/").pop(), rel: "noopener" }, one.path)
+        : h("span", { class: "cut" }, one.path, one.target ? ` → ${one.target}` : "");
+    return [
+      shown.slice(0, MOST_ROWS).map((one) =>
+        one.change && one.kind === "file"
+          ? h("details", { class: "file", key: one.path, ontoggle: (event) => event.currentTarget.open && changeOf(one.path, event.currentTarget) }, h("summary", {}, icon("file"), name(one), h("span", { class: "grow" }), h("small", { class: "faint" }, bytes(one.size)), h("span", { class: `chip ${one.change}` }, one.change)), h("div", { class: "diff", own: true }))
+          : h("p", { class: "file", key: one.path }, icon("file"), name(one), h("span", { class: "grow" }), h("small", { class: "faint" }, bytes(one.size)), one.change ? h("span", { class: "chip" }, one.change) : null),
+      ),
+      shown.length > MOST_ROWS ? h("p", { class: "faint" }, `and ${count(shown.length - MOST_ROWS, "more file", "more files")}: errand pull ${id}`) : null,
     ];
   }
 
-  // This page as a file that needs nothing else: every step with its whole texts, no scripts, nothing to press.
+  async function changeOf(path, box) {
+    const found = await get(`/tasks/${id}/workspace/difference`, { path }).catch((error) => ({ rows: [], note: error.message }));
+    drawRows(box.querySelector(".diff"), found.rows, found.note ?? "Only its mode has changed.");
+  }
+
+  function effectsView() {
+    const { effects } = known;
+    if (!effects) return bones(4);
+    if (!effects.items.length) return empty("bolt", "No effects", "It changed nothing.");
+    return [
+      h("ul", { class: "lines" }, effects.items.slice(-MOST_ROWS).map((one) => h("li", {}, h("span", { class: "chip" }, one.kind), h("code", {}, one.tool), h("span", { class: "grow" }, short(one.description, 200)), h("small", { class: one.state === "ok" ? "faint" : "bad-c" }, one.state)))),
+      effects.items.length > MOST_ROWS ? h("p", { class: "faint" }, `The latest ${MOST_ROWS} of ${effects.items.length}.`) : null,
+    ];
+  }
+
+  // What happened beside the calls: plans, retries, waits, messages, budgets.
+  function eventsView() {
+    const marks = known.trace?.marks ?? [];
+    const shown = marks.slice(-MOST_ROWS);
+    return [
+      shown.length ? h("ul", { class: "lines" }, shown.map((one) => h("li", {}, h("small", { class: "faint num" }, clock(one.at)), h("span", {}, `${one.type.replaceAll("_", " ")}: ${short(one.text, 200)}`)))) : empty("bolt", "No events", "None beside the calls."),
+      marks.length > shown.length ? h("p", { class: "faint" }, `The latest ${shown.length} of ${marks.length}.`) : null,
+    ];
+  }
+
+  function auditView() {
+    const { audit, chain } = known;
+    if (!chain) return bones(4);
+    return [
+      h("p", { class: `notice ${chain.intact ? "good" : ""}`, "data-chain": "" }, icon("shield"), chain.intact ? `The chain is intact: ${count(chain.entries, "entry", "entries")} of the conversation.` : `The chain is broken at entry ${chain.broken.seq}: ${chain.broken.problem}`),
+      h("ul", { class: "lines" }, audit.items.map((one) => h("li", {}, h("small", { class: "faint num" }, clock(one.at)), h("span", {}, `${one.action} by ${one.actor}${one.subject ? `: ${short(one.subject, 120)}` : ""}`)))),
+    ];
+  }
+
+  // This task as a file that needs nothing else: every step with its whole texts, no scripts, nothing to press.
   async function share() {
-    const whole = await get(`/tasks/${id}/trace`, { chars: SHARED_CHARS });
-    const page = main.cloneNode(true);
-    page.querySelector(".virtual").replaceWith(h("div", {}, ...whole.steps.flatMap(stepView)));
-    for (const control of page.querySelectorAll("button, select, .action, label[for]")) control.remove();
+    const whole = await get(`/tasks/${id}/trace`, { chars: WHOLE });
+    const { record } = known;
+    const page = h(
+      "main",
+      { class: "shared" },
+      h("h1", {}, record.title || id),
+      h("p", { class: "soft" }, `${record.status.replaceAll("_", " ")} · ${record.agent} v${record.agent_version} · ${record.models[0]} · ${cost(record.usage.cost_usd)} · ${count(tokens(record.usage), "token")} · ${duration(took(record))} · ${clock(record.created_at)}`),
+      record.error ? h("p", { class: "notice" }, record.error.message) : null,
+      record.plan ? h("ol", { class: "plan" }, record.plan.steps.map((one) => h("li", {}, `${one.title} (${one.status.replaceAll("_", " ")})`))) : null,
+      known.result ? [h("h2", {}, "Result"), outputView(known.result.output)] : null,
+      everySession(whole).map((one) => [h("h2", {}, one === whole ? "Steps" : `Subagent ${one.name || one.agent}`), one.steps.map((step) => [h("h3", {}, `Step ${step.step}: ${titleOf(one, step)}`), stepView(step, { whole: true, requests: known.requests })])]),
+      h("h2", {}, "Events"),
+      h("ul", { class: "lines" }, whole.marks.map((one) => h("li", {}, h("small", {}, clock(one.at)), h("span", {}, `${one.type.replaceAll("_", " ")}: ${one.text}`)))),
+    );
+    await textsReady();
+    for (const control of page.querySelectorAll("button, select, svg")) control.remove();
     for (const anchor of page.querySelectorAll("a")) anchor.replaceWith(...anchor.childNodes);
     const style = await (await fetch(address("/console/console.css"))).text();
     const policy = "default-src 'none'; style-src 'unsafe-inline'";
     const head = [h("meta", { charset: "utf-8" }), h("meta", { "http-equiv": "Content-Security-Policy", content: policy }), h("title", {}, record.title || id), h("style", {})];
     head[3].textContent = style;
-    const text = `<!doctype html>\n<html lang="en"><head>${head.map((one) => one.outerHTML).join("")}</head><body>${page.outerHTML}</body></html>`;
+    const text = `<!doctype html>\n<html lang="en" class="file"><head>${head.map((one) => one.outerHTML).join("")}</head><body>${page.outerHTML}</body></html>`;
     const file = URL.createObjectURL(new Blob([text], { type: "text/html" }));
     h("a", { href: file, download: `trace-${id}.html` }).click();
     URL.revokeObjectURL(file);
   }
 
-  // What happened beside the calls: plans, retries, waits, messages, budgets.
-  function eventsView(marks) {
-    const shown = marks.slice(-MOST_ROWS);
-    const list = h("ul", { class: "plain log" }, ...shown.map((one) => h("li", {}, h("small", {}, clock(one.at)), h("span", {}, `${one.type.replaceAll("_", " ")}: ${short(one.text, 200)}`))));
-    const rest = marks.length - shown.length;
-    fill(place.events, h("h2", {}, "Events"), shown.length ? list : empty("None beside the calls."), rest ? h("p", { class: "why" }, `The latest ${shown.length} of ${marks.length}.`) : null);
-  }
-
-  function resultView(result) {
-    if (!result) return fill(place.result);
-    const output = result.output === null ? empty("It ended without one.") : typeof result.output === "string" ? markdown(result.output) : h("pre", {}, bounded(json(result.output)));
-    fill(
-      place.result,
-      h("h2", {}, "Result"),
-      output,
-      h("p", {}, h("a", { href: address(`/tasks/${id}/result`), download: `result-${id}.json` }, "The whole result as JSON")),
-      result.artifacts.length ? h("ul", {}, ...result.artifacts.map((one) => h("li", {}, artifact(one), one.size ? ` ${bytes(one.size)}` : ""))) : null,
-      result.acceptance ? h("ul", {}, ...result.acceptance.map((one) => h("li", {}, `${one.passed ? "✓" : "✗"} ${one.criterion}: ${one.why}`))) : null,
-    );
-  }
-
-  function filesView(found) {
-    if (!found?.items.length) return fill(place.files);
-    const shown = found.items.filter((one) => one.kind !== "folder").sort((a, b) => Number(!a.change) - Number(!b.change));
-    const name = (one) =>
-      one.kind === "file" && one.change !== "removed"
-        ? h("a", { href: address(`/tasks/${id}/workspace/file?path=${encodeURIComponent(one.path)}`), download: one.path.split("/").pop(), rel: "noopener" }, one.path)
-        : h("span", {}, one.path, one.target ? ` → ${one.target}` : "");
-    fill(
-      place.files,
-      h("h2", {}, "Files of the workspace"),
-      h("ul", { class: "plain" }, ...shown.slice(0, MOST_ROWS).map((one) => h("li", {}, name(one), h("small", {}, ` ${bytes(one.size)}${one.change ? ` · ${one.change}` : ""}`)))),
-      shown.length > MOST_ROWS ? h("p", { class: "why" }, `and ${count(shown.length - MOST_ROWS, "more file", "more files")}: errand pull ${id}`) : null,
-    );
-  }
-
-  function effectsView(ledger) {
-    fill(place.effects, h("h2", {}, "Effects"), ledger.items.length ? h("table", {}, h("thead", {}, h("tr", {}, ...["kind", "tool", "what", "state"].map((name) => h("th", { class: "keep" }, name)))), h("tbody", {}, ...ledger.items.slice(-MOST_ROWS).map((one) => h("tr", {}, h("td", { class: "keep" }, one.kind), h("td", {}, one.tool), h("td", {}, short(one.description, 200)), h("td", { class: "keep" }, one.state))))) : empty("It changed nothing."), ledger.items.length > MOST_ROWS ? h("p", { class: "why" }, `The latest ${MOST_ROWS} of ${ledger.items.length}.`) : null);
-  }
-
-  function budgetView(budget) {
-    const lines = [...budget.budgets, ...(budget.tree?.budgets ?? []).map((one) => ({ ...one, budget: `${one.budget} of the conversation` }))];
-    fill(place.budget, h("h2", {}, "Budget"), ...lines.map((one) => h("div", { class: "budget" }, h("label", {}, `${one.budget.replace("ttl", "time").replaceAll("_", " ")}: ${amount(one, one.used)} of ${amount(one, one.limit)}`, h("progress", { max: one.limit, value: Math.min(one.used, one.limit) })))), action("Raise…", async () => raiseDialog(id, budget, load), { disabled: Boolean(record.ended_at), "data-raise": "" }));
-  }
-
-  function auditView(page, chain) {
-    fill(place.audit, h("h2", {}, "Audit log"), h("p", { class: chain.intact ? "" : "banner failed", "data-chain": "" }, chain.intact ? `The chain is intact: ${count(chain.entries, "entry", "entries")} of the conversation.` : `The chain is broken at entry ${chain.broken.seq}: ${chain.broken.problem}`), h("ul", { class: "plain log" }, ...page.items.map((one) => h("li", {}, h("small", {}, clock(one.at)), h("span", {}, `${one.action} by ${one.actor}${one.subject ? `: ${short(one.subject, 120)}` : ""}`)))));
-  }
-
   async function replay() {
     const found = await post(`/tasks/${id}/replay`);
     const different = found.verdicts.filter((one) => !one.same);
-    fill(note, different.length ? `Today's code decides otherwise at event ${different[0].event_id} (${different[0].event_type}): ${short(different[0].reason, 300)}` : `The same decisions: ${count(found.verdicts.length, "history", "histories")} replayed.`);
+    dialog("Replay", (close) => [
+      h("p", {}, different.length ? `Today's code decides otherwise at event ${different[0].event_id} (${different[0].event_type}): ${short(different[0].reason, 300)}` : `The same decisions: ${count(found.verdicts.length, "history", "histories")} replayed.`),
+      h("footer", {}, h("button", { type: "button", onclick: close }, "Close")),
+    ]);
   }
 
-  const rerun = (from) => rerunDialog(id, record, trace, from);
+  function message() {
+    dialog("Message to the running task", (close) => {
+      const text = h("textarea", { rows: 3, id: "note", autofocus: true });
+      return [
+        h("div", { class: "field" }, h("label", { for: "note" }, "It reads this before its next step"), text),
+        h("footer", {}, h("button", { type: "button", onclick: close }, "Back"), action("Send", async () => {
+          if (!text.value.trim()) throw new Error("Write a message first.");
+          await post(`/conversations/${known.record.conversation_id}/messages`, { input: text.value, if_busy: "steer" }, { once: true });
+          close();
+          toast("Sent.");
+        }, { class: "primary" })),
+      ];
+    });
+  }
+
+  const rerun = (from) => rerunDialog(id, known.record, from);
 
   const stop = keepCurrent(`/tasks/${id}/events`, load, { main, problem, matters: (event) => !event.type.endsWith("_delta"), ms: 250 });
-  fill(
-    main,
-    place.head,
-    note,
-    problem,
-    place.waiting,
-    place.result,
-    h("div", { class: "row" }, h("h2", {}, "Waterfall"), h("label", { for: "measure" }, "by"), measure),
-    place.chart,
-    h("h2", {}, "Steps"),
-    list.element,
-    place.step,
-    place.events,
-    place.files,
-    place.effects,
-    place.budget,
-    place.audit,
-  );
-  return () => {
-    stop();
-    list.close();
+  const clockwork = setInterval(() => {
+    for (const one of asks.values()) one.tick();
+    if (known.record && !known.record.ended_at) head();
+  }, 1000);
+  const divider = h("div", { class: "divider", role: "separator", "aria-orientation": "vertical", "aria-label": "Width of the panes", tabindex: "0", "aria-valuenow": "57", onpointerdown: drag, onkeydown: (event) => widen({ ArrowLeft: -3, ArrowRight: 3 }[event.key] ?? 0) });
+  let width = Number(localStorage.getItem("divider") ?? 57);
+  widen(0);
+
+  function widen(by) {
+    width = Math.max(35, Math.min(75, width + by));
+    panes.style.setProperty("--left", `${width}fr`);
+    panes.style.setProperty("--right", `${100 - width}fr`);
+    divider.setAttribute("aria-valuenow", String(Math.round(width)));
+    localStorage.setItem("divider", String(width));
+  }
+
+  function drag(event) {
+    divider.setPointerCapture(event.pointerId);
+    divider.onpointermove = (move) => { const box = panes.getBoundingClientRect(); widen((100 * (move.clientX - box.left)) / box.width - width); };
+    divider.onpointerup = () => { divider.onpointermove = null; };
+  }
+
+  append(panes, [h("section", { class: "pane", "aria-label": "What happened" }, tabs, lanes.element, place.tab), divider, h("aside", { class: "pane side", "aria-label": "The chosen step" }, place.asks, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Result and step" }, place.result, place.step))]);
+  fill(main, problem, place.head, panes);
+  const waits = setTimeout(() => known.record || fill(place.step, bones(5)), 300);
+
+  function key(event) {
+    const [first] = asks.values();
+    if (/^[adeA]$/.test(event.key) && first && !event.repeat) first.press(event.key);
+    else if (event.key === "[" || event.key === "]") widen(event.key === "[" ? -5 : 5);
+    else if (event.key === "Escape") panes.classList.remove("opened");
+    else return known.trace ? lanes.key(event) : false;
+    return true;
+  }
+
+  return {
+    key,
+    leave() {
+      stop();
+      clearTimeout(waits);
+      clearInterval(clockwork);
+      lanes.close();
+    },
   };
 }
 
@@ -227,10 +406,10 @@ export function task(main, { session, parameters: [id] }) {
 function artifact(one) {
   const href = /^https?:\/\//i.test(one.url) ? one.url : /^\/[^/\\]/.test(one.url) ? address(one.url) : null;
   const name = one.name ?? one.url;
-  return href ? h("a", { href, download: one.name, rel: "noopener noreferrer" }, name) : h("span", {}, name);
+  return href ? h("a", { class: "to", href, download: one.name, rel: "noopener noreferrer" }, name) : h("span", {}, name);
 }
 
-function amount({ budget }, number) {
-  if (budget.startsWith("ttl")) return duration(number);
-  return budget.startsWith("cost") ? cost(number) : number.toLocaleString();
+function quantity(name, number) {
+  if (name === "ttl") return duration(number).replace(/ 0 min$| 0 s$/, "");
+  return name === "cost_usd" ? cost(number) : amount(number);
 }

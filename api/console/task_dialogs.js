@@ -1,15 +1,17 @@
 // Dialogs of a task: rerun from a step with changes, give it a larger budget, choose a task to compare it with.
 
 import { get, post } from "./api.js";
-import { action, dialog, fill, h, status } from "./dom.js";
+import { action, dialog, fill, h } from "./dom.js";
 import { ago, duration, short } from "./format.js";
 import { soon } from "./live.js";
+import { shape } from "./parts.js";
 
+const CHARS = 4_000; // of a result that can be edited
 const CUT = / more characters\]$/;
 const line = (label, input, hint) => h("div", { class: "field" }, h("label", { for: input.id }, label), input, hint ? h("small", {}, hint) : null);
 
 function buttons(label, run, close) {
-  return h("div", { class: "row" }, action(label, run, { class: "primary" }), h("button", { type: "button", onclick: close }, "Back"));
+  return h("footer", {}, h("button", { type: "button", onclick: close }, "Back"), action(label, run, { class: "primary" }));
 }
 
 function parsed(rules) {
@@ -21,8 +23,8 @@ function parsed(rules) {
 }
 
 // The results that the step sees are those of the step before it; a changed one is what the rerun begins with.
-export async function rerunDialog(id, record, trace, from) {
-  const agent = await get(`/tasks/${id}/agent`).catch(() => ({}));
+export async function rerunDialog(id, record, from) {
+  const [agent, trace] = await Promise.all([get(`/tasks/${id}/agent`).catch(() => ({})), get(`/tasks/${id}/trace`, { chars: CHARS }).catch(() => null)]);
   dialog("Rerun", (close) => {
     const step = h("input", { type: "number", id: "from", min: 1, value: from, onchange: () => show() });
     const model = h("input", { type: "text", id: "model", placeholder: record.models[0] });
@@ -89,8 +91,8 @@ const ID = /^[0-9a-z]{26}$/;
 // The newest tasks of the same agent, those of a title, or any task by its id.
 export function compareDialog(id, agent) {
   const text = h("input", { type: "search", id: "other", maxlength: 200, autofocus: true, oninput: () => look() });
-  const list = h("ul", { class: "plain rows" });
-  const said = h("p", { role: "status", class: "empty" });
+  const list = h("ul", { class: "lines" });
+  const said = h("p", { role: "status", class: "faint" });
 
   async function find() {
     const wanted = text.value.trim();
@@ -103,7 +105,7 @@ export function compareDialog(id, agent) {
   const look = soon(async () => {
     try {
       const found = await find();
-      fill(list, ...found.map((one) => h("li", { class: "row" }, status(one.status), h("span", { class: "grow" }, h("a", { href: `#/compare/${id}/${one.task_id}`, onclick: () => box.close() }, short(one.title, 80) || one.task_id)), h("small", {}, ago(one.created_at)))));
+      fill(list, ...found.map((one) => h("li", {}, shape(one.status), h("span", { class: "grow cut" }, h("a", { class: "to", href: `#/compare/${id}/${one.task_id}`, onclick: () => box.close() }, short(one.title, 80) || one.task_id)), h("small", {}, ago(one.created_at)))));
       fill(said, found.length ? "" : "There is no other task like this.");
     } catch (error) {
       fill(list);
@@ -115,7 +117,7 @@ export function compareDialog(id, agent) {
     line("Id, or text of the title", text, `Without either: the newest ${MOST_TASKS} of ${agent}.`),
     said,
     list,
-    h("button", { type: "button", onclick: close }, "Back"),
+    h("footer", {}, h("button", { type: "button", onclick: close }, "Back")),
   ]);
   look();
 }

@@ -1,19 +1,19 @@
 // A list of any length of which only the visible rows are in the page. All rows have one height.
 
-import { h, holdFocus } from "./dom.js";
+import { h } from "./dom.js";
+import { overlay } from "./keyed.js";
 
 const MARGIN = 8; // rows above and below what is visible
 
-export function virtualList({ label, height, row, more = null, key = (item) => item.id }) {
-  const spacer = h("div", { class: "spacer" });
-  const box = h("div", { class: "virtual", role: "list", tabindex: "0", "aria-label": label }, spacer);
+export function virtualList({ label, height, row, more = null, key = (item) => item.id, role = "list" }) {
+  const spacer = h("div", { class: "spacer", role: "presentation" });
+  const box = h("div", { live: true, class: "virtual", role, tabindex: "0", "aria-label": label }, spacer);
   const shown = new Map(); // key -> { item, element }
   let items = [];
   let loading = false;
 
   function draw() {
     spacer.style.height = `${items.length * height}px`;
-    box.style.height = `min(30rem, ${Math.max(1, items.length) * height + 2}px)`;
     const first = Math.max(0, Math.floor(box.scrollTop / height) - MARGIN);
     const last = Math.min(items.length, Math.ceil((box.scrollTop + box.clientHeight) / height) + MARGIN);
     const wanted = new Set();
@@ -24,16 +24,17 @@ export function virtualList({ label, height, row, more = null, key = (item) => i
       let known = shown.get(id);
       if (!known || known.item !== item) {
         const element = row(item, index);
-        element.setAttribute("role", "listitem");
+        if (!element.hasAttribute("role")) element.setAttribute("role", "listitem");
         element.classList.add("virtual-row");
         element.style.height = `${height}px`;
         if (known) {
-          const restore = holdFocus(known.element);
-          known.element.replaceWith(element);
-          restore(element);
-        } else spacer.append(element);
-        known = { item, element };
-        shown.set(id, known);
+          overlay(known.element, element);
+          known.item = item;
+        } else {
+          spacer.append(element);
+          known = { item, element };
+          shown.set(id, known);
+        }
       }
       known.element.style.top = `${index * height}px`;
     }
@@ -57,6 +58,11 @@ export function virtualList({ label, height, row, more = null, key = (item) => i
   observer.observe(box);
   return {
     element: box,
+    spacer,
+    redraw() {
+      for (const known of shown.values()) known.item = null;
+      draw();
+    },
     set(next) {
       const top = items[Math.floor(box.scrollTop / height)];
       items = next;

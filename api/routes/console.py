@@ -1,18 +1,22 @@
-"""The console: its page and modules, and the cookie by which a browser refers to a key."""
+"""The console: its page and modules, the texts that it shows, and the cookie by which a browser refers to a key."""
 
 import hashlib
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StringConstraints
 
 from api.http import auth
 from api.http.auth import Anyone
-from api.openapi import problems
+from api.http.body import json_body
+from api.openapi import BODY, problems, request_body
+from api.views.texts import computed, render_markdown
+from domain.differences import MOST_CHARACTERS, DiffRow, compare, read_diff
 from domain.errors import Invalid, NotFound
+from domain.task import Strict
 from store import keys
 from store.keys import Right
 
@@ -106,6 +110,56 @@ async def sign_out(call: Anyone, request: Request) -> Response:
     response = Response(status_code=204)
     response.delete_cookie(auth.COOKIE_NAME, httponly=True, samesite="strict")
     return response
+
+
+Text = Annotated[str, StringConstraints(max_length=100_000)]
+MOST_TEXTS = 50  # of one request
+
+
+class MarkdownBody(Strict):
+    texts: list[Text] = Field(max_length=MOST_TEXTS)
+
+
+class Rendered(BaseModel):
+    html: list[str] = Field(description="of each text, in order; a long one is cut")
+
+
+@router.post(
+    "/texts/markdown",
+    responses=problems(*BODY),
+    openapi_extra=request_body(
+        {"application/json": {"schema": MarkdownBody.model_json_schema(), "example": {"texts": ["**bold**"]}}}
+    ),
+    summary="Render Markdown as HTML that is safe in a page",
+)
+async def render_texts(_: Anyone, body: Annotated[MarkdownBody, json_body(MarkdownBody)]) -> Rendered:
+    # one by one, so that other requests get their turn
+    return Rendered(html=[await computed(partial(render_markdown, text)) for text in body.texts])
+
+
+class DifferencesBody(Strict):
+    pairs: list[tuple[Text, Text]] = Field(default=[], max_length=MOST_TEXTS, description="each: before, after")
+    diffs: list[Text] = Field(default=[], max_length=MOST_TEXTS, description="unified diffs, to be split into rows")
+
+
+class Differences(BaseModel):
+    pairs: list[list[DiffRow]]
+    diffs: list[list[DiffRow]]
+
+
+@router.post(
+    "/texts/differences",
+    responses=problems(*BODY),
+    openapi_extra=request_body(
+        {"application/json": {"schema": DifferencesBody.model_json_schema(), "example": {"pairs": [["one", "two"]]}}}
+    ),
+    summary="Compare texts line by line and word by word",
+)
+async def compare_texts(_: Anyone, body: Annotated[DifferencesBody, json_body(DifferencesBody)]) -> Differences:
+    return Differences(
+        pairs=[await computed(partial(compare, *pair)) for pair in body.pairs],
+        diffs=[await computed(partial(read_diff, text[:MOST_CHARACTERS])) for text in body.diffs],
+    )
 
 
 @router.get("/console/{name}", include_in_schema=False)

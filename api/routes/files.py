@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from errand import models
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from api.http import body
 from api.http.auth import Call, Reader, Stopper, Submitter
@@ -17,6 +17,8 @@ from api.http.problems import Unreadable, finding
 from api.http.transfers import SECONDS, send_file, take_turn
 from api.openapi import BODY, problems, request_body
 from api.submission.task_files import check_file_name, quota_exceeded
+from api.views.texts import computed
+from domain.differences import DiffRow, diff, read_diff
 from domain.errors import Conflict, Gone, Invalid, NotFound
 from domain.ids import is_id
 from store import files, workspaces
@@ -149,8 +151,11 @@ MOST_BYTES = 67_108_864  # a sparse file may be far longer than its stored bytes
 Kind = Literal["file", "folder", "link"]
 
 
-class WorkspaceFileQuery(Parameters):
+class ComparedFileQuery(Parameters):
     path: str = Field(min_length=1, max_length=4_000)
+
+
+class WorkspaceFileQuery(ComparedFileQuery):
     before: bool = Field(default=False, description="true: as it was when the task began")
 
 
@@ -192,6 +197,47 @@ async def read_workspace_file(call: Reader, task_id: str, query: Annotated[Works
     return send_file(with_holes(entry, found[entry["sha256"]]), headers)
 
 
+class FileDifference(BaseModel):
+    rows: list[DiffRow]
+    note: str | None = Field(default=None, description="why there are no rows")
+
+
+LARGEST_COMPARED = 1_000_000  # bytes
+
+
+@router.get(
+    "/tasks/{task_id}/workspace/difference",
+    responses=problems(404, 410, 422),
+    dependencies=[Depends(take_turn)],
+    summary="Compare a file of a task's workspace with its beginning",
+)
+async def compare_workspace_file(
+    call: Reader, task_id: str, query: Annotated[ComparedFileQuery, Query()]
+) -> FileDifference:
+    session = await session_of(call, task_id)
+    check_kept(session)
+    entries = [manifest.get(query.path) for manifest in await _manifests(call, session)]
+    if not any(entries):
+        raise NotFound()
+    if any(entry and ("sha256" not in entry or _length(entry) > LARGEST_COMPARED) for entry in entries):
+        return FileDifference(rows=[], note="It is not a file, or too large to be compared.")
+    found = await files.get_blobs(call.pool, call.tenant, [entry["sha256"] for entry in entries if entry])
+    try:
+        now, before = (
+            with_holes(entry, found[entry["sha256"]]).decode() if entry is not None else None for entry in entries
+        )
+    except KeyError:
+        return FileDifference(rows=[], note="Its content is no longer kept.")
+    except UnicodeDecodeError:
+        return FileDifference(rows=[], note="It is not text.")
+    rows = await computed(lambda: read_diff(diff(query.path, before, now or "")))
+    return FileDifference(rows=[row for row in rows if row.kind != "file"])
+
+
+def _length(entry: ManifestEntry) -> int:
+    return entry.get("length", entry.get("size", 0))
+
+
 async def _manifests(call: Call, session: SessionRow) -> tuple[Manifest, Manifest]:
     """The workspace now, and at the beginning of the task."""
     _, now = await workspaces.get(call.pool, call.tenant, session.workspace_id)
@@ -206,7 +252,7 @@ def _list_path(path: str, now: ManifestEntry | None, before: ManifestEntry | Non
             "path": path,
             "kind": entry.get("kind", "file"),
             "kind_before": before.get("kind", "file") if before is not None else None,
-            "size": entry.get("length", entry.get("size", 0)),
+            "size": _length(entry),
             "mode": entry.get("mode"),
             "mode_before": (before or {}).get("mode"),
             "target": entry.get("target"),

@@ -2,22 +2,24 @@
 
 import asyncio
 import json
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from temporalio.api.common.v1 import Payloads
 
 from api.http import body
 from api.http.auth import Admin, Call, Reader, ServicesDep, services_of
+from api.http.paging import Parameters
 from api.openapi import BODY, problems, request_body
 from api.services import Services
 from domain.errors import Conflict, Invalid
 from domain.json_object import JsonObject
 from domain.sealing import SealingError
 from store import figures, workers
-from store.figures import TenantFigures
+from store.figures import PeriodFigures, TenantFigures
 from workflows.client import QueueState
 from workflows.codec import EncryptingCodec
 
@@ -84,13 +86,23 @@ async def show_summary(call: Reader) -> TenantFigures:
     return await figures.of_tenant(call.pool, call.tenant)
 
 
+class FiguresQuery(Parameters):
+    days: int = Field(default=1, ge=1, le=31, description="1: the last 24 hours, by hour; more: by day, in UTC")
+    agent: str | None = Field(default=None, max_length=100)
+
+
+@router.get("/figures", responses=problems(422), summary="Count tasks, failures and spending by time and agent")
+async def show_figures(call: Reader, query: Annotated[FiguresQuery, Query()]) -> PeriodFigures:
+    return await figures.by_day_and_agent(call.pool, call.tenant, query.days, query.agent)
+
+
 class Queues(BaseModel):
     items: list[QueueState]
 
 
 @router.get("/queues", responses=problems(503), summary="Show what waits in Temporal's task queue")
 async def show_queues(call: Reader) -> Queues:
-    """Figures only, over all tenants."""
+    """PeriodFigures only, over all tenants."""
     return Queues(items=await call.services.queues.states())
 
 

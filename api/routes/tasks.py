@@ -234,6 +234,7 @@ async def show_session(call: Reader, session_id: str) -> models.Session:
 
 class TraceQuery(Parameters):
     chars: int = Field(default=2_000, ge=1, le=200_000, description="maximum number of characters of each text")
+    step: int | None = Field(default=None, ge=1, description="only this step")
 
 
 @router.get(
@@ -245,7 +246,11 @@ async def show_trace(call: Reader, task_id: str, query: Annotated[TraceQuery, Qu
     """Each step with its model and tool calls, their times, tokens and cost; also while the task is running."""
     session = await session_of(call, task_id)
     check_kept(session)
-    return await Tracer(call.pool, call.tenant, query.chars).trace(session)
+    trace = await Tracer(call.pool, call.tenant, query.chars).trace(session)
+    if query.step is None:
+        return trace
+    found = [step for step in models.every_step(trace.steps) if step.step == query.step]
+    return trace.model_copy(update={"steps": found, "sessions": []})
 
 
 @router.get(

@@ -167,7 +167,7 @@ class Tracer:
     def _mark(self, event: Recorded, over: dict[str, datetime]) -> models.Mark | None:
         if event.type == "plan_updated":
             plan = "; ".join(f"{step['title']} ({step['status']})" for step in event.data["steps"])
-            return models.Mark(at=event.at, type=event.type, text=self._short(plan))
+            return models.Mark(at=event.at, type=event.type, text=self._short(plan), plan=event.data["steps"])
         if event.type not in MARKS:
             return None
         until = event.data.get("next_at") if event.type == "model_retry" else None

@@ -689,6 +689,7 @@ class Mark(Model):
         exclude_if=_absent,
         description="of a retry or a wait for a person: when the next attempt began, or the answer arrived",
     )
+    plan: list[PlanStep] | None = Field(default=None, exclude_if=_absent, description="of a new plan")
 
 
 class Trace(Model):

@@ -14,16 +14,51 @@ from playwright.async_api import Browser, ViewportSize, async_playwright
 
 from settings import ROOT
 from tests.behaviour.conversations.talk import AGENTS as TEAM
-from tests.behaviour.conversations.talk import async_delegate, task
+from tests.behaviour.conversations.talk import async_delegate, chain, task
 from tests.behaviour.supervision.people import AGENTS, bash, waiting
 from tests.support.launch import embedded
-from tests.support.stack import Stack, calls, eventually, steps
+from tests.support.stack import Stack, calls, eventually
 
 FOLDER = ROOT / "docs" / "images"
-SIZE: ViewportSize = {"width": 1100, "height": 720}
+SIZE: ViewportSize = {"width": 1440, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 TALL: ViewportSize = {"width": 1100, "height": 1300}  # the Web UI shows the important part further down
-_PLAN = ("update_plan", {"steps": [{"title": "Read the notes"}, {"title": "Write the summary"}]})
-_WRITE = ("write_file", {"path": "summary.md", "content": "# Summary\n\nThe release is on Friday.\n"})
+_ITEMS = ("Reproduce the failure", "Find the cause", "Bisect the history", "Fix it", "Push and open a pull request")
+_FIXTURE = "@pytest.fixture\ndef refund_window(tenant):\n    now = datetime.now()\n    return now - DAYS, now\n"
+_MENDER = {
+    "name": "mender",
+    "description": "Repairs failing tests and opens pull requests.",
+    "prompt": "Repair what fails.",
+    "tools": ["read_file", "write_file", "edit_file", "bash", "update_plan"],
+    "subagents": ["helper"],
+    "permissions": [{"permission": "bash", "pattern": "git push*", "action": "ask"}],
+}
+
+
+def _plan(current: int) -> tuple[str, dict[str, object]]:
+    """The plan while this item of it is worked on; the third was skipped."""
+    states = ["done" if place < current else "in_progress" if place == current else "pending" for place in range(5)]
+    if current > 2:
+        states[2] = "skipped"
+    steps = [{"title": title, "status": state} for title, state in zip(_ITEMS, states, strict=True)]
+    return "update_plan", {"steps": steps}
+
+
+def repair() -> str:
+    """A script of a repair that ends at an approval: with a failure, a subagent, an edit and a skipped item."""
+    change = {"old": "datetime.now()", "new": "clock.now(tenant.time_zone)"}
+    return chain(
+        [_plan(0), ("write_file", {"path": "conftest.py", "content": _FIXTURE})],
+        [bash("sleep 0.6; echo '1 passed in 0.52s'")],
+        [bash("sleep 1.2; echo '3 failed, 17 passed in 1.18s'; exit 1")],
+        [_plan(1)],
+        [task("[[script:say words=30 delay=0.02]]", description="find every use of the clock")],
+        [_plan(3)],
+        [("edit_file", {"path": "conftest.py", "edits": [change]})],
+        [bash("sleep 0.9; echo '214 passed in 0.86s'"), _plan(4)],
+        [bash("git push origin fix/refund-clock")],
+        last="The fixture takes one time from the tenant's clock. **Pull request 818** is open.",
+    )
 
 
 @dataclass
@@ -48,17 +83,21 @@ class Picture:
     address: str
     ready: str
     temporal: bool = False
+    dark: bool = False
+    phone: bool = False
 
 
 PICTURES = {
-    "console-tasks": Picture("", ".task-row"),
+    "console-tasks": Picture("", "[data-task]"),
     "console-start": Picture("start", "textarea"),
-    "console-inbox": Picture("inbox", ".request"),
-    "console-conversation": Picture("conversations/{lead}", "main:has(.message) .bar"),
-    "console-task": Picture("tasks/{writer}", "main:has(.bar) [data-chain]"),
-    "console-compare": Picture("compare/{one}/{other}", ".difference"),
-    "console-operations": Picture("operations", "main:has(table) .banner"),
-    "session": Picture("session%2F{writer}", "text=call_model", temporal=True),
+    "console-inbox": Picture("inbox", ".ask [data-do=a]"),
+    "console-conversation": Picture("conversations/{lead}", ".exchange .message"),
+    "console-task": Picture("tasks/{mender}", ".ask [data-do=a]"),
+    "console-compare": Picture("compare/{one}/{other}", ".difference mark"),
+    "console-overview": Picture("overview", ".chart svg", dark=True),
+    "console-phone": Picture("tasks/{mender}", ".ask [data-do=a]", phone=True),
+    "console-agents": Picture("agents", ".code pre"),
+    "session": Picture("session%2F{one}", "text=call_model", temporal=True),
     "conversation": Picture("conversation%2F{lead}", "text=load_conversation", temporal=True),
     "waiting": Picture("session%2F{waits}", "text=open_request", temporal=True),
     "failure": Picture("session%2F{failed}", "text=call_model", temporal=True),
@@ -75,7 +114,7 @@ async def prepare(stack: Stack) -> Scene:
         task_id: str = (await stack.run(f"{title}. {script}", agent, title=title))["task_id"]
         return task_id
 
-    scene.ids["writer"] = await ran("Summarise the notes of Monday", steps([_PLAN], [_WRITE]))
+    (await stack.http.put("/agents/mender", json=_MENDER)).raise_for_status()
     scene.ids["one"] = await ran("Check the certificates", calls(bash("echo valid until March")))
     scene.ids["other"] = await ran("Check the certificates again", calls(bash("echo valid until June")))
     scene.ids["failed"] = await ran("Publish the release notes", "[[fault:auth]]")
@@ -89,13 +128,16 @@ async def prepare(stack: Stack) -> Scene:
     release = calls(bash("touch released"))
     scene.ids["waits"] = await stack.submit(f"Release it. {release}", "careful", title="Release version 2.4")
     await waiting(stack, scene.ids["waits"])
+    title = "Fix the flaky refund test and open a pull request"
+    scene.ids["mender"] = await stack.submit(f"{title}. {repair()}", "mender", title=title, config={"max_cost_usd": 2})
+    await waiting(stack, scene.ids["mender"])
     return scene
 
 
 async def take(browser: Browser, scene: Scene, name: str, folder: Path) -> Path:
     picture, file = PICTURES[name], folder / f"{name}.png"
-    size = TALL if picture.temporal else SIZE
-    page = await browser.new_page(viewport=size, color_scheme="light")
+    size = TALL if picture.temporal else PHONE if picture.phone else SIZE
+    page = await browser.new_page(viewport=size, color_scheme="dark" if picture.dark else "light")
     address = scene.web_ui(picture.address) if picture.temporal else scene.console(picture.address)
     if picture.temporal:
         await page.goto(scene.stack.temporal_ui_link)

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from activities.requests.file_diff import CLOSELY, MOST_CHARACTERS, FileChange, diff, diff_of
+from activities.requests.file_diff import FileChange, diff_of
+from domain.differences import CLOSELY, MOST_CHARACTERS, diff
 from domain.ids import new_id
 from store import workspaces
 from tests.support.stack import Stack

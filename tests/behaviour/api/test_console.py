@@ -1,7 +1,9 @@
 """The console's files and its sign-in: a cookie with the rights of a key, which only pages of this address can use."""
 
+import asyncio
 import base64
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -169,3 +171,31 @@ async def test_search_for_a_text_is_refused_after_a_time_limit(keyed_url: str, p
             refused = problem(await client.get("/tasks", params={"text": "x"}), 422, "validation")
         assert refused["errors"][0]["code"] == "too_slow"
         assert (await client.get("/tasks", params={"text": "x"})).json()["items"] == []
+
+
+async def test_markdown_becomes_html_that_can_only_be_read(api: httpx2.AsyncClient) -> None:
+    hostile = "<script>x</script> ![a](http://e.example/x.png) [b](javascript:x) [c](https://e.example/ 'd')"
+    slow = ["[" * 100_000, "![[" * 33_000, "> " * 50_000]  # written to be slow
+    texts = ["# A\n\n- **b**\n\n|a|b|\n|-|-|\n|1|2|", hostile, *slow]
+    began = time.monotonic()
+    rendering = asyncio.create_task(api.post("/texts/markdown", json={"texts": texts}))
+    waits = []
+    while not rendering.done():  # others are answered meanwhile
+        at = time.monotonic()
+        assert (await api.get("/healthz")).status_code == 200
+        waits.append(time.monotonic() - at)
+    found, unsafe, *cut = rendering.result().json()["html"]
+    assert all(part in found for part in ("<h1>A</h1>", "<li><strong>b</strong></li>", "<td>2</td>"))
+    assert "<script" not in unsafe and "<img" not in unsafe and 'href="javascript' not in unsafe
+    assert '<a href="https://e.example/" target="_blank" rel="noopener noreferrer">c</a>' in unsafe
+    assert all("more characters" in one for one in cut)
+    assert max(waits) < 1 and time.monotonic() - began < 20
+    problem(await api.post("/texts/markdown", json={"texts": ["x" * 100_001]}), 422, "invalid")
+
+
+async def test_differences_of_texts_come_as_rows(api: httpx2.AsyncClient) -> None:
+    unified = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-one\n+two"
+    answer = await api.post("/texts/differences", json={"pairs": [["a b", "a c"]], "diffs": [unified]})
+    [pair], [rows] = answer.json()["pairs"], answer.json()["diffs"]
+    assert [(row["kind"], row["parts"]) for row in pair] == [("removed", ["a ", "b"]), ("added", ["a ", "c"])]
+    assert [row["kind"] for row in rows] == ["file", "removed", "added"]

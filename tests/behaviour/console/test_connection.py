@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from playwright.async_api import Page, Route, expect
 
 from tests.behaviour.console.conftest import Opener, needs_browser
+from tests.behaviour.console.test_inbox import chosen
 from tests.behaviour.console.test_views import define
 from tests.behaviour.conversations.talk import Talk, say
 from tests.behaviour.supervision.people import answer, bash, waiting
@@ -16,7 +17,7 @@ from tests.support.stack import Stack, calls, eventually
 pytestmark = needs_browser
 
 ANY_REQUESTS = re.compile(r"/input-requests")
-TOP = "(one) => one.getBoundingClientRect().top - one.closest('.said, .virtual').getBoundingClientRect().top"
+TOP = "(one) => one.getBoundingClientRect().top - one.closest('.chat, .virtual').getBoundingClientRect().top"
 AT_END = "(one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2"
 
 
@@ -33,17 +34,17 @@ async def test_request_of_the_time_before_the_feed_is_connected_is_shown(stack: 
     for view, page in pages.items():
         await page.add_init_script("window.setInterval = () => 0")  # views read again for the feed alone
         await page.route(re.compile("/notifications"), late)
-        path = "/input-requests" if view else "/conversations"  # the last request that the page makes
+        path = "/input-requests" if view else "/figures"
         async with page.expect_response(lambda found, path=path: urlsplit(found.url).path == path):  # type: ignore[misc]
             await page.goto(f"{stack.url}/#/{view}")
     task_id = await stack.submit(calls(bash("touch between")), "careful")
     [request] = await waiting(stack, task_id)
     connect.set()
-    await expect(pages[""].locator(f'.task-row a[href="#/tasks/{task_id}"]')).to_be_visible()
+    await expect(pages[""].locator(f'[data-task="{task_id}"]')).to_be_visible()
     await expect(pages["inbox"].locator(f'[data-id="{request["id"]}"]')).to_be_visible()
     waits = str((await stack.http.get("/summary")).json()["open_requests"])
-    figure = pages[""].locator(".figures div", has_text="waiting for people")
-    await expect(figure.locator("dd")).to_have_text(waits)
+    figure = pages[""].locator(".stats div", has_text="Waiting for people")
+    await expect(figure.locator("dd span").first).to_have_text(waits)
     await stack.cancel(task_id)
 
 
@@ -56,11 +57,12 @@ async def test_view_whose_first_read_fails_is_shown_when_the_server_is_back(stac
     await page.goto(stack.url)
     views = {
         "inbox": ".request",
-        "operations": "main:has(table) :text('Agents')",
+        "overview": ".worker",
+        "agents": ".agent-list li",
         "start": "textarea",
         f"compare/{task_id}/{task_id}": ".banner",
-        f"tasks/{task_id}": "[data-chain]",
-        "": ".task-row",
+        f"tasks/{task_id}": ".step-row",
+        "": "[data-task]",
     }
     for view, ready in views.items():
         await page.route(re.compile(r"//[^/]+/(?!console)."), lambda route: route.abort())
@@ -78,20 +80,19 @@ async def test_answer_that_was_not_delivered_can_be_given_again(stack: Stack, op
     task_id = await stack.submit(calls(bash("touch again"), bash("touch and-again")), "careful")
     first, second = await waiting(stack, task_id, 2)
     page = await opened(f"{stack.url}/#/inbox")
-    card = page.locator(f'[data-id="{first["id"]}"]')
-    await expect(card).to_be_visible()
+    card = await chosen(page, first)
     await page.route(re.compile("/input$"), lambda route: route.abort())
     await card.locator("[data-do=a]").click()
     await expect(card.get_by_role("alert").first).to_have_text("The server does not answer; press again.")
     await page.unroute_all()
     await card.locator("[data-do=a]").click()
-    await expect(page.locator("p.said")).to_have_text(f"Answered: {first['question']}")
+    await expect(page.locator("p.said")).to_have_text(f"Approved: {first['question']}")
     await expect(card).to_have_count(0)
 
     # somebody else answered first, and the page cannot find out who
+    card = await chosen(page, second)
     await page.route(ANY_REQUESTS, lambda route: route.abort())
     assert (await answer(stack, task_id, second["id"], {"approved": True})).status_code == 202
-    card = page.locator(f'[data-id="{second["id"]}"]')
     await card.locator("[data-do=a]").click()
     await expect(card.get_by_role("alert").first).to_have_text("The server does not answer. The console keeps trying.")
     await page.unroute_all()
@@ -154,8 +155,11 @@ async def test_place_in_a_long_list_is_kept_while_rows_are_added(stack: Stack, o
         await expect(row).to_be_visible()
         before = await row.evaluate(TOP)
         new = await stack.submit("above them all")
-        await expect(page.locator(f'.grow a[href="#/tasks/{new}"]')).to_have_count(1)
+        fresh = page.get_by_role("button", name="1 new task")
+        await expect(fresh).to_be_visible()  # and no row moves
         assert await row.evaluate(TOP) == before
+        await fresh.click()
+        await expect(page.locator(f'.grow a[href="#/tasks/{new}"]')).to_be_visible()
     finally:
         await stack.pool.execute("DELETE FROM sessions WHERE id = ANY($1::text[])", copies)
 

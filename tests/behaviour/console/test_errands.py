@@ -43,12 +43,12 @@ async def runs(stack: Stack) -> dict[str, str]:
     return found | {"conversation": await mailbox_with_an_outcome(stack)}
 
 
-async def test_approve_fire_and_find_the_difference_in_ten_clicks(
+async def test_approve_fire_and_find_the_difference_in_nine_clicks(
     stack: Stack, opened: Opener, runs: dict[str, str]
 ) -> None:
     one, other, conversation_id = runs["one"], runs["other"], runs["conversation"]
-    waits = await stack.submit(calls(bash("touch ten-clicks")), "careful")
-    [request] = await waiting(stack, waits)
+    waits = await stack.submit(calls(bash("touch nine-clicks")), "careful")
+    await waiting(stack, waits)
     page = await opened(stack.url)
     clicks = 0
 
@@ -57,22 +57,22 @@ async def test_approve_fire_and_find_the_difference_in_ten_clicks(
         clicks += 1
         await where.click()
 
-    await click(page.get_by_role("link", name="Inbox"))
-    await click(page.locator(f'[data-id="{request["id"]}"]').get_by_role("button", name="Approve"))
+    await click(page.locator(f'.grow a[href="#/tasks/{waits}"]'))
+    await click(page.get_by_role("button", name="Approve"))
     assert (await stack.wait(waits))["status"] == "completed"
-    await click(page.get_by_role("link", name="Tasks", exact=True))
+    await click(page.get_by_role("link", name="Chats"))
     await click(page.locator(f'li a[href="#/conversations/{conversation_id}"]'))
     await click(page.locator("[data-fire]"))
     await expect(page.locator(".mailbox .badge")).to_have_text("0")
     await click(page.get_by_role("link", name="Tasks", exact=True))
-    await click(page.locator(f'a[href="#/tasks/{one}"]'))
+    await click(page.locator(f'.grow a[href="#/tasks/{one}"]'))
     await click(page.get_by_role("button", name="Compare…"))
     await click(page.locator(f'dialog a[href="#/compare/{one}/{other}"]'))
     await expect(page.locator("main .banner")).to_contain_text("First difference: tool call in step 1")
-    # only the changed line, without its context
-    await expect(page.locator(".difference .removed")).to_contain_text("echo one")
-    await expect(page.locator(".difference .added")).to_contain_text("echo other")
-    assert clicks <= 10
+    # the changed words
+    await expect(page.locator(".difference .removed mark").first).to_have_text("one")
+    await expect(page.locator(".difference .added mark").first).to_have_text("other")
+    assert clicks <= 9
 
 
 async def tab_to(page: Page, selector: str) -> None:
@@ -98,15 +98,18 @@ async def test_same_errand_with_the_keyboard_only(stack: Stack, opened: Opener, 
         await page.keyboard.press("Enter")
 
     await press('nav a[href="#/inbox"]')
-    await press(f'[data-id="{request["id"]}"] [data-do="a"]')
+    await press(f'[data-id="{request["id"]}"] button')
+    await press(f'[data-request="{request["id"]}"] [data-do="a"]')
     assert (await stack.wait(waits))["status"] == "completed"
-    await press(f'li a[href="#/conversations/{conversation_id}"]', at_home=True)
+    await press('nav a[href="#/conversations"]')
+    await press(f'li a[href="#/conversations/{conversation_id}"]')
     await expect(page.locator("[data-fire]")).to_be_enabled()
     await press("[data-fire]")
     await expect(page.locator(".mailbox .badge")).to_have_text("0")
     await press(f'.grow a[href="#/tasks/{runs["one"]}"]', at_home=True)
-    await press(".step-row")
-    await expect(page.locator("h3")).to_contain_text("Step 1")
+    await press("[role=tree]")
+    await page.keyboard.press("ArrowUp")
+    await expect(page.locator(".step .chip")).to_have_text("Step 1")
     await page.get_by_role("button", name="Compare…").evaluate("(one) => { one.id = 'compare'; }")
     await press("#compare")
     await press(f'dialog a[href="#/compare/{runs["one"]}/{runs["other"]}"]')
@@ -124,12 +127,15 @@ async def test_every_view_is_accessible_in_light_and_dark_on_a_desk_and_on_a_pho
     waits = await stack.submit(calls(bash("touch " + "w" * 300)), "careful")
     await waiting(stack, waits)
     views = {
-        f"tasks/{runs['one']}": "[data-chain]",
-        f"conversations/{runs['conversation']}": ".timeline .bar",
-        f"compare/{runs['one']}/{runs['other']}": ".difference",
-        "": ".task-row",
-        "inbox": ".request [data-do=a]",
-        "operations": ".diff",
+        f"tasks/{runs['one']}": ".step .call",
+        f"tasks/{waits}": ".ask [data-do=a]",
+        f"conversations/{runs['conversation']}": ".exchange .message",
+        f"compare/{runs['one']}/{runs['other']}": ".difference mark",
+        "": "[data-task]",
+        "inbox": ".ask [data-do=a]",
+        "conversations": ".talks a",
+        "overview": ".worker",
+        f"agents/{long_name}": ".diff .added",
         "start": "textarea",
         "signed out": "#key",
     }
@@ -143,8 +149,6 @@ async def test_every_view_is_accessible_in_light_and_dark_on_a_desk_and_on_a_pho
             await page.reload()
         else:
             await page.goto(f"{stack.url}/#/{view}")
-        if view == "operations":
-            await page.locator("li", has_text=long_name).get_by_role("button", name="What changed").click()
         await expect(page.locator(ready).first).to_be_visible()
         for width, scheme in itertools.product((1200, 390), SCHEMES):
             await page.emulate_media(color_scheme=scheme)
@@ -164,16 +168,21 @@ async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: 
     task_id = await stack.submit(script, "asker", config={"max_steps": 2}, acceptance_criteria=[kept])
     [request] = await waiting(stack, task_id)
     page = await opened(f"{stack.url}/#/tasks/{task_id}")
-    await expect(page.locator("main")).to_contain_text("notes/a.txt")
-    await expect(page.locator("[data-chain]")).to_contain_text("The chain is intact")
-    await expect(page.locator("h2:has-text('Events') + ul")).to_contain_text("input required: Which?")
-    await expect(page.locator(".budget", has_text="time")).to_contain_text("of 1 h")
+    shows = {"Files": "notes/a.txt", "Audit": "The chain is intact", "Events": "input required: Which?"}
+    for tab, text in shows.items():
+        await page.get_by_role("tab", name=tab).click()
+        await expect(page.locator("main")).to_contain_text(text)
+    await page.get_by_role("tab", name="Files").click()
+    await page.locator("details.file summary").click()
+    await expect(page.locator("details.file .diff .added > span")).to_have_text("x")  # since the task began
+    await expect(page.locator("[data-budget=ttl]")).to_contain_text("of 1 h")
+    await page.get_by_label("More").click()
     await page.locator("[data-raise]").click()
     await page.get_by_label("steps, its own").fill("9")
     await page.get_by_label("time in minutes, its own").fill("90")
     await page.get_by_role("dialog").get_by_role("button", name="Raise").click()
-    await expect(page.locator(".budget", has_text="steps")).to_contain_text("of 9")
-    await expect(page.locator(".budget", has_text="time")).to_contain_text("of 1 h 30 min")
+    await expect(page.locator("[data-budget=steps]")).to_contain_text("of 9")
+    await expect(page.locator("[data-budget=ttl]")).to_contain_text("of 1 h 30 min")
     async with page.expect_download() as download:
         await page.get_by_role("button", name="Share as one file").click()
     shared = await (await download.value).path()
@@ -183,7 +192,8 @@ async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: 
     assert (await stack.wait(task_id))["reason"] == "goal_reached"
     [verdict] = (await stack.result(task_id))["acceptance"]
     assert verdict["why"]
-    await expect(page.get_by_text(f"✓ {verdict['criterion']}: {verdict['why']}")).to_be_visible()
+    await page.get_by_role("tab", name="Result").click()
+    await expect(page.get_by_text(f"{verdict['criterion']}: {verdict['why']}")).to_be_visible()
 
 
 @pytest_asyncio.fixture
@@ -229,8 +239,10 @@ async def test_a_thousand_tasks_and_five_hundred_steps_keep_the_page_small(
     page = await opened(stack.url)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    await page.get_by_label("Text").fill(f"of {task_id}")  # filter, because the stack has tasks of other tests too
-    await expect(page.locator(".task-row").first).to_contain_text(f"of {task_id}")
+    await page.get_by_label("Text", exact=True).fill(
+        f"of {task_id}"
+    )  # filter, because the stack has tasks of other tests too
+    await expect(page.locator("[data-task]").first).to_contain_text(f"of {task_id}")
     rows = page.locator(".virtual[aria-label=Tasks]")
 
     async def reached() -> bool:
@@ -246,5 +258,5 @@ async def test_a_thousand_tasks_and_five_hundred_steps_keep_the_page_small(
     await expect(page.locator(".step-row").first).to_be_visible()
     assert await page.locator(".step-row").count() < 60
     await scroll(page.locator(".virtual[aria-label=Steps]"))
-    await expect(page.get_by_role("button", name="Step 500")).to_be_visible()
+    await expect(page.locator('[data-row$=":500"]')).to_be_visible()
     assert await page.evaluate("document.querySelectorAll('main *').length") < 4_000

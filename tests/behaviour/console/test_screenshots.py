@@ -22,5 +22,5 @@ def test_every_view_and_every_picture_of_the_docs_is_in_the_script() -> None:
 
 @needs_browser
 async def test_script_takes_a_picture(stack: Stack, browser: Browser, tmp_path: Path) -> None:
-    scene = Scene(stack, {"writer": (await stack.run("a picture"))["task_id"]})
-    assert (await take(browser, scene, "console-task", tmp_path)).read_bytes().startswith(b"\x89PNG")
+    scene = Scene(stack, {"lead": (await stack.run("a picture"))["task_id"]})
+    assert (await take(browser, scene, "console-conversation", tmp_path)).read_bytes().startswith(b"\x89PNG")

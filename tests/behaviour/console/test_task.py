@@ -1,6 +1,7 @@
 """A task in the console: started by a form, shown step by step, measured, rerun with changes, and replayed."""
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -34,7 +35,7 @@ async def test_task_is_started_by_a_form_of_the_input_schema(stack: Stack, opene
     await expect(page.get_by_role("alert")).to_contain_text("days")  # the error of the server is shown
     await page.get_by_label("days (optional)").fill("3")
     await page.get_by_role("button", name="Start").click()
-    await expect(page.locator("[data-chain]")).to_be_visible()
+    await expect(page.locator(".step-row").first).to_be_visible()
     task_id = page.url.rsplit("/", 1)[1]
     record = await stack.wait(task_id)
     assert (record["title"], record["limits"]["cost_usd"]) == ('{"city": "Bremen", "days": 3}', 0.5)
@@ -46,26 +47,29 @@ async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack:
     assert (await stack.http.put("/agents/thinks", json={**definition, "tools": ["write_file"]})).is_success
     task_id = (await stack.run('[[script:think thought="weighing it" text=answer]]', "thinks"))["task_id"]
     page = await opened(f"{stack.url}/#/tasks/{task_id}")
-    link = page.get_by_role("link", name="Temporal Web UI")
+    link = page.locator("a", has_text="Temporal Web UI")
     address = f"{stack.temporal_ui_url}/namespaces/default/workflows/session%2F{task_id}"
     await expect(link).to_have_attribute("href", address)
     await page.locator(".step-row").click()
     await page.get_by_text("Thinking", exact=True).click()
-    await expect(page.locator("details pre")).to_have_text("weighing it")
+    await expect(page.locator("details blockquote")).to_have_text("weighing it")
 
     written = ("write_file", {"path": "plan.md", "content": "Rest."})
     task_id = (await stack.run(steps([written])))["task_id"]
     await page.goto(f"{stack.url}/#/tasks/{task_id}")
-    await expect(page.locator("h2:has-text('Effects') + table")).to_contain_text("write plan.md")
-    await page.locator(".bar.tool").click()  # a click on a bar opens its step
-    await expect(page.locator("h3")).to_have_text("Step 1")
-    call = page.locator("details.call")
+    await page.get_by_role("tab", name="Effects").click()
+    await expect(page.get_by_role("main")).to_contain_text("write plan.md")
+    await page.get_by_role("tab", name="Timeline").click()
+    await page.locator(".r .bar.tool").click()  # a click on a bar opens its step
+    await expect(page.locator(".step .chip")).to_have_text("Step 1")
+    assert page.url.endswith(f"/{task_id}/1")  # the address names it
+    call = page.locator("article.call")
     await expect(call).to_contain_text('"path": "plan.md"')
     await expect(call).to_contain_text("Created plan.md")
-    for measure, text in (("tokens", "tokens"), ("cost", "$")):
-        await page.get_by_label("by", exact=True).select_option(measure)
-        await expect(page.locator(".size").first).to_contain_text(text)
-        assert await page.locator(".size").count() == 2  # one for each model call
+    for measure, text in (("Tokens", re.compile(r"^[\d,k]+$")), ("Cost", re.compile(r"^\$"))):
+        await page.get_by_role("button", name=measure).click()
+        await expect(page.locator(".step-row .tail b").first).to_have_text(text)
+        assert await page.locator(".size").count() == 2  # one for each step
 
     await page.locator("[data-rerun]").click()
     box = page.get_by_role("dialog", name="Rerun")
@@ -80,7 +84,8 @@ async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack:
     await page.wait_for_url(lambda url: task_id not in url)
     again = await stack.wait(page.url.rsplit("/", 1)[1])
     assert again["models"][0] == "claude-haiku-4-5" and again["rerun_of"]["session_id"] == task_id
-    await expect(page.locator("h2:has-text('Effects') + p")).to_have_text("It changed nothing.")  # the call was denied
+    await page.get_by_role("tab", name="Effects").click()
+    await expect(page.get_by_role("main")).to_contain_text("It changed nothing.")  # the call was denied
 
 
 @workflow.defn(name="Session", sandboxed=False)
@@ -110,6 +115,7 @@ async def test_replay_says_whether_the_code_decides_the_same_or_where_it_does_no
             run_timeout=timedelta(seconds=20),
             search_attributes=TypedSearchAttributes([SearchAttributePair(CONVERSATION, task_id)]),
         )
+    await page.get_by_role("dialog").get_by_role("button", name="Close").click()
     await replay.click()
     note = page.get_by_text("Today's code decides otherwise at event 5 (workflow_execution_completed)")
     await expect(note).to_be_visible(timeout=60_000)

@@ -26,7 +26,7 @@ async def define(stack: Stack) -> None:
 NOTE_ROWS = """() => {
     window.seen = {};
     const look = () => {
-        for (const row of document.querySelectorAll(".task-row"))
+        for (const row of document.querySelectorAll("[data-task]"))
             window.seen[`${row.querySelector("a").hash} ${row.querySelector(".status").textContent}`] ??= Date.now();
     };
     new MutationObserver(look).observe(document.body, { subtree: true, childList: true });
@@ -42,13 +42,14 @@ async def test_row_appears_within_a_second_of_its_event(stack: Stack, opened: Op
     page = await opened(stack.url)
     await expect(page.locator(".connection")).to_have_text("live")
     await page.evaluate(NOTE_ROWS)
+    chats = await opened(f"{stack.url}/#/conversations")
     delays = []
     for _ in range(2):
         task_id = await stack.submit("appear by yourself [[script:say words=4 delay=0.1]]")
-        row = page.locator(".task-row", has=page.locator(f'a[href="#/tasks/{task_id}"]'))
-        await expect(row.locator(".status")).to_have_text("completed")
-        await expect(page.locator(f'li a[href="#/conversations/{task_id}"]')).to_be_visible()
-        for kind, status in (("task_started", ""), ("task_completed", " completed")):
+        row = page.locator(f'[data-task="{task_id}"]')
+        await expect(row.locator(".status")).to_have_text("Done")
+        await expect(chats.locator(f'li a[href="#/conversations/{task_id}"]')).to_be_visible()
+        for kind, status in (("task_started", ""), ("task_completed", " Done")):
             at = datetime.fromisoformat((await stack.seen(task_id, kind))["at"]).timestamp()
             delays.append(await page.evaluate(FIRST_SEEN, f"#/tasks/{task_id}{status}") / 1_000 - at)
     assert max(delays) <= 1, delays
@@ -64,7 +65,7 @@ async def test_page_continues_after_the_api_was_killed(stack: Stack, opened: Ope
     await expect(page.locator(".connection")).to_have_text("live")
     others = [await opened(f"{stack.url}/#/{kind}/{ends}") for kind in ("tasks", "conversations")]
     for other in others:
-        await expect(other.locator(".status.working").first).to_be_visible()
+        await expect(other.locator("[data-status=working]").first).to_be_visible()
         await other.route(re.compile(r"/events\?"), lambda route: route.abort())  # until the task has ended
     before = await stack.kill("api")
     await expect(page.locator(".connection")).to_have_text("reconnecting…")
@@ -76,8 +77,8 @@ async def test_page_continues_after_the_api_was_killed(stack: Stack, opened: Ope
     await stack.wait(ends)
     for other in others:
         await other.unroute_all()
-        await expect(other.locator(".status.completed").first).to_be_visible()
-        await expect(other.locator(".status.working")).to_have_count(0)
+        await expect(other.locator("[data-status=completed]").first).to_be_visible()
+        await expect(other.locator("[data-status=working]")).to_have_count(0)
         await expect(other.locator("main > .problem")).to_have_text("")
 
 
@@ -104,6 +105,7 @@ async def test_rerun_from_a_step_and_the_first_difference(stack: Stack, opened: 
     await expect(page.locator(f'dialog a[href="#/compare/{again}/{task_id}"]')).to_be_visible()
     await page.keyboard.press("Escape")
     await page.keyboard.press("Escape")
+    await page.get_by_label("More").click()
     await page.get_by_role("link", name="Compare with the original").click()
     await expect(page.locator("main .banner")).to_contain_text("difference")
 
@@ -121,27 +123,28 @@ async def test_home_filters_shows_why_a_task_failed_and_what_today_costs(stack: 
     page = await opened(stack.url)
     why, elsewhere = (page.locator(f'.grow a[href="#/tasks/{one["task_id"]}"]') for one in (failed, foreign.json()))
     await page.get_by_label("Agent", exact=True).select_option("gated")
-    theirs_too = page.locator(f'li a[href="#/conversations/{foreign.json()["task_id"]}"]')
     await expect(elsewhere).to_be_visible()
-    await expect(theirs_too).to_be_visible()
     await page.get_by_label("Mine").check()
     await expect(elsewhere).to_have_count(0)
-    await expect(theirs_too).to_have_count(0)
     await expect(page.locator(".task-row", has=why)).to_contain_text(failed["error"]["message"][:40])
-    await page.get_by_label("Status").select_option("completed")
+    await page.get_by_role("button", name="Done").click()
     await expect(why).to_have_count(0)
-    await page.get_by_label("Status").select_option("failed")
+    await page.get_by_role("button", name="Failed").click()
     await expect(why).to_be_visible()
-    await expect(page.locator(".figures")).to_contain_text("spent today")
-    talks = page.locator("h2:has-text('Conversations') + ul li")
+    await expect(page.locator(".stats")).to_contain_text("Spent today")
+    await page.goto(f"{stack.url}/#/conversations")
+    theirs_too = page.locator(f'li a[href="#/conversations/{foreign.json()["task_id"]}"]')
+    await expect(theirs_too).to_be_visible()
+    await page.get_by_label("Mine").check()
+    await expect(theirs_too).to_have_count(0)
     await page.get_by_label("Text").fill(f"Publish it {failed['task_id']}")
-    await expect(talks).to_have_text(["No conversation fits."])
+    await expect(page.locator("main")).to_contain_text("No conversation fits")
 
     await page.goto(f"{stack.url}/#/tasks/{failed['task_id']}")
-    await expect(page.locator(".banner.failed")).to_contain_text(failed["error"]["message"][:40])
-    await expect(page.locator("h2:has-text('Result') + p")).to_have_text("It ended without one.")
+    await expect(page.locator(".head .notice")).to_contain_text(failed["error"]["message"][:40])
+    await expect(page.locator(".output")).to_have_text("It ended without one.")
     await expect(page.locator(".step-row")).to_contain_text("no answer of the model")
-    await expect(page.locator(".bar.failed")).to_have_count(1)
+    await expect(page.locator(".r .bar.bad")).to_have_count(1)
 
     url = f"/tasks/{ended.json()['task_id']}/result"
     usage = (await stack.http.get(url, params={"wait": 20}, headers=theirs)).json()["usage"]

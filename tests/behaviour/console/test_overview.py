@@ -1,4 +1,4 @@
-"""Operations in the console: queues, failing deliveries, and the changes of an agent."""
+"""The overview and the agents in the console: figures, queues, failing deliveries, and the changes of an agent."""
 
 import re
 
@@ -13,7 +13,7 @@ from tests.support.stack import Stack, eventually
 pytestmark = needs_browser
 
 
-async def test_operations_show_queues_failing_deliveries_and_what_changed_in_an_agent(
+async def test_overview_shows_figures_queues_failing_deliveries_and_agents_what_changed_in_them(
     stack: Stack, opened: Opener
 ) -> None:
     name = f"changing-{new_id()[-8:]}"
@@ -29,35 +29,41 @@ async def test_operations_show_queues_failing_deliveries_and_what_changed_in_an_
         return bool(found and found[0]["last_error"])
 
     await eventually(refused, what="a delivery that failed")
-    page = await opened(f"{stack.url}/#/operations")
-    await expect(page.locator("main")).to_contain_text("Everything needed for tasks to run is there.")
+    page = await opened(f"{stack.url}/#/overview")
+    await expect(page.locator("main")).to_contain_text("Everything is running")
     await expect(page.locator("main")).to_contain_text("1 worker")
-    queues = page.locator("table tbody tr")
-    await expect(queues.first).to_contain_text("errand")
+    await expect(page.locator(".queue").first).to_contain_text("errand")
+    figures = (await stack.http.get("/figures")).json()
+    ended = page.locator(".stats div", has_text="Ended in 24 h")
+    await expect(ended.locator("dd span")).to_have_text(f"{figures['ended']:,}")
+    assert figures["ended"] > 0 and sum(one["ended"] for one in figures["by_agent"]) == figures["ended"]
+    await expect(page.locator(".ended svg[role=img]")).to_have_attribute(
+        "aria-label", f"{figures['ended']} tasks ended in 24 h, {figures['failed']} of them failed."
+    )
     sendable = page.locator("li", has=page.get_by_role("button", name="Send again"))
     # Deliveries of other tests may have failed too: one whose subscription was removed cannot be sent again.
-    failing = sendable.filter(has_text=re.compile(r"task_completed · again \d"))
+    failing = sendable.filter(has_text=re.compile(r"task_completed\s*again \d"))
     await expect(failing.first).to_be_visible()
     async with page.expect_response(lambda found: found.url.endswith("/resend")) as resent:
         await failing.first.get_by_role("button", name="Send again").click()
     assert (await resent.value).ok
-    agent = page.locator("li", has=page.get_by_text(name, exact=True))
-    await agent.get_by_role("button", name="What changed").click()
-    await expect(page.locator("h3", has_text=f"What changed in {name}")).to_be_visible()
-    removed, added = page.locator(".diff .removed"), page.locator(".diff .added")
-    await expect(removed).to_have_text(["- Say it.\n"])  # by default the last two versions are compared
+    await page.goto(f"{stack.url}/#/agents/{name}")
+    await expect(page.get_by_role("heading", name=f"What changed in {name}")).to_be_visible()
+    removed, added = page.locator(".diff .removed > span"), page.locator(".diff .added > span")
+    await expect(removed).to_have_text(["Say it.\n"])  # by default the last two versions are compared
     await page.get_by_label("from version").select_option("1")
-    await expect(removed).to_have_text(["- Say it.\n", "- Be brief.\n"])
-    await expect(added).to_have_text(["+ Sing it.\n", "+ Be thorough.\n"])
+    await expect(removed).to_have_text(["Say it.\n", "Be brief.\n"])
+    await expect(added).to_have_text(["Sing it.\n", "Be thorough.\n"])
     await page.get_by_label("to version").select_option("2")
-    await expect(removed).to_have_text(["- Be brief.\n"])
-    await expect(added).to_have_text(["+ Be thorough.\n"])
+    await expect(removed).to_have_text(["Be brief.\n"])
+    await expect(added).to_have_text(["Be thorough.\n"])
     assert (await stack.http.delete(f"/subscriptions/{subscription['id']}")).is_success
     await stack.wait(task_id)
 
     lacking = Readiness(ready=False, postgres=True, temporal=True, worker=False, workers={}, missing=["an attribute"])
     answer = lacking.model_dump_json()
     await page.route("**/readyz", lambda route: route.fulfill(status=503, body=answer, content_type="application/json"))
+    await page.goto(f"{stack.url}/#/overview")
     await expect(page.locator(".banner.failed")).to_have_text("Not ready. an attribute")
-    await expect(page.locator(".figures .failed")).to_have_count(1)
-    await expect(page.locator("h2").first).to_have_text("0 workers")
+    await expect(page.locator(".parts .failed")).to_have_text("Worker is missing")
+    await expect(page.locator(".workers header")).to_contain_text("0 workers")
