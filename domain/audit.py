@@ -8,8 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from datetime import UTC
 
-from errand.models import ChainedEntry
-from pydantic import BaseModel
+from errand.models import Break, ChainedEntry
 
 from domain.frozen import Frozen
 
@@ -24,14 +23,6 @@ class Head(Frozen):
     chain: str
     seq: int
     hash: str
-
-
-class Break(BaseModel):
-    """The first place where a chain does not hold."""
-
-    chain: str
-    seq: int
-    problem: str
 
 
 def link(entry: ChainedEntry) -> str:

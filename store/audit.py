@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from errand.models import AuditEntry, ChainedEntry
+from errand.models import AuditEntry, Break, ChainedEntry
 
-from domain.audit import MISSING, Break, Head, Verifier
+from domain.audit import MISSING, Head, Verifier
 from store.database import Connection, Pool
 
 _COLUMNS = "tenant, chain, seq, at, actor, action, session_id, subject, digest, previous, hash"

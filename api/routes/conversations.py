@@ -72,11 +72,6 @@ _RUNS = {
 }
 
 
-class Interrupted(BaseModel):
-    interrupted: int = Field(description="how many sessions were asked to stop, subagents included")
-    session_ids: list[str]
-
-
 class Terminated(BaseModel):
     conversation_id: str
     status: str
@@ -263,12 +258,12 @@ async def change_conversation(
     responses=problems(403, 404),
     summary="Stop all running sessions of a conversation",
 )
-async def interrupt_conversation(call: Stopper, conversation_id: str) -> Interrupted:
+async def interrupt_conversation(call: Stopper, conversation_id: str) -> models.Interrupted:
     """This includes subagents. Each keeps its results so far; the conversation continues with the next message."""
     await own_conversation(call, conversation_id)
     live = await conversations.find_unfinished(call.pool, call.tenant, conversation_id)
     await control.stop_sessions(call, live, Stop(Reason.INTERRUPTED))
-    return Interrupted(interrupted=len(live), session_ids=live)
+    return models.Interrupted(interrupted=len(live), session_ids=live)
 
 
 @router.post(

@@ -17,7 +17,7 @@ from api.http.body import accepts_json, json_body
 from api.http.problems import pointers_moved
 from api.openapi import BODY, problems, ref, request_body
 from api.routes import schedules as schedule_routes
-from api.routes.schedules import NamedParameters, NewSchedule, PauseBody, Triggered
+from api.routes.schedules import NamedParameters, NewSchedule, PauseBody
 from api.submission.task_files import check_workspaces, collect_files
 from domain.errors import Conflict, NotFound, Unavailable
 from domain.ids import is_id, new_id
@@ -126,7 +126,7 @@ async def list_mission_runs(
 @router.post(
     "/missions/{mission_id}/run", status_code=202, responses=problems(403, 404, 409, 503), summary="Run a mission now"
 )
-async def run_mission(call: Submitter, mission_id: str) -> Triggered:
+async def run_mission(call: Submitter, mission_id: str) -> models.Triggered:
     """The run stays within the budgets. A paused mission is refused."""
     mission = await _find_own(call, mission_id)
     _check_working(mission)
@@ -134,7 +134,7 @@ async def run_mission(call: Submitter, mission_id: str) -> Triggered:
     assert schedule is not None
     at = datetime.now(UTC)
     await call.services.schedules.trigger(schedule, at)
-    return Triggered(scheduled_at=at)
+    return models.Triggered(scheduled_at=at)
 
 
 @router.put(

@@ -4,14 +4,13 @@ from typing import Annotated
 
 from errand import models
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from api.http.auth import Reader, Supervisor
 from api.http.body import accepts_json
 from api.http.lookup import session_of
 from api.http.paging import Parameters
 from api.openapi import problems
-from domain.audit import Break
 from domain.task import Id
 from store import audit, tool_calls
 
@@ -33,14 +32,6 @@ class VerifyQuery(Parameters):
     )
 
 
-class Verification(BaseModel):
-    intact: bool
-    chains: int
-    entries: int
-    broken: Break | None = Field(description="the first entry that does not match")
-    head: str = Field(description="keep it outside: a later verification with it shows that nothing before was removed")
-
-
 @router.get("/tasks/{task_id}/effects", responses=problems(404), summary="List the effects of a task so far")
 async def list_effects(call: Reader, task_id: str) -> models.EffectPage:
     """This includes the effects of its subagents. For a dry run: what would have been done."""
@@ -57,20 +48,14 @@ async def list_task_audit(call: Reader, task_id: str, query: Annotated[AuditPosi
     return _page(found, query.limit)
 
 
-class ChainState(BaseModel):
-    intact: bool
-    entries: int
-    broken: Break | None = Field(description="the first entry that does not match")
-
-
 @router.get(
     "/tasks/{task_id}/audit/verify", responses=problems(404), summary="Verify the audit log of a task's conversation"
 )
-async def verify_task_audit(call: Reader, task_id: str) -> ChainState:
+async def verify_task_audit(call: Reader, task_id: str) -> models.ChainState:
     """Checks the links of its own chain; `/audit/verify` also detects a chain that was replaced as a whole."""
     session = await session_of(call, task_id)
     verdict = await audit.verify_chain(call.pool, call.tenant, session.conversation_id)
-    return ChainState(intact=verdict.found is None, entries=verdict.entries, broken=verdict.found)
+    return models.ChainState(intact=verdict.found is None, entries=verdict.entries, broken=verdict.found)
 
 
 @router.get("/audit", responses=problems(422), summary="List the audit log, newest first")
@@ -85,9 +70,9 @@ async def list_audit(call: Supervisor, query: Annotated[AuditQuery, Query()]) ->
 @router.get(
     "/audit/verify", responses=problems(422), summary="Verify that nothing in the audit log was changed or removed"
 )
-async def verify_audit(call: Supervisor, query: Annotated[VerifyQuery, Query()]) -> Verification:
+async def verify_audit(call: Supervisor, query: Annotated[VerifyQuery, Query()]) -> models.Verification:
     verdict = await audit.verify(call.pool, call.tenant, query.head)
-    return Verification(
+    return models.Verification(
         intact=verdict.found is None,
         chains=verdict.chains,
         entries=verdict.entries,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from errand import models
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
+from pydantic import AwareDatetime, Field, StringConstraints
 
 from api.http import lookup
 from api.http.auth import Call, Reader, Stopper, Submitter
@@ -54,10 +54,6 @@ class BackfillBody(Strict):
 class NamedParameters(ListParameters):
     name: str | None = None
     limit: int = Field(default=50, ge=1, le=100)
-
-
-class Triggered(BaseModel):
-    scheduled_at: datetime = Field(description="names the run in the list of runs")
 
 
 @router.post(
@@ -168,12 +164,12 @@ async def resume_schedule(call: Stopper, schedule_id: str) -> models.Schedule:
     responses=problems(403, 404, 503),
     summary="Run a schedule now",
 )
-async def trigger_schedule(call: Submitter, schedule_id: str) -> Triggered:
+async def trigger_schedule(call: Submitter, schedule_id: str) -> models.Triggered:
     """This works even if it is paused or in its quiet hours; the check and the overlap rule still apply."""
     schedule = await _find_own(call, schedule_id)
     at = datetime.now(UTC)
     await call.services.schedules.trigger(schedule, at)
-    return Triggered(scheduled_at=at)
+    return models.Triggered(scheduled_at=at)
 
 
 @router.post(

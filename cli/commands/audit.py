@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 import httpx2
-from errand.models import AuditEntry, AuditPage
+from errand.models import AuditEntry, AuditPage, Verification
 
 from cli.api import Api, parse, segment
 from cli.errors import CliError, Exit
@@ -62,20 +62,20 @@ def _subject(entry: AuditEntry) -> str:
 
 
 def _verify(api: Api, head: str | None, anchor: str | None, as_json: bool) -> None:
-    found = api.get("/audit/verify", head=head)
+    answer = api.get("/audit/verify", head=head)
+    found = parse(Verification, answer)
     # a head of a broken log must not become the next proof
-    if anchor is not None and found["intact"]:
-        keep(anchor, found["head"], found["entries"], found["chains"])
+    if anchor is not None and found.intact:
+        keep(anchor, found.head, found.entries, found.chains)
     if as_json:
-        emit(found)
-    elif found["intact"]:
-        click.echo(f"intact: {found['entries']:,} entries in {found['chains']:,} chains")
-        note(f"head {found['head']}; stored elsewhere, it proves later that nothing up to here was removed")
-    else:
-        broken = found["broken"]
-        chain = f"conversation {broken['chain']}" if broken["chain"] else "the tenant's own chain"
-        click.echo(f"BROKEN: {chain}, entry {broken['seq']}: {broken['problem']}")
-    click.get_current_context().exit(int(Exit.OK if found["intact"] else Exit.FAILED))
+        emit(answer)
+    elif found.intact:
+        click.echo(f"intact: {found.entries:,} entries in {found.chains:,} chains")
+        note(f"head {found.head}; stored elsewhere, it proves later that nothing up to here was removed")
+    elif broken := found.broken:
+        chain = f"conversation {broken.chain}" if broken.chain else "the tenant's own chain"
+        click.echo(f"BROKEN: {chain}, entry {broken.seq}: {broken.problem}")
+    click.get_current_context().exit(int(Exit.OK if found.intact else Exit.FAILED))
 
 
 # anchors: heads of the log, kept outside of the platform, in a growing file or at an address

@@ -615,6 +615,11 @@ class TurnPage(Model):
     next_cursor: str | None
 
 
+class Interrupted(Model):
+    interrupted: int = Field(description="how many sessions were asked to stop, subagents included")
+    session_ids: list[str]
+
+
 class MailboxMessage(Model):
     """A reference to a session that ended; its content is read when it is rendered."""
 
@@ -820,6 +825,28 @@ class AuditPage(Model):
     next_before: int | None = Field(description="pass it as `before` to get older entries; null on the last page")
 
 
+class Break(Model):
+    """The first place where a chain does not hold."""
+
+    chain: str
+    seq: int
+    problem: str
+
+
+class Verification(Model):
+    intact: bool
+    chains: int
+    entries: int
+    broken: Break | None = Field(description="the first entry that does not match")
+    head: str = Field(description="keep it outside: a later verification with it shows that nothing before was removed")
+
+
+class ChainState(Model):
+    intact: bool
+    entries: int
+    broken: Break | None = Field(description="the first entry that does not match")
+
+
 # notifications
 
 
@@ -963,6 +990,10 @@ class ScheduleRun(Record):
 
 class RunPage(Model):
     items: list[ScheduleRun]
+
+
+class Triggered(Model):
+    scheduled_at: datetime = Field(description="names the run in the list of runs")
 
 
 class Spent(Record):

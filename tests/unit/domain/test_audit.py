@@ -2,11 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 
-from errand.models import ChainedEntry
+from errand.models import Break, ChainedEntry
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.audit import Break, Head, Verifier, link
+from domain.audit import Head, Verifier, link
 
 TEXT = st.text(max_size=12)
 FIELDS = ("actor", "action", "session_id", "subject", "digest", "previous", "hash", "tenant")
