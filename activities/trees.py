@@ -25,6 +25,7 @@ from temporalio.exceptions import ApplicationError
 from activities.attempt import retry_if_away, run_of, with_heartbeats
 from activities.egress import Guard
 from activities.sandbox import Commands, NetworkPolicy, SandboxResult
+from activities.skills import brief
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import clean
 from activities.workspaces import Workspaces, lock_workspace
@@ -87,6 +88,7 @@ class Mirrors:
                 f"git fetch -q --no-tags {depth} {shlex.quote(f'file://{mirror}')} refs/errand/{tree.commit}\n"
                 f"git reset -q --hard {tree.commit}\n"
                 "git config user.name Errand && git config user.email errand@localhost && git config gc.auto 0\n"
+                "mkdir -p .git/info && printf '/.outputs/\\n/.skills/\\n' >>.git/info/exclude\n"  # files of ours
                 f"rm -f .git/FETCH_HEAD .git/hooks/*\n{origin}",
                 folder,
                 readable=mirror,
@@ -212,6 +214,7 @@ class Trees:
         if environment is not None and environment.setup is not None:
             await self._set_up(ref, environment, environment.setup, folder)
             await self._workspaces.keep(ref.tenant, workspace_id)
+        await brief(self._pool, ref.tenant, workspace_id, folder)
 
     async def _copy(self, tenant: str, workspace_id: str) -> Tree | None:
         """The tree of a rerun's or a fork's workspace: its files are what its source had besides this very commit."""

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from agents import front_matter
 from agents.graph import DEFAULT_ARGUMENTS, graph_problems, with_agents_separated
 from agents.problems import (
     AgentFileError,
@@ -20,6 +19,7 @@ from agents.problems import (
     side_problems,
     validated,
 )
+from domain import front_matter
 from domain.agents.definition import (
     MCP_PREFIX,
     PROMPT_NAME_PATTERN,
@@ -32,9 +32,11 @@ from domain.agents.definition import (
 )
 from domain.agents.models import PriceTable, Providers
 from domain.agents.system_prompt import argument_names
+from domain.amounts import counted
 from domain.json_object import JsonObject
 from domain.json_schema import schema_problems
 from domain.policy.rules import names_a_tool
+from domain.skills import LOAD_SKILL, MOST_AGENT_CHARS, MOST_FILES, SKILL_FILE, SkillError, parse_skill
 
 __all__ = [
     "AgentFileError",
@@ -90,7 +92,8 @@ def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
         errors["."] = AgentFileError(str(folder), [FieldProblem("(folder)", "does not exist")])
     for path in files:
         try:
-            parsed[path.stem], found[path.stem] = _read_agent(read_text(path), path.name, known, prompts, broken)
+            text = _with_skills(read_text(path), path)
+            parsed[path.stem], found[path.stem] = _read_agent(text, path.name, known, prompts, broken)
         except AgentFileError as error:
             errors[error.file] = error
     agents = {name: with_agents_separated(definition, parsed) for name, definition in parsed.items()}
@@ -192,6 +195,8 @@ def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[F
         and not (definition.references and rule.permission.startswith(MCP_PREFIX))  # of a subagent's server, perhaps
     ]
     found += mcp_problems(definition)
+    if definition.skills:
+        found += _skill_problems(definition)
     properties = (definition.input_schema or {}).get("properties")
     known_arguments = properties if isinstance(properties, dict) else dict.fromkeys(DEFAULT_ARGUMENTS)
     texts = {"prompt": definition.prompt} | {
@@ -207,6 +212,15 @@ def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[F
         if schema is not None:
             found += [FieldProblem(*one) for one in schema_problems(field, schema)]
     found += [FieldProblem(*one) for one in tool_problems("external_tools", definition.external_tools, own)]
+    return found
+
+
+def _skill_problems(definition: AgentDefinition) -> list[FieldProblem]:
+    found = []
+    if all(LOAD_SKILL not in view.tools for view in definition.views):
+        found.append(FieldProblem("tools", f"the agent has skills, and reads them with {LOAD_SKILL}", (LOAD_SKILL,)))
+    if (size := sum(skill.size for skill in definition.skills.values())) > MOST_AGENT_CHARS:
+        found.append(FieldProblem("skills", f"{size:,} characters in all; there may be {MOST_AGENT_CHARS:,}"))
     return found
 
 
@@ -301,13 +315,13 @@ def _validate(fields: JsonObject, file: str, model: type[Model]) -> Model:
     return definition
 
 
-# One text for an agent of several files: its definition, with the prompts that its sides name.
+# One text for an agent of several files: its definition, with its skills and the prompts that its sides name.
 
 
 def one_text(file: Path) -> str:
     """The definition of a file. A prompt that a side names and that is not in the definition is read from the folder
     `prompts` beside it. If it is missing there too, the check of the whole reports it."""
-    text = read_text(file)
+    text = _with_skills(read_text(file), file)
     try:
         fields, body = front_matter.split(text)
     except front_matter.FrontMatterError:
@@ -325,6 +339,32 @@ def one_text(file: Path) -> str:
         if name not in own and path.is_file()
     }
     return front_matter.join({**fields, "prompts": {**own, **found}}, body) if found else text
+
+
+def _with_skills(text: str, file: Path) -> str:
+    """The text of a definition, with the skills in `<name>/skills` beside it."""
+    folders = [path.parent for path in sorted((file.with_suffix("") / "skills").glob(f"*/{SKILL_FILE}"))]
+    if not folders:
+        return text
+    fields, body = _front_matter(text, file.name)
+    own = fields.get("skills", {})
+    if not isinstance(own, dict):
+        return text
+    found = {folder.name: _read_skill(folder, file.parent) for folder in folders if folder.name not in own}
+    return front_matter.join({**fields, "skills": {**own, **found}}, body)
+
+
+def _read_skill(folder: Path, agents: Path) -> JsonObject:
+    name = folder.relative_to(agents).as_posix()
+    try:
+        skill = parse_skill(read_text(folder / SKILL_FILE), folder.name)
+        paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / SKILL_FILE]
+        if len(paths) > MOST_FILES:
+            raise SkillError(f"{counted(len(paths), 'file')}; there may be {MOST_FILES}")
+        files = {path.relative_to(folder).as_posix(): read_text(path) for path in paths}
+    except SkillError as error:
+        raise AgentFileError(f"{name}/{SKILL_FILE}", [FieldProblem("(file)", str(error))]) from None
+    return {**skill.model_dump(mode="json"), "files": files}
 
 
 # A folder of agent files that is read again when one of them has changed.
@@ -353,7 +393,11 @@ class AgentFolder:
 
     def _fingerprint(self) -> Fingerprint:
         found = []
-        for path in (*self._folder.glob("*.md"), *self._folder.glob("prompts/*.md")):
+        for path in (
+            *self._folder.glob("*.md"),
+            *self._folder.glob("prompts/*.md"),
+            *self._folder.glob("*/skills/**/*"),
+        ):
             try:
                 about = path.stat()
             except OSError:  # it was just removed, or is a dangling link

@@ -49,6 +49,18 @@ def bundle_checkout(place: Path, settings: Settings) -> bytes:
     return content
 
 
+def make_sample_repository(files: Path) -> Path:
+    """A new git repository with one commit of these files. It stays, so that people can apply changes to it."""
+    if shutil.which("git") is None:
+        raise click.UsageError("this demo needs the program git (on Debian and Ubuntu: apt install git)")
+    folder = Path(tempfile.mkdtemp(prefix="errand-demo-"))
+    shutil.copytree(files, folder, dirs_exist_ok=True)
+    _git(folder, "init", "-q")
+    _git(folder, "add", "-A")
+    _git(folder, "commit", "-q", "-m", "Harbour lights", env=_AUTHOR)
+    return folder
+
+
 def _make_beside(top: Path, folder: Path) -> dict[str, str]:
     """The environment in which git writes elsewhere, with an index of all that it does not ignore."""
     own = Path(_git(top, "rev-parse", "--absolute-git-dir"))

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 _AGENT = re.compile(r'^You are the agent "([^"]+)"', re.MULTILINE)
+_WORKSPACE = "<workspace>"
 _SO_FAR = re.compile(r"(\d+) tool calls? so far")
 _SUMMARISED = re.compile(
     r"The request was: (.*?)(?:\n\nWhat the latest calls returned:|\n\n## |\n</checkpoint>|\Z)", re.DOTALL
@@ -36,6 +37,7 @@ class Transcript:
     # the replies since the last request, each with the message that has its results
     pairs: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     first: str = ""  # the user's first request
+    workspace: str = ""  # what files of the workspace say, before the first request
     follow_up: bool = False  # whether an earlier request was already answered
 
     @classmethod
@@ -56,12 +58,13 @@ class Transcript:
             tools=frozenset() if forbidden else frozenset(tool["name"] for tool in body.get("tools") or []),
             messages=messages,
             texts=list(texts.values()),
-            opening=next((b["text"] for b in messages[0]["content"] if b["type"] == "text"), ""),
+            opening=next((b["text"] for b in messages[0]["content"] if _is_said(b)), ""),
             request=_asked(texts.get(start, "")),
             notes=[text for index, text in texts.items() if index > start],
             pairs=list(zip(later[::2], later[1::2], strict=False)),
             first=_asked(texts.get(0, "")),
             follow_up=start > 0,
+            workspace=next((b["text"] for b in messages[0]["content"] if b.get("text", "").startswith(_WORKSPACE)), ""),
         )
 
     @property
@@ -96,13 +99,14 @@ class Transcript:
 
 
 def plain(content: str | list[dict[str, Any]]) -> str:
-    """The text of a message: its text blocks, without the notes about budgets."""
+    """The text of a message: its text blocks, without the notes about budgets and the files of the workspace."""
     if isinstance(content, str):
         return content
-    texts = [block["text"] for block in content if block["type"] == "text"]
-    if not texts:
-        return ""
-    return "\n\n".join(text for text in texts if not text.startswith("<budget>"))
+    return "\n\n".join(block["text"] for block in content if _is_said(block))
+
+
+def _is_said(block: dict[str, Any]) -> bool:
+    return block["type"] == "text" and not block["text"].startswith(("<budget>", _WORKSPACE))
 
 
 def merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -65,6 +65,7 @@ class StepFacts(BaseModel):
     arguments: Json[JsonObject] | None = None  # with which its thread was created
     subagent: Json[SubagentTerms] | None = None  # the terms of a child that a tool of its parent's prompt started
     registry: list[RegistryEntry] = Field(default_factory=list)  # its own children of that kind
+    briefing: str | None = None  # what the files of the workspace say to every model that works in it
     rerun: str | None = None  # JSON: the session that this one repeats, and whether with recorded answers
     limits: str | None = None  # JSON
     created_at: datetime | None = None

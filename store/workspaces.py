@@ -180,3 +180,13 @@ def _change(text: str, change: Change) -> _Changed:
 async def _parse(text: str) -> Manifest:
     manifest: Manifest = await asyncio.to_thread(json.loads, text) if len(text) > LARGE else json.loads(text)
     return manifest
+
+
+async def set_briefing(pool: Pool, tenant: str, workspace_id: str, text: str | None) -> None:
+    """Note what the files of a workspace that exists say to every model that works in it."""
+    await pool.execute(
+        "UPDATE workspaces SET briefing = $3 WHERE tenant = $1 AND id = $2 AND briefing IS DISTINCT FROM $3",
+        tenant,
+        workspace_id,
+        text,
+    )

@@ -22,6 +22,7 @@ from activities.model import recorded as recording
 from activities.model import reply as turn_record
 from activities.model.models import MALFORMED, MOST_MALFORMED, UNAVAILABLE, Models, retry_pause
 from activities.model.reply import Contexts
+from activities.skills import for_tools
 from activities.tools.offered import Offered, Toolbox
 from activities.tools.rules import RULES, judge_reply
 from domain import events as ev
@@ -37,6 +38,7 @@ from domain.messages import (
     ModelResponse,
     ModelSettings,
     Node,
+    TextBlock,
     render_messages,
     shorten_results,
 )
@@ -221,11 +223,14 @@ class CallModel:
                 system = await self._hooks.change_system(call, agent, system, facts)
         terms = facts.task_terms if takes_turn and not call.above else None
         settings = (terms and terms.model_settings) or ModelSettings()
+        messages = render_messages(shown, call.model, call.agent.side)
+        if facts.briefing is not None and messages and not compacts and (text := for_tools(facts.briefing, tools)):
+            messages[0].content.insert(0, TextBlock(text=text))  # a request begins with the user
         request = ModelRequest(
             model=call.model,
             max_tokens=agent.max_tokens,
             system=system,
-            messages=render_messages(shown, call.model, call.agent.side),
+            messages=messages,
             notes=[CHECKPOINT_REQUEST] if compacts else self._notes(call, facts) if takes_turn else [],
             tools=[definition for _, definition in tools.values()] if takes_turn else [],
             settings=settings.for_reply(call.step, tools),

@@ -23,6 +23,7 @@ from domain.conversations.subagents import DEFAULT_SCHEMA, is_enabled
 from domain.messages import ToolDefinition
 from domain.policy.rules import Action, Rule, decide, is_possible, tools_of, verdict
 from domain.sessions.session import Effect, EffectKind, ModelCall, SideName, preview
+from domain.skills import LOAD_SKILL
 from store import agents
 from store.database import Pool
 from store.messages import StepFacts
@@ -69,6 +70,10 @@ class Toolbox:
                 definition = tool.definition
                 if tool.starts and tool.delegates:
                     known = await self._roster(call.ref.tenant, agent)
+                    definition = replace(definition, description=definition.description + known)
+                elif agent.skills and tool.name == LOAD_SKILL:
+                    lines = [f"\n- {name}: {skill.description}" for name, skill in agent.skills.items()]
+                    known = "\n\nYour own skills:" + "".join(lines)
                     definition = replace(definition, description=definition.description + known)
                 offered[tool.name] = (tool, definition)
         return offered

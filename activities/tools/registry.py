@@ -14,6 +14,7 @@ from activities.tools.builtin import (
     edit_file,
     fetch_url,
     list_files,
+    load_skill,
     manage_schedule,
     read_file,
     report_progress,
@@ -31,7 +32,7 @@ TOOLS: dict[str, Tool] = {
         *(list_files.TOOL, read_file.TOOL, write_file.TOOL, edit_file.TOOL, search_files.TOOL, bash.TOOL),
         *(fetch_url.TOOL, update_plan.TOOL, report_progress.TOOL, save_artifact.TOOL, ask_user.TOOL),
         *agents.TOOLS,
-        *(manage_schedule.TOOL, wait_for_event.TOOL),
+        *(manage_schedule.TOOL, wait_for_event.TOOL, load_skill.TOOL),
     )
 }
 

@@ -251,6 +251,7 @@ class RunTool:
             permits=partial(self._permits, request, tool),
             network=await self._network(request, agent),
             remote=claim.remote,
+            skills=agent.skills,
             hold=partial(self._hold, attempt),
             answers=await form_answers(self._pool, request, claim.remote) if claim.remote else {},
         )

@@ -20,6 +20,7 @@ from domain.plan import Plan
 from domain.policy.rules import ToolTraits, subjects_of
 from domain.redaction import Redactor
 from domain.sessions.session import Effect, EffectKind, RemoteCall, SessionRef, preview
+from domain.skills import Skill
 
 if TYPE_CHECKING:
     from activities.delegation.messages import Subagents
@@ -136,6 +137,7 @@ class ToolContext:
     permits: Callable[[str], Awaitable[bool]] = _allow  # whether the rules allow the tool this subject without asking
     remote: RemoteCall | None = None  # the call was made before, and continues elsewhere
     hold: Callable[[RemoteCall], Awaitable[None]] = _forget  # commits a handle
+    skills: Mapping[str, Skill] = field(default_factory=dict)  # the agent's own
     # what people answered to the forms of the handle, by key; None: they did not
     answers: Mapping[str, JsonObject | None] = field(default_factory=dict)
 

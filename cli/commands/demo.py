@@ -8,8 +8,10 @@ import click
 
 from cli.commands.run import run
 from cli.render.output import PROGRAM, dim, emit, note, table
+from cli.repository import make_sample_repository
 
 SAMPLE = Path(__file__).parent.parent / "sample"
+REPOSITORY = SAMPLE.with_name("repository_sample")
 _SLOW = (
     "Keep the log book of a lighthouse for twelve hours, one file per hour in log/, slowly. [[script:slow seconds=90]]"
 )
@@ -21,6 +23,7 @@ class Demo:
     agent: str
     text: str
     options: tuple[str, ...] = ()
+    repository: bool = False  # it works in a git repository of its own
 
     def arguments(self) -> list[str]:
         return [self.agent, self.text, *self.options]
@@ -55,6 +58,12 @@ DEMOS = {
         "orchestrator",
         "What do these files say about the lighthouse?",
         ("--dir", str(SAMPLE)),
+    ),
+    "fix": Demo(
+        "an agent mends a failing test in a git repository and leaves a patch",
+        "coder",
+        "A test of this project fails. Find the cause and mend it.",
+        repository=True,
     ),
     "trouble": Demo(
         "the model is overloaded, then its stream breaks: both are retried",
@@ -96,6 +105,13 @@ def demo(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     options = list(arguments)
     options.remove(name)
     whole = [*DEMOS[name].arguments(), *options]
+    folder = make_sample_repository(REPOSITORY) if DEMOS[name].repository else None
+    if folder is not None:
+        whole += ["--repo", str(folder)]
     note(f"{PROGRAM} run {shlex.join(whole)}")
-    with run.make_context("run", whole, parent=ctx) as inner:
-        run.invoke(inner)
+    try:
+        with run.make_context("run", whole, parent=ctx) as inner:
+            run.invoke(inner)
+    finally:
+        if folder is not None:
+            note(f"The change: {PROGRAM} diff last\nTo apply it: {PROGRAM} apply last {shlex.quote(str(folder))}")

@@ -19,6 +19,7 @@ from domain.json_schema import SchemaProblem, schema_problems
 from domain.messages import ToolCallBlock
 from domain.policy.rules import PlatformToolRule, Rule, host_of
 from domain.sessions.session import SIDES, DeliveryMode, Effect, SideName
+from domain.skills import MOST_SKILLS, Skill, SkillName
 
 # Both spellings of a field: agent files may write `stop_on_response` or, as the standard does, `stopOnResponse`.
 
@@ -521,6 +522,10 @@ class AgentDefinition(Equipment):
     whole_replies: bool = Field(default=False, exclude_if=lambda value: not value)
     network: bool = False  # commands may use the network if the operator allows it
     network_hosts: list[HostPattern] | None = Field(default=None, max_length=100)  # None: any public host
+    # by name; in files they are folders beside the agent's own
+    skills: dict[SkillName, Skill] = Field(
+        default_factory=dict, max_length=MOST_SKILLS, exclude_if=lambda value: not value
+    )
     prompt: str = Field(default="", max_length=100_000)  # the short form's text
 
     @classmethod

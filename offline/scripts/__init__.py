@@ -2,7 +2,7 @@
 
 from offline.markers import Marker, MarkerError, find_markers
 from offline.reply import Reply, Script, ScriptFunction, play
-from offline.scripts import assistant, code_reviewer, marked, mender, orchestrator, researcher, teams
+from offline.scripts import assistant, code_reviewer, coder, marked, mender, orchestrator, researcher, teams
 from offline.scripts.closing import VERDICT, give_verdicts, summarize
 from offline.transcript import Transcript
 
@@ -30,6 +30,7 @@ SCRIPTS: dict[str, Script] = {
     "assistant": _demo(assistant.replies),
     "researcher": _demo(researcher.replies),
     "code-reviewer": _demo(code_reviewer.replies),
+    "coder": _demo(coder.replies),
     "asset_subagent": _demo(teams.make_asset),
     "orchestrator": _demo(orchestrator.replies),
     "support-desk": _demo(teams.help_customer),

@@ -1,17 +1,19 @@
-"""The mender: finds the function that a failing Python test calls, tries small changes, and hands in a patch."""
+"""The mender: finds the function that a failing Python test calls, tries small changes, and hands in a patch. The coder
+finds and mends in the same way."""
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
 
 from offline.markers import Marker, without_markers
 from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import Hit, bash, counted, gist, hits_in, lines_in, progress, read_file, save, search
-from offline.transcript import Transcript
+from offline.transcript import CallResult, Transcript
 
 MOST_ATTEMPTS = 12
 DEFAULT_COMMAND = "python3 -m unittest"
-_COMMAND = re.compile(r"`([^`\n]+)`")
+COMMAND = re.compile(r"`([^`\n]+)`")
 _ERROR = re.compile(r"^\w+Error: .+$", re.MULTILINE)
 _CALLED = re.compile(r"\b([a-z_]\w*)\(")
 _SWAPS: tuple[tuple[str, str], ...] = (
@@ -20,38 +22,73 @@ _SWAPS: tuple[tuple[str, str], ...] = (
 )
 
 
+class Cause(NamedTuple):
+    """The function that the failing test calls."""
+
+    path: str
+    cause: str
+    suspect: Hit
+    page: CallResult
+
+
+class Change(NamedTuple):
+    """The change with which the tests pass."""
+
+    what: str
+
+
+class Failed(NamedTuple):
+    """There is no change; the answer that says why."""
+
+    text: str
+
+
 def replies(transcript: Transcript, marker: Marker) -> Replies:
-    named = _COMMAND.search(without_markers(transcript.request))
+    named = COMMAND.search(without_markers(transcript.request))
     command = named[1] if named else DEFAULT_COMMAND
     _, ran = yield Reply(text="The tests fail. I run them here first.", calls=(progress("Diagnose", 10), bash(command)))
     if not ran.is_error:
         yield Reply(text="The tests pass here; there is nothing to mend.")
         return
+    found = yield from find_cause(ran)
+    if isinstance(found, Failed):
+        yield Reply(text=found.text)
+        return
+    yield Reply(text=f"It is in {found.path}.", calls=(bash(f"cp {shlex.quote(found.path)} .before"),))
+    done = yield from try_changes(found, command)
+    if isinstance(done, Failed):
+        yield Reply(calls=(bash("rm -f .before"),))
+        yield Reply(text=done.text)
+        return
+    yield from _handed_in(found.path, found.cause, done.what, command)
+
+
+def find_cause(ran: CallResult) -> Generator[Reply, list[CallResult], Cause | Failed]:
     errors = _ERROR.findall(ran.text)
     cause = errors[-1] if errors else gist(ran)
     called = sorted({name for line in ran.text.splitlines() if "assert" in line for name in _CALLED.findall(line)})
     [found] = yield Reply(text=f"{cause}.", calls=(search(rf"^\s*def ({'|'.join(called) or 'main'})\b"),))
     suspects = [hit for hit in hits_in(found) if "test" not in hit.path]
     if not suspects:
-        yield Reply(text=f"I could not mend it. The tests say: {cause}. No function that they call is in the project.")
-        return
-    path = suspects[0].path
-    kept = f"cp {shlex.quote(path)} .before"
-    _, page = yield Reply(text=f"It is in {path}.", calls=(bash(kept), read_file(path)))
+        return Failed(f"I could not mend it. The tests say: {cause}. No function that they call is in the project.")
+    [page] = yield Reply(calls=(read_file(suspects[0].path),))
+    return Cause(suspects[0].path, cause, suspects[0], page)
+
+
+def try_changes(found: Cause, command: str) -> Generator[Reply, list[CallResult], Change | Failed]:
+    """Small changes, one after the other, until the tests pass; those that do not help are undone."""
     tried = 0
-    for old, new, what in _changes(lines_in(page), suspects[0]):
+    for old, new, what in _changes(lines_in(found.page), found.suspect):
         if tried == MOST_ATTEMPTS:
             break
         tried += 1
-        _, tested = yield Reply(text=f"Trying: {what}.", calls=(_edit(path, old, new), bash(command)))
+        _, tested = yield Reply(text=f"Trying: {what}.", calls=(_edit(found.path, old, new), bash(command)))
         if not tested.is_error:
-            yield from _handed_in(path, cause, what, command)
-            return
-        yield Reply(text="That is not it.", calls=(_edit(path, new, old),))
-    yield Reply(calls=(bash("rm -f .before"),))
-    yield Reply(
-        text=f"I could not mend it. The tests say: {cause}."
-        f" I tried {counted(tried, 'change')} in {path} and took them back."
+            return Change(what)
+        yield Reply(text="That is not it.", calls=(_edit(found.path, new, old),))
+    return Failed(
+        f"I could not mend it. The tests say: {found.cause}."
+        f" I tried {counted(tried, 'change')} in {found.path} and took them back."
     )
 
 

@@ -41,6 +41,7 @@ BEGIN
         'results', (SELECT coalesce(jsonb_agg(jsonb_build_object('index', c.call_index, 'state', c.state, 'text', c.result)
                                               ORDER BY c.call_index), '[]')
                       FROM tool_calls c WHERE c.tenant = n.tenant AND c.node = n.head),
+        'briefing', (SELECT w.briefing FROM workspaces w WHERE w.tenant = n.tenant AND w.id = s.workspace_id),
         'subagent', s.subagent, 'registry', child_registry(n.tenant, s.conversation_id, s.thread_id),
         'tree', (SELECT to_jsonb(b) FROM budgets b WHERE b.tenant = n.tenant AND b.conversation_id = s.conversation_id),
         'inbox', (SELECT coalesce(jsonb_agg(

@@ -470,6 +470,7 @@ CREATE TABLE workspaces (
     version       bigint      NOT NULL DEFAULT 0,
     manifest      text        NOT NULL DEFAULT '{}',   -- JSON: path -> {sha256, size, mode}
     tree          text,                                -- JSON: the commit under the files of the manifest, if there is one
+    briefing      text,                                -- what its files say to every model that works in it
     bytes         bigint      GENERATED ALWAYS AS (manifest_bytes(manifest)) STORED,
     history_bytes bigint      NOT NULL DEFAULT 0,      -- of the earlier versions, which reruns need
     updated_at    timestamptz NOT NULL DEFAULT now(),

@@ -63,6 +63,7 @@ CONNECTIONS = {
 SHARED_THREADS = {
     "reads or writes files of one workspace, whose number and size are limited; none can be a pipe": [
         "activities/requests/approved_files.py::changed_since",
+        "activities/skills.py::brief",
         "activities/thread_state.py::ThreadFiles.read",
         "activities/thread_state.py::ThreadFiles.write",
         "activities/trees.py::Mirrors._mirror",
@@ -72,6 +73,7 @@ SHARED_THREADS = {
         "activities/sandbox/supervise.py::user_for",
         "activities/tools/builtin/edit_file.py::run",
         "activities/tools/builtin/list_files.py::run",
+        "activities/tools/builtin/load_skill.py::run",
         "activities/tools/builtin/read_file.py::run",
         "activities/tools/builtin/save_artifact.py::_file",
         "activities/tools/builtin/search_files.py::_feed",

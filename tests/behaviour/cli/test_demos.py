@@ -51,12 +51,19 @@ def slow(shown: Terminal) -> None:
     shown.expect("Submitted; the task continues without you.")
 
 
+def fix(shown: Terminal) -> None:
+    shown.expect("--repo ")
+    shown.expect("completed (goal_reached)")
+    shown.expect("To apply it: ./errand apply last ")
+
+
 STORIES: dict[str, Callable[[Terminal], None]] = {
     "look": look,
     "slow": slow,
     "ask": ask,
     "approve": approve,
     "fan-out": fan_out,
+    "fix": fix,
     "trouble": trouble,
 }
 

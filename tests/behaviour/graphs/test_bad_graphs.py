@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from agents.front_matter import join
 from cli.main import errand
+from domain.front_matter import join
 from domain.ids import new_id
 from store.database import Connection
 from tests.behaviour.conversations.talk import agent

@@ -1,5 +1,6 @@
 """The demos call the real tools, and the results determine their next steps."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from activities.sandbox.sandbox import SandboxResult
 from activities.tools.registry import TOOLS
+from cli.commands.demo import REPOSITORY
 from domain.conversations.mailbox import Outcome, caller_block, render_outcomes
 from domain.sessions.session import Status
 from tests.behaviour.offline.demo_loop import AGENTS, LocalCommands, NoCommands, work
@@ -222,3 +224,16 @@ async def test_mender_reverts_changes_that_do_not_help(tmp_path: Path) -> None:
     run = await work("mender", MEND, tmp_path)
     assert run.final.startswith("I could not mend it.") and run.artifacts == {}
     assert (tmp_path / "shop.py").read_text() == broken
+
+
+async def test_coder_mends_the_repository_of_the_demo(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY, tmp_path, dirs_exist_ok=True)
+    run = await work("coder", "A test of this project fails. Find the cause and mend it.", tmp_path)
+    assert "passes now" in run.final and "return sunrise - 24 - sunset" in run.final
+    assert "return sunrise + 24 - sunset" in (tmp_path / "lights.py").read_text()
+    (tmp_path / "lights.py").write_text("def hours_lit(a, b):\n    return 1\n\ndef cost(**given):\n    return 2\n")
+    lost = await work("coder", "A test of this project fails. Find the cause and mend it.", tmp_path)
+    assert lost.final.startswith("I could not mend it.") and lost.replans == 1
+    (tmp_path / "test_lights.py").write_text("")
+    fine = await work("coder", "Run `true`, and mend what fails.", tmp_path)
+    assert "there is nothing to mend" in fine.final

@@ -6,12 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from domain.ids import new_id
 from settings import ROOT
 from tests.support.git_server import git, make_repository
-from tests.support.stack import Stack, steps
+from tests.support.stack import Stack, of_type, steps
 
 WORK = steps([("bash", {"command": "cat notes.txt && seq 2 10 >> numbers.txt && git commit -qam Numbers"})])
+
+
+def list_demos(folder: Path) -> list[Path]:
+    return list(folder.glob("errand-demo-*"))
 
 
 async def errand(stack: Stack, folder: Path, *args: str) -> tuple[int, str]:
@@ -53,3 +59,34 @@ async def test_environments_are_set_shown_and_removed(stack: Stack, tmp_path: Pa
     assert (await errand(stack, ROOT, "environments", "show", name))[0] == 4
     code, said = await errand(stack, ROOT, "run", "tester", "x", "--environment", name)
     assert code == 2 and "no such environment" in said, (code, said)
+
+
+async def test_the_demo_mends_a_repository_and_its_patch_makes_the_test_pass(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "here").mkdir()
+    code, said = await errand(stack, tmp_path / "here", "demo", "fix")
+    assert code == 0 and "24 - sunset" in said, said
+    [folder] = list_demos(tmp_path)
+    assert f"apply last {folder}" in said
+
+    def tested() -> int:
+        command = [sys.executable, "-B", "-m", "unittest", "-q"]
+        return subprocess.run(command, cwd=folder, capture_output=True).returncode
+
+    assert await asyncio.to_thread(tested) != 0
+    code, patch = await errand(stack, tmp_path / "here", "diff", "last")
+    assert "+    return sunrise + 24 - sunset" in patch and patch.count("diff --git") == 1
+    assert (await errand(stack, tmp_path / "here", "apply", "last", str(folder)))[0] == 0
+    assert await asyncio.to_thread(tested) == 0
+    # the files of the repository had their say
+    [task] = (await stack.http.get("/tasks", params={"text": "A test of this project fails"})).json()["items"][:1]
+    tools = [one.get("tool") for one in of_type(await stack.events(task["task_id"]), "tool_called")]
+    assert {"load_skill", "search_files", "edit_file"} <= set(tools), tools
+
+
+async def test_the_demo_says_that_it_needs_git(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, said = await errand(stack, tmp_path, "demo", "fix")
+    assert code == 2 and "this demo needs the program git" in said, said

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agents.diagram import mermaid
-from agents.loader import AgentFileError, AgentFolder, check_agents, one_text, parse_agent
+from agents.loader import AgentFileError, AgentFolder, check_agents, one_text, parse_agent, to_markdown
 from agents.problems import Catalogue
 from domain.agents.definition import AgentDefinition, PromptDefinition, Resumable, Side, SubagentRef, SubagentTool
 
@@ -112,3 +112,35 @@ def test_diagram_shows_sides_and_every_kind_of_edge() -> None:
 def test_diagram_of_one_agent_shows_only_what_it_reaches() -> None:
     assert "agent_desk" not in mermaid(AGENTS, "asset_maker")
     assert "agent_billing" in mermaid(AGENTS, "desk")
+
+
+def test_skills_are_folders_beside_their_agent(tmp_path: Path) -> None:
+    folder = AgentFolder(tmp_path, Catalogue(frozenset({"load_skill"})))
+    skill = tmp_path / "one/skills/release"
+    (skill / "scripts").mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: release\ndescription: How we release.\n---\n\nTag it.\n")
+    (skill / "scripts/tag.sh").write_text("git tag\n")
+    (tmp_path / "one.md").write_text("---\nname: one\ntools: [load_skill]\n---\nx\n")
+    first = folder.changes()
+    assert first is not None and not first.errors and folder.changes() is None
+    found = first.agents["one"].skills["release"]
+    assert (found.description, found.text, found.files) == (
+        "How we release.",
+        "Tag it.",
+        {"scripts/tag.sh": "git tag\n"},
+    )
+    again = parse_agent(to_markdown(first.agents["one"]), "one.md", Catalogue(frozenset({"load_skill"})))
+    assert again == first.agents["one"]
+    assert parse_agent(one_text(tmp_path / "one.md"), "one.md", Catalogue(frozenset({"load_skill"}))) == again
+    (skill / "scripts/tag.sh").write_text("git tag --sign\n")
+    changed = folder.changes()
+    assert changed is not None and "--sign" in changed.agents["one"].skills["release"].files["scripts/tag.sh"]
+    for file, text, problem in (
+        (skill / "SKILL.md", "---\nname: other\ndescription: x\n---\nx", "one/skills/release/SKILL.md"),
+        (tmp_path / "one.md", "---\nname: one\n---\nx\n", "load_skill"),
+    ):
+        before = file.read_text()
+        file.write_text(text)
+        refused = folder.changes()
+        assert refused is not None and not refused.agents and problem in str(refused.errors[0])
+        file.write_text(before)

@@ -39,14 +39,14 @@ def test_the_shipped_agents_load() -> None:
     agents = load_agents(FOLDER, KNOWN)
     desk = {"support-desk", "billing", "technician", "asset_subagent"}
     desk |= {"panel", "optimist", "sceptic", "pragmatist"}
-    daemons = {"mender", "concierge", "scout"}
+    daemons = {"mender", "concierge", "scout", "coder"}
     assert set(agents) == {"assistant", "researcher", "code-reviewer", "orchestrator"} | desk | daemons
     assert agents["orchestrator"].mode is Mode.PRIMARY
     assert [ref.agent for ref in agents["orchestrator"].subagents] == ["researcher", "code-reviewer"]
     assert agents["code-reviewer"].input_schema is not None
     assert all(agents[name].input_schema is None for name in ("assistant", "researcher", "orchestrator"))
     assert "bash" not in agents["researcher"].tools
-    assert [name for name, agent in agents.items() if agent.may_ask] == ["assistant"]
+    assert [name for name, agent in agents.items() if agent.may_ask] == ["assistant", "coder"]
 
 
 @pytest.mark.parametrize(

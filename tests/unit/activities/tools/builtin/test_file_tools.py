@@ -218,6 +218,7 @@ def test_every_tool_describes_itself_to_the_model_and_on_the_timeline() -> None:
         "ask_agent": {"agent_id": "a", "prompt": "b"},
         "manage_schedule": {"action": "list"},
         "wait_for_event": {"key": "a"},
+        "load_skill": {"name": "a"},
         "emit_event": {"name": "a"},
         "subscribe_events": {"pattern": "a:*"},
     }
