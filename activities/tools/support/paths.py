@@ -153,7 +153,7 @@ class Workspace:
         not count, because somebody named it."""
         if self.is_missing(".git"):
             return None
-        names, rules = path_parts(path), IgnoreRules()
+        names, rules = path_parts(path), self._with_rules_of(IgnoreRules(), ".git/info/exclude", "")
         for depth in range(len(names)):
             rules = self._with_ignore_file(rules, names[:depth])
             if names[depth] == ".git" or rules.ignores("/".join(names[: depth + 1]), True):
@@ -162,8 +162,11 @@ class Workspace:
 
     def _with_ignore_file(self, rules: IgnoreRules, names: tuple[str, ...]) -> IgnoreRules:
         folder = "".join(f"{name}/" for name in names)
+        return self._with_rules_of(rules, f"{folder}.gitignore", folder)
+
+    def _with_rules_of(self, rules: IgnoreRules, file: str, folder: str) -> IgnoreRules:
         try:
-            text = self.read(f"{folder}.gitignore", MAX_CHARS).decode(errors="replace")
+            text = self.read(file, MAX_CHARS).decode(errors="replace")
         except PathError:
             return rules
         return rules.within(folder, text)

@@ -95,6 +95,8 @@ async def test_search_fits_code(context: ToolContext, workspace: Path) -> None:
         "build/out.ts": "two\n",
         "build/kept.ts": "two\n",
         ".git/two.ts": "two\n",
+        ".git/info/exclude": "/notes/\n",
+        "notes/two.ts": "two\n",
         ".gitignore": "build/*\n",
         "build/.gitignore": "!kept.ts\n",
     }.items():
