@@ -27,6 +27,7 @@ from activities import ActivityServices
 from activities.attempt import OwnFailureTexts, RunFence
 from activities.dead_workers import end_calls
 from activities.egress import Fetcher, Guard
+from activities.environments import Environments
 from activities.events import EventWriter
 from activities.handlers.registry import load_handlers
 from activities.hooks.registry import load_hooks
@@ -69,7 +70,9 @@ def build_services(
     tools = load_tools(settings.tools_module).found
     commands = _commands(settings, sandbox, tools)
     guard = Guard(settings.allow_private_hosts, ports=_ports(settings))
-    mirrors = Mirrors(pool, settings.workspaces_dir.with_name("mirrors"), commands, guard)
+    keys = KeyRing.parse(settings.secret_keys)
+    environments = Environments(pool, keys)
+    mirrors = Mirrors(pool, settings.workspaces_dir.with_name("mirrors"), commands, guard, environments)
     return ActivityServices(
         pool=pool,
         temporal=client,
@@ -83,9 +86,10 @@ def build_services(
         workspaces=Workspaces(
             pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes, build_tree=mirrors.build
         ),
+        environments=environments,
         mirrors=mirrors,
         fetcher=Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
-        keys=KeyRing.parse(settings.secret_keys),
+        keys=keys,
         channels=build_channels(_notifier(settings, max_bytes=10_000), _mail_server(settings)),
         # Slack answers with the message that it posted, formatted
         ports=build_ports(_notifier(settings, max_bytes=1_000_000), _mail_server(settings), settings.slack_url),

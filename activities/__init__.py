@@ -19,6 +19,7 @@ from activities.delegation.plan import Planner
 from activities.delegation.settle import HandOverThread, SettleDelegation
 from activities.delegation.spawn import Activate, BeginDelegations
 from activities.egress import Fetcher
+from activities.environments import Environments
 from activities.events import EventWriter
 from activities.handlers.call_handler import CallHandler
 from activities.hooks.hook import SessionHook
@@ -30,6 +31,7 @@ from activities.model.reply import Contexts
 from activities.notifications.channels import Channel
 from activities.notifications.deliver import Deliver
 from activities.notifications.dispatcher import Dispatcher
+from activities.pull_requests import Repositories
 from activities.requests.open import InputRequests
 from activities.sandbox import Commands
 from activities.schedules.own import OwnSchedules
@@ -73,6 +75,7 @@ class ActivityServices:
     hooks: dict[str, SessionHook]  # run at certain moments of a session
     commands: Commands
     workspaces: Workspaces
+    environments: Environments
     mirrors: Mirrors
     fetcher: Fetcher
     keys: KeyRing  # decrypt secrets from the database
@@ -126,15 +129,24 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         rulebook,
         states,
         inner_hooks,
+        services.environments,
+        Repositories(pool, services.mirrors, services.fetcher, services.workspaces.caps.file_bytes),
         services.max_tool_calls,
     )
     planner = Planner(pool, tools, definitions, services.models, subagents, services.subagent_depth)
     begin = BeginDelegations(pool, conversations, tools, planner, subagents, services.max_children)
     requests = InputRequests(pool, toolbox, definitions, rulebook, conversations, services.max_questions)
     acceptance = AcceptanceChecks(
-        pool, models, contexts, definitions, services.workspaces, services.commands, services.acceptance_rounds
+        pool,
+        models,
+        contexts,
+        definitions,
+        services.workspaces,
+        services.commands,
+        services.environments,
+        services.acceptance_rounds,
     )
-    trees = Trees(pool, services.workspaces, services.mirrors, services.commands)
+    trees = Trees(pool, services.workspaces, services.mirrors, services.commands, services.environments)
     shared = SharedVariables(services.keys, services.variables)
     opening = OpenSessions(pool, services.temporal, shared)
     return [

@@ -239,7 +239,9 @@ class Guard(httpcore2.AsyncNetworkBackend):
         setting: str = "ERRAND_ALLOW_PRIVATE_HOSTS",
         resolve: Resolve = resolve,
         backend: httpcore2.AsyncNetworkBackend | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self._allowed = frozenset(entry.lower() for entry in allow_private_hosts)
         self._ports = ports
         self._setting = setting
@@ -254,6 +256,18 @@ class Guard(httpcore2.AsyncNetworkBackend):
                 return await self.connect_tcp(url.raw_host.decode("ascii"), port, timeout_s)
         except (httpcore2.NetworkError, httpcore2.TimeoutException) as error:
             raise FetchError(f"{url.host} did not answer ({type(error).__name__}).") from None
+
+    async def open_tls(self, url: httpx2.URL, timeout_s: float) -> httpcore2.AsyncNetworkStream:
+        """The same with TLS if the address says so; the certificate is checked against the host."""
+        stream = await self.open(url, timeout_s)
+        if url.scheme != "https":
+            return stream
+        self._tls = self._tls or httpx2.create_ssl_context(trust_env=False)
+        try:
+            return await stream.start_tls(self._tls, url.raw_host.decode("ascii"), timeout_s)
+        except (httpcore2.NetworkError, httpcore2.TimeoutException) as error:
+            await stream.aclose()
+            raise FetchError(f"{url.host} has no TLS with a valid certificate ({type(error).__name__}).") from None
 
     async def connect_tcp(
         self,

@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable
-from fnmatch import fnmatchcase
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,6 +24,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.attempt import retry_if_away, run_of, with_heartbeats
 from activities.egress import Guard
+from activities.environments import Environments, OpenEnvironment
 from activities.sandbox import Commands, NetworkPolicy, SandboxResult
 from activities.skills import brief
 from activities.tools.support.paths import Workspace
@@ -36,16 +37,19 @@ from domain.environments import EnvironmentSpec, Tree, TreeSource
 from domain.events import EventRow
 from domain.ids import derive_id
 from domain.policy.rules import PathError, host_of
-from domain.sessions.new_session import SubmittedConfig, Trigger
+from domain.redaction import Redactor
+from domain.sessions.new_session import Trigger
 from domain.sessions.session import SessionRef, TreeRequest, preview
 from domain.sessions.writes import NewFile
 from store import environments, files, sessions, workspaces
 from store import events as event_log
 from store.database import Pool
+from store.sessions import SessionRow
 
 MIRRORS = 20  # on one worker; the one that was not used for longest is removed
 FETCH_SECONDS = 600.0
 GIT_SECONDS = 120.0
+MAX_LOG = 20_000  # characters of a setup's output, from its end
 MAX_TAIL = 2_000  # characters of a failed command's output
 ERRORS = 20  # lines
 BUNDLE = "incoming.bundle"
@@ -55,6 +59,9 @@ export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 G
 unset no_proxy NO_PROXY
 git() { command git -c safe.directory='*' -c core.hooksPath=/dev/null -c gc.auto=0 "$@"; }
 command -v git >/dev/null || { echo 'there is no git program on this worker'; exit 127; }
+case "$(git version)" in
+*' 1.'*|*' 2.'[0-9].*|*' 2.'[12][0-9].*|*' 2.3'[0-8].*) echo 'git must be 2.39 or newer'; exit 127;;
+esac
 """
 
 
@@ -65,11 +72,12 @@ class TreeError(Exception):
 class Mirrors:
     """The repositories that this worker has fetched, each in a folder of its own, one fetch at a time."""
 
-    def __init__(self, pool: Pool, root: Path, commands: Commands, guard: Guard) -> None:
+    def __init__(self, pool: Pool, root: Path, commands: Commands, guard: Guard, environments: Environments) -> None:
         self._pool = pool
         self._root = root
         self._commands = commands
         self._guard = guard
+        self._environments = environments
 
     async def find_commit(self, tenant: str, source: TreeSource) -> str:
         """The commit that a name means now. It is fetched, so that a build needs nothing from outside."""
@@ -83,10 +91,11 @@ class Mirrors:
                 await self._fetch_commit(tenant, mirror, tree)
             depth = f"--depth={tree.depth}" if tree.depth else ""
             origin = f"git remote add origin {shlex.quote(tree.url)}" if tree.url else ""
+            sparse = f"git sparse-checkout set {' '.join(map(shlex.quote, tree.sparse))}\n" if tree.sparse else ""
             await self._git(
                 f"git init -q -b {shlex.quote(tree.branch)} .\n"
                 f"git fetch -q --no-tags {depth} {shlex.quote(f'file://{mirror}')} refs/errand/{tree.commit}\n"
-                f"git reset -q --hard {tree.commit}\n"
+                f"{sparse}git reset -q --hard {tree.commit}\n"
                 "git config user.name Errand && git config user.email errand@localhost && git config gc.auto 0\n"
                 "mkdir -p .git/info && printf '/.outputs/\\n/.skills/\\n' >>.git/info/exclude\n"  # files of ours
                 f"rm -f .git/FETCH_HEAD .git/hooks/*\n{origin}",
@@ -104,11 +113,8 @@ class Mirrors:
                 raise TreeError(f"The repository no longer has the commit {tree.commit}.") from None
 
     async def _fetch(self, tenant: str, mirror: Path, source: TreeSource) -> str:
-        network = None
-        if source.url is not None:
-            host = host_of(source.url)
-            network = NetworkPolicy(self._guard, lambda one: one == host)
-        else:
+        network = await self._network(tenant, source)
+        if source.url is None:
             await self._put_bundle(tenant, mirror, source.place)
         depth = f"--depth={source.depth}" if source.depth and source.url else ""
         place, name = shlex.quote(source.url or BUNDLE), shlex.quote(source.ref or "HEAD")
@@ -122,6 +128,45 @@ class Mirrors:
             seconds=FETCH_SECONDS,
         )
         return output.rpartition("commit ")[2].strip()
+
+    async def push(self, tenant: str, tree: Tree, folder: Path, most: int) -> str:
+        """Push what is checked out in a workspace as the branch of its task; returns the commit.
+
+        The commits leave the workspace as a bundle of at most so many bytes, made without a network, and are pushed
+        from the mirror: a program that the configuration of the workspace names never runs beside the credential.
+        """
+        await self._git(
+            f"[ -n \"$(git rev-list -n 1 {tree.commit}..HEAD)\" ] || {{ echo 'there is no new commit'; exit 1; }}\n"
+            f"git bundle create -q .git/{BUNDLE} {tree.commit}..HEAD",
+            folder,
+        )
+        content = await asyncio.to_thread(take_file, Workspace(folder), f".git/{BUNDLE}", most)
+        if content is None:
+            raise TreeError(f"the new commits have more than {most:,} bytes")
+        async with self._mirror(tenant, tree) as mirror:
+            await asyncio.to_thread(Workspace(mirror).write, BUNDLE, content)
+            output = await self._git(
+                f"git fetch -q --no-tags --update-shallow {BUNDLE} HEAD\n"
+                f"commit=$(git rev-parse 'FETCH_HEAD^{{commit}}')\nrm -f {BUNDLE}\n"
+                f"git push -q {shlex.quote(tree.place)} $commit:refs/heads/{shlex.quote(tree.branch)}\n"
+                'echo "commit $commit"',
+                mirror,
+                network=await self._network(tenant, tree),
+                seconds=FETCH_SECONDS,
+            )
+        return output.rpartition("commit ")[2].strip()
+
+    async def _network(self, tenant: str, source: TreeSource) -> NetworkPolicy | None:
+        """To the host of the repository alone, with its credential."""
+        if source.url is None:
+            return None
+        host = host_of(source.url)
+        if source.credential is None:
+            return NetworkPolicy(self._guard, lambda one: one == host)
+        credential = await self._environments.open_credential(tenant, source.credential)
+        if credential is None:
+            raise TreeError(f"the credential {source.credential} was deleted")
+        return NetworkPolicy(self._guard, lambda one: one == host, (credential,))
 
     async def _put_bundle(self, tenant: str, mirror: Path, file_id: str) -> None:
         found = await files.content(self._pool, tenant, file_id)
@@ -170,14 +215,29 @@ def output_of(result: SandboxResult) -> str:
     if result.exit_code == 0:
         return result.output
     lines = [line for line in clean(result.output).splitlines() if line.strip()]
+    if "could not read Username" in result.output or "Authentication failed" in result.output:
+        lines.append("(it does not exist, or it needs a credential, or another one)")
     why = "it took too long" if result.timed_out else result.stopped or f"exit code {result.exit_code}"
     raise TreeError(f"{why}: " + "\n".join(lines[-ERRORS:])[-MAX_TAIL:])
+
+
+def take_file(workspace: Workspace, path: str, most: int) -> bytes | None:
+    """The content of a file that git made for us, which is removed; None if there is none, or more than that."""
+    try:
+        content = workspace.read(path, most + 1)
+        workspace.remove(path)
+    except PathError:
+        return None
+    return content if len(content) <= most else None
 
 
 class Trees:
     """The activities before the first step of a session and after its last one."""
 
-    def __init__(self, pool: Pool, workspaces: Workspaces, mirrors: Mirrors, commands: Commands) -> None:
+    def __init__(
+        self, pool: Pool, workspaces: Workspaces, mirrors: Mirrors, commands: Commands, environments: Environments
+    ) -> None:
+        self._environments = environments
         self._pool = pool
         self._workspaces = workspaces
         self._mirrors = mirrors
@@ -201,19 +261,19 @@ class Trees:
         config, first = session.task.config, session.id == workspace_id and session.trigger not in _COPIES
         environment = None
         if config.environment is not None and first:
-            environment = await environments.get(self._pool, ref.tenant, config.environment)
+            environment = await self._environments.open(ref.tenant, config.environment)
             if environment is None:
                 raise TreeError(f"the environment {config.environment} was deleted")
         tree = await environments.tree_of(self._pool, ref.tenant, workspace_id)
         if tree is None:
             tree = await self._copy(ref.tenant, workspace_id)
         if tree is None:
-            tree = await self._choose(ref, workspace_id, environment, config)
+            await self._write_event(ref, ev.Progress(message="the repository is fetched"))
+            tree = await self._choose(ref, workspace_id, environment.spec if environment else None, session)
         folder = await self._workspaces.ready(ref.tenant, workspace_id, 0)
         await self._write_event(ref, ev.TreePrepared(commit=tree.commit, branch=tree.branch, seconds=_since(began)))
-        if environment is not None and environment.setup is not None:
-            await self._set_up(ref, environment, environment.setup, folder)
-            await self._workspaces.keep(ref.tenant, workspace_id)
+        if environment is not None and environment.spec.setup is not None and not tree.set_up:
+            await self._set_up(ref, workspace_id, tree, environment, folder)
         await brief(self._pool, ref.tenant, workspace_id, folder)
 
     async def _copy(self, tenant: str, workspace_id: str) -> Tree | None:
@@ -223,35 +283,81 @@ class Trees:
             return None
         source = await sessions.get(self._pool, tenant, first.parent_session_id)
         tree = await environments.tree_of(self._pool, tenant, source.workspace_id) if source is not None else None
-        return await environments.set_tree(self._pool, tenant, workspace_id, tree) if tree is not None else None
+        if tree is None:
+            return None
+        copy = tree.model_copy(update={"set_up": True, "setup": None})
+        return await environments.set_tree(self._pool, tenant, workspace_id, copy)
 
     async def _choose(
-        self, ref: SessionRef, workspace_id: str, environment: EnvironmentSpec | None, config: SubmittedConfig
+        self, ref: SessionRef, workspace_id: str, environment: EnvironmentSpec | None, session: SessionRow
     ) -> Tree:
+        config = session.task.config
         if environment is not None:
             git = environment.git
-            source = TreeSource(url=git.url, ref=config.ref or git.ref, depth=git.depth)
+            source = TreeSource(
+                url=git.url,
+                ref=config.ref or git.ref,
+                depth=git.depth,
+                sparse=git.sparse,
+                credential=git.credential,
+            )
         else:
             source = TreeSource(bundle=config.repository, ref=config.ref)
         commit = await self._mirrors.find_commit(ref.tenant, source)
-        tree = Tree(**source.model_dump(), commit=commit, branch=f"errand/{ref.session_id[-8:]}")
+        branch = f"errand/{slug_of(session.title)}-{ref.session_id[-8:]}"
+        tree = Tree(**source.model_dump(), commit=commit, branch=branch)
         return await environments.set_tree(self._pool, ref.tenant, workspace_id, tree)
 
-    async def _set_up(self, ref: SessionRef, environment: EnvironmentSpec, script: str, folder: Path) -> None:
-        began = time.monotonic()
-        network = None
-        if environment.setup_hosts and self._commands.guard is not None:
-            network = NetworkPolicy(self._commands.guard, _one_of(environment.setup_hosts))
-        result = await self._commands.run(script, folder, environment.setup_seconds, network)
-        log = clean(result.output)[-MAX_TAIL:]
+    async def _set_up(
+        self, ref: SessionRef, workspace_id: str, tree: Tree, environment: OpenEnvironment, folder: Path
+    ) -> None:
+        """Run the setup, or the maintenance where an earlier task's setup was taken over."""
+        spec = environment.spec
+        key = spec.setup_key(await self._digest_inputs(tree, spec, folder))
+        script, earlier = spec.setup, await environments.find_setup(self._pool, ref.tenant, key)
+        if earlier is not None:
+            manifest = await workspaces.as_of_version(self._pool, ref.tenant, *earlier)
+            await self._workspaces.adopt(ref.tenant, workspace_id, manifest)
+            script = spec.maintenance
+        if script is not None:
+            await self._run_setup(ref, environment, script, folder, reused=earlier is not None)
+        report = await self._workspaces.keep(ref.tenant, workspace_id)
+        version, _ = await workspaces.get(self._pool, ref.tenant, workspace_id)
+        whole = None if report.skipped else key  # what cannot be kept cannot be taken over
+        ready = tree.model_copy(update={"set_up": True, "setup": whole, "setup_version": version})
+        await environments.record_setup(self._pool, ref.tenant, workspace_id, ready)
+
+    async def _digest_inputs(self, tree: Tree, spec: EnvironmentSpec, folder: Path) -> str:
+        if not spec.setup_inputs:
+            return tree.commit
+        lines = [
+            f"git rev-parse -q --verify {tree.commit}:{shlex.quote(one)} || echo none" for one in spec.setup_inputs
+        ]
+        script = _GIT + "\n".join(lines)
+        return output_of(await self._commands.run(script, folder, GIT_SECONDS))
+
+    async def _run_setup(
+        self, ref: SessionRef, environment: OpenEnvironment, script: str, folder: Path, *, reused: bool
+    ) -> None:
+        began, spec = time.monotonic(), environment.spec
+        await self._write_event(ref, ev.Progress(message="the maintenance runs" if reused else "the setup runs"))
+        try:
+            secrets = await self._environments.open_secrets(ref.tenant, spec)
+        except KeyError as error:
+            raise TreeError(f"the credential {error.args[0]} was deleted") from None
+        network = environment.setup_network(self._commands.guard)
+        variables = {**spec.variables, **secrets}
+        result = await self._commands.run(script, folder, spec.setup_seconds, network, variables=variables)
+        log = Redactor(secrets.values()).text(clean(result.output))[-MAX_LOG:]
         failed = result.exit_code != 0
-        await self._write_event(ref, ev.SetupFinished(ok=not failed, seconds=_since(began), log=log))
+        await self._write_event(ref, ev.SetupFinished(ok=not failed, reused=reused, seconds=_since(began), log=log))
         if failed:
             why = result.refusal or ("it took too long" if result.timed_out else f"exit code {result.exit_code}")
             raise TreeError(f"the setup failed ({why}): {preview(log[-300:], 300)}")
 
     async def _write_event(self, ref: SessionRef, event: ev.Event) -> None:
-        batch = f"{ref.session_id}/{event.type}"  # a retry does not repeat it
+        text = event.message if isinstance(event, ev.Progress) else ""
+        batch = f"{ref.session_id}/{event.type}{text}"  # a retry does not repeat it
         await event_log.append(self._pool, batch, [EventRow.of(ref, event)], again=True)
 
     # what the task changed
@@ -288,14 +394,8 @@ class Trees:
 
     def _take_files(self, workspace: Workspace) -> dict[str, bytes]:
         most = self._workspaces.caps.file_bytes
-        found: dict[str, bytes] = {}
-        for name in (PATCH, COMMITS):
-            with contextlib.suppress(PathError):
-                content = workspace.read(f".git/{name}", most + 1)
-                workspace.remove(f".git/{name}")
-                if 0 < len(content) <= most:
-                    found[name] = content
-        return found
+        found = {name: take_file(workspace, f".git/{name}", most) for name in (PATCH, COMMITS)}
+        return {name: content for name, content in found.items() if content}
 
     async def _save(self, ref: SessionRef, changed: dict[str, bytes]) -> None:
         digests = await files.put_blobs(self._pool, ref.tenant, list(changed.values()))
@@ -330,5 +430,6 @@ def _since(began: float) -> float:
     return round(time.monotonic() - began, 2)
 
 
-def _one_of(patterns: list[str]) -> Callable[[str], bool]:
-    return lambda host: any(fnmatchcase(host, one) for one in patterns)
+def slug_of(title: str) -> str:
+    """A title as a part of the name of a branch."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].rstrip("-") or "task"

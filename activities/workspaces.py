@@ -11,6 +11,7 @@ import errno
 import fcntl
 import hashlib
 import logging
+import operator
 import os
 import shutil
 import stat
@@ -165,13 +166,32 @@ class Workspaces:
                 await self._in_thread(lambda: self._indexes.save(home, new))
         return KeepReport({path: why for path, why in scan.skipped.items() if index["skipped"].get(path) != why})
 
+    async def adopt(self, tenant: str, workspace_id: str, manifest: Manifest) -> None:
+        """Take over the files that another workspace had besides its tree; those of this one's tree stay."""
+        home = self._home(tenant, workspace_id)
+        async with self._lock(tenant, workspace_id), lock_workspace(home):
+            known = (await self._index(home))["entries"]
+        own = {path for path, entry in known.items() if entry.get("tree")}
+        taken = {
+            path: entry
+            for path, entry in manifest.items()
+            if path not in own and entry != GONE and not path.startswith(".git/")
+        }
+        change = partial(operator.or_, taken)  # what the workspace has itself stays
+        version, _ = await workspaces.update(self._pool, tenant, workspace_id, change)
+        await self.ready(tenant, workspace_id, version)
+
     async def _check_out(self, tenant: str, tree: Tree, home: Path) -> Index:
         """Put the tree where the workspace will be, whole or not at all."""
         assert self._build_tree is not None
         building, folder = home / "building", home / "files"
         await self._in_thread(lambda: shutil.rmtree(building, ignore_errors=True))
         building.mkdir()
-        await self._build_tree(tenant, tree, building)
+        try:
+            await self._build_tree(tenant, tree, building)
+        except BaseException:
+            await self._in_thread(lambda: shutil.rmtree(building, ignore_errors=True))  # it may be large
+            raise
         await self._in_thread(lambda: shutil.rmtree(folder, ignore_errors=True))
         building.rename(folder)
         await asyncio.sleep(2 * SETTLED_NS / 1e9)  # so that the stamps hold

@@ -32,6 +32,7 @@ from api.routes import (
     channels,
     console,
     conversations,
+    credentials,
     environments,
     events,
     files,
@@ -66,7 +67,7 @@ ROUTERS = (
     *(tasks.router, record.router, input_requests.router, steering.router, events.router, reruns.router),
     *(budgets.router, variables.router, conversations.router, notifications.router, notifications.json_router),
     *(schedules.router, missions.router, triggers.router, channels.router, agents.router, files.router),
-    environments.router,
+    *(credentials.router, environments.router),
     *(operations.router, operations.codec_router, console.router, responses.router, mcp.router),
 )
 

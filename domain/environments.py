@@ -1,13 +1,27 @@
-"""Environments: the repository that a task's workspace begins with, and how it is prepared."""
+"""Environments: the repository that a task's workspace begins with, how it is prepared, and what its commands have."""
 
+import hashlib
+from enum import StrEnum
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from domain.credentials import CredentialName
 from domain.task import Branch, Pattern, Strict
+from domain.triggers import TriggerName
 
 MAX_DEPTH = 10_000
+Script = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
+ExportName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
+TreePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.@+-][A-Za-z0-9_.@+/-]{0,299}$")]
+
+
+class ForgeKind(StrEnum):
+    GITHUB = "github"
+    GITEA = "gitea"
+    GITLAB = "gitlab"
 
 
 class GitSource(Strict):
@@ -16,19 +30,88 @@ class GitSource(Strict):
     )
     ref: Branch | None = Field(default=None, description="a branch, a tag or a commit; null: the default branch")
     depth: int = Field(default=50, ge=0, le=MAX_DEPTH, description="how many commits of its history; 0: all")
+    sparse: list[TreePath] = Field(default_factory=list, max_length=100, description="only these folders; empty: all")
+    credential: CredentialName | None = Field(default=None, description="with which it is read and written")
+    forge: ForgeKind | None = Field(
+        default=None, strict=False, description="whose REST API makes pull requests; null: GitHub at github.com"
+    )
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).netloc.lower()
+
+    @property
+    def path(self) -> str:
+        """The owner and the name of the repository."""
+        return urlsplit(self.url).path.strip("/").removesuffix(".git")
+
+    @property
+    def api(self) -> str | None:
+        """The address of the REST API."""
+        if self.forge is None and self.host != "github.com":
+            return None
+        if self.host == "github.com":
+            return "https://api.github.com"
+        place = {ForgeKind.GITEA: "api/v1", ForgeKind.GITLAB: "api/v4"}.get(self.forge or ForgeKind.GITHUB, "api/v3")
+        return f"{urlsplit(self.url).scheme}://{self.host}/{place}"
+
+
+class NetworkMode(StrEnum):
+    OFF = "off"
+    ALLOWLIST = "allowlist"
+    OPEN = "open"
 
 
 class EnvironmentSpec(Strict):
     """The body of PUT /environments/{name}."""
 
     git: GitSource
-    setup: Annotated[str, StringConstraints(min_length=1, max_length=20_000)] | None = Field(
+    setup: Script | None = Field(
         default=None, description="a shell script that runs once in the fresh tree, before the agent"
     )
-    setup_hosts: list[Pattern] = Field(
-        default_factory=list, max_length=100, description="hosts that the script may reach; the agent's are its own"
-    )
+    setup_hosts: list[Pattern] = Field(default_factory=list, max_length=100, description="hosts that it may reach")
     setup_seconds: int = Field(default=600, ge=1, le=1_800, description="after which the script is stopped")
+    setup_inputs: list[TreePath] = Field(
+        default_factory=list,
+        max_length=50,
+        description="files and folders on which the setup depends: with the same content, what an earlier task's setup "
+        "made is taken over; empty: only at the same commit",
+    )
+    maintenance: Script | None = Field(default=None, description="runs where a setup was taken over, with its rights")
+    variables: dict[ExportName, Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00]*$")]] = Field(
+        default_factory=dict, max_length=50, description="for the setup and for the agent's commands"
+    )
+    secrets: dict[ExportName, CredentialName] = Field(
+        default_factory=dict, max_length=20, description="for the setup alone: a variable that holds a credential"
+    )
+    network: NetworkMode = Field(
+        default=NetworkMode.OFF, strict=False, description="of the agent's commands, as far as its rules allow"
+    )
+    hosts: list[Pattern] = Field(default_factory=list, max_length=100, description="those of an allowlist")
+    credentials: list[CredentialName] = Field(
+        default_factory=list, max_length=20, description="besides the repository's own: used for their hosts"
+    )
+    triggers: list[TriggerName] = Field(
+        default_factory=list,
+        max_length=10,
+        description="those whose events with the key pull:OWNER/NAME#NUMBER continue the task of that pull request",
+    )
+
+    @model_validator(mode="after")
+    def _useful(self) -> Self:
+        if bool(self.hosts) != (self.network is NetworkMode.ALLOWLIST):
+            raise PydanticCustomError("needs", "hosts belong to the network allowlist, and it needs some")
+        return self
+
+    @property
+    def used_credentials(self) -> list[str]:
+        """Those that requests to their hosts get."""
+        return list(dict.fromkeys([*([self.git.credential] if self.git.credential else []), *self.credentials]))
+
+    def setup_key(self, inputs: str) -> str:
+        """What a setup made is the same for the same key; `inputs` are the digests of what it depends on."""
+        made_of = self.model_dump_json(include={"setup", "variables", "secrets", "setup_hosts"})
+        return hashlib.sha256(f"{self.git.url}\n{made_of}\n{inputs}".encode()).hexdigest()
 
 
 class TreeSource(BaseModel):
@@ -38,6 +121,8 @@ class TreeSource(BaseModel):
     bundle: str | None = None  # instead of an address: the id of a file that a caller uploaded, made by `git bundle`
     ref: str | None = None
     depth: int = 0
+    sparse: list[str] = Field(default_factory=list)
+    credential: str | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -55,3 +140,6 @@ class Tree(TreeSource):
 
     commit: str
     branch: str  # on which the task works
+    set_up: bool = False  # the setup has run, or what another task's made was taken over
+    setup: str | None = None  # its key, if other tasks may take over what it made
+    setup_version: int = 0  # of the workspace, with what it made

@@ -298,6 +298,7 @@ class SetupFinished(Event):
 
     type = "setup_finished"
     ok: bool
+    reused: bool = False  # it was the maintenance: what an earlier task's setup made was taken over
     seconds: float
     log: str  # the end of its output
 

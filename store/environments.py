@@ -1,6 +1,8 @@
 """Environments by name, and the commit that a workspace was made from."""
 
+from domain.channels import Address
 from domain.environments import EnvironmentSpec, Tree
+from store import addresses
 from store.database import Pool
 
 
@@ -46,3 +48,36 @@ async def set_tree(pool: Pool, tenant: str, workspace_id: str, tree: Tree) -> Tr
         tree.model_dump_json(exclude_defaults=True),
     )
     return Tree.model_validate_json(text)
+
+
+async def find_setup(pool: Pool, tenant: str, key: str) -> tuple[str, int] | None:
+    """The workspace in which a setup with this key ran last, and its version with what the setup made."""
+    row = await pool.fetchrow(
+        """SELECT id, (tree::jsonb ->> 'setup_version')::bigint AS version FROM workspaces
+            WHERE tenant = $1 AND tree::jsonb ->> 'setup' = $2 AND tree IS NOT NULL
+            ORDER BY updated_at DESC LIMIT 1""",
+        tenant,
+        key,
+    )
+    return (row["id"], row["version"]) if row else None
+
+
+async def record_setup(pool: Pool, tenant: str, workspace_id: str, tree: Tree) -> None:
+    await pool.execute(
+        "UPDATE workspaces SET tree = $3 WHERE tenant = $1 AND id = $2",
+        tenant,
+        workspace_id,
+        tree.model_dump_json(exclude_defaults=True),
+    )
+
+
+async def lead_events(pool: Pool, tenant: str, triggers: list[str], key: str, conversation_id: str) -> None:
+    """Events of these triggers with a key continue a conversation, unless they have one already."""
+    async with pool.acquire() as connection, connection.transaction():
+        rows = await connection.fetch(
+            "SELECT id FROM triggers WHERE tenant = $1 AND name = ANY($2::text[]) AND deleted_at IS NULL ORDER BY id",
+            tenant,
+            triggers,
+        )
+        for row in rows:
+            await addresses.lock(connection, tenant, Address.trigger(row["id"], "key", key), conversation_id)

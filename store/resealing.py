@@ -8,7 +8,7 @@ from typing import Any
 
 from domain.redaction import PREFIX, is_sealed
 from domain.sealing import KeyRing, SealingError
-from store import connectors, notifications, triggers
+from store import connectors, credentials, notifications, triggers
 from store.database import Pool
 
 BATCH = 200
@@ -35,6 +35,7 @@ class Resealer:
                 await self._column("subscriptions", "id", column, self._text(notifications.SEALED_FOR))
             await self._column("connectors", "name", "secrets", self._text(connectors.SEALED_FOR))
             await self._column("triggers", "name", "secret", self._text(triggers.SEALED_FOR))
+            await self._column("credentials", "name", "secret", self._text(credentials.SEALED_FOR))
             await self._column("tenant_variables", "name", "value", self._text("variable"))
             columns = (
                 ("sessions", "variables"),

@@ -28,6 +28,7 @@ class ToolClaimResult(BaseModel):
     body: Json[ReplyBody] | None = None  # of the node that made the call
     variables: Json[dict[str, str]] = Field(default_factory=dict)  # the session's
     remote: Json[RemoteCall] | None = None  # the handle of a call that continues elsewhere
+    environment: str | None = None  # in which the session works
     spent: bool = False  # the tree's budget of tool calls does not allow it
 
 

@@ -117,6 +117,19 @@ async def as_of(pool: Pool, tenant: str, workspace_id: str, moment: datetime) ->
     return await asyncio.to_thread(_undone, rows[0]["manifest"], [row["undo"] or "{}" for row in rows]) if rows else {}
 
 
+async def as_of_version(pool: Pool, tenant: str, workspace_id: str, version: int) -> Manifest:
+    rows = await pool.fetch(
+        """SELECT w.manifest, c.undo FROM workspaces w
+             LEFT JOIN workspace_changes c
+                    ON c.tenant = w.tenant AND c.id = w.id AND c.version > $3 AND c.version <= w.version
+            WHERE w.tenant = $1 AND w.id = $2 ORDER BY c.version DESC""",
+        tenant,
+        workspace_id,
+        version,
+    )
+    return await asyncio.to_thread(_undone, rows[0]["manifest"], [row["undo"] or "{}" for row in rows]) if rows else {}
+
+
 def _undone(text: str, undos: list[str]) -> Manifest:
     found: dict[str, ManifestEntry | None] = json.loads(text)
     for undo in undos:

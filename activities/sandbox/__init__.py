@@ -9,6 +9,7 @@ import nothing of ours. Other packages import what this one names; supervise.py 
 from activities.sandbox.choose import choose
 from activities.sandbox.network import NetworkPolicy
 from activities.sandbox.sandbox import (
+    NONE,
     Commands,
     Pipes,
     Refusing,
@@ -18,5 +19,5 @@ from activities.sandbox.sandbox import (
     existing_folders,
 )
 
-__all__ = ["Commands", "NetworkPolicy", "Pipes", "Refusing", "Sandbox", "SandboxLimits", "SandboxResult"]
+__all__ = ["NONE", "Commands", "NetworkPolicy", "Pipes", "Refusing", "Sandbox", "SandboxLimits", "SandboxResult"]
 __all__ += ["choose", "existing_folders"]

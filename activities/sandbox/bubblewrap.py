@@ -11,13 +11,13 @@ import platform
 import shutil
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from activities.sandbox import launcher, seccomp
-from activities.sandbox.network import ENVIRONMENT as PROXY_ENVIRONMENT
 from activities.sandbox.network import NetworkPolicy, NetworkUnavailableError, Proxy, listening_socket
-from activities.sandbox.sandbox import Pipes, SandboxLimits, SandboxResult
+from activities.sandbox.sandbox import NONE, Pipes, SandboxLimits, SandboxResult
 from activities.sandbox.supervise import Namespace, memory_file, supervise, user_for
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -60,6 +60,7 @@ class Bubblewrap:
         timeout_s: float,
         limits: SandboxLimits,
         pipes: Pipes | None = None,
+        variables: Mapping[str, str] = NONE,
     ) -> SandboxResult:
         uid = await user_for(workspace)
         proxy = Proxy(network) if network is not None else None
@@ -68,6 +69,7 @@ class Bubblewrap:
         given = {
             "--info-fd": info_end,
             "--block-fd": held,
+            "--args": memory_file(_set_variables({**(network.environment() if network else {}), **variables})),
             "--seccomp": memory_file(seccomp.program(platform.machine())),
             "/etc/passwd": memory_file(_PASSWD),
             "/etc/group": memory_file(_GROUP),
@@ -133,7 +135,7 @@ def _arguments(given: dict[str, int], network: bool, limits: SandboxLimits) -> l
         "--unshare-user --unshare-all --disable-userns --die-with-parent --new-session --clearenv --cap-drop ALL"
     )
     options = [launcher.PROGRAM, *isolation.split()]
-    for name, value in (_ENVIRONMENT | (PROXY_ENVIRONMENT if network else {})).items():
+    for name, value in _ENVIRONMENT.items():
         options += ["--setenv", name, value]
     options += ["--ro-bind", "/usr", "/usr", *_top_level(), "--proc", "/proc", "--dev", "/dev"]
     for place in ("/tmp", "/dev/shm"):
@@ -147,6 +149,12 @@ def _arguments(given: dict[str, int], network: bool, limits: SandboxLimits) -> l
     options += ["--bind", launcher.WORKSPACE, "/workspace", "--chdir", "/workspace", "--hostname", "sandbox"]
     # The tmpfs of / and /dev have no size limit, so they must not be writable.
     return [*options, "--uid", "1000", "--gid", "1000", "--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+def _set_variables(variables: Mapping[str, str]) -> bytes:
+    """Options that bubblewrap reads from a file, because everybody on the host sees its arguments."""
+    arguments = [one for name, value in variables.items() for one in ("--setenv", name, value)]
+    return b"".join(one.encode() + b"\0" for one in arguments)
 
 
 def _top_level() -> list[str]:

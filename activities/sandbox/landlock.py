@@ -8,13 +8,14 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from activities.sandbox.bubblewrap import PATH, shell
 from activities.sandbox.network import NetworkPolicy
-from activities.sandbox.sandbox import Pipes, SandboxLimits, SandboxResult
+from activities.sandbox.sandbox import NONE, Pipes, SandboxLimits, SandboxResult
 from activities.sandbox.supervise import memory_file, supervise, user_for
 
 _NO_NETWORK = (
@@ -37,11 +38,12 @@ class Landlock:
         timeout_s: float,
         limits: SandboxLimits,
         pipes: Pipes | None = None,
+        variables: Mapping[str, str] = NONE,
     ) -> SandboxResult:
         if network is not None:
             return SandboxResult(None, "", self.name, refusal=_NO_NETWORK)
         uid = await user_for(workspace)
-        plan = memory_file(_plan(command, workspace, uid, limits, talks=pipes is not None))
+        plan = memory_file(_plan(command, workspace, uid, limits, talks=pipes is not None, variables=variables))
         ended = await supervise(
             [sys.executable, "-I", str(_CHILD), str(plan)],
             timeout_s=timeout_s,
@@ -57,7 +59,15 @@ class Landlock:
         )
 
 
-def _plan(command: str, workspace: Path, uid: int | None, limits: SandboxLimits, *, talks: bool) -> bytes:
+def _plan(
+    command: str,
+    workspace: Path,
+    uid: int | None,
+    limits: SandboxLimits,
+    *,
+    talks: bool,
+    variables: Mapping[str, str],
+) -> bytes:
     plan = asdict(limits) | {
         "command": command,
         "shell": shell(),
@@ -65,6 +75,7 @@ def _plan(command: str, workspace: Path, uid: int | None, limits: SandboxLimits,
         "uid": uid,
         "path": PATH,
         "talks": talks,
+        "variables": dict(variables),
     }
     return json.dumps(plan).encode()
 

@@ -48,6 +48,7 @@ class ChildPlan(TypedDict):
     uid: int | None  # also the group
     path: str
     talks: bool  # its standard input is the worker's
+    variables: dict[str, str]
     readable: list[str]
     cpu_s: int
     file_bytes: int
@@ -114,6 +115,7 @@ def _sandbox(plan: ChildPlan, scratch: str) -> Sandbox:
             "TERM": "dumb",
             "PYTHONDONTWRITEBYTECODE": "1",  # see bubblewrap.py
             "GIT_CONFIG_NOSYSTEM": "1",  # git fails on a configuration that exists but cannot be read
+            **plan["variables"],
         },
         max_memory=plan["memory_bytes"],
         max_processes=plan["processes"],

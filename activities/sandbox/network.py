@@ -1,8 +1,10 @@
 """The network of one command: the hosts it may reach, the socket in its sandbox through which it reaches them, and the
-proxy behind it."""
+proxy behind it. The proxy is a gateway too: it adds a credential to requests to the host that it is bound to, and no
+command ever holds it."""
 
 import asyncio
 import contextlib
+import re
 import socket
 import sys
 from collections.abc import Callable
@@ -11,12 +13,14 @@ from typing import Protocol
 
 from activities.egress import FetchError, Guard, check_url
 from activities.sandbox import listener
+from domain.credentials import Credential, addresses_of, is_bound
 from domain.policy.rules import host_of
 
 _START_S = 10.0
 _HEAD_BYTES = 32 * 1024
 _CHUNK = 64 * 1024
 _NOTED = 5  # refusals that are listed in the command's output
+_GATEWAY_PATH = re.compile(r"/(https?)/([^/?#]+)(/.*)")
 _NOT_FORWARDED = ("host", "connection", "keep-alive", "te", "upgrade", "http2-settings")
 PROXY_URL = f"http://{listener.ADDRESS[0]}:{listener.ADDRESS[1]}"
 # Programs disagree about the case, and Node reads neither unless it is configured to.
@@ -31,10 +35,21 @@ class NetworkUnavailableError(Exception):
 
 @dataclass(frozen=True)
 class NetworkPolicy:
-    """`guard` opens the connections; `permitted` decides by the hosts that the agent and the task allow."""
+    """`guard` opens the connections; `permitted` decides by the hosts that the agent and the task allow. Requests to
+    the gateway get the first of the `credentials` that is bound to their host."""
 
     guard: Guard
     permitted: Callable[[str], bool] = lambda host: True
+    credentials: tuple[Credential, ...] = ()
+
+    def environment(self) -> dict[str, str]:
+        """The variables that lead programs to the proxy, and git to the gateway. Nothing in them is secret."""
+        found = dict(ENVIRONMENT)
+        places = list(dict.fromkeys(place for one in self.credentials for place in addresses_of(one.rules)))
+        for number, place in enumerate(places):
+            found[f"GIT_CONFIG_KEY_{number}"] = f"url.{PROXY_URL}/{place.replace('://', '/')}/.insteadOf"
+            found[f"GIT_CONFIG_VALUE_{number}"] = f"{place}/"
+        return found | ({"GIT_CONFIG_COUNT": str(len(places)), "ERRAND_GATEWAY": PROXY_URL} if places else {})
 
 
 async def listening_socket(pid: int, uid: int | None) -> socket.socket:
@@ -92,7 +107,8 @@ class _Request:
     url: str
     host: str  # in the form that rules match
     opening: bytes  # the bytes that the server gets first; empty for a tunnel
-    tunnel: bool
+    tunnel: bool = False
+    gateway: bool = False
 
 
 class _RefusedError(Exception):
@@ -142,7 +158,8 @@ class Proxy:
         request = await self._request(reader)
         if not self._policy.permitted(request.host):
             raise _RefusedError(f"{request.host} is not among the hosts that this agent and this task may reach")
-        server = await self._policy.guard.open(check_url(request.url), CONNECT_S)
+        open_it = self._policy.guard.open_tls if request.gateway else self._policy.guard.open
+        server = await open_it(check_url(request.url), CONNECT_S)
         try:
             if request.tunnel:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -159,7 +176,7 @@ class Proxy:
                 head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             raise _RefusedError("the head of a request is too long") from None
-        return _parse_request(head)
+        return _parse_request(head, self._policy.credentials)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: _Stream) -> None:
         """Forward until the server has sent everything. A client that has sent everything may still receive."""
@@ -198,11 +215,13 @@ class Proxy:
             self.refusals.append(refusal)
 
 
-def _parse_request(head: bytes) -> _Request:
+def _parse_request(head: bytes, credentials: tuple[Credential, ...]) -> _Request:
     first, *lines = head[:-4].decode("latin-1").split("\r\n")
     tokens = first.split(" ")
     if len(tokens) != 3 or not tokens[2].startswith("HTTP/1."):
         raise _RefusedError("this is not a request to an HTTP proxy")
+    if any(line[:1] in (" ", "\t") or "\n" in line or "\r" in line for line in (first, *lines)):
+        raise _RefusedError("a header of the request is malformed")
     method, target, _ = tokens
     if method == "CONNECT":
         if "/" in target or not target.rpartition(":")[2].isdigit():
@@ -210,16 +229,39 @@ def _parse_request(head: bytes) -> _Request:
         url = f"http://{target}/"
         check_url(url)
         return _Request(url, host_of(url), b"", tunnel=True)
+    kept = [line for line in lines if not _is_dropped(line)]
+    path = target.removeprefix(PROXY_URL)  # some programs ask the proxy for the gateway too
+    if path.startswith("/"):
+        return _parse_gateway_request(method, path, kept, credentials)
     parsed = check_url(target)
     if parsed.scheme != "http":
         raise _RefusedError("only http:// requests can be forwarded; https:// needs CONNECT")
-    if any(line[:1] in (" ", "\t") or "\n" in line or "\r" in line for line in (first, *lines)):
-        raise _RefusedError("a header of the request is malformed")
-    kept = [line for line in lines if not _is_dropped(line)]
-    opening = [f"{method} {parsed.raw_path.decode('ascii')} HTTP/1.1", f"Host: {parsed.netloc.decode('ascii')}", *kept]
-    return _Request(
-        target, host_of(target), "\r\n".join([*opening, "Connection: close", "", ""]).encode("latin-1"), tunnel=False
-    )
+    return _Request(target, host_of(target), _write_opening(method, parsed.raw_path, parsed.netloc, kept))
+
+
+def _parse_gateway_request(method: str, path: str, lines: list[str], credentials: tuple[Credential, ...]) -> _Request:
+    """A request to /https/HOST/PATH: to that host over TLS, with the credential that is bound to it."""
+    found = _GATEWAY_PATH.fullmatch(path)
+    if found is None:
+        raise _RefusedError("the gateway is asked for /https/HOST/PATH")
+    url = f"{found[1]}://{found[2]}{found[3]}"
+    parsed = check_url(url)
+    credential = next((one for one in credentials if is_bound(one.rules, url)), None)
+    if credential is None:
+        raise _RefusedError(f"this task has no credential for {found[1]}://{found[2]}")
+    asked = parsed.raw_path.decode("ascii")
+    if credential.refuses(method, asked):
+        raise _RefusedError(
+            f"the credential {credential.name} may only read, and {method} of this path may change something"
+        )
+    kept = [line for line in lines if line.partition(":")[0].strip().lower() != "authorization"]
+    kept.append(f"Authorization: {credential.header(asked)}")
+    return _Request(url, host_of(url), _write_opening(method, parsed.raw_path, parsed.netloc, kept), gateway=True)
+
+
+def _write_opening(method: str, path: bytes, host: bytes, lines: list[str]) -> bytes:
+    first = [f"{method} {path.decode('ascii')} HTTP/1.1", f"Host: {host.decode('ascii')}"]
+    return "\r\n".join([*first, *lines, "Connection: close", "", ""]).encode("latin-1")
 
 
 def _is_dropped(line: str) -> bool:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from activities.egress import Guard
@@ -14,6 +15,7 @@ from domain.policy.rules import Rule, ToolTraits, host_permitted
 from domain.sessions.session import SandboxMode
 
 log = logging.getLogger(__name__)
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Sandbox(Protocol):
         timeout_s: float,
         limits: SandboxLimits,
         pipes: Pipes | None = None,
+        variables: Mapping[str, str] = NONE,
     ) -> SandboxResult: ...
 
 
@@ -88,6 +91,7 @@ class Refusing:
         timeout_s: float,
         limits: SandboxLimits,
         pipes: Pipes | None = None,
+        variables: Mapping[str, str] = NONE,
     ) -> SandboxResult:
         return SandboxResult(None, "", self.name, refusal=f"Nothing was run: {self.reason}. {self.remedy}")
 
@@ -109,12 +113,15 @@ class Commands:
         seconds: float,
         network: NetworkPolicy | None = None,
         readable: Path | None = None,
+        variables: Mapping[str, str] = NONE,
     ) -> SandboxResult:
         """Run a command of the platform or of an owner in a folder; it may read one more."""
         limits = self.limits
         if readable is not None:
             limits = replace(limits, readable=(*limits.readable, str(readable)))
-        return await self.sandbox.run(script, workspace=folder, network=network, timeout_s=seconds, limits=limits)
+        return await self.sandbox.run(
+            script, workspace=folder, network=network, timeout_s=seconds, limits=limits, variables=variables
+        )
 
     def networked(self, agent: AgentDefinition, mode: SandboxMode | None) -> bool:
         """Whether a session has a network: its agent's definition and the operator must both allow it; a task can only

@@ -8,12 +8,13 @@ import asyncio
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from activities.sandbox.bubblewrap import PATH, shell
 from activities.sandbox.network import NetworkPolicy
-from activities.sandbox.sandbox import Pipes, SandboxLimits, SandboxResult
+from activities.sandbox.sandbox import NONE, Pipes, SandboxLimits, SandboxResult
 from activities.sandbox.supervise import supervise
 
 _PROFILE = """(version 1)
@@ -49,6 +50,7 @@ class Seatbelt:
         timeout_s: float,
         limits: SandboxLimits,
         pipes: Pipes | None = None,
+        variables: Mapping[str, str] = NONE,
     ) -> SandboxResult:
         if network is not None:
             return SandboxResult(None, "", self.name, refusal=_NO_NETWORK)
@@ -62,6 +64,8 @@ class Seatbelt:
             [self.program, "-D", f"WORKSPACE={place}", "-p", _PROFILE]
             + ["/usr/bin/env", "-i", f"PATH={PATH}", f"HOME={place}", f"TMPDIR={place}", "LANG=en_US.UTF-8"]
             + ["PYTHONDONTWRITEBYTECODE=1"]  # see bubblewrap.py
+            # other processes of this host can see these; a setup that must not show its secrets belongs on Linux
+            + [f"{name}={value}" for name, value in variables.items()]
             + [shell(), "-c", limited, "sandbox", place, shell(), command],
             timeout_s=timeout_s,
             limits=limits,

@@ -8,9 +8,10 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import run_of, send_heartbeats
+from activities.environments import Environments
 from activities.model.models import Models
 from activities.model.reply import Contexts
-from activities.sandbox import Commands
+from activities.sandbox import NONE, Commands
 from activities.tools.tool import clean
 from activities.workspaces import Workspaces
 from domain.events import AcceptanceChecked, EventRow
@@ -59,6 +60,7 @@ class AcceptanceChecks:
         definitions: Definitions,
         workspaces: Workspaces,
         commands: Commands,
+        environments: Environments,
         rounds: int,
     ) -> None:
         self._pool = pool
@@ -67,6 +69,7 @@ class AcceptanceChecks:
         self._definitions = definitions
         self._workspaces = workspaces
         self._commands = commands
+        self._environments = environments
         self._rounds = rounds
 
     @activity.defn(name="check_acceptance")
@@ -79,7 +82,7 @@ class AcceptanceChecks:
                 return self._verdict(check, known.verdicts, session.usage)
             criteria = session.task.acceptance_criteria
             verdicts = {
-                place: await self._command(check, place, one, session.rules)
+                place: await self._command(check, place, one, session.rules, session.task.config.environment)
                 for place, one in enumerate(criteria)
                 if isinstance(one, CommandCriterion)
             }
@@ -94,17 +97,27 @@ class AcceptanceChecks:
             return await self._record(check, ordered, usage)
 
     async def _command(
-        self, check: CheckAcceptance, place: int, criterion: CommandCriterion, bounds: list[list[Rule]]
+        self,
+        check: CheckAcceptance,
+        place: int,
+        criterion: CommandCriterion,
+        bounds: list[list[Rule]],
+        named: str | None,
     ) -> Verdict:
         """Run a command. It is the caller's own, so the agent's rules do not apply; the sandbox and the task's rules
         do."""
         entry = _begin_entry(check, place, criterion)
         await sessions.begin_check(self._pool, entry)
         agent = await self._definitions.load(check.agent)
-        network = self._commands.network(agent, check.sandbox, bounds)
+        environment = await self._environments.open(check.ref.tenant, named) if named is not None else None
+        if environment is not None:
+            network = environment.network(self._commands, agent, check.sandbox, bounds)
+        else:
+            network = self._commands.network(agent, check.sandbox, bounds)
         version, _ = await workspaces.get(self._pool, check.ref.tenant, check.workspace_id)
         folder = await self._workspaces.ready(check.ref.tenant, check.workspace_id, version)
-        result = await self._commands.run(criterion.run, folder, criterion.timeout_s, network)
+        variables = environment.spec.variables if environment is not None else NONE
+        result = await self._commands.run(criterion.run, folder, criterion.timeout_s, network, variables=variables)
         ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {criterion.timeout_s} s"
         ended = f"stopped: {result.stopped}" if result.stopped else ended
         why = result.refusal or f"{ended}: {clean(result.output).strip()[-WHY:] or '(no output)'}"

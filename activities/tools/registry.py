@@ -16,6 +16,7 @@ from activities.tools.builtin import (
     list_files,
     load_skill,
     manage_schedule,
+    pull_requests,
     read_file,
     report_progress,
     save_artifact,
@@ -31,6 +32,7 @@ TOOLS: dict[str, Tool] = {
     for tool in (
         *(list_files.TOOL, read_file.TOOL, write_file.TOOL, edit_file.TOOL, search_files.TOOL, bash.TOOL),
         *(fetch_url.TOOL, update_plan.TOOL, report_progress.TOOL, save_artifact.TOOL, ask_user.TOOL),
+        *pull_requests.TOOLS,
         *agents.TOOLS,
         *(manage_schedule.TOOL, wait_for_event.TOOL, load_skill.TOOL),
     )

@@ -33,11 +33,13 @@ from activities.attempt import (
 )
 from activities.delegation.messages import Subagents
 from activities.egress import Fetcher
+from activities.environments import Environments, OpenEnvironment
 from activities.hooks.run_hooks import InnerHooks
 from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, original_result
+from activities.pull_requests import Repositories
 from activities.requests.approved_files import changed_since, runs_commands
-from activities.sandbox import Commands, NetworkPolicy
+from activities.sandbox import NONE, Commands, NetworkPolicy
 from activities.thread_state import ThreadStates
 from activities.tools.declared_tools import DECLARED, apply_binding, find_declared
 from activities.tools.rules import Rulebook
@@ -105,6 +107,8 @@ class RunTool:
         rulebook: Rulebook,
         states: ThreadStates,
         hooks: InnerHooks,
+        environments: Environments,
+        repositories: Repositories,
         places: int,
     ) -> None:
         self._pool = pool
@@ -117,6 +121,8 @@ class RunTool:
         self._rulebook = rulebook
         self._states = states
         self._hooks = hooks
+        self._environments = environments
+        self._repositories = repositories
         self._places = Places(places)
 
     def activities(self) -> list[Callable[..., Any]]:
@@ -236,6 +242,9 @@ class RunTool:
             await self._workspaces.ready(request.ref.tenant, request.workspace_id, claim.workspace_version or 0)
         key, agents = f"{request.node}:{request.index}", [*request.above, request.agent]
         state = await self._states.load(request.ref, agents, claim.variables, request.workspace_id, folder, key)
+        environment = None
+        if claim.environment is not None:
+            environment = await self._environments.open(request.ref.tenant, claim.environment)
         return ToolContext(
             ref=request.ref,
             agent=agent.name,
@@ -249,7 +258,9 @@ class RunTool:
             subagents=self._subagents,
             state=state,
             permits=partial(self._permits, request, tool),
-            network=await self._network(request, agent),
+            network=await self._network(request, agent, environment),
+            variables=environment.spec.variables if environment is not None else NONE,
+            repository=self._repositories.of(request, folder, environment) if environment is not None else None,
             remote=claim.remote,
             skills=agent.skills,
             hold=partial(self._hold, attempt),
@@ -259,7 +270,11 @@ class RunTool:
     async def _permits(self, request: ToolRequest, tool: Tool, subject: str) -> bool:
         return verdict(await self._layers(request), tool, [subject]).action is Action.ALLOW
 
-    async def _network(self, request: ToolRequest, agent: AgentDefinition) -> NetworkPolicy | None:
+    async def _network(
+        self, request: ToolRequest, agent: AgentDefinition, environment: OpenEnvironment | None
+    ) -> NetworkPolicy | None:
+        if environment is not None:
+            return environment.network(self._commands, agent, request.sandbox, await self._layers(request))
         if not agent.network or not self._commands.networked(agent, request.sandbox):
             return None  # the usual case, so that the rules are not loaded for every call
         return self._commands.network(agent, request.sandbox, await self._layers(request))

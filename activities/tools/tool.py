@@ -25,6 +25,7 @@ from domain.skills import Skill
 if TYPE_CHECKING:
     from activities.delegation.messages import Subagents
     from activities.egress import Fetcher
+    from activities.pull_requests import Repository
     from activities.thread_state import ThreadState
 
 BEGIN_DELEGATIONS = "begin_delegations"  # the activity that begins all delegations of a step together
@@ -134,6 +135,8 @@ class ToolContext:
     subagents: "Subagents"
     state: "ThreadState"  # the thread's variables (with secrets), files, status and parent
     limits: SandboxLimits = SandboxLimits()  # for a command
+    variables: Mapping[str, str] = field(default_factory=dict)  # for a command: those of the environment
+    repository: "Repository | None" = None  # of the task, if its environment names one
     permits: Callable[[str], Awaitable[bool]] = _allow  # whether the rules allow the tool this subject without asking
     remote: RemoteCall | None = None  # the call was made before, and continues elsewhere
     hold: Callable[[RemoteCall], Awaitable[None]] = _forget  # commits a handle

@@ -1,6 +1,8 @@
 """`errand environments`: the repositories that tasks may name."""
 
+import json
 from pathlib import Path
+from typing import IO
 
 import click
 from errand.models import Environment, EnvironmentPage
@@ -50,6 +52,9 @@ def _row(one: Environment) -> list[str]:
     "--setup-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The same from a file."
 )
 @click.option("--setup-host", "hosts", multiple=True, help="A host that the script may reach; * is any. Repeatable.")
+@click.option("--credential", help="With which the repository is read and written.")
+@click.option("--forge", type=click.Choice(["github", "gitea", "gitlab"]), help="Whose REST API makes pull requests.")
+@click.option("--more", type=click.File(), help="A JSON file with further fields, as in PUT /environments/{name}.")
 @remote
 def set_environment(
     api: Api,
@@ -60,13 +65,17 @@ def set_environment(
     setup: str | None,
     setup_file: Path | None,
     hosts: tuple[str, ...],
+    credential: str | None,
+    forge: str | None,
+    more: IO[str] | None,
     as_json: bool,
 ) -> None:
     """Define the environment NAME, or replace it; tasks that have begun keep their commit."""
     if setup_file is not None:
         setup = setup_file.read_text()
-    git = {"url": address, "ref": ref, "depth": depth}
-    body: JsonObject = {"git": {key: value for key, value in git.items() if value is not None}}
+    body: JsonObject = _read(more) if more is not None else {}
+    git = {"url": address, "ref": ref, "depth": depth, "credential": credential, "forge": forge}
+    body["git"] = {**body.get("git", {}), **{key: value for key, value in git.items() if value is not None}}
     body |= {"setup": setup} if setup else {}
     body |= {"setup_hosts": list(hosts)} if hosts else {}
     print_answer(api.ask("PUT", f"/environments/{segment(name)}", json=body), as_json, Environment, _show)
@@ -89,6 +98,16 @@ def remove(api: Api, name: str, as_json: bool) -> None:
     emit({"removed": name}) if as_json else note(f"{name} is removed")
 
 
+def _read(file: IO[str]) -> JsonObject:
+    try:
+        found = json.load(file)
+    except ValueError as error:
+        raise click.UsageError(f"--more: {error}") from None
+    if not isinstance(found, dict):
+        raise click.UsageError("--more: this is not a JSON object")
+    return found
+
+
 def _show(one: Environment) -> None:
     depth = "all" if one.git.depth == 0 else str(one.git.depth)
     facts(
@@ -99,5 +118,7 @@ def _show(one: Environment) -> None:
             ("commits", depth),
             ("setup", one_line(one.setup, 200) if one.setup else "none"),
             ("setup reaches", ", ".join(one.setup_hosts) or "no host"),
+            ("commands reach", ", ".join(one.hosts) or ("any host" if one.network == "open" else "no host")),
+            ("credentials", ", ".join(filter(None, [one.git.credential, *one.credentials])) or "none"),
         ]
     )

@@ -915,6 +915,9 @@ class GitSource(Model):
     url: str
     ref: str | None = None
     depth: int = 50
+    sparse: list[str] = []
+    credential: str | None = None
+    forge: str | None = None
 
 
 class Environment(Model):
@@ -923,10 +926,29 @@ class Environment(Model):
     setup: str | None = Field(default=None, description="runs once in the fresh tree")
     setup_hosts: list[str] = []
     setup_seconds: int = 600
+    setup_inputs: list[str] = []
+    maintenance: str | None = None
+    variables: dict[str, str] = {}
+    secrets: dict[str, str] = Field(default={}, description="variables of the setup, and their credentials")
+    network: str = "off"
+    hosts: list[str] = []
+    credentials: list[str] = []
+    triggers: list[str] = []
 
 
 class EnvironmentPage(Model):
     items: list[Environment]
+
+
+class Credential(Model):
+    name: str
+    hosts: list[str] = Field(default=[], description="that get it")
+    username: str = "x-access-token"
+    access: str = "read"
+
+
+class CredentialPage(Model):
+    items: list[Credential]
 
 
 # schedules, missions and triggers

@@ -241,6 +241,7 @@ class ToolTraits:
     starts: bool = False  # starts a subagent
     addresses: bool = False  # works with subagents that are tools of a prompt: only a prompt with some is offered it
     external: bool = False  # the caller brought it and answers its calls, whatever its name
+    approval: bool = False  # people approve its calls, unless a rule says otherwise
 
     @property
     def withheld_from_subagents(self) -> bool:
@@ -370,6 +371,8 @@ def verdict(layers: list[list[Rule]], tool: ToolTraits, subjects: Sequence[str] 
         for question in tool.questions(subjects)
         if (rule := _deciding(rules, question)) is not None
     ]
+    if not found and tool.approval:
+        return RuleVerdict(Action.ASK, Rule(permission=tool.name, action=Action.ASK))
     return max(found, key=lambda one: _STRICTNESS.index(one.action), default=RuleVerdict(Action.ALLOW))
 
 
@@ -383,6 +386,8 @@ def still_asks(
         for question in tool.questions(subjects)
         if (rule := _deciding(rules, question)) is not None and rule.action is Action.ASK
     ]
+    if tool.approval and verdict(layers, tool, subjects).action is Action.ASK:  # though no rule may say so
+        asked += [tool.question(subject) for subject in subjects]
     return not all(_deciding(standing, question) for question in asked)
 
 

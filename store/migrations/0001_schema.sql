@@ -477,12 +477,23 @@ CREATE TABLE workspaces (
     PRIMARY KEY (tenant, id)
 );
 CREATE INDEX workspaces_by_tenant ON workspaces (tenant) INCLUDE (bytes, history_bytes);
+CREATE INDEX workspaces_by_setup ON workspaces (tenant, (tree::jsonb ->> 'setup'), updated_at) WHERE tree IS NOT NULL;
 
 -- Repositories that tasks name, and how their trees are prepared.
 CREATE TABLE environments (
     tenant     text        NOT NULL,
     name       text        NOT NULL,
     spec       text        NOT NULL,               -- JSON
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant, name)
+);
+
+-- Secrets that requests to certain hosts get on their way out of a sandbox.
+CREATE TABLE credentials (
+    tenant     text        NOT NULL,
+    name       text        NOT NULL,
+    rules      text        NOT NULL,               -- JSON
+    secret     text        NOT NULL,               -- encrypted
     updated_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, name)
 );

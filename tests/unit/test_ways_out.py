@@ -68,6 +68,7 @@ SHARED_THREADS = {
         "activities/thread_state.py::ThreadFiles.write",
         "activities/trees.py::Mirrors._mirror",
         "activities/trees.py::Mirrors._put_bundle",
+        "activities/trees.py::Mirrors.push",
         "activities/trees.py::Trees._diff",
         "activities/workspaces.py::Workspaces.forget",
         "activities/sandbox/supervise.py::user_for",
@@ -90,6 +91,7 @@ SHARED_THREADS = {
         "store/variables.py::SharedVariables.renew",
         "store/workspaces.py::_parse",
         "store/workspaces.py::as_of",
+        "store/workspaces.py::as_of_version",
         "store/workspaces.py::change_in",
     ],
     "once at the start or the end, or regularly, over files of the operator": [

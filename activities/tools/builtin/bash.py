@@ -23,6 +23,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
         network=context.network,
         timeout_s=input.timeout_s,
         limits=context.limits,
+        variables=context.variables,
     )
     if result.refusal:
         return ToolResult(result.refusal, failed=True)

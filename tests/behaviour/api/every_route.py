@@ -22,6 +22,7 @@ from tests.behaviour.api.conftest import submitted, waiting_subagent
 
 _REQUEST = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) (/[^`]*)`")
 ENVIRONMENT = {"git": {"url": "https://git.example.org/a.git"}}
+CREDENTIAL = {"secret": "0123456789abcdef", "hosts": ["git.example.org"]}
 SCHEDULE = {"name": "x", "every": 86_400_000, "task": {"agent": "assistant", "input": "x"}}
 TRIGGER = {"signature": "github", "secret": "0123456789abcdef", "task": {"agent": "assistant", "input": "x"}}
 STREAMS = {"transport": "stream"}  # the response is then a handle and no stream, which would not end
@@ -34,6 +35,7 @@ ASKED: dict[tuple[str, str], dict[str, Any]] = {  # requests that the document d
         "headers": {"x-hub-signature-256": "sha256=f91e3e9f05cc2df64ac1c26f8adccdffda8d1e4a7a8c50a1a08eeadac6ddfec5"},
     },
     ("PUT", "/environments/{environment}"): {"json": ENVIRONMENT},
+    ("PUT", "/credentials/{credential}"): {"json": CREDENTIAL},
     ("PUT", "/agents/{name}"): {"json": {"name": "assistant", "description": "x", "prompt": "x"}},
 }
 
@@ -161,6 +163,9 @@ class Owner:
         if "{environment}" in path:
             made["environment"] = f"e-{mark}"
             await self.send("PUT", f"/environments/e-{mark}", json=ENVIRONMENT)
+        if "{credential}" in path:
+            made["credential"] = f"c-{mark}"
+            await self.send("PUT", f"/credentials/c-{mark}", json=CREDENTIAL)
         if "{schedule_id}" in path:
             schedule = {**SCHEDULE, "name": mark, "task": task}
             made["schedule_id"] = (await self.send("POST", "/schedules", json=schedule))["id"]

@@ -25,12 +25,10 @@ from tests.behaviour.api.every_route import Owner, operation, request, routes_of
 ANY_ID = re.compile(r"(?<![0-9a-z])[0-9a-z]{26}(?![0-9a-z])")
 ROUTES = sorted(routes_of(create_app()))
 CHOSEN = {
-    (
-        "PUT",
-        "/environments/{environment}",
-    ),  # the caller chooses these names: it makes an object of its own, or another secret decides
+    # the caller chooses these names: it makes an object of its own, or another secret decides
     ("PUT", "/agents/{name}"),
     ("PUT", "/connectors/{connector}"),
+    ("PUT", "/credentials/{credential}"),
     ("PUT", "/environments/{environment}"),
     ("PUT", "/triggers/{trigger}"),
     ("POST", "/triggers/{trigger}"),

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from activities.egress import FetchError
 from activities.handlers.registry import HANDLERS
-from activities.sandbox import NetworkPolicy, Pipes, SandboxLimits, SandboxResult
+from activities.sandbox import NONE, NetworkPolicy, Pipes, SandboxLimits, SandboxResult
 from activities.tools.registry import TOOLS
 from activities.tools.tool import BEGIN_DELEGATIONS, ToolContext
 from agents.loader import load_agents
@@ -43,6 +43,7 @@ class LocalCommands:
         timeout_s: float,
         limits: SandboxLimits,
         pipes: Pipes | None = None,
+        variables: Mapping[str, str] = NONE,
     ) -> SandboxResult:
         pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
         # Python would not notice an edit within the same second that keeps the length

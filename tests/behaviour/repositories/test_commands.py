@@ -20,11 +20,11 @@ def list_demos(folder: Path) -> list[Path]:
     return list(folder.glob("errand-demo-*"))
 
 
-async def errand(stack: Stack, folder: Path, *args: str) -> tuple[int, str]:
+async def errand(stack: Stack, folder: Path, *args: str, given: str = "") -> tuple[int, str]:
     def run() -> tuple[int, str]:
         env = {**os.environ, **stack.env, "XDG_STATE_HOME": str(folder.parent / "state"), "NO_COLOR": "1"}
         command = [sys.executable, "-m", "cli", *args]
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, input=given)
         return done.returncode, done.stdout + done.stderr
 
     return await asyncio.to_thread(run)
@@ -49,6 +49,17 @@ async def test_a_checkout_is_sent_changed_compared_and_applied(stack: Stack, tmp
     assert code == 1 and "nothing was changed" in said and len((shop / "numbers.txt").read_text().split()) == 10
 
 
+async def test_credentials_are_set_listed_and_removed(stack: Stack, tmp_path: Path) -> None:
+    name = f"c-{new_id()}"
+    set_it = ["credentials", "set", name, "--host", "git.example.org", "--write"]
+    code, said = await errand(stack, ROOT, *set_it, given="token-0123456789\n")
+    assert code == 0 and "git.example.org" in said and "write" in said, said
+    listed = (await errand(stack, ROOT, "credentials"))[1]
+    assert name in listed and "token-0123456789" not in said + listed
+    assert (await errand(stack, ROOT, "credentials", "remove", name))[0] == 0
+    assert name not in (await errand(stack, ROOT, "credentials"))[1]
+
+
 async def test_environments_are_set_shown_and_removed(stack: Stack, tmp_path: Path) -> None:
     name, url = f"e-{new_id()}", "https://git.example.org/shop.git"
     said = (await errand(stack, ROOT, "environments", "set", name, url, "--ref", "main", "--setup", "make deps"))[1]
@@ -58,7 +69,7 @@ async def test_environments_are_set_shown_and_removed(stack: Stack, tmp_path: Pa
     assert (await errand(stack, ROOT, "environments", "remove", name))[0] == 0
     assert (await errand(stack, ROOT, "environments", "show", name))[0] == 4
     code, said = await errand(stack, ROOT, "run", "tester", "x", "--environment", name)
-    assert code == 2 and "no such environment" in said, (code, said)
+    assert code == 5 and "no such environment" in said, (code, said)
 
 
 async def test_the_demo_mends_a_repository_and_its_patch_makes_the_test_pass(

@@ -3,43 +3,16 @@
 import asyncio
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from domain.ids import new_id
-from tests.support.git_server import git, make_repository, serve_repositories
+from tests.behaviour.repositories.conftest import Origin, artifact, define
+from tests.support.git_server import git
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
-FILES = {"app.py": "print('one')\n", "old.txt": "old\n", "lib/deep.txt": "deep\n", ".gitignore": "ignored.txt\n"}
 
-
-@pytest.fixture
-def origin(stack: Stack, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """The address of a repository, and its folder."""
-    make_repository(tmp_path / "served/shop", FILES)
-    port = int(stack.settings.allow_private_hosts[0].rpartition(":")[2])
-    with serve_repositories(tmp_path / "served", port) as url:
-        yield f"{url}/shop", tmp_path / "served/shop"
-
-
-async def define(stack: Stack, url: str, **more: object) -> str:
-    name = f"e-{new_id()}"
-    answer = await stack.http.put(f"/environments/{name}", json={"git": {"url": url}, **more})
-    assert answer.status_code == 201, answer.text
-    return name
-
-
-async def artifact(stack: Stack, task_id: str, name: str) -> bytes:
-    [found] = [one for one in (await stack.result(task_id))["artifacts"] if one["name"] == name]
-    return (await stack.http.get(found["url"])).content
-
-
-async def test_a_task_works_in_a_repository_and_leaves_a_patch(
-    stack: Stack, origin: tuple[str, Path], tmp_path: Path
-) -> None:
-    url, folder = origin
+async def test_a_task_works_in_a_repository_and_leaves_a_patch(stack: Stack, origin: Origin, tmp_path: Path) -> None:
+    url, folder = origin.url, origin.folder
     environment = await define(stack, url, setup="echo prepared > ignored.txt; echo the setup ran")
     record = await stack.run(
         steps(
@@ -71,10 +44,8 @@ async def test_a_task_works_in_a_repository_and_leaves_a_patch(
     assert not (copy / "old.txt").exists() and not (copy / "ignored.txt").exists()
 
 
-async def test_a_tree_travels_to_a_worker_that_has_nothing_of_it(
-    stack: Stack, origin: tuple[str, Path], tmp_path: Path
-) -> None:
-    url, _ = origin
+async def test_a_tree_travels_to_a_worker_that_has_nothing_of_it(stack: Stack, origin: Origin, tmp_path: Path) -> None:
+    url = origin.url
     environment, ledger = await define(stack, url, setup="echo prepared > ignored.txt"), tmp_path / "ledger"
     task_id = await stack.submit(
         steps(
@@ -99,8 +70,8 @@ async def test_a_tree_travels_to_a_worker_that_has_nothing_of_it(
     assert " D old.txt" in seen and " D lib/deep.txt" in seen and "A  late.txt" in seen and "?? lib/other" in seen
 
 
-async def test_a_later_turn_continues_in_the_same_tree(stack: Stack, origin: tuple[str, Path]) -> None:
-    url, folder = origin
+async def test_a_later_turn_continues_in_the_same_tree(stack: Stack, origin: Origin) -> None:
+    url, folder = origin.url, origin.folder
     environment = await define(stack, url, setup="echo ran >> count.txt")
     first = await stack.run(calls(("bash", {"command": "echo mine > mine.txt"})), config={"environment": environment})
     (folder / "app.py").write_text("print('later')\n")
@@ -129,9 +100,9 @@ async def test_a_later_turn_continues_in_the_same_tree(stack: Stack, origin: tup
 
 
 async def test_a_repository_that_cannot_be_used_ends_the_task_before_it_costs_anything(
-    stack: Stack, origin: tuple[str, Path]
+    stack: Stack, origin: Origin
 ) -> None:
-    url, _ = origin
+    url = origin.url
     gone, wrong = await define(stack, f"{url}-gone"), await define(stack, url, setup="echo why it failed; exit 3")
     for config, reason in (
         ({"environment": gone}, "not found"),
@@ -152,11 +123,9 @@ async def test_a_repository_that_cannot_be_used_ends_the_task_before_it_costs_an
         assert answer.status_code == 422 and answer.json()["errors"][0]["pointer"] == pointer, answer.text
 
 
-async def test_nothing_of_a_repository_runs_on_the_worker(
-    stack: Stack, origin: tuple[str, Path], tmp_path: Path
-) -> None:
+async def test_nothing_of_a_repository_runs_on_the_worker(stack: Stack, origin: Origin, tmp_path: Path) -> None:
     """Hooks, filters and configuration that the task leaves behind run in the sandbox at most."""
-    url, _ = origin
+    url = origin.url
     canary = tmp_path / "canary"
     program = f"#!/bin/sh\ntouch {canary}\necho ran >> /tmp/ran; cat\n"
     script = (

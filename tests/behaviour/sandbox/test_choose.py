@@ -3,12 +3,13 @@
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from activities.sandbox import NetworkPolicy, Pipes, Refusing, Sandbox, SandboxLimits, SandboxResult, choose
+from activities.sandbox import NONE, NetworkPolicy, Pipes, Refusing, Sandbox, SandboxLimits, SandboxResult, choose
 from activities.sandbox.choose import probe
 from activities.sandbox.supervise import supervise
 
@@ -29,6 +30,7 @@ class Bare:
         timeout_s: float,
         limits: SandboxLimits,
         pipes: Pipes | None = None,
+        variables: Mapping[str, str] = NONE,
     ) -> SandboxResult:
         inside = f"cd {workspace}; {self.prefix}\n{command}"
         ended = await supervise(["/bin/bash", "-c", inside], timeout_s=timeout_s, limits=limits)

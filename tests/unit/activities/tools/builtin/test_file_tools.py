@@ -219,6 +219,8 @@ def test_every_tool_describes_itself_to_the_model_and_on_the_timeline() -> None:
         "start_background_agent": {"prompt": "a"},
         "ask_agent": {"agent_id": "a", "prompt": "b"},
         "manage_schedule": {"action": "list"},
+        "push_branch": {},
+        "open_pull_request": {"title": "a\nb"},
         "wait_for_event": {"key": "a"},
         "load_skill": {"name": "a"},
         "emit_event": {"name": "a"},
@@ -231,4 +233,8 @@ def test_every_tool_describes_itself_to_the_model_and_on_the_timeline() -> None:
         assert all("description" in field for field in schema["properties"].values())
         line = TOOLS[name].summary(TOOLS[name].input.model_validate(arguments))
         assert line and "\n" not in line
-    assert [name for name, tool in TOOLS.items() if tool.effect is Effect.ONCE] == ["bash"]
+    assert [name for name, tool in TOOLS.items() if tool.effect is Effect.ONCE] == [
+        "bash",
+        "push_branch",
+        "open_pull_request",
+    ]

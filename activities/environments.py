@@ -1,0 +1,73 @@
+"""What the commands of a task in an environment have: variables, hosts, credentials. A plain task opens none."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from activities.egress import Guard
+from activities.sandbox import Commands, NetworkPolicy
+from domain.agents.definition import AgentDefinition
+from domain.credentials import Credential, is_bound
+from domain.environments import EnvironmentSpec, NetworkMode
+from domain.policy.rules import Rule, host_permitted
+from domain.sealing import KeyRing
+from domain.sessions.session import SandboxMode
+from store import credentials, environments
+from store.database import Pool
+
+
+@dataclass(frozen=True)
+class OpenEnvironment:
+    """An environment with its credentials, which exist in the memory of this worker only."""
+
+    spec: EnvironmentSpec
+    credentials: tuple[Credential, ...] = ()  # the repository's own comes first
+
+    def credential_for(self, url: str) -> Credential | None:
+        return next((one for one in self.credentials if is_bound(one.rules, url)), None)
+
+    def network(
+        self, commands: Commands, agent: AgentDefinition, mode: SandboxMode | None, layers: list[list[Rule]]
+    ) -> NetworkPolicy | None:
+        """Of the agent's commands: the hosts of the environment, as far as the rules and the agent allow them."""
+        if commands.guard is None or mode is SandboxMode.ISOLATED or self.spec.network is NetworkMode.OFF:
+            return None
+        tools, patterns = commands.tools.values(), self.spec.hosts if self.spec.hosts else ["*"]
+
+        def permitted(host: str) -> bool:
+            own = not agent.network or agent.may_reach(host)
+            return own and is_one_of(host, patterns) and host_permitted(layers, host, tools)
+
+        return NetworkPolicy(commands.guard, permitted, self.credentials)
+
+    def setup_network(self, guard: Guard | None) -> NetworkPolicy | None:
+        hosts = self.spec.setup_hosts
+        if guard is None or not hosts:
+            return None
+        return NetworkPolicy(guard, lambda host: is_one_of(host, hosts), self.credentials)
+
+
+class Environments:
+    def __init__(self, pool: Pool, keys: KeyRing) -> None:
+        self._pool = pool
+        self._keys = keys
+
+    async def open(self, tenant: str, name: str) -> OpenEnvironment | None:
+        """None if it was deleted. A credential that was deleted is left out: its requests are refused."""
+        spec = await environments.get(self._pool, tenant, name)
+        if spec is None:
+            return None
+        used = spec.used_credentials
+        found = await credentials.open_named(self._pool, tenant, used, self._keys) if used else {}
+        return OpenEnvironment(spec, tuple(found[one] for one in used if one in found))
+
+    async def open_secrets(self, tenant: str, spec: EnvironmentSpec) -> dict[str, str]:
+        """The variables of the setup that hold credentials. Raises KeyError with the name of one that is gone."""
+        found = await credentials.open_named(self._pool, tenant, list(spec.secrets.values()), self._keys)
+        return {variable: found[name].secret for variable, name in spec.secrets.items()}
+
+    async def open_credential(self, tenant: str, name: str) -> Credential | None:
+        return (await credentials.open_named(self._pool, tenant, [name], self._keys)).get(name)
+
+
+def is_one_of(host: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(host, one) for one in patterns)

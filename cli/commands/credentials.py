@@ -1,0 +1,70 @@
+"""`errand credentials`: secrets that tasks use and never see."""
+
+import sys
+
+import click
+from errand.models import Credential, CredentialPage
+
+from cli.api import Api, parse, segment
+from cli.options import remote
+from cli.render.output import emit, note, one_line, table
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def credentials(ctx: click.Context) -> None:
+    """List, store and remove credentials: requests of a task to their hosts get them on the way out.
+
+    \b
+    Examples:
+      ./errand credentials
+      ./errand credentials set shop-bot --host github.com --host api.github.com --write < token.txt
+      ./errand credentials remove shop-bot
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_credentials)
+
+
+@credentials.command("list")
+@remote
+def list_credentials(api: Api, as_json: bool = False) -> None:
+    """List the credentials, without their secrets."""
+    answer = api.get("/credentials")
+    if as_json:
+        emit(answer)
+        return
+    page = parse(CredentialPage, answer)
+    _table(page.items)
+    if not page.items:
+        note("there is no credential")
+
+
+@credentials.command("set")
+@click.argument("name")
+@click.option("--host", "hosts", multiple=True, help="A host that gets it, over TLS. Repeatable.")
+@click.option("--username", help="That git sends with it.  [default: x-access-token]")
+@click.option("--write", is_flag=True, help="Also for requests that change something, such as a push.")
+@remote
+def set_credential(
+    api: Api, name: str, hosts: tuple[str, ...], username: str | None, write: bool, as_json: bool
+) -> None:
+    """Store the credential NAME, or replace it. The secret is read from the standard input, or asked for."""
+    secret = click.prompt("secret", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read().strip()
+    body = {"secret": secret, "hosts": list(hosts), "access": "write" if write else "read"}
+    body |= {"username": username} if username else {}
+    answer = api.ask("PUT", f"/credentials/{segment(name)}", json=body)
+    emit(answer) if as_json else _table([parse(Credential, answer)])
+
+
+@credentials.command()
+@click.argument("name")
+@remote
+def remove(api: Api, name: str, as_json: bool) -> None:
+    """Remove a credential."""
+    api.request("DELETE", f"/credentials/{segment(name)}")
+    emit({"removed": name}) if as_json else note(f"{name} is removed")
+
+
+def _table(found: list[Credential]) -> None:
+    rows = [[one.name, one_line(", ".join(one.hosts)) or "(the setup alone)", one.access] for one in found]
+    table(["CREDENTIAL", "HOSTS", "ACCESS"], rows)

@@ -1,0 +1,102 @@
+"""Credentials: secrets that requests to certain hosts get on their way out of a sandbox, which never holds them."""
+
+import base64
+from enum import StrEnum
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+from domain.task import Strict
+
+CredentialName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+
+
+def _check_host(host: str) -> str:
+    try:
+        _place(host)
+    except ValueError:
+        raise PydanticCustomError("host", "this is not a host") from None
+    return host
+
+
+# a host, with a port if it is not 443; without TLS only where the operator has named host and port
+_HOST = r"^(http://)?(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?$"
+CredentialHost = Annotated[str, StringConstraints(pattern=_HOST), AfterValidator(_check_host)]
+_GIT_ENDS = ("/info/refs", "/git-upload-pack", "/git-receive-pack")
+
+
+class Access(StrEnum):
+    READ = "read"
+    WRITE = "write"
+
+
+class CredentialRules(Strict):
+    hosts: list[CredentialHost] = Field(
+        default_factory=list, max_length=20, description="the hosts that get it; none: only the setup, as a variable"
+    )
+    username: Annotated[str, StringConstraints(pattern=r"^[!-9;-~]{1,200}$")] = Field(
+        default="x-access-token", description="that git sends with it"
+    )
+    access: Access = Field(
+        default=Access.READ, strict=False, description="read: only requests that change nothing, and git's fetch"
+    )
+
+
+class CredentialSpec(CredentialRules):
+    """The body of PUT /credentials/{name}."""
+
+    secret: Annotated[str, StringConstraints(pattern=r"^[!-~]+$", min_length=8, max_length=10_000)] = Field(
+        description="a token; it is never shown again"
+    )
+
+    @model_validator(mode="after")
+    def _hidden(self) -> Self:
+        if self.secret in (self.username, *self.hosts):
+            raise PydanticCustomError("secret", "the secret is the user name or a host")
+        return self
+
+    def rules(self) -> CredentialRules:
+        return CredentialRules(**self.model_dump(exclude={"secret"}))
+
+
+class Credential(BaseModel):
+    """An open one, in the memory of a worker for as long as it is used. Its repr does not show the secret."""
+
+    name: str
+    rules: CredentialRules
+    secret: str = Field(repr=False)
+
+    def header(self, path: str) -> str:
+        """The header Authorization for a path: git's requests name the user, others only the token."""
+        if not path.partition("?")[0].endswith(_GIT_ENDS):
+            return f"Bearer {self.secret}"
+        return "Basic " + base64.b64encode(f"{self.rules.username}:{self.secret}".encode()).decode()
+
+    def refuses(self, method: str, path: str) -> bool:
+        """Whether a request may change something and the credential may not."""
+        if self.rules.access is Access.WRITE:
+            return False
+        place, _, query = path.partition("?")
+        if method in ("GET", "HEAD"):
+            return "git-receive-pack" in query
+        return not (method == "POST" and place.endswith("/git-upload-pack"))
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def _place(host: str) -> tuple[str, str | None, int]:
+    parsed = urlsplit(host if "://" in host else f"https://{host}")
+    return parsed.scheme, parsed.hostname, parsed.port or _PORTS[parsed.scheme]
+
+
+def is_bound(rules: CredentialRules, url: str) -> bool:
+    """Whether requests to an address get it."""
+    return any(_place(host) == _place(url) for host in rules.hosts)
+
+
+def addresses_of(rules: CredentialRules) -> list[str]:
+    """The addresses whose requests get it, as git and other programs write them."""
+    return [host if host.startswith("http://") else f"https://{host}" for host in rules.hosts]

@@ -1,0 +1,115 @@
+"""Credentials: used for the hosts that they are bound to, and nowhere to be seen."""
+
+import asyncio
+from pathlib import Path
+
+from domain.ids import new_id
+from tests.behaviour.repositories.conftest import Origin, define, store_credential
+from tests.support.git_server import git
+from tests.support.secrets import secrets_found
+from tests.support.stack import Stack, steps
+
+LOOK = (
+    "env; cat .git/config; cat /proc/*/environ /proc/*/cmdline; git remote -v; curl -si $ERRAND_GATEWAY/$PLACE/api/v1/x"
+)
+
+
+async def test_a_private_repository_is_used_with_a_token_that_nothing_shows(
+    stack: Stack, origin: Origin, tmp_path: Path
+) -> None:
+    credential = await store_credential(stack, origin, access="write")
+    assert origin.forge.token is not None
+    host = origin.place.removeprefix("http://")
+    environment = await define(
+        stack,
+        origin.url,
+        {"credential": credential},
+        network="allowlist",
+        hosts=["127.0.0.1"],
+        variables={"PLACE": f"http/{host}"},
+        setup=f"git fetch -q && echo fetched; {LOOK}",
+        setup_hosts=["127.0.0.1"],
+    )
+    task_id = await stack.submit(
+        steps(
+            [("bash", {"command": LOOK})],
+            [("bash", {"command": "echo more >> app.py && git commit -qam More && git push -v origin HEAD 2>&1"})],
+        ),
+        config={"environment": environment},
+    )
+    record = await stack.wait(task_id)
+    assert record["status"] == "completed"
+    [branch] = [one for one in origin.branches() if one.startswith("errand/")]
+    assert git(origin.folder, "log", "-1", "--format=%s", branch) == "More"
+    seen = str(await stack.asked(task_id))
+    assert "fetched" in str(await stack.events(task_id)) and "default_branch" in seen
+    token = origin.forge.token
+    assert token not in seen and token not in str(await stack.events(task_id))
+    assert await secrets_found(stack, [token.encode()]) == []
+    homes = [stack.workspace(task_id), stack.settings.workspaces_dir.with_name("mirrors")]
+    assert not await asyncio.to_thread(contains, homes, token.encode())
+
+
+def contains(homes: list[Path], secret: bytes) -> bool:
+    files = [path for home in homes for path in home.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert len(files) > 10
+    return any(secret in path.read_bytes() for path in files)
+
+
+async def test_a_credential_that_may_read_does_not_write_and_another_host_gets_none(
+    stack: Stack, origin: Origin
+) -> None:
+    credential = await store_credential(stack, origin)
+    environment = await define(stack, origin.url, {"credential": credential}, network="open")
+    place = origin.place.replace("://", "/")
+    record = await stack.run(
+        steps(
+            [
+                (
+                    "bash",
+                    {"command": "echo more >> app.py; git commit -qam More; git fetch && git push origin HEAD 2>&1"},
+                )
+            ],
+            [("bash", {"command": f"curl -s -XPOST $ERRAND_GATEWAY/{place}/api/v1/repos/shop/pulls -d {{}}"})],
+            [("bash", {"command": "curl -s $ERRAND_GATEWAY/https/example.org/; curl -s $ERRAND_GATEWAY/etc"})],
+        ),
+        config={"environment": environment},
+    )
+    replies = await stack.asked(record["task_id"])
+    pushed, posted, other = (str(one["body"]["messages"][-1]) for one in replies[1:4])
+    assert "may only read" in pushed and "may only read" in posted and origin.forge.pulls == []
+    assert "no credential for https://example.org" in other and "is asked for /https/HOST/PATH" in other
+    assert not [one for one in origin.branches() if one.startswith("errand/")]
+
+
+async def test_a_missing_credential_ends_the_task_before_the_model_is_asked(stack: Stack, origin: Origin) -> None:
+    credential = await store_credential(stack, origin)
+    without = await define(stack, origin.url)
+    gone = await define(stack, origin.url, {"credential": credential})
+    assert (await stack.http.delete(f"/credentials/{credential}")).status_code == 204
+    for environment, why in ((without, "needs a credential"), (gone, f"the credential {credential} was deleted")):
+        record = await stack.run("do", config={"environment": environment})
+        assert (record["status"], record["error"]["type"]) == ("failed", "repository")
+        assert why in record["error"]["message"] and record["usage"]["llm_calls"] == 0
+
+
+async def test_setup_has_secrets_that_the_agent_does_not_have(stack: Stack, origin: Origin) -> None:
+    credential, name = await store_credential(stack, origin), f"c-{new_id()}"
+    origin.forge.token, secret = None, f"secret-{new_id()}"
+    assert (await stack.http.put(f"/credentials/{name}", json={"secret": secret})).status_code == 201
+    environment = await define(
+        stack,
+        origin.url,
+        {"credential": credential},
+        variables={"MODE": "quick"},
+        secrets={"NPM_TOKEN": name},
+        setup='echo "$MODE ${#NPM_TOKEN} $NPM_TOKEN"',
+    )
+    record = await stack.run(
+        steps([("bash", {"command": 'echo "mode $MODE, token ${NPM_TOKEN:-none}"'})]),
+        config={"environment": environment},
+    )
+    [done] = [one for one in await stack.events(record["task_id"]) if one["type"] == "setup_finished"]
+    assert f"quick {len(secret)} " in done["log"] and secret not in done["log"]
+    assert "mode quick, token none" in str((await stack.asked(record["task_id"]))[1]["body"]["messages"][-1])
+    assert await secrets_found(stack, [secret.encode()]) == []
