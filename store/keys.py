@@ -9,9 +9,10 @@ from datetime import datetime
 from enum import StrEnum
 
 import asyncpg
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from domain.audit import TENANT
+from domain.frozen import Frozen
 from domain.ids import ALPHABET
 from store import audit
 from store.database import Pool
@@ -26,10 +27,8 @@ class Right(StrEnum):
     ADMIN = "admin"  # includes all others
 
 
-class Key(BaseModel):
+class Key(Frozen):
     """A key as it may be shown, without its secret."""
-
-    model_config = ConfigDict(frozen=True)
 
     tenant: str
     id: str

@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import asyncpg
-from pydantic import BaseModel, ConfigDict, Field, Json
+from pydantic import BaseModel, Field, Json
 from pydantic_core import to_jsonable_python
 
 from domain.agents.definition import AgentDefinition
 from domain.channels import MAX_DEBOUNCE_MS
 from domain.conversations.subagents import Successor
 from domain.events import CancelRequested, EventRow, ModelRetry, TaskCancelled
+from domain.frozen import Frozen
 from domain.json_object import JsonObject
 from domain.messages import Node
 from domain.plan import Plan
@@ -438,10 +439,8 @@ def acceptance_document(acceptance: Acceptance) -> JsonObject:
 # Write the one ending of a session, even if the session never began.
 
 
-class WrittenEnding(BaseModel):
+class WrittenEnding(Frozen):
     """A session as it ended, now or before."""
-
-    model_config = ConfigDict(frozen=True)
 
     status: Status
     reason: Reason
