@@ -7,7 +7,6 @@ import os
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from ipaddress import ip_address
 from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin
@@ -234,16 +233,6 @@ def _ollama_url(host: str) -> str:
     name, colon, port = rest.rstrip("/").rpartition(":")
     name, port = (name, port) if colon and port.isdecimal() else (rest.rstrip("/"), "11434")
     return f"{scheme or 'http'}://{'127.0.0.1' if name in ('', '0.0.0.0') else name}:{port}/v1"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address, with or without brackets, is this machine itself."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 MOST_CHILDREN = 500  # with more, the history of a conversation grows too fast

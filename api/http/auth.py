@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -32,7 +33,7 @@ from domain.errors import NotAllowed, TooMany
 from domain.ids import new_id
 from domain.redaction import is_sealed
 from domain.sealing import KeyRing, SealingError
-from settings import Settings, is_loopback
+from settings import Settings
 from store import keys
 from store.database import Pool
 from store.keys import Right, Used
@@ -267,6 +268,16 @@ def is_local(scope: Mapping[str, Any], settings: Settings) -> bool:
         and is_loopback(settings.host)
         and all(end is not None and is_loopback(end[0]) for end in ends)
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address, with or without brackets, is this machine itself."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def is_local_token(presented: str, settings: Settings) -> bool:

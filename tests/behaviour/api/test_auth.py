@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 
-from settings import Settings, is_loopback
+from api.http.auth import is_loopback
+from settings import Settings
 from store import keys
 from store.database import Pool
 from store.keys import Right

@@ -20,9 +20,9 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 
 from deploy import data_dir, local, state
-from deploy.state import StackError, StackInfo, started_at
+from deploy.state import StackError, StackInfo, is_loopback, started_at
 from deploy.temporal import SEARCH_ATTRIBUTES
-from settings import ROOT, Settings, is_loopback
+from settings import ROOT, Settings
 from tests.behaviour.deploy.processes import commands, listening
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its processes")
