@@ -45,6 +45,7 @@ export function conversation(main, { parameters: [id] }) {
   let pieces = ""; // of the message that is being written
   let drawn = ""; // the part of it that is shown as Markdown
   let framed = 0;
+  let view = { end: true }; // of what was said
 
   async function load() {
     const [found, page, box] = await Promise.all([get(`/conversations/${id}`), newest(), get(`/conversations/${id}/mailbox`, { all: true, limit: 1000 })]);
@@ -146,14 +147,20 @@ export function conversation(main, { parameters: [id] }) {
     if (state.view === "timeline") { tree(); chart(); } else place.turns.querySelector(`[data-said="${turn.session_id}"]`)?.scrollIntoView({ block: "start" });
   }
 
-  // Who reads the end of what was said sees what is added; who reads further above stays there.
-  const readsEnd = () => place.said.scrollHeight - place.said.scrollTop - place.said.clientHeight < 60;
+  // Who reads the end of what was said sees what is added; who reads further above stays there, whatever grows above it.
+  function remember() {
+    const { scrollTop, scrollHeight, clientHeight } = place.said;
+    const element = [...place.turns.children].find((one) => one.offsetTop + one.offsetHeight > scrollTop);
+    view = { end: scrollHeight - scrollTop - clientHeight < 60, element, top: element ? element.offsetTop - scrollTop : 0 };
+  }
+
+  const grows = new ResizeObserver(() => {
+    if (view.end) place.said.scrollTop = place.said.scrollHeight;
+    else if (view.element?.isConnected) place.said.scrollTop = view.element.offsetTop - view.top;
+  });
 
   // One block for each turn, drawn again only when the turn has changed.
   function turnsView() {
-    const end = readsEnd();
-    const first = place.turns.firstElementChild;
-    const top = first?.offsetTop;
     const turns = inOrder().reverse();
     fill(
       place.turns,
@@ -170,8 +177,6 @@ export function conversation(main, { parameters: [id] }) {
     );
     place.earlier.hidden = !state.cursor;
     place.writing.hidden = !pieces;
-    if (end) place.said.scrollTop = place.said.scrollHeight;
-    else if (first?.isConnected) place.said.scrollTop += first.offsetTop - top; // earlier turns are above it now
   }
 
   // A turn: what was asked or delivered, and what the agent said and did.
@@ -317,14 +322,12 @@ export function conversation(main, { parameters: [id] }) {
   function write() {
     framed ||= requestAnimationFrame(() => {
       framed = 0;
-      const end = readsEnd();
       place.writing.hidden = !pieces;
       if (!pieces.startsWith(drawn)) {
         drawn = "";
         writes.replaceChildren();
       }
       fill(rest, pieces.slice(drawn.length));
-      if (end) place.said.scrollTop = place.said.scrollHeight;
       if (pieces !== drawn) asMarkdown();
     });
   }
@@ -356,7 +359,7 @@ export function conversation(main, { parameters: [id] }) {
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) sending.querySelector(".primary").click();
   });
-  append(place.writing, [h("span", { class: "face agent", "aria-hidden": "true" }, icon("spark")), h("div", { class: "who" }, pill("working", "writing")), h("div", { class: "text" }, writes, rest)]);
+  append(place.writing, [h("span", { class: "face agent", "aria-hidden": "true" }, icon("spark")), h("div", { class: "who" }, h("span", { class: "pill live" }, icon("runs"), "writing")), h("div", { class: "text" }, writes, rest)]);
   append(place.said, [place.earlier, place.turns, place.writing]);
   fill(
     main,
@@ -370,6 +373,8 @@ export function conversation(main, { parameters: [id] }) {
       h("aside", { class: "pane side", "aria-label": "Mailbox and subagent" }, place.mailbox, place.thread),
     ),
   );
+  place.said.addEventListener("scroll", remember, { passive: true });
+  for (const one of [place.turns, place.writing, place.said]) grows.observe(one);
   const waits = setTimeout(() => record || fill(place.turns, bones(4)), 300);
 
   return {
@@ -384,6 +389,7 @@ export function conversation(main, { parameters: [id] }) {
       stop();
       clearTimeout(waits);
       clearInterval(clockwork);
+      grows.disconnect();
       lanes.close();
       main.classList.remove("charted", "beside");
     },

@@ -5,7 +5,7 @@ const HANDLERS = Symbol("handlers");
 const GIVEN = Symbol("given"); // properties as the view gave them, whatever a person has made of them
 const KEY = Symbol("key");
 const OWN = Symbol("own"); // an island: what is in it is its own matter. It stays while its stamp is the same
-const KEPT = new Set(["aria-busy"]);
+const KEPT = new Set(["aria-busy", "open"]); // what a person does, or what runs
 
 let components = 0;
 

@@ -51,8 +51,9 @@ export function task(main, { session, parameters: [id, child, number] }) {
       lanes.set(trace, record.plan);
       const steps = lanes.steps();
       const asking = steps.find((one) => one.asks);
-      if (followed || !chosen) pick((asking ?? steps.filter((one) => one.session === trace).at(-1))?.id ?? null, false);
-      else lanes.choose(chosen);
+      const own = steps.filter((one) => one.session === trace);
+      if (followed || !chosen) pick((asking ?? own.at(-1))?.id ?? null, false);
+      else lanes.choose(chosen, !known.detail);
       await showStep();
     } else fill(place.step, empty("cancelled", "Its content was removed", "The content of this task was removed when it had been kept long enough."));
     tabsView();
@@ -150,6 +151,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
 
   // What waits for a person, wherever it was asked: the card stays as it is while its request is open.
   function asksView(open) {
+    if (open.some((one) => !asks.has(one.id))) panes.classList.add("asked"); // the pane comes over the timeline, where there is no room for both
     for (const request of open) if (!asks.has(request.id)) asks.set(request.id, decision(request, { answered: async () => { asks.delete(request.id); drawAsks(); await load(); } }));
     const ids = new Set(open.map((one) => one.id));
     for (const one of asks.keys()) if (!ids.has(one)) asks.delete(one);
@@ -165,7 +167,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
     }
     if (row === chosen && !byHand) return lanes.choose(row);
     chosen = row;
-    lanes.choose(row, byHand);
+    lanes.choose(row, true);
     if (!row) return;
     const [owner, step] = row.split(":");
     if (byHand) {
@@ -197,7 +199,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
       h(
         "header",
         { class: "line" },
-        square("back", "Back to the timeline", () => panes.classList.remove("opened"), { class: "quiet square narrow" }),
+        square("back", "Back to the timeline", () => panes.classList.remove("opened", "asked"), { class: "quiet square narrow" }),
         h("span", { class: "chip" }, `Step ${row.step.step}`, step.speaker ? ` (${step.speaker})` : "", own ? "" : ` of ${row.session.name || row.session.agent}`),
         h("h2", { class: "cut grow" }, row.title),
         own && known.record.ended_at ? action([icon("again"), "Rerun from here…"], () => rerun(row.step.step), { "data-rerun": "" }) : null,
@@ -386,7 +388,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
     const [first] = asks.values();
     if (/^[adeA]$/.test(event.key) && first && !event.repeat) first.press(event.key);
     else if (event.key === "[" || event.key === "]") widen(event.key === "[" ? -5 : 5);
-    else if (event.key === "Escape") panes.classList.remove("opened");
+    else if (event.key === "Escape") panes.classList.remove("opened", "asked");
     else return known.trace ? lanes.key(event) : false;
     return true;
   }

@@ -29,6 +29,7 @@ _MENDER = {
     "name": "mender",
     "description": "Repairs failing tests and opens pull requests.",
     "prompt": "Repair what fails.",
+    "may_ask": True,
     "tools": ["read_file", "write_file", "edit_file", "bash", "update_plan"],
     "subagents": ["helper"],
     "permissions": [{"permission": "bash", "pattern": "git push*", "action": "ask"}],

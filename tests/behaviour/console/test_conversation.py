@@ -21,7 +21,7 @@ NOTE_WRITING = """() => {
         const text = place.hidden ? "" : place.textContent;
         if (text.includes("Bold")) window.lengths.push(text.length);
     };
-    new MutationObserver(note).observe(place, { childList: true, subtree: true });
+    new MutationObserver(note).observe(place, { childList: true, characterData: true, subtree: true });
 }"""
 WRITE = ("write_file", {"path": "a.txt", "content": "one\ntwo\n"})
 

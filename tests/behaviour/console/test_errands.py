@@ -108,6 +108,7 @@ async def test_same_errand_with_the_keyboard_only(stack: Stack, opened: Opener, 
     await expect(page.locator(".mailbox .badge")).to_have_text("0")
     await press(f'.grow a[href="#/tasks/{runs["one"]}"]', at_home=True)
     await press("[role=tree]")
+    await expect(page.locator(".step .chip")).to_have_text("Step 2")
     await page.keyboard.press("ArrowUp")
     await expect(page.locator(".step .chip")).to_have_text("Step 1")
     await page.get_by_role("button", name="Compare…").evaluate("(one) => { one.id = 'compare'; }")
@@ -127,7 +128,7 @@ async def test_every_view_is_accessible_in_light_and_dark_on_a_desk_and_on_a_pho
     waits = await stack.submit(calls(bash("touch " + "w" * 300)), "careful")
     await waiting(stack, waits)
     views = {
-        f"tasks/{runs['one']}": ".step .call",
+        f"tasks/{runs['one']}/1": ".step .call",
         f"tasks/{waits}": ".ask [data-do=a]",
         f"conversations/{runs['conversation']}": ".exchange .message",
         f"compare/{runs['one']}/{runs['other']}": ".difference mark",
