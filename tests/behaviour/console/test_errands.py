@@ -126,7 +126,7 @@ async def test_every_view_is_accessible_in_light_and_dark_on_a_desk_and_on_a_pho
         assert (await stack.http.put(f"/agents/{long_name}", json=definition)).is_success
     await stack.run("w" * 300, long_name)
     waits = await stack.submit(calls(bash("touch " + "w" * 300)), "careful")
-    await waiting(stack, waits)
+    [request] = await waiting(stack, waits)
     views = {
         f"tasks/{runs['one']}/1": ".step .call",
         f"tasks/{waits}": ".ask [data-do=a]",
@@ -134,6 +134,7 @@ async def test_every_view_is_accessible_in_light_and_dark_on_a_desk_and_on_a_pho
         f"compare/{runs['one']}/{runs['other']}": ".difference mark",
         "": "[data-task]",
         "inbox": ".ask [data-do=a]",
+        f"inbox/{request['id']}": ".ask [data-do=a]",
         "conversations": ".talks a",
         "overview": ".worker",
         f"agents/{long_name}": ".diff .added",
@@ -145,6 +146,7 @@ async def test_every_view_is_accessible_in_light_and_dark_on_a_desk_and_on_a_pho
     context = await browser.new_context()
     page = await context.new_page()
     for view, ready in views.items():
+        await page.set_viewport_size({"width": 1200, "height": 850})
         if view == "signed out":
             await context.set_extra_http_headers({"X-Forwarded-For": "203.0.113.7"})
             await page.reload()
