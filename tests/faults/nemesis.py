@@ -30,12 +30,12 @@ def pause(name: str, *, longest: float = 4.0) -> Fault:
     async def act(stack: Stack, random: Random) -> None:
         pids = [stack.pid(name)]
         for pid in pids:  # the loop appends to this list: PostgreSQL has child processes
-            pids += _children(pid)
-        _signal(pids, signal.SIGSTOP)
+            pids += children_of(pid)
+        signal_each(pids, signal.SIGSTOP)
         try:
             await asyncio.sleep(random.uniform(1, longest))
         finally:
-            _signal(pids, signal.SIGCONT)
+            signal_each(pids, signal.SIGCONT)
 
     return act
 
@@ -85,11 +85,11 @@ class Nemesis:
             self.recoveries.append(time.monotonic() - began)
 
 
-def _children(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def _signal(pids: list[int], number: signal.Signals) -> None:
+def signal_each(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         try:
             os.kill(pid, number)

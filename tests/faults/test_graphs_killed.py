@@ -1,8 +1,6 @@
 """kill -9 of the worker while agent graphs run: two sides, a handler's turn, a handoff, immediate children."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +8,7 @@ import pytest_asyncio
 
 from tests.behaviour.conversations.talk import Gate, agent, chain, say
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
+from tests.faults.damage import lines
 from tests.support.stack import Stack, eventually, of_type
 
 APPROVE = declared_tool("approve", "summary")
@@ -55,7 +54,7 @@ async def survivors(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> A
         "handoff": await stack.submit(chain([("gk_lead", {})], last="Taken over."), agent="gk_desk"),
     }
     for path in (once, turns):
-        await eventually(lambda path=path: _lines(path), what=str(path))  # type: ignore[misc]
+        await eventually(lambda path=path: lines(path), what=str(path))  # type: ignore[misc]
 
     async def waiting() -> bool:
         for name in ("immediate", "handoff"):
@@ -71,10 +70,6 @@ async def survivors(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> A
     yield {**tasks, "once": once, "turns": turns}
 
 
-async def _lines(path: Path) -> list[str]:
-    return await asyncio.to_thread(lambda: path.read_text().splitlines() if path.exists() else [])
-
-
 async def _children(stack: Stack, task_id: str) -> list[dict[str, Any]]:
     rows = await stack.pool.fetch(
         "SELECT id, agent, status, thread_id FROM sessions WHERE spawned_by = $1 ORDER BY id", task_id
@@ -87,7 +82,7 @@ async def test_two_sides_continue_where_they_were(stack: Stack, survivors: dict[
     assert (record["status"], record["usage"]["llm_calls"]) == ("completed", 5)
     said = [event["text"] for event in of_type(await stack.events(survivors["dual"]), "message")]
     assert said == ["Draft.", "More, please.", "Better."]
-    keys = {line.split()[0] for line in await _lines(survivors["once"])}
+    keys = {line.split()[0] for line in await lines(survivors["once"])}
     assert len(keys) == 1  # one call, retried with the same key
     [returned, _] = of_type(await stack.events(survivors["dual"]), "tool_returned")
     assert returned["state"] == "ok"
@@ -97,7 +92,7 @@ async def test_turn_of_a_handler_is_taken_again_and_recorded_once(stack: Stack, 
     record = await stack.wait(survivors["handled"])
     assert record["status"] == "completed"
     assert (await stack.result(survivors["handled"]))["output"] == "Enough after 1."
-    tried = [line.split()[0] for line in await _lines(survivors["turns"])]
+    tried = [line.split()[0] for line in await lines(survivors["turns"])]
     assert len(tried) == 2 and len(set(tried)) == 1  # two attempts, one key
     replies = [node for node in await stack.nodes(survivors["handled"]) if node["kind"] == "assistant"]
     assert len(replies) == 2

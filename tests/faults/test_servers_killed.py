@@ -1,11 +1,10 @@
 """kill -9 of Temporal and PostgreSQL while tasks run: all tasks finish, and nothing is lost or repeated."""
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +17,7 @@ from api.http.idempotency import one_at_a_time
 from api.services import Services
 from domain.ids import new_id
 from store.database import FOR_REQUESTS, connect
+from tests.faults.nemesis import children_of, signal_each
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 
@@ -103,18 +103,8 @@ def stopped_postgres(stack: Stack) -> Iterator[None]:
             signal_each(processes, signal.SIGCONT)
 
 
-def signal_each(processes: list[int], number: signal.Signals) -> None:
-    for pid in processes:
-        with suppress(ProcessLookupError):  # a connection that was closed meanwhile
-            os.kill(pid, number)
-
-
 async def reads(stack: Stack) -> bool:
     return (await stack.http.get("/tasks")).status_code == 200
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 async def test_tasks_survive_a_killed_postgres(stack: Stack, tmp_path: Path) -> None:

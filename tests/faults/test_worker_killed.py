@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.faults.damage import lines
 from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, calls, eventually, of_type
-
-
-async def lines(path: Path) -> list[str]:
-    return await asyncio.to_thread(lambda: path.read_text().splitlines() if path.exists() else [])
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from tests.planted.bug import Bug
 _GRAPHS = "tests/behaviour/graphs"
 _HOOKS = (f"{_GRAPHS}/test_hooks.py",)
 _VARIABLES = (f"{_GRAPHS}/test_variables.py",)
-_COMPACTION = (f"{_GRAPHS}/test_compaction.py", "tests/unit/domain/test_checkpoint.py")
-_BEGINNINGS = (f"{_GRAPHS}/test_beginnings.py",)
-_INVARIANTS = (f"{_GRAPHS}/test_invariants.py",)
+_COMPACTION = (f"{_GRAPHS}/test_bad_graphs.py", "tests/unit/domain/test_checkpoint.py")
+_BEGINNINGS = (f"{_GRAPHS}/test_modes.py",)
+_INVARIANTS = (f"{_GRAPHS}/test_bad_graphs.py",)
 _HANDLERS = (f"{_GRAPHS}/test_handlers.py",)
 _SCOPE = ("tests/unit/domain/agents/test_variable_scope.py",)
 _SIDES = ("tests/unit/agents/test_sides.py",)
@@ -58,7 +58,7 @@ BUGS = [
         "domain/sessions/session_state.py",
         "        self.turns += 1\n",
         "        self.turns += 0\n",
-        (f"{_GRAPHS}/test_dual.py", f"{_GRAPHS}/test_handlers.py", f"{_GRAPHS}/test_invariants.py"),
+        (f"{_GRAPHS}/test_dual.py", f"{_GRAPHS}/test_handlers.py", f"{_GRAPHS}/test_bad_graphs.py"),
         hangs=True,
     ),
     Bug(

@@ -18,7 +18,7 @@ BUGS = [
         "deploy/stack.py",
         "env=_without(env, *OF_THE_WORKER, *DATABASES)",
         "env=_without(env, *DATABASES)",
-        (f"{_DEPLOY}/test_app_parts.py",),
+        (f"{_DEPLOY}/test_temporal_tls.py",),
     ),
     Bug(
         "PostgreSQL keeps the account of an earlier version",
@@ -46,7 +46,7 @@ BUGS = [
         "api/submission/rules.py",
         "if limits.cost_usd is not None or not settings.default_cost_usd",
         "if limits.cost_usd is None or not settings.default_cost_usd",
-        (f"{_API}/test_ceilings.py",),
+        (f"{_API}/test_waiting_bound.py",),
     ),
     Bug(
         "a file that a task still needs is deleted",
@@ -103,7 +103,7 @@ BUGS = [
         "workflows/client.py",
         "timedelta(seconds=max(give_up - time.monotonic(), 0.001))",
         "timedelta(seconds=give_up - time.monotonic())",
-        ("tests/behaviour/workflows/test_conversation.py",),
+        ("tests/behaviour/workflows/test_steps.py",),
     ),
     Bug(
         "tokens end a session of 2,000 steps",

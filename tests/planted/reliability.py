@@ -204,7 +204,7 @@ BUGS = [
         "store/events.py",
         'number="conv_seq")',
         'number="seq")',
-        ("tests/behaviour/api/routes/test_conversation_events.py",),
+        ("tests/behaviour/api/routes/test_conversations.py",),
     ),
     Bug(
         "the pieces of a text are deleted while its session runs",

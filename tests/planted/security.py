@@ -4,8 +4,8 @@ from tests.planted.bug import Bug
 
 _API, _EGRESS = "tests/behaviour/api", "tests/unit/activities/test_egress.py"
 _LOCAL = ("tests/unit/api/http/test_local_access.py", f"{_API}/test_local_access.py")
-_PATHS = ("tests/unit/activities/tools/support/test_paths.py", "tests/behaviour/activities/test_workspace_escape.py")
-_KEPT = ("tests/behaviour/activities/test_workspace_limits.py", "tests/behaviour/activities/test_workspaces.py")
+_PATHS = ("tests/unit/activities/tools/support/test_paths.py", "tests/behaviour/activities/test_workspaces.py")
+_KEPT = ("tests/behaviour/activities/test_workspaces.py", "tests/behaviour/activities/test_workspaces.py")
 _NETWORK = ("tests/behaviour/sandbox/test_who_has_a_network.py", "tests/behaviour/sandbox/test_network.py")
 _APPROVED = ("tests/behaviour/supervision/test_approved_files.py",)
 _RIGHTS, _READS = (f"{_API}/test_rights.py",), (f"{_API}/test_tenants.py",)
@@ -86,7 +86,7 @@ BUGS = [
         "activities/workspaces.py",
         'and up <= path.count("/") and ".." not in names[up:]',
         'and up <= path.count("/")',
-        (*_KEPT, "tests/behaviour/activities/test_workspace_escape.py"),
+        (*_KEPT, "tests/behaviour/activities/test_workspaces.py"),
     ),
     Bug(
         "what was kept is dropped when a scan did not see it",
@@ -142,21 +142,21 @@ BUGS = [
         "api/http/auth.py",
         "if count >= MOST_FAILURES and left > 0",
         "if count >= 1_000 * MOST and left > 0",
-        (f"{_API}/test_auth.py", f"{_API}/test_local_access.py", f"{_API}/test_ceilings.py"),
+        (f"{_API}/test_auth.py", f"{_API}/test_local_access.py", f"{_API}/test_waiting_bound.py"),
     ),
     Bug(
         "a key keeps one stream more than it may",
         "api/streams/feeds.py",
         "if self._open[tenant, caller] >= self._most:",
         "if self._open[tenant, caller] > self._most:",
-        (f"{_API}/test_ceilings.py", f"{_API}/routes/test_events.py", f"{_API}/test_local_access.py"),
+        (f"{_API}/test_waiting_bound.py", f"{_API}/routes/test_events.py", f"{_API}/test_local_access.py"),
     ),
     Bug(
         "a head that never ends keeps its connection",
         "api/__main__.py",
         "            self.transport.write(_RESPONSE)\n            self.transport.close()",
         "            return",
-        (f"{_API}/test_ceilings.py", f"{_API}/test_middleware.py", f"{_API}/test_local_access.py"),
+        (f"{_API}/test_waiting_bound.py", f"{_API}/test_middleware.py", f"{_API}/test_local_access.py"),
     ),
     Bug(
         "a key acts on what another key started",
@@ -320,6 +320,6 @@ BUGS = [
         "api/submission/task_files.py",
         "if used + size > quota:",
         "if used + size > quota * 1_000_000:",
-        (f"{_API}/test_ceilings.py", f"{_API}/routes/test_files.py"),
+        (f"{_API}/test_waiting_bound.py", f"{_API}/routes/test_files.py"),
     ),
 ]

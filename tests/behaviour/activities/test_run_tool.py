@@ -2,12 +2,22 @@
 
 import asyncio
 import json
+import random
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from temporalio.api.history.v1 import HistoryEvent
 
+from activities.requests.file_diff import FileChange, diff_of
+from domain.differences import CLOSELY, MOST_CHARACTERS, diff
+from domain.ids import new_id
+from store import workspaces
 from tests.behaviour.supervision.people import bash
-from tests.support.stack import Stack, calls, of_type, steps
+from tests.support.locks import locked
+from tests.support.stack import Stack, calls, eventually, of_type, steps
+
+pytestmark = pytest.mark.together
 
 
 @pytest.mark.proves("S1-24")
@@ -181,3 +191,105 @@ async def test_output_can_be_opened_by_name(stack: Stack) -> None:
     for number in ("one", "two", "three", "four", "five", "six"):
         assert number in returned, returned
     assert "No such device" not in returned and "denied" not in returned
+
+
+def scheduled(events: list[HistoryEvent]) -> list[str]:
+    """The activities that went through the server's queue."""
+    named = [event.activity_task_scheduled_event_attributes.activity_type.name for event in events]
+    return [name for name in named if name]
+
+
+async def history(stack: Stack, task_id: str) -> list[HistoryEvent]:
+    return list((await stack.session(task_id).fetch_history()).events)
+
+
+async def test_only_bookkeeping_bypasses_the_queue(stack: Stack) -> None:
+    look = [("list_files", {"path": "."}), ("read_file", {"path": "x"}), ("explode", {"path": "x"})]
+    record = await stack.run(steps(look, [("report_progress", {"message": "half"}), ("no_such_tool", {})]))
+    assert (record["status"], record["usage"]["tool_invocations"]) == ("completed", 5)
+    assert [event["message"] for event in of_type(await stack.events(record["task_id"]), "progress")] == ["half"]
+    await stack.session(record["task_id"]).result()  # its row has ended before its workflow
+    events = await history(stack, record["task_id"])
+    tools = ["tool.list_files", "tool.read_file", "tool.explode"]
+    assert scheduled(events) == ["call_model", *tools, "call_model", "call_model", "finish_session"]
+    summaries = [
+        str(event.user_metadata.summary.data)
+        for event in events
+        if event.activity_task_scheduled_event_attributes.activity_type.name.startswith("tool.")
+    ]
+    assert ["list ." in summaries[0], "x" in summaries[1]] == [True, True]  # the timeline shows what each call does
+    markers = [event for event in events if event.marker_recorded_event_attributes.marker_name == "core_local_activity"]
+    summarised = {str(one.user_metadata.summary.data, "utf-8") for one in markers}
+    assert summarised == {'"half"', '"unknown tool no_such_tool"'}
+    emitted = of_type(await stack.events(record["task_id"]), "tool_called", "tool_returned")
+    assert [event["type"] for event in emitted if event["tool"] == "report_progress"] == [
+        "tool_called",
+        "tool_returned",
+    ]
+
+
+@pytest.mark.together(False)
+async def test_bookkeeping_that_takes_long_goes_through_the_queue(stack: Stack) -> None:
+    async with locked(stack.pool, "tool_calls"):
+        task_id = await stack.submit(calls(("report_progress", {"message": "half"})))
+
+        async def queued() -> bool:
+            return "tool.report_progress" in scheduled(await history(stack, task_id))
+
+        await eventually(queued, what="the call goes through the queue")
+    record = await stack.wait(task_id)
+    assert (record["status"], record["usage"]["tool_invocations"]) == ("completed", 1)
+    # the call did not fetch, scan or store a workspace in the workflow task either
+    assert not (stack.settings.workspaces_dir / "default" / task_id).exists()
+    emitted = of_type(await stack.events(task_id), "tool_called", "progress", "tool_returned")
+    assert [event["type"] for event in emitted] == ["tool_called", "progress", "tool_returned"]
+    log = (stack.root / "logs" / "worker.log").read_text().splitlines()
+    token = b64encode(b"local_act").decode()  # the first bytes of a local activity's token
+    # local activities have no heartbeat
+    assert not [line for line in log if "heartbeat failed" in line and token in line]
+
+
+def test_small_change_is_shown_with_context_lines() -> None:
+    before = "".join(f"line {n}\n" for n in range(20))
+    shown = diff("src/a.txt", before, before.replace("line 9\n", "another\n")).split("\n")
+    assert shown[:2] == ["--- a/src/a.txt", "+++ b/src/a.txt"]
+    assert [line for line in shown[3:] if line[0] != " "] == ["-line 9", "+another"]
+    assert len(shown) == 3 + 3 + 2 + 3
+
+
+def test_diff_shows_a_new_file_and_a_missing_end_of_line() -> None:
+    assert diff("a", None, "one\ntwo").split("\n") == [
+        *("--- /dev/null", "+++ b/a", "@@ -0,0 +1,2 @@", "+one", "+two", "\\ No newline at end of file")
+    ]
+    assert diff("a", "one", "one\n").split("\n")[3:] == ["-one", "\\ No newline at end of file", "+one"]
+
+
+def test_long_files_are_compared_from_both_ends() -> None:
+    before = [f"line {n}" for n in range(5 * CLOSELY)]
+    after = [*before[:3_000], "between", *before[3_000:]]
+    shown = diff("a", "\n".join(before) + "\n", "\n".join(after) + "\n").split("\n")
+    assert shown[2] == "@@ -2998,6 +2998,7 @@"
+    assert shown[3:] == [f" {line}" for line in before[2_997:3_000]] + ["+between"] + [
+        f" {line}" for line in before[3_000:3_003]
+    ]
+
+
+@pytest.mark.parametrize("lines", [CLOSELY, 10 * CLOSELY])
+def test_diff_is_limited_in_size_and_time(lines: int) -> None:
+    """The limits apply to the size and, for texts that are hard to compare, to the time."""
+    dice = random.Random(7)
+    before, after = ("\n".join(str(dice.randrange(120)) for _ in range(lines)) for _ in range(2))
+    shown = diff("a", before, after)
+    assert len(shown) <= MOST_CHARACTERS + 40
+    longer = diff("a", "", "x" * 79 + "\n" + "y\n" * 2 * MOST_CHARACTERS)
+    assert longer.endswith(" more lines]") and len(longer) <= MOST_CHARACTERS + 40
+
+
+async def test_removed_content_cannot_be_compared(stack: Stack) -> None:
+    """The request for approval is still opened: it must not wait for content that was removed."""
+    workspace, change = new_id(), FileChange("a.txt", lambda before: "new")
+    async with stack.pool.acquire() as connection, connection.transaction():
+        await workspaces.change_in(
+            connection, "default", workspace, lambda known: {"a.txt": {"sha256": "0" * 64, "size": 3, "mode": 420}}
+        )
+    assert "no longer kept" in (await diff_of(stack.pool, "default", workspace, change))["note"]

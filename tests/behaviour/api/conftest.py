@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any
@@ -35,16 +34,8 @@ from store import agents, database, events, keys, sessions, variables
 from store.database import Pool
 from store.keys import Right
 from store.migrate import migrate
-from tests.support.launch import SECRET_KEYS, as_role, empty_database
+from tests.support.launch import SECRET_KEYS, as_role, empty_database, free_port
 from tests.support.stack import Stack
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
 
 NO_TEMPORAL = f"127.0.0.1:{free_port()}"
 

@@ -12,14 +12,10 @@ from domain.ids import is_id, new_id
 from domain.sessions.session import SessionRef
 from store import channels, conversations, sessions
 from tests.behaviour.channels.people import Service
-from tests.behaviour.conversations.talk import asked, chain
+from tests.behaviour.conversations.talk import asked, chain, say
 from tests.behaviour.schedules.clock import create, fired
 from tests.support.stack import eventually
 from workflows.client import WorkflowClient
-
-
-def say(text: str) -> str:
-    return f"[[script:say text={text}]]"
 
 
 @pytest.mark.proves("S2-01", "S2-05")
@@ -254,6 +250,7 @@ async def test_a_debounced_session_starts_though_its_api_dies(service: Service) 
     workflows = WorkflowClient(service.stack.client, service.stack.settings.task_queue)
     await workflows.reopen("default", said["conversation_id"], reload=True)
     await workflows.sweep()
+    await service.put(name)  # the next message waits for no other
     await service.ended((await service.say(say("next"), connector=name, user="fay"))["session_id"])
     assert len(await service.rows(said["conversation_id"])) == 2
 

@@ -11,16 +11,12 @@ from temporalio.client import WorkflowHandle
 from domain.ids import new_id
 from store import notices, notifications
 from tests.behaviour.channels.people import Service
-from tests.behaviour.conversations.talk import agent, chain
+from tests.behaviour.conversations.talk import agent, chain, say
 from tests.behaviour.notifications.receivers import Request
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, fired
 from tests.support.stack import eventually
 from workflows.client import WorkflowClient
-
-
-def say(text: str) -> str:
-    return f"[[script:say text={text}]]"
 
 
 @pytest.mark.proves("S2-02")
@@ -228,7 +224,7 @@ async def test_an_agent_that_has_nothing_to_say_sends_nothing(service: Service) 
     quiet = await service.say(chain([part], last="NO_MESSAGE"))
     await service.ended(quiet["session_id"])
     there: dict[str, Any] = {"conversation_id": quiet["conversation_id"], "silent_reply": "Nothing to do."}
-    beats = [await create(service.stack, say(text), **there) for text in ('"Nothing to do."', "Alarm")]
+    beats = [await create(service.stack, say(text), **there) for text in ("Nothing to do.", "Alarm")]
     silent, loud = [(await fired(service.stack, beat["id"]))["task_id"] for beat in beats]
     assert [(await service.ended(one)).output for one in (silent, loud)] == ["Nothing to do.", "Alarm"]
     await service.say(say("spoken"))

@@ -14,13 +14,9 @@ from domain.sessions.session import Reason, RecordedStop
 from settings import ROOT
 from store import resets
 from tests.behaviour.channels.people import Service
-from tests.behaviour.conversations.talk import chain
+from tests.behaviour.conversations.talk import chain, say
 from tests.behaviour.schedules.clock import create, fired
 from workflows.client import WorkflowClient
-
-
-def say(text: str) -> str:
-    return f"[[script:say text={text}]]"
 
 
 @pytest.mark.proves("S2-13", "S2-B02")

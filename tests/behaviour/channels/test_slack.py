@@ -1,4 +1,4 @@
-"""Slack: signed events, answers in threads, and approvals as buttons, against a server that implements its protocol."""
+"""Slack and e-mail: signed events, answers in threads, and approvals as buttons, against servers of their protocols."""
 
 import asyncio
 import contextlib
@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
+from tests.behaviour.channels.people import Service
 from tests.behaviour.channels.slack_server import SIGNING, TOKEN, SlackServer, message, send, slack_server
-from tests.behaviour.notifications.receivers import http_receiver
+from tests.behaviour.notifications.receivers import http_receiver, smtp_receiver
 from tests.support.stack import Stack, calls, eventually
 
 SLOW = 40  # answers; the shared pool of Python has at most 32 threads
@@ -189,3 +190,34 @@ async def test_a_slow_slack_stalls_no_other_tenant(workspace: Workspace) -> None
     assert slack.held > 0, "they were no longer held"
     assert await workspace.refused() == "No complete answer within 20 seconds."
     done.set()
+
+
+async def test_an_answer_is_mailed_once_to_the_person_that_wrote(service: Service) -> None:
+    name = f"mail-{new_id()}"
+    made = await service.put(name, kind="email")
+    given = {"connector": name, "channel": "support"}
+    async with smtp_receiver(service.stack.settings.smtp_port) as mail:
+        mail.refuse.append("451 try again later")
+        said = await service.say(
+            "[[script:say text=.hidden]]", user="ann@example.org", thread="Re: my order", message_id="m1", **given
+        )
+        [message] = await mail.got(1)
+        assert mail.recipients == ["ann@example.org"] and mail.attempts == 2
+        assert (message["To"], message["Subject"], message["Auto-Submitted"]) == (
+            *("ann@example.org", "Re: my order", "auto-generated"),
+        )
+        assert message["Message-ID"] and message.get_content().rstrip() == ".hidden"  # the leading dot is not lost
+        again = await service.say("[[script:say text=x]]", user="ann@example.org", message_id="m1", **given)
+        assert again["duplicate"] and again["session_id"] == said["session_id"]
+        await service.say("[[script:say text=two]]", user="bob@example.org", **given)
+        _, second = await mail.got(2)
+        assert (second["To"], second["Subject"]) == ("bob@example.org", "Your message")
+        assert second["Message-ID"] != message["Message-ID"]
+        for user in ("ann", "a@b@c", "ann@example.org,eve@example.org", "Ann <ann@example.org>"):
+            refused = await service.post("x", user=user, **given)
+            assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/user_id"), user
+        injected = await service.post("x", user="ann@example.org", thread="Hi\r\nBcc: eve@example.org", **given)
+        assert injected.status_code == 422
+    assert len(mail.messages) == 2
+    # an e-mail connector receives no messages
+    assert (await service.stack.http.post(made["hook"], json={})).status_code == 404

@@ -1,4 +1,4 @@
-"""Invalid graphs are refused when they are loaded, with all problems at once, by the CLI and by the API."""
+"""Invalid graphs are refused with all problems at once, by the CLI and by the API; what holds for every valid one."""
 
 import asyncio
 import json
@@ -12,10 +12,11 @@ from click.testing import CliRunner
 from cli.main import errand
 from domain.front_matter import join
 from domain.ids import new_id
+from domain.messages import CHECKPOINT_CHILDREN, CHECKPOINT_HEADINGS
 from store.database import Connection
-from tests.behaviour.conversations.talk import agent
-from tests.behaviour.graphs.duet import prompt
-from tests.support.stack import Stack, eventually
+from tests.behaviour.conversations.talk import Talk, agent, chain
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
+from tests.support.stack import Stack, eventually, of_type
 
 A, B = prompt("bg_a", "x"), prompt("bg_b", "x")
 PROMPTS = {"bg_a": A, "bg_b": B}
@@ -216,3 +217,126 @@ async def test_hostile_definitions_are_refused_in_time(stack: Stack) -> None:
     # the same holds when a task is submitted
     refused = await stack.http.post("/tasks", json={"input": "Go.", "agent": layers[0][0]}, timeout=5)
     assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:missing-variables")
+
+
+APPROVE = declared_tool("approve", "summary")
+STOP = {"session_stop": {"name": "approve", "message_property": "summary"}}
+OTHER = "claude-opus-5-5"
+
+
+@pytest.mark.parametrize(
+    ("small", "fault", "step"),
+    [
+        ("small-1", "", 2),  # the window is four fifths full, so that no request is refused
+        (OTHER, f"[[fault:413 at=3 model={OTHER}]]", 4),  # a request is refused as too long
+    ],
+    ids=["a share of the window", "refused"],
+)
+async def test_side_whose_context_is_full_writes_a_checkpoint_of_its_own_view(
+    stack: Stack, small: str, fault: str, step: int
+) -> None:
+    looks = {"text": "Draft 1.", "calls": [call("bash", command="yes leaf | head -c 15000")] * 2}
+    a = prompt("cp-a", looks, "Draft 2.", "Draft 3.", tools=("bash",), model=small)
+    b = prompt("cp-b", "Better, please.", {"calls": [call("approve", summary="Good.")]}, tools=(APPROVE,))
+    await define(stack, "cp_pair", a, b, side_b=STOP, max_session_turns=10)
+    task_id = await stack.submit(f"Write it. {fault}", agent="cp_pair")
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"]) == ("completed", "goal_reached"), record
+    compacted = of_type(await stack.events(task_id), "context_compacted")
+    assert compacted[0]["step"] == step  # with the small window the script starts again, and fills the window again
+    rows = await stack.pool.fetch(
+        "SELECT kind, side, body FROM messages WHERE session_id = $1 ORDER BY created_at, id", task_id
+    )
+    checkpoints = [row for row in rows if row["kind"] == "summary"]
+    assert [row["side"] for row in checkpoints] == ["a"] * len(compacted)
+    text = json.loads(checkpoints[0]["body"])["text"]
+    assert all(f"## {heading}" in text for heading in (*CHECKPOINT_HEADINGS, CHECKPOINT_CHILDREN))
+    # everything that the checkpoint replaces is still in the tree, and every call has its result there
+    kinds = [row["kind"] for row in rows]
+    assert kinds[:3] == ["user", "assistant", "tool_results"]
+    requests = [one["body"] for one in await stack.asked(task_id)]
+    own = [one for one in requests if one["model"] == small]
+    others = [one for one in requests if one["model"] != small]
+    after = next(text for one in own if "<checkpoint>" in (text := json.dumps(one["messages"])))
+    assert "<checkpoint>" in after and "Draft 1." not in after and "tool_result" not in after
+    # the other side's view did not change: it has the whole conversation
+    assert "<checkpoint>" not in json.dumps(others)
+    assert (
+        _texts(others[-1])[-1] != [] and "Draft 1." in json.dumps(others[-1]) and "Draft 2." in json.dumps(others[-1])
+    )
+
+
+def _texts(request: dict[str, Any]) -> list[list[str]]:
+    return [[block["text"] for block in one["content"] if block["type"] == "text"] for one in request["messages"]]
+
+
+@pytest.mark.proves("S4-B01", "S4-B03")
+async def test_steps_and_calls_run_one_after_another_and_an_error_is_a_result(stack: Stack) -> None:
+    calls = [
+        call("bash", command="sleep 0.5; echo one >> log"),
+        call("explode"),
+        call("bash", command="echo two >> log"),
+        call("read_file", path="log"),
+    ]
+    a = prompt("order-a", {"calls": calls}, "Done.", tools=("bash", "explode", "read_file"))
+    b = prompt("order-b", {"calls": [call("approve", summary="Fine.")]}, tools=(APPROVE,))
+    await define(stack, "orderly", a, b, side_b=STOP)
+    task_id = await stack.submit("Go.", agent="orderly")
+    assert (await stack.wait(task_id))["status"] == "completed"
+    events = await stack.events(task_id)
+    tools = [(event["type"], event["tool"]) for event in of_type(events, "tool_called", "tool_returned")]
+    in_order = [("tool_called", one["name"]) for one in calls]
+    assert [one for one in tools if one[0] == "tool_called"][:4] == in_order
+    # no call began before the previous one had returned
+    assert tools[:8:2] == in_order and tools[1:8:2] == [("tool_returned", one["name"]) for one in calls]
+    nodes = await stack.nodes(task_id)
+    results = [node["body"]["results"] for node in nodes if node["kind"] == "tool_results"][0]
+    assert [one["failed"] for one in results] == [False, True, False, False]
+    assert results[3]["text"].index("one") < results[3]["text"].index("two")
+    # everything from a step was in the tree before the next reply
+    assert [(node["kind"], node["step"]) for node in nodes] == [
+        ("user", 1),
+        ("assistant", 1),
+        ("tool_results", 2),
+        ("assistant", 2),
+        ("assistant", 3),
+        ("tool_results", 3),
+    ]
+
+
+@pytest.mark.proves("S4-B03")
+async def test_a_queued_message_enters_before_the_next_step(stack: Stack) -> None:
+    a = prompt("queue-a", {"calls": [call("bash", command="sleep 3")]}, "Done.", tools=("bash",))
+    b = prompt("queue-b", {"calls": [call("approve", summary="Fine.")]}, tools=(APPROVE,))
+    await define(stack, "queueing", a, b, side_b=STOP)
+    task_id = await stack.submit("Go.", agent="queueing")
+    await stack.seen(task_id, "tool_called")
+    sent = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "Make it blue."})
+    assert sent.is_success, sent.text
+    assert (await stack.wait(task_id))["status"] == "completed"
+    asked = [json.dumps(one["body"]) for one in await stack.asked(task_id)]
+    assert ["Make it blue." in one for one in asked] == [False, True, True]  # both sides see messages from outside
+
+
+@pytest.mark.proves("S4-B08")
+@pytest.mark.parametrize("blocking", [True, False])
+async def test_a_parent_learns_that_the_turns_of_its_child_are_used_up(stack: Stack, blocking: bool) -> None:
+    sides = prompt("rally-a", "Ping."), prompt("rally-b", "Pong.")
+    await define(stack, "rally", *sides, max_session_turns=2, expose_as_tool=True)
+    name = f"rally-lead-{blocking}".lower()
+    lead = agent(name, subagent_tools=[{"name": "rally", "blocking": blocking}])
+    (await stack.http.put(f"/agents/{name}", json=lead)).raise_for_status()
+    talk = await Talk.done(stack, chain([("rally", {"message": "Play."})], last="" if blocking else "Off."), name)
+    await talk.rest()
+    [child] = await talk.children()
+    assert child.reason == "turn_limit"
+    head = f"Subagent (reference: {child.thread_id}) has "
+
+    async def received() -> list[str]:
+        own = [row.id for row in await talk.sessions() if row.thread_id == talk.id]
+        return [one for id in own for one in await talk.prompts(id) if one.startswith(head)]
+
+    [text] = await talk.results() if blocking else await eventually(received, what="the parent received it")
+    await talk.rest()
+    assert len(await received()) == (not blocking)
+    assert text.startswith(head) and "turn" in text and "Pong." in text, text

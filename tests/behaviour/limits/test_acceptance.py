@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.stack import Stack, calls, of_type, steps
 
+pytestmark = pytest.mark.together
+
 WRITE = ("write_file", {"path": "done.txt", "content": "x"})
 
 

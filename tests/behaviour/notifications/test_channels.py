@@ -1,18 +1,25 @@
-"""Slack, e-mail and push: real receivers get readable text, into which an agent cannot inject anything."""
+"""Slack, e-mail and push: real receivers get readable text, without a secret, into which an agent injects nothing."""
 
+import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 
+import httpx2
 import pytest
 import pytest_asyncio
 
 from activities.egress import Fetcher
 from activities.notifications.channels import Email, Envelope, MailServer, build_channels
 from domain.notifications import ChannelName, Notice, SendError
+from tests.behaviour.api.conftest import problem, serving
 from tests.behaviour.notifications.receivers import Mail, Receiver, smtp_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.notifications.test_feed import at_rest, by_socket, by_sse, page
 from tests.behaviour.supervision.people import answered, ask
+from tests.behaviour.supervision.test_command_line import cli
 from tests.support.launch import free_port
 from tests.support.stack import calls, eventually
 
@@ -143,3 +150,84 @@ async def test_delivery_errors_name_neither_address_nor_secret(receiver: Receive
         assert str(caught.value) == "It answered 500."
     assert "canary" not in repr(envelope("https://canary/", title="x"))
     assert json.loads(receiver.at("/canary")[0].body)["type"] == "task_completed"
+
+
+TOKEN = "canary-81f2c40e"
+
+
+async def test_no_secret_is_stored_or_shown(subscribers: Subscribers, receiver: Receiver) -> None:
+    receiver.answers[f"/{TOKEN}"] = ["500 Oh", "204 No Content"]
+    made = await subscribers.subscribe(f"{receiver.url}/{TOKEN}", every_task=False)  # only for the task that names it
+    rotated = (await subscribers.stack.http.post(f"/subscriptions/{made['id']}/rotate")).json()
+    secrets = [TOKEN, made["secret"], rotated["secret"]]
+    await subscribers.stack.run("[[script:say text=x]]", config={"notify": [made["name"]]})
+    pending = await subscribers.delivery(made, attempts=1)
+    await subscribers.pass_time(subscribers.workflow(pending), seconds=6)
+    await subscribers.delivery(made, status="delivered")
+    for path in ("/subscriptions", "/deliveries"):
+        shown = (await subscribers.stack.http.get(path)).text
+        assert not [secret for secret in secrets if secret in shown], path
+    tables = await subscribers.stack.pool.fetch("SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'")
+    for table in tables:
+        for row in await subscribers.stack.pool.fetch(f'SELECT t::text AS row FROM "{table["name"]}" t'):
+            assert not [secret for secret in secrets if secret in row["row"]], table["name"]
+    for file in await asyncio.to_thread(_files, subscribers.stack.root):
+        content = await asyncio.to_thread(file.read_bytes)
+        assert not [secret for secret in secrets if secret.encode() in content], file
+
+
+def _files(root: Path) -> list[Path]:
+    found = [*(root / "temporal").glob("temporal.db*"), *(root / "logs").iterdir(), root / "stack.json"]
+    assert len(found) > 5
+    return [path for path in found if path.is_file()]
+
+
+async def test_without_a_key_no_secret_is_stored(subscribers: Subscribers) -> None:
+    """An API without ERRAND_SECRET_KEYS refuses subscriptions and secret variables, and names the setting."""
+    settings = replace(
+        subscribers.stack.settings, database_url=subscribers.stack.database_url, secret_keys=(), local_token=None
+    )
+    async with serving(settings) as url, httpx2.AsyncClient(base_url=url) as client:
+        for channel, target in (("webhook", "https://x.example.org/t"), ("email", "ops@example.org")):
+            body = {"name": f"no-key-{channel}", "channel": channel, "target": target}
+            refused = await client.post("/subscriptions", json=body)
+            assert "ERRAND_SECRET_KEYS" in problem(refused, 409, "no-secret-key")["detail"]
+        definition = {"name": "locked-out", "description": "x", "prompt": "x", "tools": []}
+        secret = {"pin": {"description": "x", "kind": "secret"}, "city": "where"}
+        assert (await client.put("/agents/locked-out", json={**definition, "variables": secret})).is_success
+        task = {"agent": "locked-out", "input": "x", "context": {"variables": {"pin": "0000", "city": "x"}}}
+        problem(await client.post("/tasks", json=task), 409, "no-secret-key")
+
+
+async def test_subscriptions_are_managed_from_the_command_line(subscribers: Subscribers, receiver: Receiver) -> None:
+    stack = subscribers.stack
+    added = await cli(stack, "subscriptions", "add", "cli", "webhook", f"{receiver.url}/cli", "--only-named")
+    assert added.exit_code == 0 and re.fullmatch(r"whsec_[A-Za-z0-9+/=]{44}\n", added.stdout), added.output
+    again = await cli(stack, "subscriptions", "add", "cli", "webhook", f"{receiver.url}/cli")
+    assert again.exit_code == 5 and "name-taken" in again.stderr
+    inside = await cli(stack, "subscriptions", "add", "x", "push", "https://10.0.0.1/")
+    assert inside.exit_code == 5 and "private" in inside.stderr
+    assert (await cli(stack, "subscriptions", "add", "x", "pigeon", "https://a.example/")).exit_code == 2
+
+    done = await cli(stack, "run", "tester", "[[script:say text=fine]]", "--notify", "cli", "--json")
+    assert done.exit_code == 0, done.output
+    [request] = await receiver.got("/cli")
+    assert request.signed_by(added.stdout.strip())
+    listed = (await cli(stack, "subscriptions", "list")).stdout
+    assert re.search(r"^cli +webhook +active +if named +all +http", listed, re.MULTILINE)
+    [delivery] = json.loads((await cli(stack, "deliveries", "list", "--to", "cli", "--json")).stdout)["items"]
+    assert delivery["id"] == request.headers["webhook-id"]
+    assert f"{delivery['id']}  " in (await cli(stack, "deliveries", "list", "--task", delivery["task_id"])).stdout
+
+    assert (await cli(stack, "deliveries", "resend", delivery["id"])).exit_code == 0
+    await receiver.got("/cli", 2)
+    rotated = await cli(stack, "subscriptions", "rotate", "cli")
+    assert (await cli(stack, "subscriptions", "test", "cli")).exit_code == 0
+    last = (await receiver.got("/cli", 3))[-1]
+    assert last.signed_by(rotated.stdout.strip()) and last.signed_by(added.stdout.strip())
+    assert "cli is active" in (await cli(stack, "subscriptions", "enable", "cli")).stdout
+    assert (await cli(stack, "subscriptions", "remove", "cli")).exit_code == 0
+    assert (await cli(stack, "subscriptions", "remove", "cli")).exit_code == 4
+    assert "(removed)" in (await cli(stack, "deliveries", "list", "--task", delivery["task_id"])).stdout
+    assert (await cli(stack, "deliveries", "resend", delivery["id"])).exit_code == 5
+    assert "no subscriptions" in (await cli(stack, "subscriptions", "list")).stderr

@@ -1,6 +1,5 @@
-"""Who is notified of an event: subscriptions by their filters and the task's settings, and the channel of a
-conversation.
-"""
+"""Who is notified of an event: subscriptions by their filters and the task's settings, and the channel and address of a
+conversation."""
 
 import json
 from typing import Any

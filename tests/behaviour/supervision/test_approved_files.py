@@ -14,6 +14,8 @@ from domain.sessions.session import AgentRef, SessionRef, ToolRequest
 from tests.behaviour.supervision.people import answer, answered, bash, waiting
 from tests.support.stack import Stack, calls, eventually, steps
 
+pytestmark = pytest.mark.together
+
 GATE = [{"permission": "bash", "pattern": "sh *", "action": "ask"}]
 GOOD, BAD = "touch good\n", "touch bad\n"
 

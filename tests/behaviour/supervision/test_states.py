@@ -1,9 +1,18 @@
-"""The six states of a task, and the caller's actions in each."""
+"""The six states of a task, the caller's actions in each, how long each may last, and what continues it."""
+
+import asyncio
+import signal
+from datetime import timedelta
+from typing import Any
 
 import pytest
+from temporalio.testing import TimeSkipper
 
-from tests.behaviour.supervision.people import answer, ask, bash, waiting
-from tests.support.stack import Stack, calls, eventually, steps
+from domain.ids import new_id
+from tests.behaviour.supervision.people import agent, answer, answered, ask, bash, output, plan, waiting
+from tests.behaviour.triggers.sender import Sender
+from tests.support.stack import Stack, calls, eventually, of_type, steps
+from workflows.client import WorkflowClient
 
 
 @pytest.mark.proves("S1-10", "S1-11", "S1-16")
@@ -75,3 +84,128 @@ async def test_waiting_session_names_its_question_rule_and_deadline(people: Stac
 
 async def _is(people: Stack, task_id: str, wanted: str) -> bool:
     return await status_of(people, task_id) == wanted
+
+
+DAY = 86_400_000
+
+
+async def test_a_plan_is_approved_after_three_days(people: Stack) -> None:
+    config = {"approval_required": True, "ttl": 8 * DAY}
+    task_id = await people.submit(steps([plan("touch")], [bash("touch late")]), config=config)
+    [request] = await waiting(people, task_id)
+    assert await TimeSkipper(people.client).fast_forward(people.session(task_id), timedelta(days=3))
+    assert (await people.record(task_id))["status"] == "input_required"
+    assert (await answer(people, task_id, request["id"], {"approved": True})).status_code == 202
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    assert await asyncio.to_thread((people.workspace(task_id) / "late").exists)
+    history = await people.session(task_id).fetch_history()
+    times = [event.event_time.ToDatetime() for event in history.events]
+    assert times[-1] - times[0] > timedelta(days=3)
+    assert len(history.events) < 80  # days of waiting are a single timer
+
+
+@pytest.mark.proves("S1-15")
+async def test_input_expires_after_seven_days(people: Stack) -> None:
+    task_id = await people.submit(calls(ask("Which?")), "asker", config={"ttl": 9 * DAY, "input_timeout": 7 * DAY})
+    await waiting(people, task_id)
+    skipper, session = TimeSkipper(people.client), people.session(task_id)
+    assert await skipper.fast_forward(session, timedelta(days=6))
+    assert (await people.record(task_id))["status"] == "input_required"
+    await skipper.fast_forward(session, timedelta(days=1, minutes=1))
+    record = await people.wait(task_id)
+    assert (record["status"], record["reason"]) == ("cancelled", "input_timeout")
+
+
+@pytest.mark.proves("F-11", "S1-14")
+async def test_the_worker_is_killed_while_people_think(people: Stack) -> None:
+    task_id = await people.submit(calls(ask("Which?"), bash("touch a")), "careful")
+    question, approval = sorted(await waiting(people, task_id, 2), key=lambda one: str(one["kind"]))
+    before = await people.kill("worker")
+    assert (await answer(people, task_id, question["id"], "this one")).status_code == 202
+    await people.back("worker", before)
+    assert (await people.record(task_id))["status"] == "input_required"
+    assert (await answer(people, task_id, approval["id"], {"approved": True})).status_code == 202
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    assert await asyncio.to_thread((people.workspace(task_id) / "a").exists)
+    assert "this one" in await output(people, task_id)
+
+
+async def test_an_answer_while_temporal_is_away_arrives_later(people: Stack) -> None:
+    task_id = await people.submit(calls(ask("Which?")), "asker")
+    [request] = await waiting(people, task_id)
+    before = people.pid("temporal")
+    with people.frozen_supervisor():
+        people.signal("temporal", signal.SIGKILL)
+        assert (await answer(people, task_id, request["id"], "this one")).status_code == 202
+    await people.back("temporal", before)
+    await people.age(task_id)
+
+    async def swept() -> bool:
+        await WorkflowClient(people.client, "errand").sweep()
+        return bool((await people.record(task_id))["status"] == "completed")
+
+    await eventually(swept, what="the sweeper passed the answer on to the session")
+    assert await output(people, task_id) == "ask_user returned: this one"
+
+
+LATE = {"input_timeout": 1_000}
+LOOK_UP = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object", "properties": {}}}
+SCRIPTED = [
+    agent("informed", may_ask=True, variables={"city": "where to look"}),
+    agent("listener", tools=["wait_for_event"]),
+]
+
+
+async def defined(stack: Stack, name: str) -> str:
+    for one in SCRIPTED:
+        if one["name"] == name:
+            assert (await stack.http.put(f"/agents/{name}", json=one)).is_success
+    return name
+
+
+def continued(events: list[dict[str, Any]], *expected: str) -> None:
+    """Assert one wait and one event that ended it, followed by steps until the end."""
+    waits = of_type(events, "input_required", "input_received", "input_expired")
+    assert [event["type"] for event in waits] == list(expected)
+    assert len({event["request_id"] for event in waits}) == 1
+    following = [event["type"] for event in events[events.index(waits[-1]) + 1 :]]
+    assert "step_started" in following and following[-1] == "task_completed"
+
+
+@pytest.mark.proves("D15")
+@pytest.mark.parametrize(
+    ("agent", "text", "config", "kind", "answer"),
+    [
+        ("asker", calls(ask("Which port?")), {}, "clarification", "80"),
+        ("careful", calls(bash("touch yes")), {}, "tool_approval", {"approved": True}),
+        ("careful", calls(bash("touch no")), {}, "tool_approval", {"approved": False}),
+        ("tester", steps([plan("x")]), {"approval_required": True}, "plan_approval", {"approved": True}),
+        ("tester", calls(("look_up", {})), {"external_tools": [LOOK_UP]}, "external_result", {"result": 1}),
+        ("informed", "[[script:say]]", {}, "missing_variables", {"city": "Oslo"}),
+        ("asker", calls(ask("Hue?", default="red")), LATE | {"on_input_timeout": "default"}, "clarification", None),
+        ("asker", calls(ask("Hue?")), LATE | {"on_input_timeout": "deny"}, "clarification", None),
+    ],
+)
+async def test_continuing_after_a_wait_is_an_event(
+    people: Stack, agent: str, text: str, config: dict[str, Any], kind: str, answer: Any
+) -> None:
+    task_id = await people.submit(text, await defined(people, agent), config=config)
+    assert (await people.seen(task_id, "input_required"))["kind"] == kind
+    if kind == "missing_variables":  # the worker dies during the wait
+        await people.back("worker", await people.kill("worker"))
+    record = await (people.wait(task_id) if answer is None else answered(people, task_id, answer))
+    assert record["reason"] == "goal_reached"
+    continued(await people.events(task_id), "input_required", "input_expired" if answer is None else "input_received")
+
+
+@pytest.mark.proves("D15")
+async def test_continuing_after_an_event_from_outside_is_an_event(people: Stack) -> None:
+    order = new_id()
+    keyed: dict[str, Any] = {"task": None, "correlation": "order:{{payload.order}}", "template": "paid"}
+    sender = await Sender.new(people, **keyed)
+    text = calls(("wait_for_event", {"key": f"order:{order}", "trigger": sender.name}))
+    task_id = await people.submit(text, await defined(people, "listener"))
+    await waiting(people, task_id)
+    assert (await sender.accepted({"order": order}))["session_id"] == task_id
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    continued(await people.events(task_id), "input_received")  # nobody was asked for anything

@@ -1,7 +1,6 @@
 """Events from outside: signed, filtered, accepted once, and marked as data in the message that they become."""
 
 import asyncio
-import json
 import time
 from typing import Any
 
@@ -11,13 +10,10 @@ import pytest
 from api.routes.triggers import SAME_NAME
 from domain.ids import new_id
 from store import triggers
+from tests.behaviour.conversations.talk import say
 from tests.behaviour.schedules.clock import create, fired, trigger
 from tests.behaviour.triggers.sender import SECRET, Sender
 from tests.support.stack import Stack, eventually
-
-
-def say(text: str) -> str:
-    return f"[[script:say text={json.dumps(text)}]]"
 
 
 async def _seen(stack: Stack, session_id: str) -> str:

@@ -29,6 +29,7 @@ from tests.support.stack import Stack, calls, eventually, of_type
 from workflows.client import WorkflowClient
 from workflows.replay import histories, replay
 
+pytestmark = pytest.mark.together
 SUGGEST = {"limit.historyCount.suggestContinueAsNew": "60"}  # the default is 4,096 events
 
 
@@ -87,6 +88,7 @@ async def test_long_session_continues_as_new_before_the_server_suggests_it(stack
         assert timeout.ToTimedelta() == wire.TASK_TIMEOUT
 
 
+@pytest.mark.together(False)
 async def test_continued_run_keeps_the_deadline(own: Stack) -> None:
     record = await own.run("[[script:forever]]", config={"ttl": 6_000, "max_steps": 1_000})
     assert record["reason"] == "ttl"

@@ -1,10 +1,23 @@
-"""The steps of a session are recorded in their order, with and without a budget, even if a worker dies."""
+"""Steps, histories and conversations as workflows: in order though a worker dies, small, and without secrets."""
 
+import asyncio
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
 
-from tests.support.stack import Stack, eventually, of_type, steps
+from domain.conversations.requests import Steer
+from domain.errors import Unavailable
+from domain.ids import new_id
+from store import keys, sessions
+from store.keys import Right
+from tests.support.launch import MODEL_KEY
+from tests.support.secrets import secrets_found
+from tests.support.stack import Stack, calls, eventually, of_type, steps
+from workflows.client import WorkflowClient
 
 LOOK = ("list_files", {"path": "."})
 SCRIPT = steps([LOOK], [("bash", {"command": "echo a"})], [("report_progress", {"message": "x"})], [LOOK])
@@ -84,3 +97,122 @@ async def test_a_step_begins_before_its_retry_is_shown(stack: Stack) -> None:
     shown = [event["type"] for event in await stack.events(record["task_id"]) if event.get("step") == 2]
     assert shown[:3] == ["step_started", "model_retry", "attempt_reset"]
     assert shown.count("step_started") == 1
+
+
+async def size(stack: Stack, task_id: str) -> int:
+    """Return the size of the history as the server counts it for its limits."""
+    described = await stack.session(task_id).describe()
+    return described.raw_description.workflow_execution_info.history_size_bytes
+
+
+@pytest.mark.proves("S1-B02")
+async def test_history_per_step_is_flat_and_small(stack: Stack) -> None:
+    lengths = (5, 20, 35)  # a longer session continues as new
+    growing = [f"[[script:count n={n} grow=4000]]" for n in lengths]
+    records = await asyncio.gather(*(stack.run(text, config={"max_steps": 100}) for text in growing))
+    assert {record["status"] for record in records} == {"completed"}
+    short, middle, long = [await size(stack, record["task_id"]) for record in records]
+    first, second = (middle - short) / 15, (long - middle) / 15
+    assert first < 3_000 and second < 3_000
+    assert second == pytest.approx(first, rel=0.05)
+
+
+async def test_history_holds_no_content_beyond_its_previews(stack: Stack) -> None:
+    text = "x " * 400 + "canary-in-the-prompt"
+    content = "y " * 400 + "canary-in-the-arguments"
+    record = await stack.run(
+        f"{calls(('write_file', {'path': 'a', 'content': content}), ('read_file', {'path': 'a'}))} {text}"
+    )
+    assert record["status"] == "completed"
+    answer = await stack.http.post(
+        f"/conversations/{record['task_id']}/messages", json={"input": text, "if_busy": "reject"}
+    )
+    assert answer.status_code == 202
+    later = (await stack.wait(answer.json()["session_id"]))["task_id"]
+    for workflow in (f"session/{record['task_id']}", f"session/{later}", f"conversation/{record['task_id']}"):
+        history = await stack.client.get_workflow_handle(workflow).fetch_history()
+        raw = b"".join(event.SerializeToString() for event in history.events)
+        assert record["task_id"].encode() in raw  # the search covers raw payloads
+        assert b"canary-in-the" not in raw
+
+
+async def test_no_secret_leaves_its_place(stack: Stack) -> None:
+    _, key = await keys.create(stack.pool, "default", "canary", list(Right))
+    password = stack.database_url.partition("://")[2].partition("@")[0].partition(":")[2]
+    secrets = [MODEL_KEY.encode(), key.encode(), password.encode()]
+
+    headers = {"Authorization": f"Bearer {key}"}
+    task = {"agent": "tester", "input": "[[fault:auth]]"}
+    assert (await stack.http.post("/tasks", json=task, headers=headers)).status_code == 202
+    assert (await stack.http.get("/tasks", headers={"Authorization": f"Bearer {key[:-1]}x"})).status_code == 401
+    record = await stack.run(calls(("bash", {"command": "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'"})))
+    assert record["status"] == "completed"
+
+    assert await secrets_found(stack, secrets) == []
+
+
+async def status(stack: Stack, task_id: str) -> WorkflowExecutionStatus | None:
+    return (await stack.client.get_workflow_handle(f"conversation/{task_id}").describe()).status
+
+
+async def opened(stack: Stack, task_id: str) -> None:
+    await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", task_id)
+
+
+async def closes(stack: Stack, task_id: str) -> None:
+    async def closed() -> bool:
+        return await status(stack, task_id) is WorkflowExecutionStatus.COMPLETED
+
+    await eventually(closed, what="the conversation closed")
+
+
+async def test_a_task_that_needs_no_decision_has_no_conversation_workflow(stack: Stack) -> None:
+    record = await stack.run("[[script:count n=1]]")
+    with pytest.raises(RPCError, match="not found"):
+        await status(stack, record["conversation_id"])
+
+
+async def test_conversation_opened_late_adopts_live_sessions_and_closes_with_them(stack: Stack) -> None:
+    """A session begins, runs or ends: a conversation that is opened at that time finds it running or ended."""
+    tasks = [await stack.submit("[[script:count n=2]]") for _ in range(8)]
+    for number, task_id in enumerate(tasks):
+        await asyncio.sleep(number / 50)
+        await opened(stack, task_id)
+    for task_id in tasks:
+        assert (await stack.wait(task_id))["status"] == "completed"
+        await closes(stack, task_id)
+
+
+async def test_message_to_the_first_session_opens_its_conversation(stack: Stack, tmp_path: Path) -> None:
+    task_id = await stack.submit(calls(("ledger_again", {"path": str(tmp_path / "ledger"), "seconds": 1.5})))
+    await stack.seen(task_id, "tool_called")
+    answer = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "Mind the gap."})
+    assert answer.status_code == 202, answer.text
+    assert (await stack.wait(task_id))["reason"] == "goal_reached"
+    texts = [node["body"]["parts"][0]["text"] for node in await stack.nodes(task_id) if node["kind"] == "user"]
+    assert texts[1:] == ["Mind the gap."]
+    await closes(stack, task_id)
+
+
+@pytest.mark.proves("D13")
+async def test_a_repeated_start_changes_nothing(stack: Stack) -> None:
+    """A repeated start, by the same client or another one, finds the conversation started."""
+    record = await stack.run("[[script:count n=1]]")
+    task_id = record["task_id"]
+    row = await sessions.get(stack.pool, "default", task_id)
+    assert row is not None
+    workflow_client = WorkflowClient(stack.client, stack.settings.task_queue)
+    for _ in range(2):
+        assert await workflow_client.start(row.workflow_input())
+        assert await workflow_client.submit(row.workflow_input(), new_id(), task_id)
+    await closes(stack, task_id)
+    assert await stack.record(task_id) == record
+    assert len(await stack.asked(task_id)) == 2
+
+
+async def test_conversation_without_time_to_answer_is_unavailable(stack: Stack) -> None:
+    """Repeats of an update share one time limit, which may have passed before the next repeat."""
+    client = WorkflowClient(stack.client, stack.settings.task_queue)
+    nobody = Steer(request_id=new_id(), thread=new_id(), message=new_id())
+    with pytest.raises(Unavailable):
+        await client.steer("default", nobody.thread, nobody, timedelta(seconds=-1))

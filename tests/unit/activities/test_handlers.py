@@ -1,4 +1,4 @@
-"""The handlers that come with the platform: which participant speaks next, and which result ends the session."""
+"""Handlers and hooks: those that come with the platform, and those of a user's module."""
 
 import sys
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""A folder of agent files is read again when, and only when, a file in it was added, changed or removed."""
+"""Agent files: read again when one was added, changed or removed; one text, and one diagram, for each."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Cursors: their content, and cursors that somebody changed."""
+"""Requests and answers: cursors, strict JSON, the agent of a task and the types of channels."""
 
 import base64
 import json

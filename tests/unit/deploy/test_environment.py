@@ -1,4 +1,4 @@
-"""Settings reach the stack's processes as environment variables, unchanged."""
+"""The parts of the stack: their environment, account, ports, certificates, and the guard of the Web UI."""
 
 import base64
 import json

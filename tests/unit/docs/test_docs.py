@@ -1,4 +1,4 @@
-"""docs/guarantees.md names tests that exist, and gives one for every promise."""
+"""The docs name tests, diagrams, hosts, models and reasons that exist."""
 
 import json
 import re

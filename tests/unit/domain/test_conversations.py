@@ -1,4 +1,4 @@
-"""The state that a conversation keeps when it continues as new: live threads and recent answers."""
+"""Conversations: the state they keep when they continue as new, their addresses, and the texts of outcomes."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Limits: which of them forbids another step; each has a text for the agent."""
+"""Limits: what ends a session or a turn of a side, what it may still spend, and how loops and anomalies are noticed."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import cycle, islice

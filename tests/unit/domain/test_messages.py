@@ -1,4 +1,5 @@
-"""Messages: whatever happened in a session, the path of its nodes renders as a request the model API accepts."""
+"""Messages: the path of nodes renders as a request the model API accepts, for each of two sides, and as what people
+read."""
 
 import pytest
 from hypothesis import given

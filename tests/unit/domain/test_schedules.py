@@ -1,4 +1,4 @@
-"""Rules of schedules: quiet hours by the clock of the zone, and combinations that make no sense."""
+"""Rules of schedules: quiet hours by the clock of the zone, combinations that make no sense, and cron expressions."""
 
 from datetime import UTC, datetime, timedelta
 

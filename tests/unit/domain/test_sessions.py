@@ -1,4 +1,5 @@
-"""Sessions: every reason has one status, and usage adds up."""
+"""Sessions: their reasons and usage, what a new one inherits, what is written of one, its effects and questions, and
+what was done for its acceptance."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Migrations have unique numbers and names; a database records the names of those that it has."""
+"""The schema: numbers of migrations, stored messages that never change, and the point from which a run takes over."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An update of a conversation has one time limit for all its calls to Temporal."""
+"""The client of the workflows: time limits, errors, encrypted payloads and arguments that do not fit."""
 
 import base64
 import io

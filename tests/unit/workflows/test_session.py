@@ -1,4 +1,4 @@
-"""If guards cannot run, calls are refused; a failed lookup of hooks is repeated at the next call."""
+"""Calls are refused while their guards cannot run; calls that continue at a server are asked about ever less often."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,16 +1,20 @@
+""""""
+
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
+import pytest_asyncio
 
-from domain.events import UsageUpdated
+from domain.events import EventRow, Progress, UsageUpdated
 from domain.sessions.session import Reason, Usage
-from store import files, sessions, workspaces
+from store import events, files, mailbox, sessions, workspaces
 from store.database import Pool
 from store.sessions import SessionRow
-from tests.behaviour.api.conftest import end, key_for, problem, record, run, spawned, submitted
+from tests.behaviour.api.conftest import end, key_for, problem, record, ref, run, spawned, submitted
 
 
 async def row(pool: Pool, session_id: str) -> SessionRow:
@@ -322,3 +326,148 @@ async def test_conversations_in_the_order_of_their_last_activity(keyed_url: str,
         for query in ({"cursor": cursor}, {"cursor": f"{cursor}MTIz", "order": "updated"}):
             problem(await client.get("/conversations", params=query), 400, "invalid-cursor")
         problem(await client.get("/conversations?order=size"), 422, "validation")
+
+
+JSON = {"Accept": "application/json"}
+
+
+async def page(api: httpx2.AsyncClient, conversation_id: str, **query: Any) -> dict[str, Any]:
+    answer = await api.get(f"/conversations/{conversation_id}/events", params=query, headers=JSON)
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_conversation_feed_has_the_events_of_all_sessions(api: httpx2.AsyncClient, pool: Pool) -> None:
+    root = (await run(api))["session_id"]
+    await record(pool, root, Progress(message="begun"))
+    child = await spawned(pool, root)
+    await events.append(pool, "", [EventRow.of(ref(child, conversation_id=root), Progress(message="helping"))])
+    await end(pool, root)
+    await end(pool, child)
+    whole = await page(api, root)
+    assert [event["conv_seq"] for event in whole["items"]] == list(range(1, len(whole["items"]) + 1))
+    assert [(event["type"], event["session_id"]) for event in whole["items"]] == [
+        *(("task_submitted", root), ("progress", root), ("task_submitted", child), ("progress", child)),
+        *(("task_completed", root), ("mailbox_updated", child), ("task_completed", child)),
+    ]
+    assert whole["items"][5]["pending_count"] == 1
+    assert whole["closed"] is False  # a later message could continue the conversation
+    rest = await page(api, root, after=5, limit=1)
+    assert ([event["type"] for event in rest["items"]], rest["next_after"]) == (["mailbox_updated"], 6)
+
+
+async def test_conversation_feed_can_be_followed_and_resumed(api: httpx2.AsyncClient, pool: Pool) -> None:
+    root = (await run(api))["session_id"]
+    await end(pool, root, head="node-1")
+    url = f"/conversations/{root}/events"
+    async with api.stream("GET", url, headers={"Last-Event-ID": "1"}) as answer:
+        seen: list[dict[str, Any]] = []
+        ids = []
+        later = ""
+        async for line in answer.aiter_lines():
+            if line.startswith("id:"):
+                ids.append(int(line[3:]))
+            if line.startswith("data:"):
+                seen.append(json.loads(line[5:]))
+                if seen[-1]["type"] == "task_completed":  # the end of a session is not the end of the feed
+                    later = (await run(api, conversation_id=root))["session_id"]
+                if seen[-1]["session_id"] == later:
+                    break
+    assert [event["type"] for event in seen] == ["task_completed", "task_submitted"]
+    assert ids == [1, 2] and seen[-1]["conv_seq"] == 3
+    problem(await api.get(url, params={"after": 99}), 409, "cursor-ahead")
+    problem(await api.get(url, params={"after": "x"}), 400, "cursor-invalid")
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100])
+async def test_pages_over_two_sessions_repeat_nothing(api: httpx2.AsyncClient, pool: Pool, limit: int) -> None:
+    """Each session numbers its events from 1; pages use the numbering of the conversation."""
+    root = (await run(api))["session_id"]
+    await record(pool, root, *(Progress(message=f"first {number}") for number in range(12)))
+    await end(pool, root, head="node-1")
+    second = (await run(api, conversation_id=root))["session_id"]
+    rows = [EventRow.of(ref(second, conversation_id=root), Progress(message=f"second {n}")) for n in range(12)]
+    await events.append(pool, "", rows)
+    seen: list[dict[str, Any]] = []
+    while found := await page(api, root, limit=limit, after=seen[-1]["conv_seq"] if seen else 0):
+        assert found["next_after"] == (found["items"][-1]["conv_seq"] if found["items"] else seen[-1]["conv_seq"])
+        if not found["items"]:
+            break
+        seen += found["items"]
+    assert [event["conv_seq"] for event in seen] == list(range(1, len(seen) + 1))
+    said = [event["message"] for event in seen if event["type"] == "progress"]
+    assert said == [f"{when} {number}" for when in ("first", "second") for number in range(12)]
+
+
+FIELDS = {
+    *("message_id", "conversation_id", "source_session_id", "source_type"),
+    *("subagent_name", "created_at", "delivered_to"),
+}
+
+
+@pytest_asyncio.fixture
+async def conversation(api: httpx2.AsyncClient, pool: Pool) -> AsyncIterator[str]:
+    """A conversation whose root session has ended, with three outcomes in its mailbox."""
+    root = (await run(api))["session_id"]
+    children = [await spawned(pool, root, name=name) for name in ("one", "two", "three")]
+    await end(pool, root, head="node-1")
+    await end(pool, children[1], output="Two.")
+    await end(pool, children[0], output=None, reason=Reason.ERROR)
+    await end(pool, children[2], output="Half.", reason=Reason.INTERRUPTED)
+    yield root
+
+
+@pytest.mark.proves("S0-21", "S0-22", "S0-42")
+async def test_mailbox_lists_pending_outcomes(api: httpx2.AsyncClient, pool: Pool, conversation: str) -> None:
+    url = f"/conversations/{conversation}/mailbox"
+    page = (await api.get(url)).json()
+    assert [(item["subagent_name"], item["source_type"]) for item in page["items"]] == [
+        ("two", "subagent_result"),
+        ("one", "subagent_failed"),
+        ("three", "subagent_result"),
+    ]
+    assert all(set(item) == FIELDS for item in page["items"])
+    assert page["pending_count"] == 3
+    await mailbox.deliver(pool, "default", [page["items"][0]["message_id"]], "somebody")
+    assert [item["subagent_name"] for item in (await api.get(url)).json()["items"]] == ["one", "three"]
+    everything = (await api.get(f"{url}?all=true")).json()
+    assert [item["delivered_to"] for item in everything["items"]] == ["somebody", None, None]
+    first = (await api.get(f"{url}?all=true&limit=2")).json()
+    rest = (await api.get(url, params={"all": True, "limit": 2, "cursor": first["next_cursor"]})).json()
+    assert [item["subagent_name"] for item in rest["items"]] == ["three"] and rest["next_cursor"] is None
+    problem(await api.get(url, params={"cursor": first["next_cursor"]}), 400, "invalid-cursor")
+    problem(await api.get(f"{url}?live=true"), 503, "dependency-unavailable")
+
+
+@pytest.mark.proves("S0-30", "S0-28")
+async def test_an_empty_mailbox_fires_nothing(api: httpx2.AsyncClient, pool: Pool) -> None:
+    root = (await run(api))["session_id"]
+    await end(pool, root, head="node-1")
+    before = (await api.get(f"/conversations/{root}")).json()
+    key = {"Idempotency-Key": f"fire-{root}"}
+    for body in ({}, {"input": "Words."}, {"if_busy": "queue"}):
+        answer = await api.post(f"/conversations/{root}/fire", json=body, headers=key)
+        problem(answer, 422, "mailbox-empty")
+    problem(await api.post(f"/conversations/{root}/fire"), 422, "mailbox-empty")
+    assert (await api.get(f"/conversations/{root}")).json() == before
+    assert await pool.fetchval("SELECT count(*) FROM inbox WHERE conversation_id = $1", root) == 1
+    assert await pool.fetchval("SELECT count(*) FROM idempotency WHERE key = $1", key["Idempotency-Key"]) == 0
+
+
+async def test_fire_of_unknown_or_terminated_conversations_is_refused(
+    api: httpx2.AsyncClient, pool: Pool, conversation: str
+) -> None:
+    url = f"/conversations/{conversation}/fire"
+    problem(await api.post(url, json={"transport": "pigeon"}), 422, "unknown-transport")
+    problem(await api.post(url, json={"if_busy": "steer"}), 422, "validation")
+    problem(await api.post(url, json={"agent": "nobody"}), 422, "unknown-agent")
+    problem(await api.post(url, json={"input": ""}), 422, "validation")
+    # the conversation decides about a fire; if it is unavailable, the messages stay and the key can be used again
+    key = {"Idempotency-Key": f"fire-{conversation}"}
+    problem(await api.post(url, json={"input": "Go."}, headers=key), 503, "dependency-unavailable")
+    kept = json.loads(await pool.fetchval("SELECT response FROM idempotency WHERE key = $1", key["Idempotency-Key"]))
+    assert await sessions.get(pool, "default", kept["session_id"]) is None
+    problem(await api.post(url, json={"input": "Stop."}, headers=key), 422, "idempotency-key-reused")
+    assert (await api.get(f"/conversations/{conversation}/mailbox")).json()["pending_count"] == 3
+    await api.post(f"/conversations/{conversation}/terminate")
+    problem(await api.post(url), 409, "conversation-terminated")

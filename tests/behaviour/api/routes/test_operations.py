@@ -16,7 +16,8 @@ from domain.ids import new_id
 from settings import ROOT, Settings
 from store import workers
 from store.database import Pool
-from tests.behaviour.api.conftest import NO_TEMPORAL, free_port, key_for, problem, serving, submitted
+from tests.behaviour.api.conftest import NO_TEMPORAL, key_for, problem, serving, submitted
+from tests.support.launch import free_port
 
 
 async def test_health_and_readiness_are_reported(api: httpx2.AsyncClient, pool: Pool) -> None:

@@ -1,4 +1,4 @@
-"""The pure parts of a tool call."""
+"""The pure parts of a tool call: its result, and how it is guarded."""
 
 import asyncio
 import contextlib

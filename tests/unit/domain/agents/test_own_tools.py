@@ -1,4 +1,4 @@
-"""The lists of names that a caller's tools cannot have agree with what the built-in tools declare."""
+"""What an agent brings: names of a caller's tools, lists of MCP servers, turns of handlers, typed output."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Rules: the last match in a list decides, no list weakens another, and a boundary allows only what it names."""
+"""Rules: the last match in a list decides, no list weakens another, a boundary allows only what it names; and addresses
+that no rule allows."""
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
