@@ -79,8 +79,10 @@ def show_request(request: InputRequest, *, hint: bool = True) -> None:
     for number, option in enumerate(details.options, start=1):
         click.echo(f"  {number}) {one_line(option)}")
     spent = details.so_far
+    rules = " and ".join(f"{details.tool} {one_line(pattern)}" for pattern in details.always)
     facts(
         [
+            ("always", f"allows {rules} without asking, in this conversation only" if rules else None),
             ("task", request.session_id),
             ("request", request.id),
             ("so far", f"{counted(spent.steps, 'step')}, {spent.tokens:,} tokens, {dollars(spent.cost_usd)}"),
@@ -193,7 +195,7 @@ Dialogue = Generator[Prompt, str, Any]  # returns the answer; None leaves the re
 Read = Callable[[Prompt], str]
 
 CHOICES = {
-    RequestKind.TOOL_APPROVAL: "Approve? y(es), n(o), e(dit the arguments), a(lways in this conversation), l(ater)",
+    RequestKind.TOOL_APPROVAL: "Approve? y(es), a(lways; ae edits the rule first), n(o), e(dit the arguments), l(ater)",
     RequestKind.PLAN_APPROVAL: "Approve? y(es), n(o), e(dit the steps), l(ater)",
 }
 
@@ -323,7 +325,8 @@ def _approval(request: InputRequest) -> Dialogue:
     text = CHOICES[RequestKind(request.kind)]
     while True:
         typed = yield Prompt(text)
-        choice = typed.strip().lower()[:1]
+        word = typed.strip().lower()
+        choice = word[:1]
         # an empty line is never a yes: Enter may have been typed ahead, for something else
         if choice in ("", "l"):
             return None
@@ -336,12 +339,14 @@ def _approval(request: InputRequest) -> Dialogue:
             return (yield from _edited_plan(request))
         if choice == "e":
             return (yield from _edited_arguments(request))
-        if choice == "a" and details_of(request).always:
-            value = yield from _always(request)
-            if value is not None:
-                return value
-        else:
+        always = details_of(request).always
+        # the whole word, since "approve" is no "always"
+        if always and word in ("a", "always"):
+            return {"approved": True, "always": always}
+        if not always or word != "ae":
             note(f"{clean(typed)!r} is none of them")
+        elif (value := (yield from _edited_rule(request))) is not None:
+            return value
 
 
 def _edited_arguments(request: InputRequest) -> Dialogue:
@@ -364,10 +369,9 @@ def _edited_plan(request: InputRequest) -> Dialogue:
     return {"approved": True, "plan": steps} if steps else None
 
 
-def _always(request: InputRequest) -> Dialogue:
-    """Show the rule before it is made, so that it can be edited, for instance into `git *`."""
+def _edited_rule(request: InputRequest) -> Dialogue:
     tool, patterns = details_of(request).tool, list(details_of(request).always)
-    note("From now on these calls run without asking, in this conversation only; * matches anything:")
+    note("* matches anything, so that `git log *` allows every such command:")
     for number, pattern in enumerate(patterns):
         typed = yield Prompt(f"allow {tool} (empty: do not make the rule)", default=clean(pattern))
         if not typed.strip():

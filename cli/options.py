@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -61,6 +62,43 @@ patience_option = click.option(
     show_default=True,
     help="How long to keep reconnecting while the API cannot be reached.",
 )
+
+
+_WORK_OPTIONS = (
+    click.option("--ttl", type=Duration(), help="End the task after this long: 30s, 10m, 2h, 1d."),
+    click.option(
+        "--max-cost", "max_cost_usd", type=click.FloatRange(min=0, min_open=True), help="Cost budget in US dollars."
+    ),
+    click.option("--model", help="Another model than the agent's own."),
+    click.option(
+        "--file",
+        "files",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Copy this file into the workspace, with its relative path. Repeatable.",
+    ),
+    click.option(
+        "--dir",
+        "folders",
+        multiple=True,
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Copy this folder into the workspace, without what .gitignore names. Repeatable.",
+    ),
+    click.option(
+        "--permission",
+        "permissions",
+        multiple=True,
+        type=PermissionRule(),
+        help="Rule TOOL[:PATTERN]=allow|deny|ask. Repeatable; the last that matches decides.",
+    ),
+)
+
+
+def work_options(command: F) -> F:
+    """The options of a piece of work that a task and a turn of a conversation have in common."""
+    for option in reversed(_WORK_OPTIONS):
+        command = option(command)
+    return command
 
 
 def settings() -> Settings:

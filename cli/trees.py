@@ -1,4 +1,4 @@
-"""Folders for a workspace: the files that `.gitignore` does not exclude, packed into one archive."""
+"""Files and folders for a workspace: the files that `.gitignore` does not exclude, packed into one archive."""
 
 import io
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from cli.api import Api
 from cli.render.output import clean, size
 from domain.amounts import counted
 from domain.ignored import IgnoreRules
@@ -138,3 +139,14 @@ def _pack(found: FolderFiles) -> bytes:
             with source.open("rb") as content:
                 archive.addfile(info, content)
     return packed.getvalue()
+
+
+def in_workspace(path: Path) -> str:
+    """The path of a file in the workspace: a relative path is kept, of any other only the name."""
+    # the server refuses other paths, because they would lead out of the workspace
+    plain = not path.is_absolute() and ".." not in path.parts
+    return path.as_posix() if plain else path.name
+
+
+def upload_folder(api: Api, packed: bytes) -> str:
+    return api.upload(("tree.tar.gz", packed)).file_id

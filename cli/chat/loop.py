@@ -2,6 +2,7 @@
 
 import re
 from collections import deque
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,21 @@ from cli.errors import CliError, Exit, exit_of
 from cli.ids import write_last
 from cli.render.markdown import print_markdown
 from cli.render.output import PROGRAM, age, clean, dim, dollars, emit, one_line, styled_status
+from cli.trees import in_workspace, upload_folder
 from domain.amounts import counted
+from domain.json_object import JsonObject
 
 OWN_EVENTS_SHOW_IT = ("subagent_started", "subagent_ended")  # the subagent's first and last events are shown instead
+
+
+@dataclass
+class Brought:
+    """What the options of the command give to messages: files and packed folders to the first, the rest to each."""
+
+    files: list[Path] = field(default_factory=list)
+    packed: list[bytes] = field(default_factory=list)
+    config: JsonObject = field(default_factory=dict)
+    permissions: list[dict[str, str]] = field(default_factory=list)
 
 
 class Chat:
@@ -37,7 +50,8 @@ class Chat:
         patience: float,
         as_json: bool,
         terminal: bool,
-        no_input: bool = False,
+        no_input: bool,
+        brought: Brought,
     ) -> None:
         self.api = api
         self.as_json = as_json
@@ -47,7 +61,8 @@ class Chat:
         self._view = ChatView(self._terminal)
         self._questions = ChatRequests(api)
         self._may_answer, self._inputs = not (as_json or no_input), ChatInputs(feed, patience, self._terminal)
-        self._files: list[Path] = []  # for the next message
+        self._brought = brought
+        self._files = brought.files  # for the next message
         self._costs = Costs()
         self._shown: dict[str, int] = {}  # number of the last event shown, by session
         self._typed: deque[str | None] = deque()
@@ -194,9 +209,15 @@ class Chat:
 
     def _send(self, text: str) -> None:
         body: dict[str, Any] = {"input": text, "transport": "stream", "if_busy": "queue"}
+        brought = self._brought
         if paths := [*self._files, *named_files(text)]:
             body["context"] = {"files": upload_all(self.api, paths)}
             self.note(f"With {', '.join(one_line(path.name) for path in paths)}.")
+        if brought.packed:
+            archives = [upload_folder(self.api, packed) for packed in brought.packed]
+            body["context"] = body.get("context", {}) | {"archives": archives}
+        sent_with_each = {"config": brought.config, "permissions": brought.permissions}
+        body |= {name: value for name, value in sent_with_each.items() if value}
         if self._conversation_id:
             body |= {"conversation_id": self._conversation_id} | ({"agent": self._agent} if self._agent else {})
         else:
@@ -204,6 +225,7 @@ class Chat:
         self.watch_answer(self.api.post("/conversations/run", body))
         # only after the server has accepted the message, so that a refused one can be sent again with its files
         self._files.clear()
+        brought.packed.clear()
 
     def _handle_event(self, event: EventData) -> None:
         if self.as_json:
@@ -451,6 +473,6 @@ def named_files(text: str) -> list[Path]:
 
 def upload_all(api: Api, paths: list[Path]) -> list[str]:
     try:
-        return [api.upload(path).file_id for path in dict.fromkeys(paths)]
+        return [api.upload(path, name=in_workspace(path)).file_id for path in dict.fromkeys(paths)]
     except OSError as error:
         raise click.UsageError(f"{error.filename}: {error.strerror}") from None

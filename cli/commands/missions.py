@@ -7,11 +7,10 @@ import click
 from errand.models import Mission, MissionPage
 
 from cli.api import Api, segment
-from cli.commands.run import upload_folder
 from cli.options import Duration, remote, settings
 from cli.render.answers import find_named, print_answer, print_list, print_runs
 from cli.render.output import emit, facts
-from cli.trees import pack_folder
+from cli.trees import pack_folder, upload_folder
 from domain.amounts import counted
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)

@@ -11,10 +11,10 @@ import click
 from cli.api import Api
 from cli.errors import Exit, Unreachable
 from cli.ids import AgentNameType, write_last
-from cli.options import Duration, PermissionRule, no_input_option, patience_option, remote, settings
+from cli.options import Duration, no_input_option, patience_option, remote, settings, work_options
 from cli.render.output import emit, note
 from cli.repository import bundle_checkout
-from cli.trees import pack_folder
+from cli.trees import in_workspace, pack_folder, upload_folder
 from cli.watch import show_detached, watch
 from domain.json_object import JsonObject
 from domain.sessions.session import SandboxMode
@@ -24,32 +24,14 @@ from domain.sessions.session import SandboxMode
 @click.argument("agent", type=AgentNameType())
 @click.argument("text", metavar="[INPUT]", required=False)
 @click.option("--input-json", type=click.File("rb"), help="Structured input from this JSON file; - is stdin.")
-@click.option("--ttl", type=Duration(), help="End the task after this long: 30s, 10m, 2h, 1d.")
+@work_options
 @click.option("--max-steps", type=click.IntRange(min=1), help="Limit of model calls.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Token budget.")
-@click.option(
-    "--max-cost", "max_cost_usd", type=click.FloatRange(min=0, min_open=True), help="Cost budget in US dollars."
-)
 @click.option("--max-tool-calls", type=click.IntRange(min=1), help="Limit of tool calls.")
-@click.option("--model", help="Another model than the agent's own.")
 @click.option(
     "--sandbox",
     type=click.Choice([mode.value for mode in SandboxMode]),
     help="The sandbox for its commands.",
-)
-@click.option(
-    "--file",
-    "files",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Copy this file into the workspace, with its relative path. Repeatable.",
-)
-@click.option(
-    "--dir",
-    "folders",
-    multiple=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Copy this folder into the workspace, without what .gitignore names. Repeatable.",
 )
 @click.option(
     "--repo",
@@ -65,13 +47,6 @@ from domain.sessions.session import SandboxMode
 )
 @click.option("--check", "checks", multiple=True, help="Acceptance criterion: this command must succeed. Repeatable.")
 @click.option("--constraint", "constraints", multiple=True, help="Something the agent must not violate. Repeatable.")
-@click.option(
-    "--permission",
-    "permissions",
-    multiple=True,
-    type=PermissionRule(),
-    help="Rule TOOL[:PATTERN]=allow|deny|ask. Repeatable; the last that matches decides.",
-)
 @click.option("--approve-plan", "approval_required", is_flag=True, help="Do nothing before you have approved the plan.")
 @click.option("--dry-run", is_flag=True, help="Describe calls that would change something instead of running them.")
 @click.option(
@@ -171,14 +146,3 @@ def _input(text: str | None, file: BinaryIO | None) -> str | JsonObject:
         raise click.UsageError("the input is not valid UTF-8") from None
     except ValueError as error:
         raise click.UsageError(f"--input-json: not JSON: {error}") from None
-
-
-def in_workspace(path: Path) -> str:
-    """The path of a file in the workspace: a relative path is kept, of any other only the name."""
-    # the server refuses other paths, because they would lead out of the workspace
-    plain = not path.is_absolute() and ".." not in path.parts
-    return path.as_posix() if plain else path.name
-
-
-def upload_folder(api: Api, packed: bytes) -> str:
-    return api.upload(("tree.tar.gz", packed)).file_id

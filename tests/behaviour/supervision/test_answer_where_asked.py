@@ -28,7 +28,7 @@ async def test_run_asks_at_the_terminal(people: Stack, environment: dict[str, st
             shown.expect("Your answer")
             shown.type("8080")
             shown.expect("command: touch first")
-            shown.expect("Approve? y(es), n(o), e(dit the arguments), a(lways in this conversation), l(ater)")
+            shown.expect("Approve? y(es), a(lways; ae edits the rule first), n(o), e(dit the arguments), l(ater)")
             shown.type("perhaps")
             shown.expect("'perhaps' is none of them")
             shown.expect("Approve?")
@@ -53,19 +53,23 @@ async def test_run_asks_at_the_terminal(people: Stack, environment: dict[str, st
 
 
 async def test_always_is_a_rule_for_this_conversation_alone(people: Stack, environment: dict[str, str]) -> None:
-    again = steps([bash("touch a")], [bash("touch a")], [bash("touch b && touch a")])
+    again = steps([bash("touch a")], [bash("touch a")], [bash("touch b && touch a")], [bash("touch b c")])
 
     def say_always() -> None:
         with Terminal("run", "careful", again, env=environment) as shown:
+            shown.expect("allows bash touch a without asking, in this conversation only")
+            shown.expect("Approve?")
+            shown.type("approve")
+            shown.expect("'approve' is none of them")
             shown.expect("Approve?")
             shown.type("a")
-            shown.expect("these calls run without asking, in this conversation only")
-            shown.expect("allow bash")
-            shown.type("")
             # the same command runs again without a question; combined with another command it does not
             shown.expect("command: touch b && touch a")
             shown.expect("Approve?")
-            shown.type("y")
+            shown.type("ae")
+            for added in ("", " *", ""):  # the whole command and its two parts
+                shown.expect("allow bash")
+                shown.type(added)
             shown.expect("completed (goal_reached)")
             assert shown.text.count("May bash run") == 2
 
@@ -110,11 +114,12 @@ async def test_chat_takes_answers_approvals_and_plans(people: Stack, environment
             shown.expect("model call")
             shown.type(steps([bash("touch a")], [bash("touch a")], [bash("touch second")]))
             shown.expect("command: touch a")
+            shown.expect("allows bash touch a without asking, in this conversation only")
+            shown.expect("Approve?")
+            shown.type("approve")
+            shown.expect("'approve' is none of them")
             shown.expect("Approve?")
             shown.type("a")
-            shown.expect("these calls run without asking, in this conversation only")
-            shown.expect("allow bash")
-            shown.type("")
             shown.expect("Answered.")
             # the same command runs again without a question
             shown.expect("command: touch second")

@@ -73,6 +73,20 @@ def test_chat_line_waits_for_the_answer_before_it(talk: StandIn, cli: Cli) -> No
     assert f"./errand chat --conversation {TASK}" in done.stderr
 
 
+def test_chat_sends_files_with_the_first_message_and_limits_with_each(talk: StandIn, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a.txt").write_text("a")
+    (tmp_path / "b.txt").write_text("b")
+    options = ["--dir", str(tmp_path / "tree"), "--file", str(tmp_path / "b.txt"), "--model", "m", "--ttl", "1h"]
+    done = cli("chat", *options, "--max-cost", "2", "--permission", "bash=ask", input="hi\nand now?\n")
+    assert done.exit_code == 0, done.output
+    first, second = talk.asked_for(RUN)
+    assert first["context"] == {"files": ["file-b.txt"], "archives": ["file-tree.tar.gz"]} and "context" not in second
+    for message in (first, second):
+        assert message["config"] == {"model": "m", "ttl": 3_600_000, "max_cost_usd": 2}
+        assert message["permissions"] == [{"permission": "bash", "action": "ask"}]
+
+
 def test_chat_exits_with_the_outcome_of_the_last_answer(talk: StandIn, cli: Cli) -> None:
     failed = TaskFailed(status=Status.FAILED, reason=Reason.ERROR, partial=False, usage=Usage(), error="no model")
     talk.turns[1] = (SECOND, [failed])
