@@ -10,7 +10,7 @@ import { insist, keepCurrent, listen, soon } from "./live.js";
 import { bones, choice, crumbs, empty, pill, shape, square, toast } from "./parts.js";
 import { callView } from "./step_view.js";
 import { drawMarkdown, markdown } from "./texts.js";
-import { firstValue, timeline } from "./timeline.js";
+import { gist, timeline } from "./timeline.js";
 
 const PAGE = 10; // turns
 const MOST_MESSAGES = 200; // of a turn
@@ -104,7 +104,7 @@ export function conversation(main, { parameters: [id] }) {
         { class: "line" },
         h("h1", { class: "cut", title: record.title }, record.title || id),
         running ? pill("working", `${running} running`) : record.status === "open" ? pill("completed", "Idle") : pill("cancelled", "Terminated"),
-        h("span", { class: "soft desk" }, `${count(branches().length, "session")} · ${count(subagents().length, "subagent session")} · changed ${ago(record.updated_at)}`),
+        h("span", { class: "soft desk cut" }, `${count(branches().length, "session")} · ${count(subagents().length, "subagent session")} · changed ${ago(record.updated_at)}`),
         h("span", { class: "grow" }),
         choice("View", [["read", "Read"], ["timeline", "Timeline"]], state.view, (value) => { state.view = value; head(); shown(); }),
         action([icon("pause"), "Interrupt"], async () => {
@@ -220,7 +220,7 @@ export function conversation(main, { parameters: [id] }) {
       if (one.type === "tool_call") calls.push({ call: one });
       else (calls.find((known) => !known.result && known.call.tool === one.tool) ?? calls[calls.push({}) - 1]).result = one;
     }
-    return h("div", { class: "work" }, calls.map(({ call, result }) => h("details", { class: `message tool ${result?.failed ? "failed" : ""}` }, h("summary", {}, icon(result?.failed ? "failed" : "shell", result?.failed ? "bad-c" : ""), h("code", {}, (call ?? result).tool), h("span", { class: "cut grow faint" }, short(call ? firstValue(call.input) : result.text, 120)), result ? null : icon("runs", "live-c")), callView({ index: 0, tool: (call ?? result).tool, arguments: call?.input ?? "{}", state: result ? (result.failed ? "failed" : "ok") : "started", result: result?.text ?? "" }))));
+    return h("div", { class: "work" }, calls.map(({ call, result }) => h("details", { class: `message tool ${result?.failed ? "failed" : ""}` }, h("summary", {}, icon(result?.failed ? "failed" : "shell", result?.failed ? "bad-c" : ""), h("code", {}, (call ?? result).tool), h("span", { class: "cut grow faint" }, short(call ? gist(call.input) : result.text, 120)), result ? null : icon("runs", "live-c")), callView({ index: 0, tool: (call ?? result).tool, arguments: call?.input ?? "{}", state: result ? (result.failed ? "failed" : "ok") : "started", result: result?.text ?? "" }))));
   }
 
   function asksView() {
@@ -277,12 +277,12 @@ export function conversation(main, { parameters: [id] }) {
     const open = record.input_requests.find((one) => one.session_id === session);
     fill(
       place.thread,
-      h("header", { class: "line" }, h("span", { class: "face sub", "aria-hidden": "true" }, (trace.name || trace.agent)[0]), h("div", { class: "grow" }, h("b", {}, trace.name || trace.agent), h("small", { class: "faint" }, ` ${trace.agent}, ${time(trace.created_at)}, ${cost(trace.usage.cost_usd)}`)), pill(trace.status), h("a", { class: "button quiet square", href: `#/tasks/${session}`, "aria-label": "Open the task", title: "Open the task" }, icon("web")), square("cross", "Close", () => main.classList.remove("beside"), { class: "quiet square narrow" })),
+      h("header", { class: "line" }, h("span", { class: "face sub", "aria-hidden": "true" }, (trace.name || trace.agent)[0]), h("div", { class: "grow" }, h("b", {}, trace.name || trace.agent), h("small", { class: "faint" }, ` ${trace.name && trace.name !== trace.agent ? `${trace.agent}, ` : ""}${time(trace.created_at)}, ${cost(trace.usage.cost_usd)}`)), pill(trace.status), h("a", { class: "button quiet square", href: `#/tasks/${session}`, "aria-label": "Open the task", title: "Open the task" }, icon("web")), square("cross", "Close", () => main.classList.remove("beside"), { class: "quiet square narrow" })),
       h("div", { class: "bubble" }, short(branch?.title ?? trace.title, 600)),
       open ? h("p", { class: "notice wait" }, icon("waits"), short(open.question, 200), " · ", left(open.deadline)) : null,
       trace.steps.map((step) => [
         step.models.filter((one) => one.text).map((one) => h("div", { class: "say" }, markdown(one.text))),
-        step.tools.length ? h("div", { class: "work" }, step.tools.map((call) => h("a", { class: "line", href: `#/tasks/${session}/${step.step}` }, icon(["ok", "started"].includes(call.state) ? "shell" : "failed", ["ok", "started"].includes(call.state) ? "" : "bad-c"), h("code", {}, call.tool), h("span", { class: "cut grow faint" }, short(firstValue(call.arguments), 100)), h("small", { class: "faint num" }, call.ended_at ? brief(new Date(call.ended_at) - new Date(call.started_at)) : "now")))) : null,
+        step.tools.length ? h("div", { class: "work" }, step.tools.map((call) => h("a", { class: "line", href: `#/tasks/${session}/${step.step}` }, icon(["ok", "started"].includes(call.state) ? "shell" : "failed", ["ok", "started"].includes(call.state) ? "" : "bad-c"), h("code", {}, call.tool), h("span", { class: "cut grow faint" }, short(gist(call.arguments), 100)), h("small", { class: "faint num" }, call.ended_at ? brief(new Date(call.ended_at) - new Date(call.started_at)) : "now")))) : null,
       ]),
       trace.error ? h("p", { class: "notice" }, icon("failed"), short(trace.error, 300)) : null,
     );

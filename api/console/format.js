@@ -3,6 +3,12 @@
 // controls, escape sequences' first character, marks that change the direction of what follows, and what nobody sees
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
 
+// made once: each takes longer than a row of a list
+const NUMBER = new Intl.NumberFormat();
+const CLOCK = new Intl.DateTimeFormat([], { dateStyle: "short", timeStyle: "medium" });
+export const HOURS = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit" });
+export const DAY = new Intl.DateTimeFormat([], { day: "numeric", month: "short" });
+
 export function plain(text) {
   return text.replace(HIDDEN, (found) => (found === "\r" ? "" : `⟨${found.codePointAt(0).toString(16)}⟩`));
 }
@@ -12,9 +18,9 @@ export function duration(ms) {
   const seconds = Math.max(0, ms) / 1000;
   if (seconds < 1) return `${Math.round(ms)} ms`;
   if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
-  return `${Math.floor(seconds / 86400)} d ${Math.round((seconds % 86400) / 3600)} h`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
 }
 
 export function ago(moment) {
@@ -28,7 +34,7 @@ export function ago(moment) {
 }
 
 export function clock(moment) {
-  return moment ? new Date(moment).toLocaleString() : "";
+  return moment ? CLOCK.format(new Date(moment)) : "";
 }
 
 export function cost(usd) {
@@ -37,7 +43,7 @@ export function cost(usd) {
 }
 
 export function count(number, noun, many = `${noun}s`) {
-  return `${number.toLocaleString()} ${number === 1 ? noun : many}`;
+  return `${NUMBER.format(number)} ${number === 1 ? noun : many}`;
 }
 
 export function bytes(size) {
@@ -80,14 +86,14 @@ export function brief(ms) {
 }
 
 export function amount(number) {
-  if (number < 10_000) return number.toLocaleString();
-  return number < 1_000_000 ? `${Math.round(number / 1000)}k` : `${(Math.round(number / 100_000) / 10).toLocaleString()}M`;
+  if (number < 10_000) return NUMBER.format(number);
+  return number < 1_000_000 ? `${Math.round(number / 1000)}k` : `${NUMBER.format(Math.round(number / 100_000) / 10)}M`;
 }
 
 export function time(moment) {
   const at = new Date(moment);
   const today = new Date().toDateString() === at.toDateString();
-  return today ? at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : at.toLocaleDateString([], { day: "numeric", month: "short" });
+  return (today ? HOURS : DAY).format(at);
 }
 
 export function left(deadline) {

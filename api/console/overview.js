@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { action, fill, h } from "./dom.js";
 import { bars, legend, lines } from "./charts.js";
-import { ago, clock, cost, count, duration, left, short, time } from "./format.js";
+import { DAY, HOURS, ago, clock, cost, count, duration, left, short, time } from "./format.js";
 import { icon } from "./icons.js";
 import { insist, listen, soon } from "./live.js";
 import { bones, broken, choice, crumbs, empty } from "./parts.js";
@@ -56,7 +56,7 @@ export function overview(main) {
       box("Spent", cost(found.cost_usd), found.tasks ? `${cost(found.cost_usd / found.tasks)} a task` : ""),
     );
     const slots = slotsOf(found);
-    const labels = slots.map((at) => (days === 1 ? new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : new Date(at).toLocaleDateString([], { day: "numeric", month: "short" })));
+    const labels = slots.map((at) => (days === 1 ? HOURS : DAY).format(new Date(at)));
     const at = new Map(found.by_time.map((one) => [new Date(one.at).getTime(), one]));
     const ended = [["done", "done"], ["failed", "failed"]];
     fill(place.ended, card("Tasks ended", legend(ended), chart(found.tasks, () => bars({ sentence: `${found.ended} tasks ended in ${period}, ${found.failed} of them failed.`, series: ended, labels, rows: slots.map((one) => [(at.get(one)?.ended ?? 0) - (at.get(one)?.failed ?? 0), at.get(one)?.failed ?? 0]) }))));

@@ -6,7 +6,7 @@ import { icon } from "./icons.js";
 import { verdict } from "./decision.js";
 import { appendText, code } from "./parts.js";
 import { difference, markdown } from "./texts.js";
-import { firstValue } from "./timeline.js";
+import { gist } from "./timeline.js";
 
 const UNIFIED = /^@@ -\d+(,\d+)? \+\d+(,\d+)? @@/m;
 const span = (one) => (one.ended_at ? brief(new Date(one.ended_at) - new Date(one.started_at)) : "running");
@@ -79,7 +79,7 @@ function resultView(call, whole, failed) {
 export function onlyText(text) {
   try {
     const values = Object.values(JSON.parse(text));
-    if (values.length === 1 && typeof values[0] === "string") return firstValue(text);
+    if (values.length === 1 && typeof values[0] === "string") return gist(text);
   } catch {
     return text;
   }

@@ -52,7 +52,8 @@ export function task(main, { session, parameters: [id, child, number] }) {
       const steps = lanes.steps();
       const asking = steps.find((one) => one.asks);
       const own = steps.filter((one) => one.session === trace);
-      if (followed || !chosen) pick((asking ?? own.at(-1))?.id ?? null, false);
+      const last = ended ? own.find((one) => one.bars.some(([kind]) => kind === "bad")) ?? own.findLast((one) => one.step.tools.length) : null; // what came out is above it
+      if (followed || !chosen) pick((asking ?? last ?? own.at(-1))?.id ?? null, false);
       else lanes.choose(chosen, !known.detail);
       await showStep();
     } else fill(place.step, empty("cancelled", "Its content was removed", "The content of this task was removed when it had been kept long enough."));
@@ -382,6 +383,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
 
   append(panes, [h("section", { class: "pane", "aria-label": "What happened" }, tabs, lanes.element, place.tab), divider, h("aside", { class: "pane side", "aria-label": "The chosen step" }, place.asks, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Result and step" }, place.result, place.step))]);
   fill(main, problem, place.head, panes);
+  tabsView();
   const waits = setTimeout(() => known.record || fill(place.step, bones(5)), 300);
 
   function key(event) {

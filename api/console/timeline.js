@@ -10,6 +10,7 @@ import { virtualList } from "./virtual_list.js";
 const HEIGHT = 28;
 const BAND = 0.05; // of the width
 const MOST_BARS = 60; // of a row
+const BOOKKEEPING = new Set(["update_plan", "report_progress"]);
 const FEW = 24; // rows; with more, subagents that have ended are closed
 const KINDS = [["model", "model"], ["tool", "tool"], ["sub", "subagent"], ["bad", "failed"], ["retry", "retry pause"], ["wait", "waits for a person"]];
 const ITEM = { done: ["done", "good-c"], in_progress: ["runs", "live-c"], skipped: ["skipped", "faint"], pending: ["later", "faint"] };
@@ -22,16 +23,18 @@ export const stepId = (trace, step) => `${trace.session_id}:${step.step}`;
 // What a step said or did, as a line.
 export function titleOf(trace, step) {
   const said = step.models.map((one) => one.text).find(Boolean);
-  if (said) return short(said.replace(/[*`#>]/g, "").split(/(?<=[.:!?])\s|\n/)[0], 120);
+  if (said) return short(said.replace(/[*`#>]/g, "").split(/(?<=[.!?])\s|\n/)[0], 120);
   const call = step.tools[0];
-  if (call) return call.tool === "update_plan" ? "Updates the plan" : `${call.tool} ${short(firstValue(call.arguments), 80)}`;
+  if (call) return call.tool === "update_plan" ? "Updates the plan" : `${call.tool} ${short(gist(call.arguments), 80)}`;
   const thought = step.models.map((one) => one.thinking).find(Boolean);
   return thought ? short(thought, 100) : step.models.length ? "an empty answer" : trace.ended_at ? "no answer of the model" : "waits for the model";
 }
 
-export function firstValue(text) {
+// The first of the arguments of a call, for a line.
+export function gist(text) {
   try {
     const value = Object.values(JSON.parse(text))[0];
+    if (Array.isArray(value)) return value.map((one) => one?.title ?? (typeof one === "string" ? one : "…")).join(", ");
     return typeof value === "string" ? value : JSON.stringify(value ?? "");
   } catch {
     return text;
@@ -142,7 +145,10 @@ function groupsOf(trace, plan) {
   const before = [];
   let current = null;
   for (const step of trace.steps) {
-    const known = plans.findLast((one) => one.at <= step.started_at)?.plan;
+    const planned = step.tools.findIndex((one) => one.tool === "update_plan");
+    const acts = planned >= 0 && step.tools.slice(planned + 1).some((one) => !BOOKKEEPING.has(one.tool)); // and already for the item that it begins
+    const until = acts ? trace.steps[trace.steps.indexOf(step) + 1]?.started_at ?? "9" : step.started_at;
+    const known = plans.findLast((one) => one.at <= until)?.plan;
     current = known?.find((one) => one.status === "in_progress")?.title ?? known?.find((one) => one.status === "pending")?.title ?? current;
     if (current && !groups.has(current)) groups.set(current, []);
     (current ? groups.get(current) : before).push(step);
@@ -322,7 +328,8 @@ export function timeline({ pick, narrow }) {
     }
     if (row.kind === "session") return [icon(row.open ? "down" : "right", "sub-c"), h("span", { class: "cut" }, h("b", { class: "sub-c" }, row.name), " ", h("small", { class: "faint" }, count(row.steps, "step"), row.status && row.status !== "completed" ? `, ${row.status.replaceAll("_", " ")}` : ""))];
     const bad = row.bars.some(([kind]) => kind === "bad");
-    const names = [...new Set(row.step.tools.map((one) => one.tool))].map((name) => { const many = row.step.tools.filter((one) => one.tool === name).length; return many > 1 ? `${name} ×${many}` : name; });
+    const acting = row.step.tools.filter((one) => !BOOKKEEPING.has(one.tool));
+    const names = [...new Set((acting.length ? acting : row.step.tools).map((one) => one.tool))].map((name) => { const many = row.step.tools.filter((one) => one.tool === name).length; return many > 1 ? `${name} ×${many}` : name; });
     return [row.depth ? null : h("span", { class: "n" }, row.step.step), h("span", { class: "cut title" }, row.title), row.retries ? h("span", { class: "tag desk" }, count(row.retries, "retry", "retries")) : null, names.length && !row.title.startsWith(`${names[0]} `) ? h("code", { class: `desk ${bad ? "bad-c" : row.asks ? "wait-c" : "faint"}` }, short(names.join(" "), 24)) : null];
   }
 

@@ -92,7 +92,7 @@ PICTURES = {
     "console-tasks": Picture("", "[data-task]"),
     "console-start": Picture("start", "textarea"),
     "console-inbox": Picture("inbox", ".ask [data-do=a]"),
-    "console-conversation": Picture("conversations/{lead}", ".exchange .message"),
+    "console-conversation": Picture("conversations/{chat}", ".thread .say"),
     "console-task": Picture("tasks/{mender}", ".ask [data-do=a]"),
     "console-compare": Picture("compare/{one}/{other}", ".difference mark"),
     "console-overview": Picture("overview", ".chart svg", dark=True),
@@ -116,6 +116,8 @@ async def prepare(stack: Stack) -> Scene:
         return task_id
 
     (await stack.http.put("/agents/mender", json=_MENDER)).raise_for_status()
+    question = "Compare the vector stores that run on one machine: speed, limits, upkeep."
+    scene.ids["chat"] = (await stack.run(question, "orchestrator"))["task_id"]
     scene.ids["one"] = await ran("Check the certificates", calls(bash("echo valid until March")))
     scene.ids["other"] = await ran("Check the certificates again", calls(bash("echo valid until June")))
     scene.ids["failed"] = await ran("Publish the release notes", "[[fault:auth]]")

@@ -84,7 +84,7 @@ async def test_answer_appears_as_it_is_written_and_can_be_interrupted(stack: Sta
     talk = await Talk.begin(stack, slow(120, pieces=60))
     await talk.speaking(talk.id)
     page = await opened(f"{stack.url}/#/conversations/{talk.id}")
-    markdown = "**Bold**, `code` and [a link](https://example.org/)\n\n- one\n- two"
+    markdown = f"**Bold**, `code` and [a link](https://example.org/)\n\n- one\n- two\n\n{'and more ' * 10}"
     await page.get_by_label("Message", exact=True).fill(say(markdown, delay=0.1))
     await page.get_by_role("button", name="Send").click()  # the message becomes the next turn
     queued = page.locator("[data-turn]", has=page.locator("[data-status=submitted]"))
