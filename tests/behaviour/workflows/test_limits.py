@@ -97,6 +97,7 @@ async def test_hours_of_retries_end_at_the_deadline(stack: Stack) -> None:
     assert len(of_type(await stack.events(task_id), "model_retry")) == 12  # every five minutes, up to the deadline
 
 
+@pytest.mark.together(False)
 async def test_final_summary_knows_the_task_even_if_no_turn_was_committed(stack: Stack) -> None:
     record = await stack.run("[[script:say text=hello]] [[fault:529 retry_after=60]]", config={"ttl": 1_500})
     assert record["reason"] == "ttl"
