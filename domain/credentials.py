@@ -74,6 +74,11 @@ class Credential(BaseModel):
             return f"Bearer {self.secret}"
         return "Basic " + base64.b64encode(f"{self.rules.username}:{self.secret}".encode()).decode()
 
+    @property
+    def texts(self) -> list[str]:
+        """What a host could send back: the secret, and the form in which git sends it."""
+        return [self.secret, self.header(_GIT_ENDS[0]).removeprefix("Basic ")]
+
     def refuses(self, method: str, path: str) -> bool:
         """Whether a request may change something and the credential may not."""
         if self.rules.access is Access.WRITE:

@@ -15,7 +15,7 @@ from domain.triggers import TriggerName
 MAX_DEPTH = 10_000
 Script = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
 ExportName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
-TreePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.@+-][A-Za-z0-9_.@+/-]{0,299}$")]
+TreePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.@+][A-Za-z0-9_.@+/-]{0,299}$")]
 
 
 class ForgeKind(StrEnum):

@@ -245,6 +245,8 @@ class RunTool:
         environment = None
         if claim.environment is not None:
             environment = await self._environments.open(request.ref.tenant, claim.environment)
+        if environment is not None:  # a host may answer with what it was sent
+            state.redactor.add(text for one in environment.credentials for text in one.texts)
         return ToolContext(
             ref=request.ref,
             agent=agent.name,

@@ -1,7 +1,7 @@
 // A task in two panes: left what happened, by its plan and over time; right the chosen step, what waits for a person and,
 // once it has ended, its result. The address names the step.
 
-import { address, get, post } from "./api.js";
+import { address, get, getText, post } from "./api.js";
 import { action, append, confirmed, dialog, fill, h, link } from "./dom.js";
 import { amount, bounded, bytes, clock, cost, count, duration, json, short, tokens, took } from "./format.js";
 import { icon } from "./icons.js";
@@ -10,15 +10,16 @@ import { keepCurrent, soon } from "./live.js";
 import { bones, crumbs, empty, meter, pill, square, toast } from "./parts.js";
 import { stepView } from "./step_view.js";
 import { compareDialog, raiseDialog, rerunDialog } from "./task_dialogs.js";
-import { drawRows, markdown, textsReady } from "./texts.js";
+import { difference, drawRows, markdown, textsReady } from "./texts.js";
 import { everySession, timeline, titleOf } from "./timeline.js";
 
 const CHARS = 240; // of each text in the outline
 const WHOLE = 100_000; // of each text in the chosen step, and in a file that is shared
 const MOST_ROWS = 200;
+const MOST_FILES = 50; // of the changes in a repository
 
 export function task(main, { session, parameters: [id, child, number] }) {
-  const place = Object.fromEntries(["head", "asks", "result", "step", "tab"].map((name) => [name, h("div", { class: name })]));
+  const place = Object.fromEntries(["head", "asks", "result", "changes", "step", "tab"].map((name) => [name, h("div", { class: name })]));
   const tabs = h("div", { class: "tabs" });
   const problem = h("p", { class: "problem notice", role: "alert" });
   const lanes = timeline({ pick: (row, byHand) => pick(row, byHand), narrow: () => innerWidth < 640 });
@@ -28,6 +29,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
   let chosen = number ? `${child ?? id}:${number}` : null;
   let followed = !number;
   let tab = "timeline";
+  let patch = null; // the address of the one that is drawn
 
   async function load() {
     known.record = await get(`/tasks/${id}`);
@@ -216,6 +218,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
   function resultView() {
     const { result } = known;
     if (!result) return fill(place.result);
+    drawChanges(result.artifacts.findLast((one) => one.type === "patch"));
     const met = result.acceptance?.filter((one) => one.passed).length;
     fill(
       place.result,
@@ -231,6 +234,23 @@ export function task(main, { session, parameters: [id, child, number] }) {
       result.artifacts.length ? h("ul", { class: "chips" }, result.artifacts.map((one) => h("li", {}, icon("file"), artifact(one), one.size ? h("small", { class: "faint" }, ` ${bytes(one.size)}`) : null))) : null,
       result.artifacts.filter((one) => /^image\/(png|jpeg|webp|gif)$/.test(one.media_type) && /^\/files\//.test(one.url)).map((one) => h("img", { class: "picture", src: address(one.url), alt: one.name, loading: "lazy" })),
     );
+  }
+
+  // What it changed in a repository, file by file.
+  async function drawChanges(one) {
+    if (!one || one.url === patch) return;
+    patch = one.url;
+    const text = await getText(one.url).catch(() => "");
+    const files = text.split(/^(?=diff --git )/m).filter((part) => part.startsWith("diff --git "));
+    const rest = files.length - MOST_FILES;
+    fill(place.changes, h("h2", {}, "Changes"), files.slice(0, MOST_FILES).map(changedFile), rest > 0 ? h("p", { class: "faint" }, `… ${rest} more files`) : null);
+  }
+
+  function changedFile(part) {
+    const name = / b\/(.*)/.exec(part)?.[1] ?? "";
+    const head = h("header", {}, icon("edit"), h("code", { class: "grow" }, name), h("span", { class: "num", "data-sums": "" }));
+    const lines = part.search(/^@@/m);
+    return lines < 0 ? h("div", { class: "code" }, head, h("p", { class: "faint" }, "It is no text, or only its mode has changed.")) : difference([part.slice(lines)], { head });
   }
 
   function outputView(output) {
@@ -381,7 +401,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
     divider.onpointerup = () => { divider.onpointermove = null; };
   }
 
-  append(panes, [h("section", { class: "pane", "aria-label": "What happened" }, tabs, lanes.element, place.tab), divider, h("aside", { class: "pane side", "aria-label": "The chosen step" }, place.asks, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Result and step" }, place.result, place.step))]);
+  append(panes, [h("section", { class: "pane", "aria-label": "What happened" }, tabs, lanes.element, place.tab), divider, h("aside", { class: "pane side", "aria-label": "The chosen step" }, place.asks, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Result and step" }, place.result, place.changes, place.step))]);
   fill(main, problem, place.head, panes);
   tabsView();
   const waits = setTimeout(() => known.record || fill(place.step, bones(5)), 300);

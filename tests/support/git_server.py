@@ -60,10 +60,10 @@ class Forge:
             given = base64.b64decode(given).decode().partition(":")[2]
         return given == self.token
 
-    def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+    def answer(self, method: str, path: str, body: bytes, authorization: str | None) -> tuple[int, Any]:
         self.asked.append(f"{method} {path}")
         if not re.search(r"/(pulls|merge_requests)(\?|$)", path):
-            return 200, {"default_branch": "main"}
+            return 200, {"default_branch": "main", "sent": authorization}
         if method == "GET":
             return 200, self.pulls
         given = json.loads(body)
@@ -93,7 +93,7 @@ def serve_repositories(root: Path, port: int, forge: Forge) -> Iterator[str]:
             if not forge.admits(self.headers.get("Authorization")):
                 return self._send(401, b"", {"WWW-Authenticate": "Basic realm=git"})
             if asked.path.startswith("/api/"):
-                status, answer = forge.answer(self.command, self.path, body)
+                status, answer = forge.answer(self.command, self.path, body, self.headers.get("Authorization"))
                 return self._send(status, json.dumps(answer).encode(), {})
             env = os.environ | {
                 "GIT_PROJECT_ROOT": str(root),

@@ -55,6 +55,7 @@ async def store_secrets(api: httpx2.AsyncClient, pool: Pool) -> dict[str, str]:
     assert (await api.post("/schedules", json=schedule)).status_code == 201
     trigger = {"signature": "github", "secret": "trigger-secret-canary", "task": {"input": "x", **SECRET}}
     assert (await api.put(f"/triggers/{name}", json=trigger)).is_success
+    assert (await api.put(f"/credentials/{name}", json={"secret": "credential-canary"})).is_success
     sealed = await pool.fetchval("SELECT variables FROM sessions WHERE id = $1", task)
     await pool.execute(
         """INSERT INTO input_requests
@@ -72,7 +73,9 @@ async def test_all_stored_secrets_are_encrypted_with_the_new_key(
 ) -> None:
     made = await store_secrets(api, pool)
     places = await stored_under(pool, OLD)
-    assert places.keys() >= {"subscriptions", "connectors", "sessions", "schedules", "triggers", "input_requests"}
+    assert places.keys() >= {
+        *("subscriptions", "connectors", "sessions", "schedules", "triggers", "input_requests", "credentials")
+    }
     keys = KeyRing.parse([NEW, *settings.secret_keys])
 
     interrupted = Resealer(pool, keys)

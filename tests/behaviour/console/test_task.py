@@ -1,8 +1,10 @@
 """A task in the console: started by a form, shown step by step, measured, rerun with changes, and replayed."""
 
+import asyncio
 import json
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from playwright.async_api import FilePayload, expect
@@ -11,6 +13,7 @@ from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttribut
 from temporalio.worker import Worker
 
 from tests.behaviour.console.conftest import Opener, needs_browser
+from tests.support.git_server import git, make_repository
 from tests.support.stack import Stack, steps
 from workflows.ui import CONVERSATION
 
@@ -119,3 +122,16 @@ async def test_replay_says_whether_the_code_decides_the_same_or_where_it_does_no
     await replay.click()
     note = page.get_by_text("Today's code decides otherwise at event 5 (workflow_execution_completed)")
     await expect(note).to_be_visible(timeout=60_000)
+
+
+async def test_changes_in_a_repository_are_shown_by_file(stack: Stack, opened: Opener, tmp_path: Path) -> None:
+    make_repository(tmp_path / "shop", {"app.py": "one\ntwo\n", "old.txt": "old\n"})
+    bundle = tmp_path / "shop.bundle"
+    git(tmp_path / "shop", "bundle", "create", "-q", str(bundle), "HEAD")
+    sent = await stack.http.post("/files?name=shop.bundle", content=await asyncio.to_thread(bundle.read_bytes))
+    work = steps([("bash", {"command": "printf 'one\\nthree\\nfour\\n' > app.py && git rm -q old.txt"})])
+    record = await stack.run(work, config={"repository": sent.json()["file_id"]})
+    page = await opened(f"{stack.url}/#/tasks/{record['task_id']}")
+    files = page.locator(".changes .code")
+    await expect(files.locator("header")).to_have_text(["app.py+2 −1", "old.txt−1"])
+    await expect(files.first).to_contain_text("three")

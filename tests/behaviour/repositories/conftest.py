@@ -12,7 +12,13 @@ from tests.support.git_server import Forge, git, make_repository, serve_reposito
 from tests.support.launch import TESTER
 from tests.support.stack import Stack
 
-FILES = {"app.py": "print('one')\n", "old.txt": "old\n", "lib/deep.txt": "deep\n", ".gitignore": "ignored.txt\n"}
+FILES = {
+    "app.py": "print('one')\n",
+    "old.txt": "old\n",
+    "lib/deep.txt": "deep\n",
+    "docs/guide.txt": "x\n",
+    ".gitignore": "ignored.txt\n",
+}
 TOOLS = [*TESTER["tools"], "push_branch", "open_pull_request"]
 COMMITTER = {**TESTER, "name": "committer", "may_ask": True, "tools": TOOLS}
 

@@ -1,6 +1,7 @@
 """A command in the sandbox cannot see, reach or change anything on the host."""
 
 import asyncio
+import contextlib
 import os
 import secrets
 import socket
@@ -226,3 +227,23 @@ async def test_open_files_of_the_worker_are_not_passed_on(sandbox: Sandbox, work
         assert secret.text not in result.output
     finally:
         os.close(fd)
+
+
+def list_arguments() -> bytes:
+    """The arguments of all processes of this host."""
+    found = b""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += path.read_bytes()
+    return found
+
+
+async def test_variables_reach_the_command_and_no_list_of_processes(sandbox: Sandbox, workspace: Path) -> None:
+    secret, listed = secrets.token_hex(), b""
+    asked = run(sandbox, workspace, "sleep 2; echo $GIVEN", variables={"GIVEN": secret})
+    running = asyncio.create_task(asked)
+    while not running.done():
+        listed += await asyncio.to_thread(list_arguments)
+        await asyncio.sleep(0.2)
+    assert secret in (await running).output
+    assert b"sleep 2; echo $GIVEN" in listed and secret.encode() not in listed

@@ -47,6 +47,7 @@ def test_reading_is_what_changes_nothing(method: str, path: str, refused: bool) 
 
 def test_a_credential_does_not_show_its_secret() -> None:
     assert "0123456789" not in f"{make()!r}{make()}" and make().rules.access is Access.READ
+    assert len(set(make().texts)) == 2
     assert make().header("/repos/a?x=1") == "Bearer token-0123456789"
     assert make().header("/a.git/info/refs?service=git-upload-pack").startswith("Basic ")
 
