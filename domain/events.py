@@ -220,6 +220,8 @@ class UsageUpdated(Event):
     call: Usage
     total: Usage
     calls: int = Field(default=0, exclude_if=lambda calls: calls == 0)  # how many tool calls of the reply run now
+    # the endpoint did not count
+    estimated: bool = Field(default=False, exclude_if=lambda estimated: not estimated)
 
 
 class ModelRetry(Event):

@@ -7,6 +7,7 @@ Kinds that answer with an error status, before anything is streamed:
         retry_after=SECONDS          sent as the retry-after header
         x_should_retry=true|false    sent as the x-should-retry header
         message="text"               instead of the usual message
+        code=NAME                    the error's code, in OpenAI's form
     toolong window=N                 400 "prompt is too long" when the prompt has more than N tokens
 
 Kinds that break the stream (a request without streaming gets 529, 400, or a dropped connection instead):
@@ -17,6 +18,7 @@ Kinds that break the stream (a request without streaming gets 529, 400, or a dro
     drop                             the connection is dropped
     hang                   nothing more comes until the client disconnects
     malformed_tool_json              the arguments of each tool call are not JSON
+    no_usage                         the stream ends without its usage (OpenAI's form only)
     slow delay=SECONDS               pause between two deltas (0.2)
         after=N                      deltas sent before it happens (2; hang: 0)
 
@@ -38,11 +40,11 @@ from offline.transcript import Transcript
 from offline.wire import ApiError
 
 MIDSTREAM = {
-    "overloaded_midstream": ("overloaded_error", "Overloaded"),
-    "api_midstream": ("api_error", "Internal server error"),
-    "invalid_midstream": ("invalid_request_error", "The request became invalid while it was answered"),
+    "overloaded_midstream": (529, "Overloaded"),
+    "api_midstream": (500, "Internal server error"),
+    "invalid_midstream": (400, "The request became invalid while it was answered"),
 }
-STREAM_KINDS = (*MIDSTREAM, "cut", "drop", "hang", "malformed_tool_json")
+STREAM_KINDS = (*MIDSTREAM, "cut", "drop", "hang", "malformed_tool_json", "no_usage")
 CONDITIONS = ("slow", "toolong")
 _MESSAGES = {401: "invalid authorization header", 429: "This request would exceed your rate limit", 529: "Overloaded"}
 _REMEMBERED = 20_000
@@ -114,4 +116,5 @@ def _status_error(marker: Marker) -> ApiError:
     for option, header in (("retry_after", "retry-after"), ("x_should_retry", "x-should-retry")):
         if option in marker.options:
             headers[header] = marker.text(option)
-    return ApiError(status, marker.text("message") or _MESSAGES.get(status, f"Injected fault {status}"), headers)
+    message = marker.text("message") or _MESSAGES.get(status, f"Injected fault {status}")
+    return ApiError(status, message, headers, code=marker.text("code") or None)

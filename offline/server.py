@@ -1,11 +1,11 @@
-"""The routes: the part of the Anthropic API that an agent needs, and the log of requests."""
+"""The routes: the parts of the Anthropic API and of OpenAI's that an agent needs, and the log of requests."""
 
 import asyncio
 import json
 import random
 import socket
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from offline import completions, wire
 from offline.checks import CONTEXT_WINDOW, check, check_length
 from offline.faults import MIDSTREAM, FaultCounter, Faults
 from offline.markers import MarkerError
@@ -25,7 +26,7 @@ from offline.reply import Reply
 from offline.scripts import answer
 from offline.transcript import Transcript
 from offline.usage import PromptCache, count_input
-from offline.wire import ApiError, error_body, events, message, sse
+from offline.wire import ApiError, Event, message
 
 MODELS = ("offline", "claude-opus-5-5", "claude-sonnet-5-5", "claude-opus-4-5", "claude-sonnet-4-5", "claude-haiku-4-5")
 
@@ -86,17 +87,23 @@ class OfflineModel:
         self._cache = PromptCache()
 
     async def messages(self, request: Request) -> Any:
+        return await self._reply(request, MESSAGES)
+
+    async def completions(self, request: Request) -> Any:
+        return await self._reply(request, COMPLETIONS)
+
+    async def _reply(self, request: Request, form: "Form") -> Any:
         entry = Entry(id=_request_id(), body=await request.body())
         try:
-            return await self._answer(request, entry)
+            return await self._answer(request, entry, form)
         except ApiError as error:
-            return _error(error, entry)
+            return _error(error, entry, form)
         except MarkerError as error:
-            return _error(ApiError(400, str(error)), entry)
+            return _error(ApiError(400, str(error)), entry, form)
 
-    async def _answer(self, request: Request, entry: Entry) -> Any:
+    async def _answer(self, request: Request, entry: Entry, form: "Form") -> Any:
         _authorize(request)
-        body = _json(entry.body)
+        body = form.read(_json(entry.body))
         self.log.add(entry)
         transcript = Transcript.of(body, check(body))
         entry.model, entry.turn = body["model"], transcript.assistant_messages + 1
@@ -108,8 +115,8 @@ class OfflineModel:
         reply = answer(transcript)
         whole = message(reply, body, usage, entry.body)
         if body.get("stream"):
-            return MessageStream(whole, faults, reply.delay, entry)
-        return await _whole(whole, faults, reply, entry)
+            return MessageStream(whole, faults, reply.delay, entry, form)
+        return await _whole(form.whole(whole), faults, reply, entry)
 
     async def count_tokens(self, request: Request) -> Response:
         entry = Entry(id=_request_id(), body=await request.body())
@@ -119,9 +126,13 @@ class OfflineModel:
             check({"max_tokens": 1, **body, "thinking": None} if isinstance(body, dict) else body)
             return JSONResponse({"input_tokens": count_input(body)}, headers={"request-id": entry.id})
         except ApiError as error:
-            return _error(error, entry)
+            return _error(error, entry, MESSAGES)
 
     async def models(self, request: Request) -> Response:
+        try:
+            _authorize(request)
+        except ApiError as error:
+            return _error(error, Entry(id=_request_id(), body=b""), COMPLETIONS)
         data = [_model(name) for name in MODELS]
         return JSONResponse({"data": data, "has_more": False, "first_id": MODELS[0], "last_id": MODELS[-1]})
 
@@ -134,7 +145,7 @@ class OfflineModel:
             if name.startswith("no-such"):
                 raise ApiError(404, f"model: {name}")
         except ApiError as error:
-            return _error(error, entry)
+            return _error(error, entry, MESSAGES)
         return JSONResponse(_model(name))
 
     async def requests(self, request: Request) -> Response:
@@ -154,6 +165,7 @@ def create_app() -> Starlette:
     return Starlette(
         routes=[
             Route("/v1/messages", model.messages, methods=["POST"]),
+            Route("/v1/chat/completions", model.completions, methods=["POST"]),
             Route("/v1/messages/count_tokens", model.count_tokens, methods=["POST"]),
             Route("/v1/models", model.models, methods=["GET"]),
             Route("/v1/models/{name}", model.one_model, methods=["GET"]),
@@ -199,18 +211,44 @@ def _json(raw: bytes) -> Any:
         raise ApiError(400, "The request body is not valid JSON") from None
 
 
-def _error(error: ApiError, entry: Entry) -> Response:
+@dataclass(frozen=True)
+class Form:
+    """How a vendor writes requests and replies."""
+
+    read: Callable[[Any], Any]  # a request, in Anthropic's form
+    whole: Callable[[dict[str, Any]], dict[str, Any]]
+    events: Callable[[dict[str, Any]], Iterator[Event]]
+    sse: Callable[[Event], bytes]
+    error_body: Callable[[ApiError, str], dict[str, Any]]
+    error_name: str
+    break_arguments: Callable[[dict[str, Any]], None]
+
+
+MESSAGES = Form(
+    lambda body: body, lambda one: one, wire.events, wire.sse, wire.error_body, "error", wire.break_arguments
+)
+COMPLETIONS = Form(
+    completions.to_messages,
+    completions.whole,
+    completions.chunks,
+    completions.sse,
+    completions.error_body,
+    "",
+    completions.break_arguments,
+)
+
+
+def _error(error: ApiError, entry: Entry, form: Form) -> Response:
     entry.status, entry.outcome = error.status, "error"
     headers = {"request-id": entry.id, **error.headers}
-    return JSONResponse(error_body(error.type, error.message, entry.id), status_code=error.status, headers=headers)
+    return JSONResponse(form.error_body(error, entry.id), status_code=error.status, headers=headers)
 
 
 async def _whole(whole: dict[str, Any], faults: Faults, reply: Reply, entry: Entry) -> Any:
     """Answer without a stream, with the faults that such a response can have."""
     await asyncio.sleep(faults.delay or reply.delay)
     if faults.stream in MIDSTREAM:
-        type, text = MIDSTREAM[faults.stream]
-        raise ApiError({"overloaded_error": 529, "api_error": 500}.get(type, 400), text)
+        raise ApiError(*MIDSTREAM[faults.stream])
     if faults.stream in ("cut", "drop", "hang"):
         return _Unanswered(entry, hang=faults.stream == "hang")
     entry.outcome = "answered"
@@ -243,11 +281,12 @@ _PAUSE, _DROP, _HANG = "pause", "drop", "hang"  # the latter two are names of fa
 class MessageStream:
     """An ASGI response. Starlette's own would end a dropped stream properly."""
 
-    def __init__(self, message: dict[str, Any], faults: Faults, delay: float, entry: Entry) -> None:
+    def __init__(self, message: dict[str, Any], faults: Faults, delay: float, entry: Entry, form: Form) -> None:
         self._message = message
         self._faults = faults
         self._delay = faults.delay or delay
         self._entry = entry
+        self._form = form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._delay and self._faults.stream != _HANG:
@@ -287,13 +326,14 @@ class MessageStream:
     def _parts(self) -> Iterator[bytes | str]:
         """The events, and between them what interrupts the stream: a pause, a drop or a hang."""
         deltas = 0
-        for name, data in events(self._message):
+        form = self._form
+        for name, data in form.events(self._message):
             is_delta = name == "content_block_delta"
             last = name == "message_delta"
             if self._faults.stream and (last or (is_delta and deltas >= self._faults.after)):
                 fault = self._faults.stream
                 if fault in MIDSTREAM:
-                    yield sse(("error", error_body(*MIDSTREAM[fault], self._entry.id)))
+                    yield form.sse((form.error_name, form.error_body(ApiError(*MIDSTREAM[fault]), self._entry.id)))
                     return
                 if fault == "cut":
                     return
@@ -301,14 +341,12 @@ class MessageStream:
                     yield fault
             if is_delta and self._delay:
                 yield _PAUSE
-            if (
-                is_delta
-                and self._faults.stream == "malformed_tool_json"
-                and data["delta"]["type"] == "input_json_delta"
-            ):
-                data["delta"]["partial_json"] = '{"broken: ' + data["delta"]["partial_json"]
+            if is_delta and self._faults.stream == "malformed_tool_json":
+                form.break_arguments(data)
+            if name == "usage" and self._faults.stream == "no_usage":
+                continue
             deltas += is_delta
-            yield sse((name, data))
+            yield form.sse((name, data))
 
 
 async def client_left(receive: Receive) -> None:

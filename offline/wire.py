@@ -32,16 +32,32 @@ Event = tuple[str, dict[str, Any]]
 class ApiError(Exception):
     """A response with an error status."""
 
-    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        headers: dict[str, str] | None = None,
+        *,
+        type: str | None = None,
+        code: str | None = None,
+        param: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
-        self.type = _TYPES.get(status, "api_error")
+        self.type = type or _TYPES.get(status, "api_error")
+        self.code = code  # in OpenAI's form, like the next
+        self.param = param
         self.message = message
         self.headers = headers or {}
 
 
-def error_body(type: str, message: str, request_id: str) -> dict[str, Any]:
-    return {"type": "error", "error": {"type": type, "message": message}, "request_id": request_id}
+def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": error.type, "message": error.message}, "request_id": request_id}
+
+
+def break_arguments(data: dict[str, Any]) -> None:
+    if data["delta"]["type"] == "input_json_delta":
+        data["delta"]["partial_json"] = '{"broken: ' + data["delta"]["partial_json"]
 
 
 def sign(thinking: str) -> str:
@@ -130,7 +146,7 @@ def _written(block: dict[str, Any]) -> str:
     return text
 
 
-def _pieces(block: dict[str, Any]) -> list[str]:
+def pieces(block: dict[str, Any]) -> list[str]:
     written = _written(block)
     if block["type"] == "tool_use":
         return [written[at : at + _JSON_PIECE] for at in range(0, len(written), _JSON_PIECE)]
@@ -151,7 +167,7 @@ def _block_events(index: int, block: dict[str, Any]) -> Iterator[Event]:
         "thinking": ("thinking_delta", "thinking"),
         "tool_use": ("input_json_delta", "partial_json"),
     }[kind]
-    for piece in _pieces(block):
+    for piece in pieces(block):
         yield _delta(index, {"type": delta, field: piece})
     if kind == "thinking":
         yield _delta(index, {"type": "signature_delta", "signature": block["signature"]})

@@ -167,11 +167,11 @@ def render_request(request: ModelRequest, *, binds_with_tools: bool = False) -> 
     newest = max((place for place, one in enumerate(request.messages) if _asks(one)), default=0)
     for place, message in enumerate(request.messages):
         messages += _render_reply(message, thinks=place > newest) if message.role == "assistant" else _render(message)
-    for note in request.notes:
-        if messages[-1]["role"] == "user":
-            messages[-1]["content"] += f"\n\n{note}"
-        else:
-            messages.append({"role": "user", "content": note})
+    notes = [{"type": "text", "text": note} for note in request.notes]  # apart, after all that can be cached
+    if notes and messages[-1]["role"] == "user":
+        messages[-1]["content"] = [{"type": "text", "text": messages[-1]["content"]}, *notes]
+    elif notes:
+        messages.append({"role": "user", "content": notes})
     settings, sent = request.settings, JsonObject(model=request.model, messages=messages)
     if request.tools:
         sent["tools"] = [
@@ -246,8 +246,9 @@ def _mark_cache(messages: list[JsonObject]) -> None:
     known beginning themselves."""
     newest = [message for message in messages if message["role"] == "user"][-1:]
     for message in [messages[0], *newest]:
-        text = {"type": "text", "text": message["content"], "cache_control": {"type": "ephemeral"}}
-        message["content"] = [text]
+        if isinstance(message["content"], str):
+            message["content"] = [{"type": "text", "text": message["content"]}]
+        message["content"][0]["cache_control"] = {"type": "ephemeral"}
 
 
 def _renamed(body: JsonObject, refused: set[str]) -> JsonObject:

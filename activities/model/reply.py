@@ -280,5 +280,8 @@ def _events(call: ModelCall, turn: ModelResponse, total: Usage, calls: int) -> l
             )
         if turn.status:
             events.append(ev.Progress(message=turn.status))
-    events.append(ev.UsageUpdated(model=call.model, step=call.step, call=turn.usage, total=total, calls=calls))
+    used = ev.UsageUpdated(
+        model=call.model, step=call.step, call=turn.usage, total=total, calls=calls, estimated=turn.estimated
+    )
+    events.append(used)
     return events

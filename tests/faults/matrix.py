@@ -62,6 +62,7 @@ ROWS: dict[str, Plan] = {
     "removed agents": Plan([*KILLS, FAULTS["API killed"]], (workload.removals,) * 2),
     "messages to subagents": Plan([*KILLS, FAULTS["API killed"]], (workload.instances,) * 3),
     "tasks of MCP servers": Plan([*KILLS, FAULTS["API killed"]], (remote_tasks.remote_tasks,) * 3, builds=True),
+    "outages of a vendor": Plan(KILLS, (workload.travels,) * 4),
     "variables of subagents": Plan([*KILLS, FAULTS["API killed"]], (workload.variables,) * 3),
     **{name: Plan([], (workload.messages, workload.effects), moments=(moment,)) for name, moment in MOMENTS.items()},
 }
@@ -107,6 +108,7 @@ async def prepare(stack: Stack) -> None:
     await define(stack, "fm_keyed", prompt("fm_keyed_a", "Looking."), approves, **exposed, variables=key)
     immediate = [{"name": name, "immediate": True} for name in ("fm_scout", "fm_guard")]
     for fields in (
+        {**TESTER, "name": "fm_traveller", "model": "claude-sonnet-4-5", "fallback_models": ["openai/gpt-4o"]},
         agent("fm_heir", subagent_tools=immediate[:1], expose_as_tool=True),
         agent("fm_desk", handoffs=["fm_heir"]),
         agent("fm_lead", subagent_tools=immediate),

@@ -38,6 +38,17 @@ async def model_faults(caller: Caller, random: Random, folder: Path) -> None:
     await caller.submit("model_faults", f"[[script:say words=12 delay=0.02]] [[fault:{fault}]]")
 
 
+async def travels(caller: Caller, random: Random, folder: Path) -> None:
+    """A vendor has an outage in the middle of a task; the other takes over, and sometimes gives it back."""
+    away = f"[[fault:529 retry_after=0 times=always at={random.randint(1, 3)} model=claude-sonnet-4-5]]"
+    back = "[[fault:529 retry_after=0 times=always at=4 model=gpt-4o]]" if random.random() < 0.5 else ""
+    ledger = folder / new_id()
+    given = {"path": str(ledger), "seconds": round(random.uniform(0, 0.5), 2)}
+    calls = steps([("ledger_once", given)], [("ledger_again", given)], [("list_files", {"path": "."})])
+    task = await caller.submit("travels", f"{calls} {away} {back}", agent="fm_traveller")
+    task.ledger = ledger
+
+
 async def subagents(caller: Caller, random: Random, folder: Path) -> None:
     """Three background subagents; then several concurrent fires, one of which gets all outcomes."""
     key, count = new_id(), 3

@@ -1,6 +1,7 @@
 """Starts the processes that the tests run against, so that none of them can outlive the tests."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -99,6 +100,9 @@ def settings_in(folder: Path, model_port: int) -> Settings:
         default_cost_usd=0,  # no limit: scripts of thousands of steps are priced like a real model
         anthropic_api_key=MODEL_KEY,
         anthropic_base_url=f"http://127.0.0.1:{model_port}",
+        openai_api_key=MODEL_KEY,
+        openai_base_url=f"http://127.0.0.1:{model_port}/v1",
+        providers=_providers(model_port),
         tools_module="tests.faults.ledger",
         # needed by the program of an MCP server
         sandbox_folders=(sys.prefix, sys.base_prefix, str(Path(__file__).parent)),
@@ -113,9 +117,21 @@ def settings_in(folder: Path, model_port: int) -> Settings:
     )
 
 
+def _providers(model_port: int) -> str:
+    """A provider whose key is refused, and one at which nobody speaks its form."""
+    address = f"http://127.0.0.1:{model_port}"
+    return json.dumps(
+        {
+            "locked": {"kind": "openai", "base_url": f"{address}/v1", "key": "invalid"},
+            "mistaken": {"kind": "anthropic", "base_url": f"{address}/nowhere", "key": "x"},
+        }
+    )
+
+
 def _prices(folder: Path) -> Path:
     """Write a price table with a model whose context window is small."""
-    small = "models:\n  small-1: {input: 1, output: 1, cache_read: 1, cache_write: 1, context_window: 8000}\n"
+    small = "models:\n  openai/gpt-4o: {input: 2.5, output: 10, cache_read: 1.25, cache_write: 2.5}\n"
+    small += "  small-1: {input: 1, output: 1, cache_read: 1, cache_write: 1, context_window: 8000}\n"
     path = folder / "prices.yaml"
     path.write_text(small)
     return path

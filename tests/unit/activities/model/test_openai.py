@@ -1,0 +1,225 @@
+"""Requests in OpenAI's form, as the SDK's own types know it, and parsing of its stream."""
+
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
+from pydantic import TypeAdapter
+
+from activities.model.models import MalformedReply
+from activities.model.openai import ReplyReader, read_error, read_usage, render_request
+from domain.messages import (
+    ModelMessage,
+    ModelResponse,
+    ModelSettings,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolDefinition,
+    ToolResultBlock,
+)
+from domain.sessions.session import StopReason, Usage
+from tests.unit.activities.model.test_anthropic import assistant, request, user
+
+MESSAGE: TypeAdapter[Any] = TypeAdapter(ChatCompletionMessageParam)
+TOOL = ToolDefinition("bash", "Runs a command.", {"type": "object"})
+CALLS = [ToolCallBlock(id=f"c{number}", name="bash", arguments={"command": number}) for number in (1, 2)]
+RESULTS = [ToolResultBlock(call_id="c1", text="", failed=True), ToolResultBlock(call_id="c2", text="ok", failed=False)]
+
+
+def check(sent: dict[str, Any]) -> None:
+    """What the SDK's types say of the form: no other field, and every message of a known kind."""
+    assert sent.keys() <= CompletionCreateParamsBase.__annotations__.keys()
+    for message in sent["messages"]:
+        read = MESSAGE.validate_python(message, strict=True)
+        assert message.keys() - {"reasoning_content", "reasoning_details"} <= read.keys()
+
+
+def test_calls_and_results_have_the_form_of_the_api() -> None:
+    messages = [user(), assistant(TextBlock(text="y"), *CALLS), user(*RESULTS, TextBlock(text="and?"))]
+    sent = render_request(request(*messages, tools=[TOOL], notes=["For now."]))
+    check(sent)
+    assert [message["role"] for message in sent["messages"]] == [
+        *("system", "user", "assistant", "tool", "tool", "user")
+    ]
+    reply, first, second, last = sent["messages"][2:]
+    assert reply["content"] == "y" and [one["id"] for one in reply["tool_calls"]] == ["c1", "c2"]
+    assert reply["tool_calls"][0]["function"] == {"name": "bash", "arguments": '{"command":1}'}
+    assert (first["content"], second["content"]) == ("The call failed: (no output)", "ok")
+    assert [part["text"] for part in last["content"]] == ["and?", "For now."]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sent"),
+    [
+        ({}, {}),
+        ({"temperature": 0.0}, {"temperature": 0.0}),
+        ({"effort": "minimal"}, {"reasoning_effort": "minimal"}),
+        ({"tool_choice": "required"}, {"tool_choice": "required"}),
+        ({"tool_choice": "bash"}, {"tool_choice": {"type": "function", "function": {"name": "bash"}}}),
+        ({"parallel_tool_calls": False}, {"parallel_tool_calls": False}),
+    ],
+)
+def test_settings_of_a_task(settings: dict[str, Any], sent: dict[str, Any]) -> None:
+    asked = render_request(request(user(), tools=[TOOL], settings=ModelSettings(**settings)))
+    check(asked)
+    assert {name: value for name, value in asked.items() if name not in ("model", "messages", "tools")} == sent
+
+
+def test_an_answer_is_bound_to_its_schema_where_tools_do_not_forbid_it() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    bound = render_request(request(user(), output_schema=schema))
+    check(bound)
+    assert bound["response_format"]["json_schema"]["schema"] == schema
+    assert "response_format" not in render_request(request(user(), output_schema=schema, tools=[TOOL]))
+    assert "response_format" in render_request(
+        request(user(), output_schema=schema, tools=[TOOL]), binds_with_tools=True
+    )
+
+
+def read(*chunks: dict[str, Any]) -> tuple[ModelResponse, ReplyReader]:
+    turn = ModelResponse()
+    reader = ReplyReader(turn, lambda _: None, lambda _: None)
+    for chunk in chunks:
+        reader.read(chunk)
+    return turn, reader
+
+
+def delta(finished: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": more, "finish_reason": finished}]}
+
+
+def call(arguments: str, **more: Any) -> dict[str, Any]:
+    names = {name: more.pop(name) for name in ("name",) if name in more}
+    return {**more, "type": "function", "function": {**names, "arguments": arguments}}
+
+
+def test_parallel_calls_are_put_together_however_they_are_numbered() -> None:
+    numbered = [
+        delta(tool_calls=[call("", index=0, id="a", name="bash"), call("", index=1, id="b", name="look")]),
+        delta(tool_calls=[call('{"x"', index=0)]),
+        delta(tool_calls=[call("{}", index=1), call(":1}", index=0)]),
+    ]
+    whole = [delta(tool_calls=[call('{"x":1}', index=0, id="a", name="bash"), call("", index=0, id="b", name="look")])]
+    unnumbered = [
+        delta(tool_calls=[call('{"x":1}', id="a", name="bash")]),
+        delta(tool_calls=[call("", id="b", name="look")]),
+    ]
+    for chunks in (numbered, whole, unnumbered):
+        _, reader = read(*chunks)
+        assert reader.content() == [
+            ToolCallBlock(id="a", name="bash", arguments={"x": 1}),
+            ToolCallBlock(id="b", name="look", arguments={}),
+        ]
+
+
+@pytest.mark.parametrize("theirs", ["functions.bash:0", "", "x" * 41, "same"])
+def test_ids_that_another_vendor_would_refuse_are_replaced(theirs: str) -> None:
+    _, reader = read(delta(tool_calls=[call("{}", index=number, id=theirs, name="bash") for number in (0, 1)]))
+    ids = [block.id for block in reader.content() if isinstance(block, ToolCallBlock)]
+    assert len({*ids}) == 2 and all(len(one) <= 40 and ":" not in one for one in ids)
+
+
+@pytest.mark.parametrize("arguments", ["{", "[]", '{"a": NaN}'])
+def test_broken_arguments_make_a_malformed_reply(arguments: str) -> None:
+    _, reader = read(delta(tool_calls=[call(arguments, index=0, id="a", name="bash")]))
+    with pytest.raises(MalformedReply, match="its call of bash"):
+        reader.content()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "replayed"),
+    [
+        ([delta(reasoning_content="h"), delta(reasoning_content="m")], {"reasoning_content": "hm"}),
+        ([delta(reasoning="hm")], {"reasoning": "hm"}),
+        (
+            [
+                delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "h"}]),
+                delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "m", "signature": "s"}]),
+            ],
+            {"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "hm", "signature": "s"}]},
+        ),
+    ],
+)
+def test_reasoning_is_sent_back_within_its_turn_only(chunks: list[dict[str, Any]], replayed: dict[str, Any]) -> None:
+    signed = call("{}", index=0, id="a", name="bash", extra_content={"google": {"thought_signature": "z"}})
+    _, reader = read(*chunks, delta(tool_calls=[signed]))
+    reply = ModelMessage("assistant", [*reader.content()])
+    result = user(ToolResultBlock(call_id="a", text="x", failed=False))
+    during = render_request(request(user(), reply, result))
+    check({**during, "messages": [message for message in during["messages"] if "tool_calls" not in message]})
+    sent = during["messages"][2]
+    assert {name: sent[name] for name in replayed} == replayed
+    assert sent["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "z"}}
+    later = render_request(request(user(), reply, result, assistant(), user()))
+    assert later["messages"][2].keys() == {"role", "content", "tool_calls"}
+
+
+def test_reasoning_of_another_form_is_left_out() -> None:
+    sent = render_request(request(user(), assistant(ThinkingBlock(text="hm", proof="sig=="), TextBlock(text="y"))))
+    check(sent)
+    assert sent["messages"][2] == {"role": "assistant", "content": "y"}
+
+
+@pytest.mark.parametrize(
+    ("reported", "usage"),
+    [
+        ({"prompt_tokens": 10, "completion_tokens": 2}, Usage(llm_calls=1, input_tokens=10, output_tokens=2)),
+        (
+            {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 8}},
+            Usage(llm_calls=1, input_tokens=2, output_tokens=2, cache_read_tokens=8),
+        ),
+        # reasoning that is not part of the reply's tokens
+        (
+            {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 42},
+            Usage(llm_calls=1, input_tokens=10, output_tokens=32),
+        ),
+        ({"prompt_tokens": None, "prompt_tokens_details": None}, Usage(llm_calls=1)),
+    ],
+)
+def test_usage_counts_each_token_once(reported: dict[str, Any], usage: Usage) -> None:
+    assert read_usage(reported) == usage
+
+
+def test_reasons_to_stop() -> None:
+    reasons = {
+        finished: read(delta(finished, content="x"))[1].stop_reason
+        for finished in ("stop", "tool_calls", "length", "content_filter", "of_another_year")
+    }
+    assert list(reasons.values()) == [
+        *(StopReason.ANSWERED, StopReason.TOOL_CALLS, StopReason.CUT_OFF, StopReason.DECLINED, StopReason.ANSWERED)
+    ]
+    assert read(delta("stop", refusal="No."))[1].stop_reason is StopReason.DECLINED
+
+
+REQUEST = httpx2.Request("POST", "https://api.example/v1/chat/completions")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "too_long"),
+    [
+        (401, {"message": "Incorrect API key", "code": "invalid_api_key"}, "authentication_error", False),
+        (429, {"message": "Rate limit reached", "code": "rate_limit_exceeded"}, "rate_limit_error", False),
+        (429, {"message": "You exceeded your quota", "code": "insufficient_quota"}, "billing_error", False),
+        (402, {"message": "Insufficient Balance"}, "billing_error", False),
+        (400, {"message": "too long", "code": "context_length_exceeded"}, "invalid_request_error", True),
+        (400, {"message": "the request exceeds the available context size"}, "invalid_request_error", True),
+        (400, {"message": "blocked", "code": "content_filter"}, "content_refused", False),
+        (400, {"message": "Unsupported parameter: 'x'", "code": "unsupported_parameter"}, "unknown_parameter", False),
+        (400, {"message": "Unrecognized request argument supplied: x"}, "unknown_parameter", False),
+        (400, {"message": "registry.ollama.ai/library/gemma does not support tools"}, "tools_unsupported", False),
+        (404, {"message": "No endpoints found that support tool use"}, "tools_unsupported", False),
+        (404, {"message": "model 'x' not found", "code": None}, "not_found_error", False),
+        (404, {"detail": "Not Found"}, "wrong_form", False),
+        (404, None, "wrong_form", False),
+        (500, "oops", "api_error", False),
+        (503, {"message": "Loading model"}, "overloaded_error", False),
+    ],
+)
+def test_errors_of_many_endpoints_have_few_kinds(status: int, body: Any, kind: str, too_long: bool) -> None:
+    response = httpx2.Response(status, request=REQUEST)
+    reported = read_error(openai.APIStatusError("no", response=response, body=body))
+    assert reported is not None and (reported.kind, reported.too_long) == (kind, too_long)
