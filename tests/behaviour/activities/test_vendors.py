@@ -70,7 +70,7 @@ async def under_way(stack: Stack) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", FAILED)
-async def test_what_waiting_cannot_cure_ends_the_session(stack: Stack, under_way: dict[str, str], name: str) -> None:
+async def test_hopeless_errors_end_the_session(stack: Stack, under_way: dict[str, str], name: str) -> None:
     fault, kind = FAILED[name]
     record = await stack.wait(under_way[fault], seconds=90)
     assert (record["status"], record["error"]["type"]) == ("failed", kind)
@@ -81,7 +81,7 @@ async def test_what_waiting_cannot_cure_ends_the_session(stack: Stack, under_way
 
 
 @pytest.mark.parametrize("name", RETRIED)
-async def test_what_passes_is_tried_again(stack: Stack, under_way: dict[str, str], name: str) -> None:
+async def test_passing_errors_are_retried(stack: Stack, under_way: dict[str, str], name: str) -> None:
     record = await stack.wait(under_way[RETRIED[name]])
     assert record["status"] == "completed" and len(await stack.asked(record["task_id"])) == 3
     assert len(of_type(await stack.events(record["task_id"]), "model_retry")) == 1
