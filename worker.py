@@ -222,7 +222,9 @@ async def run(settings: Settings) -> None:
 
         async def beat() -> None:
             problems = [*model.problems, *own, *files.problems]
-            await workers.beat(pool, name, sandbox.name, known.tools, known.handlers, known.hooks, problems)
+            await workers.beat(
+                pool, name, sandbox.name, known.tools, known.handlers, known.hooks, problems, model.reports
+            )
 
         await ensure_swept(client, settings.task_queue)
         async with build_worker(settings, services):

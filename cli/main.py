@@ -35,7 +35,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Conversations": ("conversations", "tree", "mailbox", "fire", "fork", "terminate"),
     "Looking closer": ("trace", "rerun", "diff", "replay", "export", "audit"),
     "Schedules and notifications": ("schedules", "missions", "triggers", "subscriptions", "deliveries"),
-    "Setting up": ("config", "agents", "environments", "credentials", "files", "keys", "secrets", "mcp", "completion"),
+    "Setting up": (
+        *("config", "models", "agents", "environments", "credentials", "files", "keys", "secrets", "mcp", "completion"),
+    ),
 }
 SHARED = {  # modules with several commands; each other command has a module of its own name
     "stack": ("up", "status", "down", "token"),

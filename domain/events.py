@@ -86,6 +86,7 @@ class TaskSubmitted(Event):
 class TaskStarted(Event):
     type = "task_started"
     model: str
+    prices: str | None = None  # the version of the price list; None: the model has no price, so its cost is unknown
 
 
 class CancelRequested(Event):

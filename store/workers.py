@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from datetime import datetime
 
+from domain.agents.models import ProviderReport
 from store.database import Pool
 
 FRESH_SECONDS = 30
@@ -18,18 +19,21 @@ async def beat(
     handlers: Collection[str] = (),
     hooks: Collection[str] = (),
     problems: Collection[str] = (),
+    models: Collection[ProviderReport] = (),
 ) -> None:
     await pool.execute(
-        """INSERT INTO workers (id, sandbox, tools, handlers, hooks, problems) VALUES ($1, $2, $3, $4, $5, $6)
+        """INSERT INTO workers (id, sandbox, tools, handlers, hooks, problems, models)
+           VALUES ($1, $2, $3, $4, $5, $6, $7)
            ON CONFLICT (id) DO UPDATE SET seen_at = now(), sandbox = excluded.sandbox, tools = excluded.tools,
                                           handlers = excluded.handlers, hooks = excluded.hooks,
-                                          problems = excluded.problems""",
+                                          problems = excluded.problems, models = excluded.models""",
         worker_id,
         sandbox,
         sorted(tools),
         sorted(handlers),
         sorted(hooks),
         [problem[:MOST_CHARACTERS] for problem in problems][:MOST_PROBLEMS],
+        [one.model_dump_json() for one in models],
     )
 
 
@@ -41,6 +45,17 @@ async def problems(pool: Pool) -> list[str]:
         FRESH_SECONDS,
     )
     return [row["problem"] for row in rows]
+
+
+async def models(pool: Pool) -> list[ProviderReport]:
+    """The providers of models that running workers report."""
+    rows = await pool.fetch(
+        """SELECT DISTINCT unnest(models) AS report FROM workers
+            WHERE seen_at > now() - make_interval(secs => $1) ORDER BY 1""",
+        FRESH_SECONDS,
+    )
+    found = [ProviderReport.model_validate_json(row["report"]) for row in rows]
+    return list({one.provider: one for one in found}.values())
 
 
 async def leave(pool: Pool, worker_id: str) -> None:

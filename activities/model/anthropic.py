@@ -83,6 +83,7 @@ def connect_client(name: str, provider: Provider) -> Any:
 
 class Anthropic:
     form, path = "Anthropic", MESSAGES
+    exact = False  # names without a date are not in its list
     lost: type[Exception] = anthropic.APIConnectionError
 
     def __init__(self, name: str, provider: Provider) -> None:
@@ -135,6 +136,8 @@ class Anthropic:
             await self.client.models.retrieve(model, timeout=5.0)
 
     async def list_models(self) -> list[str] | None:
+        if isinstance(self.client, anthropic.AsyncAnthropic) and self.client.models:
+            await self.client.models.list(limit=1, timeout=5.0)  # whether it answers
         return None
 
     async def close(self) -> None:

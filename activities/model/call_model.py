@@ -111,7 +111,9 @@ class CallModel:
         left = (call.cut_at - activity.info().started_time).total_seconds() if call.cut_at else None
         cut_at = asyncio.get_running_loop().time() + left if left is not None else None
         with retry_if_away():
-            facts = await messages.begin_step(self._pool, turn_record.begin_write(call, by))
+            facts = await messages.begin_step(
+                self._pool, turn_record.begin_write(call, by, self._models.price_list(call.model))
+            )
             if facts.reply is not None:  # an earlier attempt committed it, and its result was lost
                 return ModelReply.model_validate_json(facts.reply)
             if facts.cancel_requested and call.purpose is Purpose.TURN:

@@ -4,6 +4,7 @@ Read it in this order: `Vendor` (what such a file does), `Models` (what everythi
 what the vendors' files share.
 """
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -21,7 +22,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pydantic_core import from_json
 
 from domain import wire
-from domain.agents.models import PriceTable, Provider, Providers, UnknownProvider
+from domain.agents.models import PriceTable, Provider, ProviderReport, Providers, UnknownProvider
 from domain.json_object import JsonObject
 from domain.limits import CallEstimate
 from domain.messages import ModelRequest, ModelResponse
@@ -33,6 +34,7 @@ MOST_ERROR_BODY = 32_000  # bytes of a failed response; of its text 500 characte
 CHARACTERS = 3  # of a request, per token; low on purpose, so that an estimate is too high rather than too low
 MOST_SAID = 500  # characters of the endpoint's own message, which may quote the request
 MOST_KIND = 64  # characters of its type of error, which is stored in histories
+MOST_LISTED = 500  # models of one provider
 MOST_MALFORMED = 5  # attempts at a reply that cannot be read: each is paid for
 UNKNOWN = "unknown_error"
 LONGEST_WAIT = 300.0  # seconds; with a longer retry-after we try earlier instead of sleeping for days
@@ -59,6 +61,7 @@ class Vendor(Protocol):
     form: str  # the name of the form, for people
     path: str  # where a request is posted
     lost: type[Exception]  # the SDK's error for a connection that failed
+    exact: bool  # its list has every model
 
     async def ask(self, request: ModelRequest, turn: ModelResponse, on_text: Said, on_thinking: Said) -> None:
         """Fill `turn` while the stream arrives, so that an interrupted call still has the part that arrived."""
@@ -75,7 +78,7 @@ class Vendor(Protocol):
         """Raise what a call would fail with, if that can be known without one: a refused key, a missing model."""
 
     async def list_models(self) -> list[str] | None:
-        """All models of the provider; None if it does not say."""
+        """The models of the provider; None if it does not say."""
 
     async def close(self) -> None: ...
 
@@ -133,6 +136,10 @@ class Models:
         window = self._prices.context_window(model)
         return window is not None and usage.tokens > 0.8 * window
 
+    def price_list(self, model: str) -> str | None:
+        """The version of the list with the model's price; None if it has none."""
+        return self._prices.version if self._prices.price(model) else None
+
     def same_provider(self, model: str, other: str) -> bool:
         with contextlib.suppress(UnknownProvider):
             return self.providers.split(model)[0] == self.providers.split(other)[0]
@@ -158,14 +165,29 @@ class Models:
         self._good[model] = time.monotonic()
         return None
 
-    async def trial(self, model: str) -> str | None:
-        """Why a call to this model would fail now, and what to do about it; None if it would succeed."""
+    async def report(self, name: str, default: str) -> ProviderReport:
+        """How a provider is reached, and why a call would fail now: of the default model, if that is its own."""
+        provider, listed, problem = self.providers.named[name], None, None
+        is_default = name == self.providers.default
+        model = default if is_default else f"{name}/*"
         try:
             vendor, own = self.vendor(model)
-            await vendor.look_up(own)
+            if is_default:
+                await vendor.look_up(own)
+            if vendor.exact or not is_default:
+                listed = await vendor.list_models()
+            listed = listed if vendor.exact and listed and len(listed) <= MOST_LISTED else None
         except Exception as error:
-            return self.classify(error, model).message
-        return None
+            problem = self.classify(error, model).message
+        address = endpoint(provider.address) if provider.address else provider.kind
+        return ProviderReport(
+            provider=name,
+            kind=provider.kind,
+            endpoint=address,
+            default=is_default,
+            problem=problem,
+            models=listed,
+        )
 
     async def failure(self, error: BaseException, model: str) -> "ModelFailure":
         """Classify a failed call. A refused key can be replaced, so the call waits for that."""
@@ -507,22 +529,26 @@ def check_whole(text: str) -> str:
 
 
 class ModelTrial:
-    """Tries the default model once, and again every minute while that fails."""
+    """Tries the default model and the other providers once, and again every minute while one fails or lists models."""
 
     def __init__(self, models: Models, model: str) -> None:
         self._models = models
         self._model = model
         self._next = 0.0
-        self.problems: list[str] = []
+        self.problems: list[str] = []  # of the default model
+        self.reports: list[ProviderReport] = []
 
     async def run(self) -> bool:
-        """Try the model; True if the result is new."""
+        """Try them; True if the result is new."""
         if time.monotonic() < self._next:
             return False
-        problem = await self._models.trial(self._model)
+        tried = (self._models.report(name, self._model) for name in self._models.providers.named)
+        reports = list(await asyncio.gather(*tried))
+        self._next = time.monotonic() + AGAIN_SECONDS if any(one.problem or one.models for one in reports) else math.inf
+        changed, self.reports = reports != self.reports, reports
+        problem = next((one.problem for one in reports if one.default), None)
         found = [f"model: {problem}"] if problem else []
-        self._next = time.monotonic() + AGAIN_SECONDS if problem else math.inf
-        changed, self.problems = found != self.problems, found
         if changed:
             log.info("the model %s can be called", self._model) if problem is None else log.error("%s", found[0])
+        self.problems = found
         return changed

@@ -64,7 +64,7 @@ class OpenAI:
         self.client = connect_client(name, provider)
         host = urlsplit(provider.address or "").hostname or ""
         self._own = host == "api.openai.com" or provider.kind == "azure"
-        self._exact = host == "api.openai.com" or provider.kind == "ollama"  # its list has every model
+        self.exact = host == "api.openai.com" or provider.kind == "ollama"
         self._marks_cache = host == "openrouter.ai"  # for models whose vendor wants the cache points named
         self._deploys = provider.api_version is not None  # an older Azure has the model in its path
         self._refused: dict[str, set[str]] = {}  # parameters by model
@@ -122,7 +122,7 @@ class OpenAI:
 
     async def look_up(self, model: str) -> None:
         known = await self.list_models()
-        if self._exact and known is not None and not {model, f"{model}:latest"} & {*known}:
+        if self.exact and known is not None and not {model, f"{model}:latest"} & {*known}:
             raise MissingModel(known)
 
     async def list_models(self) -> list[str] | None:

@@ -46,12 +46,13 @@ INTERRUPTED = "Your last reply was interrupted. Continue from there."
 # before the model is asked
 
 
-def begin_write(call: ModelCall, by: CallAttempt) -> StepBegin:
-    """The first write of a call: the events when its step begins, and those when it is tried again."""
+def begin_write(call: ModelCall, by: CallAttempt, prices: str | None) -> StepBegin:
+    """The first write of a call: the events when its step begins, and those when it is tried again. `prices`: the list
+    that has the model's price."""
     begins: list[ev.Event] = []
     if call.begins:
         if call.step == 1:
-            begins.append(ev.TaskStarted(model=call.model))
+            begins.append(ev.TaskStarted(model=call.model, prices=prices))
         if call.previous is not None:
             begins.append(ev.StepCompleted(step=call.previous_step, result=call.previous))
         doing = call.doing or "Deciding what to do"

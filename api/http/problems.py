@@ -99,6 +99,8 @@ TITLES = {
     "unknown-session": "There is no such session",
     "unknown-thread": "There is no such thread",
     "unknown-transport": "There is no such transport",
+    "unknown-provider": "There is no such provider of models",
+    "unknown-model": "There is no such model",
     "unpriced-model": "The model has no price",
     "unsupported-encoding": "The content encoding is not supported",
     "unsupported-media-type": "The media type is not supported",

@@ -190,8 +190,9 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
     # recorded answers cost nothing and run no tool, so that neither a price nor a sandbox is needed
     if not body.recorded:
         every = all_models(models, sides)
+        await rules.check_models(call.pool, every, call.settings)
         rules.check_prices(limits, spec.config.tree, every, call.services.prices, call.settings)
-        limits = rules.with_default_cost(limits, every, call.services.prices, call.settings)
+        limits = rules.with_default_cost(limits, limits.tokens, every, call.services.prices, call.settings)
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
     # not checked again: a caller who may act on the original may use its files

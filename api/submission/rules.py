@@ -115,6 +115,25 @@ def choose_models(spec: TaskSpec, definition: AgentDefinition, settings: Setting
     return list(dict.fromkeys([first, *definition.fallback_models]))
 
 
+async def check_models(pool: Pool, models: list[str], settings: Settings) -> None:
+    """Refuse a model of a provider that neither this process nor a worker knows, and one that its provider lacks, if a
+    worker has a complete list."""
+    if not any("/" in model for model in models):
+        return  # of the default provider
+    reported = {one.provider: one for one in await workers.models(pool)}
+    known = reported.keys() or settings.model_providers.named.keys()
+    for model in models:
+        provider, slash, own = model.partition("/")
+        if slash and provider not in known:
+            problem = finding("/config/model", "unknown_provider", "there is no such provider", sorted(known))
+            raise Invalid("A model is of an unknown provider.", type="unknown-provider", errors=[problem])
+        names = reported[provider].models if slash and provider in reported else None
+        if names is not None and not {own, f"{own}:latest"} & {*names}:
+            listed = [f"{provider}/{name}" for name in names]
+            problem = finding("/config/model", "unknown_model", "the provider has no such model", listed)
+            raise Invalid("A model does not exist.", type="unknown-model", errors=[problem])
+
+
 def choose_limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> Limits:
     """The task's limits, else the agent's, else the defaults; never beyond the platform's ceilings."""
     wanted, own, default = spec.config, definition.limits, Limits()
@@ -241,21 +260,38 @@ def check_prices(
 ) -> None:
     """Check that every model that may be called has a price, without which a cost budget cannot work."""
     shared = settings.max_tree_cost_usd is not None or (tree is not None and tree.max_cost_usd is not None)
-    if (limits.cost_usd is not None or shared) and any(prices.price(model) is None for model in models):
+    if (limits.cost_usd is not None or shared) and unpriced(models, prices):
         detail = "A cost budget needs a price for the model and for each of its fallbacks."
         pointer = "/config/max_cost_usd" if limits.cost_usd is not None else "/config/tree/max_cost_usd"
-        problem = finding(pointer, "unpriced_model", detail, sorted(prices.models))
+        problem = finding(pointer, "unpriced_model", detail, prices.priced())
         raise Invalid(detail, type="unpriced-model", errors=[problem])
 
 
-def with_default_cost(limits: Limits, models: list[str], prices: PriceTable, settings: Settings) -> Limits:
+def with_default_cost(
+    limits: Limits, tokens: int | None, models: list[str], prices: PriceTable, settings: Settings
+) -> Limits:
     """Give a task without a cost limit the platform's, if its models cost money. The cost of a model without a price
-    cannot be measured, so a limit would end such a task at once."""
+    cannot be measured, so a limit would end such a task at once: it gets one of tokens, unless the task or its agent
+    has one (`tokens`)."""
+    if unpriced(models, prices) and tokens is None:
+        return limits.model_copy(update={"tokens": min(limits.tokens or settings.max_tokens, settings.unpriced_tokens)})
     if limits.cost_usd is not None or not settings.default_cost_usd:
         return limits
-    if any(prices.price(model) is None for model in models) or all(map(prices.is_free, models)):
+    if unpriced(models, prices) or all(map(prices.is_free, models)):
         return limits
     return limits.model_copy(update={"cost_usd": min(settings.default_cost_usd, settings.max_cost_usd)})
+
+
+def unpriced(models: list[str], prices: PriceTable) -> list[str]:
+    return [model for model in models if prices.price(model) is None]
+
+
+def notices_of_prices(models: list[str], limits: Limits, prices: PriceTable) -> list[str]:
+    """What a caller should know of a task whose cost is unknown."""
+    return [
+        f"The price of {model} is unknown, so no limit of dollars holds; the task may use {limits.tokens:,} tokens."
+        for model in unpriced(models, prices)[:1]
+    ]
 
 
 async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> None:

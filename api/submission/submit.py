@@ -188,12 +188,16 @@ async def check_task(
         definition = (agent := await task_servers.add_servers(call, spec, agent)).definition
     await rules.check_tool_names(pool, tenant, spec, definition)
     every = all_models(models, sides) if sides else models
+    await rules.check_models(pool, every, settings)
     rules.check_prices(limits, spec.config.tree, every, call.services.prices, settings)
-    limits = rules.with_default_cost(limits, every, call.services.prices, settings)
+    limits = rules.with_default_cost(
+        limits, spec.config.max_tokens or definition.limits.tokens, every, call.services.prices, settings
+    )
     await rules.check_sandbox(pool, spec, definition, settings)
     if spec.config.has_tree or spec.config.ref is not None:
         await rules.check_repository(call, spec.config)
-    notices = await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
+    notices = rules.notices_of_prices(every, limits, call.services.prices)
+    notices += await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
     files = await task_files.collect_task_files(call, spec) if spec.context.files or spec.context.archives else {}
     supervision = await rules.supervise(call, spec, agent, variables or {})

@@ -29,8 +29,8 @@ def up(detach: bool, as_json: bool) -> None:
     """Start everything on this machine: PostgreSQL, Temporal, the worker and the API.
 
     All data is in one directory: the next start resumes every task that was running. Ctrl-C stops everything. Without
-    ANTHROPIC_API_KEY an offline stand-in answers, which is enough to try the sample agents. Settings such as
-    ERRAND_PORT and ERRAND_DATA_DIR are environment variables; deploy/env.example lists them all.
+    ANTHROPIC_API_KEY or OPENAI_API_KEY an offline stand-in answers, which is enough to try the sample agents. Settings
+    such as ERRAND_PORT and ERRAND_DATA_DIR are environment variables; deploy/env.example lists them all.
 
     \b
     Examples:
@@ -217,7 +217,11 @@ def _addresses(info: "StackInfo") -> None:
 def _model(info: "StackInfo") -> str:
     if info.offline_model:
         return "offline stand-in, since ANTHROPIC_API_KEY is not set"
-    named = f"{info.model} at {info.model_endpoint}"
+    from agents.loader import load_prices  # slow to import
+
+    named, given = f"{info.model} at {info.model_endpoint}", settings()
+    if load_prices(given.prices_file, given.model_providers).price(info.model) is None:
+        return f"{named}; its price is unknown, so at most {given.unpriced_tokens:,} tokens per task, and no cost limit"
     if not info.cost_limit:
         return f"{named}; no cost limit per task (ERRAND_DEFAULT_COST_USD)"
     return f"{named}; at most ${info.cost_limit:.2f} per task (ERRAND_DEFAULT_COST_USD, or run --max-cost)"

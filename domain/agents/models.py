@@ -52,6 +52,17 @@ class Provider(BaseModel):
         return self.base_url or ADDRESSES.get(self.kind)
 
 
+class ProviderReport(BaseModel):
+    """A provider of models as a worker reaches it."""
+
+    provider: str
+    kind: Kind
+    endpoint: str
+    default: bool  # bare names are of it
+    problem: str | None = None  # why its models cannot be called
+    models: list[str] | None = None  # all of them, if it has a complete list
+
+
 class UnknownProvider(ValueError):
     """A model's name begins with a provider that is not configured."""
 
@@ -141,13 +152,28 @@ class PriceTable(BaseModel):
             name, there = self.providers.split(model)
         except UnknownProvider:
             return None
-        provider = self.providers.named[name]
-        return _listed(provider.prices or PRICE_LISTS.get(provider.kind), provider.address, name, there)
+        seller = self.seller(name)
+        return _listed(seller, there) if seller else None
 
     def cost(self, model: str, input: int, output: int, cache_read: int = 0, cache_write: int = 0) -> float | None:
         """The cost of these tokens in USD (`input` excludes the cached ones), or None if the price is unknown."""
         price = self.price(model)
         return None if price is None else price.cost(input, output, cache_read, cache_write)
+
+    def seller(self, provider: str) -> str | None:
+        """Whose prices in the list a provider's models have; None if they are unknown."""
+        given = self.providers.named.get(provider)
+        if given is None:
+            return None
+        return _seller(given.prices or PRICE_LISTS.get(given.kind), given.address, provider)
+
+    def priced(self, most: int = 100) -> list[str]:
+        """Models with a price: of the file, and of the default provider."""
+        from genai_prices.data_snapshot import get_snapshot  # half a second
+
+        seller = self.seller(self.providers.default)
+        listed = [model.id for one in get_snapshot().providers if one.id == seller for model in one.models]
+        return [*sorted(self.models), *listed][:most]
 
     def is_free(self, model: str) -> bool:
         return self.cost(model, 1_000_000, 1_000_000) == 0
@@ -163,20 +189,27 @@ class PriceTable(BaseModel):
         return f"genai-prices {version('genai-prices')}" + (f" and own prices {own}" if own else "")
 
 
-@functools.lru_cache(maxsize=1_000)
-def _listed(prices: str | None, address: str | None, name: str, model: str) -> ListPrice | None:
-    """The list's price: of the named seller, else of the one at this address or with this name. Nothing is fetched: the
-    list is updated with its package."""
-    from genai_prices.data_snapshot import get_snapshot  # half a second
-
+@functools.lru_cache(maxsize=100)
+def _seller(prices: str | None, address: str | None, name: str) -> str | None:
+    """The seller's name in the list: as configured, else the one at this address or with this name. Nothing is fetched:
+    the list is updated with its package."""
     if prices is None and (address is None or _is_local(address)):
         return None
+    from genai_prices.data_snapshot import get_snapshot  # half a second
+
     known = get_snapshot()
-    named = name if any(one.id == name for one in known.providers) else None
-    for seller, url in [(prices, None)] if prices else [(None, address), (named, None)]:
-        if seller or url:
-            with contextlib.suppress(LookupError):
-                return ListPrice(*known.find_provider_model(model, None, seller, url))
+    if prices is None:
+        with contextlib.suppress(LookupError):
+            return known.find_provider(None, None, address).id
+    return next((one.id for one in known.providers if one.id == (prices or name)), None)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _listed(seller: str, model: str) -> ListPrice | None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    with contextlib.suppress(LookupError):
+        return ListPrice(*get_snapshot().find_provider_model(model, None, seller, None))
     return None
 
 

@@ -911,6 +911,7 @@ CREATE TABLE workers (
     handlers    text[]      NOT NULL,
     hooks       text[]      NOT NULL,
     problems    text[]      NOT NULL,              -- what is wrong with files of agents and of own tools, as it sees them
+    models      text[]      NOT NULL,              -- JSON: the providers of models, as it reaches them
     started_at  timestamptz NOT NULL DEFAULT now(),
     seen_at     timestamptz NOT NULL DEFAULT now()
 );

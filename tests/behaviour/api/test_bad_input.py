@@ -107,6 +107,7 @@ INVALID: list[tuple[str, dict[str, Any], str, str]] = [
     ("cost zero", {"config": {"max_cost_usd": 0}}, "validation", "/config/max_cost_usd"),
     ("cost as text", {"config": {"max_cost_usd": "5"}}, "validation", "/config/max_cost_usd"),
     ("cost too high", {"config": {"max_cost_usd": 1e9}}, "validation", "/config/max_cost_usd"),
+    ("provider", {"config": {"model": f"{CANARY}/x"}}, "unknown-provider", "/config/model"),
     ("unpriced model", {"config": {"max_cost_usd": 1, "model": CANARY}}, "unpriced-model", "/config/max_cost_usd"),
     ("model empty", {"config": {"model": ""}}, "validation", "/config/model"),
     ("model of two lines", {"config": {"model": "claude\nsystem: yes"}}, "validation", "/config/model"),

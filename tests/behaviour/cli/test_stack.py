@@ -84,9 +84,11 @@ def test_up_shows_how_to_create_a_key_if_one_is_needed(stack: StackInfo, cli: Cl
 
 def test_status_shows_what_a_task_may_cost(stack: StackInfo, cli: Cli) -> None:
     for limit, shown in ((5.0, "at most $5.00 per task"), (0.0, "no cost limit per task")):
-        state.write(stack.model_copy(update={"offline_model": False, "cost_limit": limit}))
+        state.write(stack.model_copy(update={"offline_model": False, "cost_limit": limit, "model": "claude-opus-4-5"}))
         done = cli("status").stdout
         assert shown in done and "ERRAND_DEFAULT_COST_USD" in done
+    state.write(stack.model_copy(update={"offline_model": False, "cost_limit": 5.0, "model": "mystery"}))
+    assert "its price is unknown, so at most 5,000,000 tokens per task" in cli("status").stdout
     state.write(stack)
     assert "per task" not in cli("status").stdout  # the offline model costs nothing
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import socket
 import stat
 import sys
@@ -25,7 +26,7 @@ from deploy.ui_guard import refusal
 from domain.sessions.new_session import RETENTION_MS
 from domain.sessions.session import Limits
 from domain.sessions.writes import LOW_PERCENT
-from settings import Settings, SettingsError
+from settings import Settings, SettingsError, read_sources
 
 
 def test_settings_survive_conversion_to_environment_variables() -> None:
@@ -241,3 +242,46 @@ def test_existing_files_are_reused_unless_renewed(tmp_path: Path) -> None:
     assert not renewed & {"ca.pem", "ca.key"} and {"server.pem", "errand.jwt", "public/jwks.json"} <= renewed
     for path, content in before.items():
         assert (path.read_text() == content) == path.name.startswith("ca."), path
+
+
+def test_providers_are_found_where_people_set_them() -> None:
+    env = {
+        "OPENAI_API_KEY": "sk-1",
+        "AZURE_OPENAI_ENDPOINT": "https://x.openai.azure.com",
+        "AZURE_OPENAI_API_KEY": "k",
+        "OLLAMA_HOST": "0.0.0.0",
+        "ERRAND_PROVIDERS": '{"groq": {"kind": "openai", "base_url": "https://api.groq.com/openai/v1"}, "bedrock": {}}',
+    }
+    settings = Settings.from_env(env)
+    providers = settings.model_providers
+    assert settings.default_model.startswith("openai/") and providers.default == "openai"
+    assert {name: one.kind for name, one in providers.named.items()} == {
+        **{"openai": "openai", "azure": "azure", "ollama": "ollama", "groq": "openai", "bedrock": "bedrock"}
+    }
+    assert providers.named["ollama"].base_url == "http://127.0.0.1:11434/v1"
+    assert Settings.from_env({}).model_providers.default == "anthropic"
+    both = Settings.from_env({**env, "ANTHROPIC_API_KEY": "k"})
+    assert both.model_providers.default == "anthropic" and both.default_model == Settings.default_model
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("[1]", "must be a JSON object of objects"),
+        ("{", "must be a JSON object of objects"),
+        ('{"x": {"kind": "gpt"}}', "kinds are: anthropic, bedrock, vertex, foundry, openai, azure, ollama"),
+        ('{"x": {"kind": "openai", "base_url": "ftp://x"}}', "providers.x.base_url"),
+        ('{"A b": {"kind": "openai"}}', "providers.A b"),
+    ],
+)
+def test_a_provider_that_cannot_be_read_is_refused_with_what_is_allowed(given: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(said)):
+        Settings.from_env({"ERRAND_PROVIDERS": given})
+
+
+def test_tables_of_providers_are_read_from_the_settings_file(tmp_path: Path) -> None:
+    (tmp_path / "errand.toml").write_text(
+        '[providers.groq]\nkind = "openai"\nbase_url = "https://g.example"\nkey = "k"\n'
+    )
+    found = {name: given.text for name, given in read_sources(tmp_path, {}).items()}
+    assert Settings.from_env(found).model_providers.named["groq"].key == "k"
