@@ -65,7 +65,7 @@ function frame(after) {
     fill(connection, connected ? "live" : (error?.message ?? "reconnecting…")); // an error: it is refused, and not tried again
     connection.classList.toggle("lost", !connected);
     band.hidden = connected || Boolean(error);
-    fill(band, icon("again"), h("b", {}, "Connection lost."), ` What you see is from ${new Date(current).toLocaleTimeString()}. It is tried again; an answer that you give is sent once.`);
+    fill(band, icon("again"), h("b", {}, "Connection lost."), ` What you see is from ${new Date(current).toLocaleTimeString()}. The page keeps trying.`);
   });
 }
 

@@ -7,7 +7,7 @@ import { amount, bounded, bytes, clock, cost, count, duration, json, short, toke
 import { icon } from "./icons.js";
 import { decision } from "./decision.js";
 import { keepCurrent, soon } from "./live.js";
-import { bones, crumbs, empty, meter, pill, square, toast } from "./parts.js";
+import { bones, broken, crumbs, empty, meter, pill, square, toast } from "./parts.js";
 import { stepView } from "./step_view.js";
 import { compareDialog, raiseDialog, rerunDialog } from "./task_dialogs.js";
 import { difference, drawRows, markdown, textsReady } from "./texts.js";
@@ -66,12 +66,12 @@ export function task(main, { session, parameters: [id, child, number] }) {
   // What the other tabs show, apart: the step must not wait for it.
   const beside = soon(async () => {
     const [files, effects, audit, chain] = await Promise.all([
-      get(`/tasks/${id}/workspace`).catch(() => null),
+      get(`/tasks/${id}/workspace`).catch((error) => ({ items: [], error })),
       get(`/tasks/${id}/effects`),
       get(`/tasks/${id}/audit`, { limit: 50 }),
       get(`/tasks/${id}/audit/verify`),
     ]);
-    Object.assign(known, { files: files && files.items.filter((one) => one.kind !== "folder"), effects, audit, chain });
+    Object.assign(known, { files: files.items.filter((one) => one.kind !== "folder"), unread: files.error, effects, audit, chain });
     tabsView();
   }, 400);
 
@@ -273,6 +273,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
   function filesView() {
     const { files } = known;
     if (!files) return bones(4);
+    if (known.unread) return broken(known.unread, beside);
     if (!files.length) return empty("file", "No files", "The workspace of this task is empty.");
     const shown = [...files].sort((a, b) => Number(!a.change) - Number(!b.change));
     const name = (one) =>

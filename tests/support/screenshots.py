@@ -23,9 +23,9 @@ FOLDER = ROOT / "docs" / "images"
 SIZE: ViewportSize = {"width": 1440, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 TALL: ViewportSize = {"width": 1100, "height": 1300}  # the Web UI shows the important part further down
-_ITEMS = ("Reproduce the failure", "Find the cause", "Bisect the history", "Fix it", "Push and open a pull request")
+ITEMS = ("Reproduce the failure", "Find the cause", "Bisect the history", "Fix it", "Push and open a pull request")
 _FIXTURE = "@pytest.fixture\ndef refund_window(tenant):\n    now = datetime.now()\n    return now - DAYS, now\n"
-_MENDER = {
+MENDER = {
     "name": "mender",
     "description": "Repairs failing tests and opens pull requests.",
     "prompt": "Repair what fails.",
@@ -41,7 +41,7 @@ def _plan(current: int) -> tuple[str, dict[str, object]]:
     states = ["done" if place < current else "in_progress" if place == current else "pending" for place in range(5)]
     if current > 2:
         states[2] = "skipped"
-    steps = [{"title": title, "status": state} for title, state in zip(_ITEMS, states, strict=True)]
+    steps = [{"title": title, "status": state} for title, state in zip(ITEMS, states, strict=True)]
     return "update_plan", {"steps": steps}
 
 
@@ -115,7 +115,7 @@ async def prepare(stack: Stack) -> Scene:
         task_id: str = (await stack.run(f"{title}. {script}", agent, title=title))["task_id"]
         return task_id
 
-    (await stack.http.put("/agents/mender", json=_MENDER)).raise_for_status()
+    (await stack.http.put("/agents/mender", json=MENDER)).raise_for_status()
     question = "Compare the vector stores that run on one machine: speed, limits, upkeep."
     scene.ids["chat"] = (await stack.run(question, "orchestrator"))["task_id"]
     scene.ids["one"] = await ran("Check the certificates", calls(bash("echo valid until March")))

@@ -13,7 +13,10 @@ from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttribut
 from temporalio.worker import Worker
 
 from tests.behaviour.console.conftest import Opener, needs_browser
+from tests.behaviour.conversations.talk import AGENTS as TEAM
+from tests.behaviour.supervision.people import waiting
 from tests.support.git_server import git, make_repository
+from tests.support.screenshots import ITEMS, MENDER, repair
 from tests.support.stack import Stack, steps
 from workflows.ui import CONVERSATION
 
@@ -89,6 +92,61 @@ async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack:
     assert again["models"][0] == "claude-haiku-4-5" and again["rerun_of"]["session_id"] == task_id
     await page.get_by_role("tab", name="Effects").click()
     await expect(page.get_by_role("main")).to_contain_text("It changed nothing.")  # the call was denied
+
+
+async def test_plan_is_the_outline_waiting_is_folded_and_the_request_is_decided_there(
+    stack: Stack, opened: Opener
+) -> None:
+    for definition in (*TEAM, MENDER):
+        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    task_id = await stack.submit(repair(), "mender")
+    await waiting(stack, task_id)
+    page = await opened(f"{stack.url}/#/tasks/{task_id}")
+    items = page.locator(".r.plan .name")
+    await expect(items).to_have_text(list(ITEMS))
+    await expect(page.locator(".r.plan.skipped .name")).to_have_text([ITEMS[2]])
+    rows = await page.locator(".r").evaluate_all("(all) => all.map((one) => [one.offsetTop, one.dataset.row])")
+    order = [row.removeprefix("plan ").rsplit(":")[-1] for _, row in sorted(rows)]
+    assert order[:4] == [ITEMS[0], "1", "2", "3"] and order[-2:] == [ITEMS[4], "9"]
+    await expect(page.locator(".r.session")).to_contain_text("helper")
+    await expect(page.locator(".r .bar.bad")).to_have_count(1)
+    band = page.locator(".band-label.wait")
+    await page.wait_for_timeout(3_000)
+    await page.reload()
+    await expect(band).to_be_visible()
+    await page.keyboard.press("z")
+    await expect(band).to_have_count(0)  # to scale
+    await page.keyboard.press("k")
+    await expect(page.locator(".step .chip")).to_have_text("Step 8")
+    assert page.url.endswith(f"/{task_id}/8")
+    await page.wait_for_timeout(450)  # a key approves only what has been in view for a moment
+    await page.keyboard.press("a")
+    assert (await stack.wait(task_id))["status"] == "completed"
+    await expect(page.locator(".scroll > .result")).to_contain_text("Pull request 818")
+    await expect(page.locator(".ask")).to_have_count(0)
+    await expect(page.locator(".step .chip")).to_have_text("Step 8")  # what was chosen stays
+    await page.keyboard.press("j")
+    await expect(page.locator(".decided-by")).to_contain_text("approved by")
+
+
+# what a person has typed, the focus and the elements stay when a list is drawn again in another order
+DRAW_AGAIN = """async () => {
+    const { fill, h } = await import("./console/dom.js");
+    const box = document.body.appendChild(h("div"));
+    const row = (key) => h("p", { key }, key, h("input", { value: "", "aria-label": key }), h("button", {}, "x"));
+    const draw = (names) => fill(box, names.map(row));
+    draw(["a", "b", "c"]);
+    const [a, b] = box.children;
+    b.querySelector("input").value = "typed";
+    b.querySelector("input").focus();
+    draw(["d", "b", "a"]);
+    return [box.textContent, box.children[1] === b, box.children[2] === a, document.activeElement.value];
+}"""
+
+
+async def test_drawing_again_keeps_what_a_person_does(stack: Stack, opened: Opener) -> None:
+    page = await opened(f"{stack.url}/#/start")
+    assert await page.evaluate(DRAW_AGAIN) == ["dxbxax", True, True, "typed"]
 
 
 @workflow.defn(name="Session", sandboxed=False)
