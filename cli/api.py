@@ -114,6 +114,11 @@ class Api(Errand):
                 key = token_file(home).read_text().strip()
         return Server(str(url), key or None)
 
+    def find_url(self) -> str:
+        """The address of the server, for people."""
+        with self._errors():
+            return self.find_server().url
+
     def own_stack_runs(self) -> bool:
         from deploy import state
         from deploy.data_dir import locate_data_dir

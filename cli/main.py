@@ -15,7 +15,7 @@ from settings import Settings, SettingsError, check_environment
 
 # grouped by purpose, in the order in which people need them
 GROUPS: dict[str, tuple[str, ...]] = {
-    "The stack": ("up", "demo", "status", "down", "token"),
+    "The stack": ("up", "open", "demo", "status", "down", "token"),
     "Tasks": (
         "run",
         "chat",

@@ -17,12 +17,13 @@ from deploy import state
 from deploy.child import answers, enter, rotate, tail
 from deploy.data_dir import create_data_dir, locate_data_dir, postgres_account, secret_in, token_file
 from deploy.postgres import Postgres
-from deploy.stack import MakeAppParts, Ports, Stack, make_app_parts, make_plan, variables
+from deploy.stack import MakeAppParts, Ports, Stack, make_app_parts, make_plan, shown, variables
 from deploy.state import StackError, StackInfo
 from settings import ROOT, Settings, SettingsError
 
 READY_WITHIN = 180.0
 STOPPED_WITHIN = 30.0
+PORTS = "ports.json"  # in the data directory: what each part listens on
 SECRET_KEY = "secret-key"  # in the data directory: encrypts secrets in the embedded PostgreSQL
 
 
@@ -49,8 +50,9 @@ async def _up(
     make_parts: MakeAppParts,
 ) -> None:
     home = locate_data_dir(settings)
+    started_with = {name: shown(name, text) for name, text in variables(settings).items()}
     create_data_dir(home, postgres_account())
-    with state.lock(home), Ports(log) as ports:
+    with state.lock(home), Ports(log, home / PORTS) as ports:
         if left := state.read(home):
             await asyncio.to_thread(state.end_leftovers, left)
         if settings.workspaces_dir == Settings.workspaces_dir:  # not configured: one directory holds everything
@@ -59,7 +61,9 @@ async def _up(
         if settings.database_url is None and not settings.secret_keys:
             settings = replace(settings, secret_keys=(_embedded_key(secret_in(home / SECRET_KEY)),))
         settings.workspaces_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        stack = Stack(make_plan(settings, ports), home, log=log, make_parts=make_parts)
+        plan = make_plan(settings, ports)
+        ports.keep()
+        stack = Stack(plan, home, started_with=started_with, moved=ports.moved, log=log, make_parts=make_parts)
         try:
             with _signals(stack) as stop:
                 try:

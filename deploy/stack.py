@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -12,29 +13,40 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from pydantic import TypeAdapter, ValidationError
+
 from deploy import state
 from deploy.child import Part, get
 from deploy.data_dir import postgres_account
+from deploy.port_holders import claim_of, holder_of
 from deploy.postgres import API_ROLE, WORKER_ROLE, Postgres, url_of
-from deploy.state import StackError, StackInfo, describe, started_at, without_password
+from deploy.state import MASK, StackError, StackInfo, describe, started_at, without_passwords
 from deploy.supervisor import Supervisor
 from deploy.temporal import CONNECTION, Temporal
 from domain.agents.models import Provider
 from settings import CLI_ONLY, MODEL_KEYS, ROOT, VARIABLES, Settings, field_of
+from settings import SECRETS as OF_USERS
 
-# Choosing ports: a busy default is replaced by the next free port, which is logged; a configured port never is.
+# Choosing ports: a busy default is replaced by the next free port, which is logged; a configured port never is. What
+# was chosen is kept in the data folder and taken again at the next start.
 
 
 TRIES = 100
+_KEPT: TypeAdapter[dict[str, int]] = TypeAdapter(dict[str, int])
 
 
 class Ports:
-    """Chooses ports, and reserves them until it is closed."""
+    """Chooses ports, and reserves them until it is closed. `file`: those of the last start."""
 
-    def __init__(self, log: Callable[[str], None]) -> None:
+    def __init__(self, log: Callable[[str], None], file: Path | None = None) -> None:
         self._log = log
         self._claims = contextlib.ExitStack()
         self._chosen: set[int] = set()
+        self._file = file
+        self._kept: dict[str, int] = {}
+        self.moved: list[str] = []  # what was logged about them
+        with contextlib.suppress(OSError, ValidationError):
+            self._kept = _KEPT.validate_json(file.read_bytes()) if file else {}
 
     def __enter__(self) -> "Ports":
         return self
@@ -45,18 +57,33 @@ class Ports:
         self._claims.close()
 
     def choose(self, name: str, wanted: int, *, host: str = "127.0.0.1", variable: str | None = None) -> int:
-        """Choose the wanted port or the next free one; 0 is any. `variable` is the setting that requires this port."""
-        port = wanted = wanted or _bind(host, 0)
-        while problem := self._claim(host, port):
+        """Choose the port of the last start or the wanted one, else the next free one; 0 is any. `variable` is the
+        setting that requires this port."""
+        default = wanted or _bind(host, 0)
+        first = self._kept.get(name, default) if wanted and not variable else default
+        candidates: list[int] = [first, *range(default, default + TRIES)]
+        for port in candidates:
+            if not (problem := self._claim(host, port)):
+                break
             if variable:
                 raise StackError(f"{variable}: cannot listen on {host}:{port}: {problem}")
-            port += 1
-            if port == wanted + TRIES:
-                raise StackError(f"no port for {name}: {host} has none free from {wanted} to {port - 1}")
-        if port != wanted:
-            self._log(f"port {wanted} is in use; {name} takes {port}")
+        else:
+            raise StackError(f"no port for {name}: {host} has none free from {default} to {default + TRIES - 1}")
+        if port != first:
+            self.moved.append(f"port {first} is taken by {self._holder(first)}; {name} takes {port}, also from now on")
+            self._log(self.moved[-1])
         self._chosen.add(port)
+        if wanted and not variable:
+            self._kept[name] = port
         return port
+
+    def keep(self) -> None:
+        """Keep the chosen ports for the next start."""
+        if self._file:
+            self._file.write_bytes(_KEPT.dump_json(self._kept))
+
+    def _holder(self, port: int) -> str:
+        return "another part of this stack" if port in self._chosen else holder_of(port)
 
     def _claim(self, host: str, port: int) -> str | None:
         """Reserve a port; returns the problem, or None."""
@@ -70,9 +97,10 @@ class Ports:
                 # Another stack that starts now would also find the port free, until our server listens. All accounts
                 # see an abstract socket name, and the kernel frees it when this process ends.
                 claim = self._claims.enter_context(socket.socket(socket.AF_UNIX))
-                claim.bind(f"\0errand-port-{port}")
+                claim.bind(f"\0{claim_of(port)}")
         except OSError as error:
-            return error.strerror or str(error)
+            text = error.strerror or str(error)
+            return f"{text}, by {self._holder(port)}" if error.errno == errno.EADDRINUSE else text
         return None
 
 
@@ -158,6 +186,12 @@ def variables(settings: Settings) -> dict[str, str]:
     """
     values = {name: getattr(settings, field_of(name)) for name in VARIABLES if name not in CLI_ONLY}
     return {name: text_of(value) for name, value in values.items() if value is not None}
+
+
+def shown(name: str, text: str) -> str:
+    """A setting as people may see it."""
+    # an empty secret is shown as empty, so that people see that it is not set
+    return MASK if name in OF_USERS and text else without_passwords(text)
 
 
 def text_of(value: object) -> str:
@@ -252,8 +286,19 @@ def _endpoint(settings: Settings) -> str:
 
 
 class Stack:
-    def __init__(self, plan: StackPlan, home: Path, *, log: Callable[[str], None], make_parts: MakeAppParts) -> None:
+    def __init__(
+        self,
+        plan: StackPlan,
+        home: Path,
+        *,
+        started_with: dict[str, str],
+        moved: list[str],
+        log: Callable[[str], None],
+        make_parts: MakeAppParts,
+    ) -> None:
         self._plan = plan
+        self._started_with = started_with
+        self._moved = moved
         self._home = home
         self._make_parts = make_parts
         self._write_log = log
@@ -337,11 +382,13 @@ class Stack:
             docs_url=f"{api_url}/docs",
             temporal_address=plan.temporal_address,
             temporal_ui_url=f"http://127.0.0.1:{plan.temporal_ui_port}" if plan.temporal_ui_port else None,
-            database_url=without_password(database),
+            database_url=without_passwords(database),
             data_dir=self._home,
             offline_model=plan.offline_port is not None,
             model=settings.default_model,
-            model_endpoint=without_password(_endpoint(settings)),
+            model_endpoint=without_passwords(_endpoint(settings)),
             cost_limit=settings.default_cost_usd,
+            started_with=self._started_with,
+            moved=self._moved,
             parts=self.supervisor.infos(),
         )

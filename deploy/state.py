@@ -67,6 +67,8 @@ class StackInfo(BaseModel):
     model: str = ""  # the default model of agents
     model_endpoint: str = ""
     cost_limit: float = 0.0  # dollars per task, unless it or its agent has a limit; 0: none
+    started_with: dict[str, str] = {}  # its settings, without secrets
+    moved: list[str] = []  # why ports are others than before
     parts: list[PartInfo] = []
     problems: list[str] = []  # with the model, agent files and own tools, as of the last `status`
     disk_free: int | None = None  # bytes, as of the last `status`
@@ -76,10 +78,14 @@ class StackInfo(BaseModel):
         return self.disk_free is not None and self.disk_free < LOW_DISK
 
 
-def without_password(url: str) -> str:
-    """Replace the password of a URL, before the host and in the query, by stars."""
-    url = re.sub(r"(://[^:/@?]*:).*(@)", r"\1***\2", url)
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", url)
+MASK = "***"
+
+
+def without_passwords(text: str) -> str:
+    """An address with its passwords masked, wherever drivers accept one: before @, as a parameter, or as a keyword."""
+    # up to the last @: a password may have characters of a URL
+    text = re.sub(r"(://[^:/@]*):.*@", rf"\1:{MASK}@", text)
+    return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]+)", rf"\1{MASK}", text, flags=re.IGNORECASE)
 
 
 def started_at(pid: int) -> str | None:

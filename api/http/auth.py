@@ -6,9 +6,11 @@ are requests without a key, and the console's cookie.
 
 import base64
 import binascii
+import functools
 import hashlib
 import math
 import os
+import pwd
 import re
 import socket
 import struct
@@ -64,20 +66,35 @@ class Caller:
     tenant: str
     rights: frozenset[Right]
     key_id: str | None = None
-    name: str = "anonymous"
+    name: str = ""
+    account: str = ""  # of this machine, if there is no key
     cookie_id: str | None = None  # the console's cookie that the caller presented
 
     @property
     def created_by(self) -> str:
-        return self.key_id or self.name
+        return self.key_id or self.account or self.name
 
     def may(self, *rights: Right) -> bool:
         # an administrator may do everything, so that routes never need to list this right
         return Right.ADMIN in self.rights or bool(self.rights.intersection(rights))
 
 
-# all rights, because the account that runs the server could change the database anyway
-ANONYMOUS = Caller(DEFAULT_TENANT, frozenset(Right))
+OF_ACCOUNT = "account "  # before an account of this machine, in a list that otherwise has ids of keys
+
+
+def account_caller(uid: int) -> Caller:
+    """The caller without a key: a person with an account of this machine. All rights, because the account that runs the
+    server could change the database anyway."""
+    name = _account_name(uid)
+    return Caller(DEFAULT_TENANT, frozenset(Right), name=name, account=OF_ACCOUNT + name)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _account_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 @dataclass(frozen=True)
@@ -163,16 +180,14 @@ async def identify(
         # works
         if not local:
             raise Unauthenticated()
-        check_local(scope, headers, token=False)
-        return ANONYMOUS
+        return local_caller(scope, headers, token=False)
     scheme, _, presented = sent[0].partition(" ")
     presented = presented.strip()
     # with two headers, a proxy might have checked the other one
     if len(sent) > 1 or scheme.lower() != "bearer":
         raise Unauthenticated()
     if local and is_local_token(presented, settings):
-        check_local(scope, headers, token=True)
-        return ANONYMOUS
+        return local_caller(scope, headers, token=True)
     address = (scope.get("client") or ("", 0))[0]
     # before the lookup, so that guessing costs the database nothing
     failed.check(address, presented)
@@ -197,8 +212,7 @@ async def _by_cookie(
         # the digest too: after a restart with another token, cookies of the old one must not work
         if not is_local(scope, settings) or not token or not compare_digest(cookie.digest, keys.digest_of(token)):
             return None
-        check_local(scope, headers, token=True)
-        return replace(ANONYMOUS, cookie_id=cookie.id)
+        return replace(local_caller(scope, headers, token=True), cookie_id=cookie.id)
     used = await keys.use_digest(services.pool, cookie.key_id, cookie.digest, settings.requests_per_minute)
     return replace(_caller(used, settings), cookie_id=cookie.id) if used else None
 
@@ -285,8 +299,9 @@ def is_local_token(presented: str, settings: Settings) -> bool:
     return settings.local_token is not None and compare_digest(presented.encode(), settings.local_token.encode())
 
 
-def check_local(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, token: bool) -> None:
-    """Refuse requests of a proxy or a web page, and of other accounts of this machine unless they have the token."""
+def local_caller(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, token: bool) -> Caller:
+    """The person at the other end of a connection on this machine. Refuses requests of a proxy or a web page, and of
+    other accounts of this machine unless they have the token."""
     if any(map(_FORWARDED.fullmatch, headers)) or scope.get("http_version") == "1.0":  # which only proxies still speak
         raise Unauthenticated("A request that a proxy forwards needs a key.")
     host = headers["host"][0]
@@ -295,8 +310,10 @@ def check_local(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, t
         raise Unreadable(400, "bad-request", "Without a key, the Host must be a loopback address.")
     if any(urlsplit(origin).netloc != host for origin in headers.get("origin", [])):
         raise NotAllowed("Without a key, pages of other sites may not call this address.")
-    if not token and _owner_of_peer(scope["server"], scope["client"]) not in (os.geteuid(), 0):
+    owner = _owner_of_peer(scope["server"], scope["client"])
+    if not token and owner not in (os.geteuid(), 0):
         raise Unauthenticated("Only the account that runs this server needs no key; `errand token` prints its token.")
+    return account_caller(os.geteuid() if owner is None else owner)  # only Linux says whose connection it is
 
 
 def _owner_of_peer(server: Address, client: Address) -> int | None:

@@ -1,6 +1,6 @@
 """Finds the session or conversation that a request names. Unknown, malformed and foreign ids get the same refusal."""
 
-from api.http.auth import ANONYMOUS, Call, Caller
+from api.http.auth import OF_ACCOUNT, Call, Caller
 from domain.conversations.mailbox import ConversationStatus
 from domain.errors import Conflict, Gone, NotAllowed, NotFound
 from domain.ids import is_id
@@ -47,8 +47,8 @@ async def check_acting(call: Call, session: SessionRow) -> None:
 
 
 def owns(caller: Caller, owned: SessionRow | File | Schedule | Mission) -> bool:
-    """Whether the caller's key started or uploaded it. Things that were made without a key belong to everybody."""
-    return owned.created_by in (caller.created_by, ANONYMOUS.created_by)
+    """Whether the caller started or uploaded it. Things that were made without a key belong to everybody."""
+    return owned.created_by == caller.created_by or owned.created_by.startswith(OF_ACCOUNT)
 
 
 def check_owner(caller: Caller, owned: SessionRow | File | Schedule | Mission) -> None:

@@ -1,15 +1,15 @@
 """`errand config`: the effective settings, and where each was set."""
 
-import re
+import contextlib
 
 import click
 
 from cli.options import json_option, settings
-from cli.render.output import dim, emit, one_line, table
-from deploy.stack import text_of
-from settings import OF_THE_TERMINAL, SECRETS, VARIABLES, Given, field_of, read_sources
-
-MASK = "****"
+from cli.render.output import PROGRAM, dim, emit, note, one_line, table
+from deploy import state
+from deploy.data_dir import locate_data_dir
+from deploy.stack import shown, text_of
+from settings import CLI_ONLY, OF_THE_TERMINAL, VARIABLES, Given, field_of, read_sources
 
 
 @click.command()
@@ -20,7 +20,7 @@ def config(everything: bool, as_json: bool) -> None:
 
     The environment has priority over the file .env, and that over errand.toml, both in the checkout. In errand.toml a
     setting is written without ERRAND_ and in small letters: port = 8701. A running stack keeps the settings it was
-    started with.
+    started with: where these differ, they are shown too.
 
     \b
     Examples:
@@ -28,30 +28,36 @@ def config(everything: bool, as_json: bool) -> None:
       ./errand config --all --json
     """
     given = {name: one for name, one in read_sources().items() if one.text.strip() and name not in OF_THE_TERMINAL}
-    shown = [name for name in VARIABLES if name not in OF_THE_TERMINAL and (everything or name in given)]
-    rows = [(name, _value(name), given.get(name, Given("", "default")).source) for name in shown]
+    values = {name: _value(name) for name in VARIABLES if name not in OF_THE_TERMINAL}
+    other = {name: text for name, text in _running().items() if text != values[name]}
+    rows = [
+        {"name": name, "value": value, "source": given.get(name, Given("", "default")).source}
+        | ({"running": other[name]} if name in other else {})
+        for name, value in values.items()
+        if everything or name in given or name in other
+    ]
     if as_json:
-        emit({"items": [{"name": name, "value": value, "source": source} for name, value, source in rows]})
+        emit({"items": rows})
         return
     if rows:
-        table(["SETTING", "FROM", "VALUE"], [[name, source, one_line(value)] for name, value, source in rows])
+        lines = [[one["name"], one["source"], one_line(one["value"])] for one in rows]
+        table(["SETTING", "FROM", "VALUE"], lines)
+    for name, text in other.items():
+        note(f"the running stack was started with {name}={one_line(text) or '(not set)'}")
+    if other:
+        note(f"`{PROGRAM} down` and `{PROGRAM} up` apply the settings above")
     if not everything:
-        click.echo(
-            dim(f"{len(VARIABLES) - len(OF_THE_TERMINAL) - len(rows)} more have their default; --all shows them.")
-        )
+        click.echo(dim(f"{len(values) - len(rows)} more have their default; --all shows them."))
 
 
 def _value(name: str) -> str:
     value = getattr(settings(), field_of(name))
-    if value is None:
-        return ""
-    # an empty secret is shown as empty, so that people see that it is not set
-    return MASK if name in SECRETS and value else without_passwords(text_of(value))
+    return "" if value is None else shown(name, text_of(value))
 
 
-def without_passwords(text: str) -> str:
-    """An address with its passwords masked, wherever drivers accept one: before @, as a parameter, or as a keyword."""
-    text = re.sub(
-        r"(://[^:/@]*):.*@", rf"\1:{MASK}@", text
-    )  # up to the last @: a password may have characters of a URL
-    return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]+)", rf"\1{MASK}", text, flags=re.IGNORECASE)
+def _running() -> dict[str, str]:
+    """The settings with which the stack of this data folder was started; empty if none is running."""
+    with contextlib.suppress(state.StackError):
+        if (info := state.running(locate_data_dir(settings()))) and info.started_with:
+            return {name: info.started_with.get(name, "") for name in VARIABLES if name not in CLI_ONLY}
+    return {}

@@ -54,7 +54,10 @@ def up(detach: bool, as_json: bool) -> None:
             note(f"already running (pid {running.pid})")
             ready(running)
         else:
-            ready(local.start_detached(settings()))
+            info = local.start_detached(settings())
+            for text in info.moved:  # which the stack's own process has logged
+                note(text)
+            ready(info)
 
 
 @click.command()

@@ -1,6 +1,7 @@
 """kill -9 of Temporal and PostgreSQL while tasks run: all tasks finish, and nothing is lost or repeated."""
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from api.http.auth import ANONYMOUS, Call
+from api.http.auth import Call, account_caller
 from api.http.idempotency import one_at_a_time
 from api.services import Services
 from domain.ids import new_id
@@ -79,7 +80,7 @@ async def test_postgres_stopped_but_not_dead_is_a_503_within_five_seconds(stack:
 
 async def test_a_request_with_a_lock_waits_for_a_stopped_postgres_once(stack: Stack) -> None:
     pool = await connect(stack.database_url, patience=FOR_REQUESTS)
-    call = Call(cast(Services, SimpleNamespace(pool=pool)), ANONYMOUS)
+    call = Call(cast(Services, SimpleNamespace(pool=pool)), account_caller(os.geteuid()))
     try:
         with ExitStack() as stopping:
             with pytest.raises(TimeoutError):

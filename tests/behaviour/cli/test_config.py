@@ -39,7 +39,7 @@ def test_environment_decides_before_dotenv_and_that_before_the_toml_file(checkou
     assert found["ERRAND_PORT"] == ("9002", ".env")
     assert found["ERRAND_LIVE_TASKS"] == ("9", "environment")
     assert found["ERRAND_REQUIRE_KEYS"] == ("true", "errand.toml") and found["ERRAND_ALLOW_PORTS"][0] == "80"
-    assert found["ERRAND_API_KEY"] == ("****", ".env") and "s3cret" not in shown and "OTHER" not in found
+    assert found["ERRAND_API_KEY"] == ("***", ".env") and "s3cret" not in shown and "OTHER" not in found
     code, shown = errand(checkout, "config", "--all")
     assert code == 0 and "ERRAND_MAX_STEPS" in shown and "default" in shown
     code, shown = errand(checkout, "config", "--json", ERRAND_PORT="")
@@ -65,10 +65,10 @@ def test_passwords_in_addresses_are_masked(checkout: Path) -> None:
     code, shown = errand(checkout, "config", "--json", **given)
     assert code == 0 and not re.search("tu.{0,2}na", shown), shown
     found = {one["name"]: one["value"] for one in json.loads(shown)["items"]}
-    assert found["ERRAND_DATABASE_URL"] == "postgresql://owner:****@db.example:5432/errand?sslmode=require"
-    assert found["ERRAND_API_DATABASE_URL"] == "postgresql://h/db?user=api&password=****&sslmode=require"
-    assert found["ERRAND_WORKER_DATABASE_URL"] == "host=db password=**** user=worker"
-    assert found["ANTHROPIC_BASE_URL"] == "https://me:****@models.example/v1"
+    assert found["ERRAND_DATABASE_URL"] == "postgresql://owner:***@db.example:5432/errand?sslmode=require"
+    assert found["ERRAND_API_DATABASE_URL"] == "postgresql://h/db?user=api&password=***&sslmode=require"
+    assert found["ERRAND_WORKER_DATABASE_URL"] == "host=db password=*** user=worker"
+    assert found["ANTHROPIC_BASE_URL"] == "https://me:***@models.example/v1"
     code, shown = errand(checkout, "config", **given)
     assert code == 0 and not re.search("tu.{0,2}na", shown) and "db.example" in shown
 

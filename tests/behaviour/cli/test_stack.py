@@ -10,9 +10,11 @@ import pytest
 
 from deploy import state
 from deploy.data_dir import secret_in, ui_access_file
+from deploy.stack import variables
 from deploy.state import PartInfo, StackInfo
 from domain.events import MessageDelta, StepStarted, TaskCompleted, TaskStarted
 from domain.sessions.session import Reason, Status, Usage
+from settings import Settings
 from tests.support.terminal import Terminal
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.stand_in import TASK, StandIn
@@ -177,3 +179,27 @@ def test_histories_are_not_read_from_another_temporal(stranger: StandIn, tmp_pat
     with Terminal("replay", TASK, env={**env, "ERRAND_URL": stranger.url}) as terminal:
         assert terminal.exit_code() == 6
         assert f"TEMPORAL_ADDRESS to that of the server behind {stranger.url}" in terminal.text.replace("\n", "")
+
+
+def test_config_shows_what_the_running_stack_was_started_with(stack: StackInfo, cli: Cli) -> None:
+    same = cli("config", "--json", ERRAND_LIVE_TASKS="7")
+    started_with = variables(Settings(data_dir=stack.data_dir, live_tasks=7))
+    state.write(stack.model_copy(update={"started_with": started_with}))
+    assert "started with" not in cli("config", ERRAND_LIVE_TASKS="7").stderr
+    other = cli("config", ERRAND_LIVE_TASKS="9", ERRAND_MAX_QUESTIONS="3")
+    assert "was started with ERRAND_LIVE_TASKS=7" in other.stderr
+    assert "was started with ERRAND_MAX_QUESTIONS=20" in other.stderr
+    items = json.loads(cli("config", "--json", ERRAND_LIVE_TASKS="9").stdout)["items"]
+    [found] = [one for one in items if one["name"] == "ERRAND_LIVE_TASKS"]
+    assert (found["value"], found["running"]) == ("9", "7") and "running" not in same.stdout
+
+
+def test_open_opens_the_console_of_this_stack(stack: StackInfo, cli: Cli, tmp_path: Path) -> None:
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >{opened}\n')
+    browser.chmod(0o755)
+    done = cli("open", BROWSER=f"{browser} %s")
+    assert (done.exit_code, done.stdout) == (0, f"{stack.api_url}/\n")
+    assert opened.read_text() == done.stdout
+    assert json.loads(cli("open", "--json").stdout) == {"url": f"{stack.api_url}/"}

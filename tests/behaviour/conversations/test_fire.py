@@ -1,6 +1,7 @@
 """Fire: atomic, once, refused without side effects; messages that no commit used return to the mailbox."""
 
 import asyncio
+import os
 import time
 from collections import Counter
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from activities.sessions.open import OpenSessions
 from agents.loader import load_prices
 from api.conversations.bodies import FireBody
 from api.conversations.fire import fire as fire_now
-from api.http.auth import ANONYMOUS, Call
+from api.http.auth import Call, account_caller
 from api.http.idempotency import IdempotencyKey
 from api.services import Services
 from domain.conversations.requests import Fire, Fired, OpenBatch, Opened, OpenSession
@@ -203,7 +204,7 @@ async def test_recorded_fire_is_accepted_although_its_update_got_no_answer(team:
             workflows=LostAnswer(team.client, team.settings.task_queue),
         ),
     )
-    turn = await fire_now(Call(services, ANONYMOUS), talk.id, FireBody(), IdempotencyKey(None, ""))
+    turn = await fire_now(Call(services, account_caller(os.geteuid())), talk.id, FireBody(), IdempotencyKey(None, ""))
     assert (await talk.ended(turn.handle.session_id)).status is Status.COMPLETED
     assert {message.delivered_to for message in await talk.mail()} == {turn.handle.session_id}
 

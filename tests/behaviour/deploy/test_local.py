@@ -173,7 +173,7 @@ def test_killed_stack_starts_clean_and_down_leaves_nothing(stack: RunningStack, 
     with running(home) as again:
         assert gone(before)
         info = again.healthy()
-        assert again.printed().split() == ["ready"] or "is in use" in again.printed()
+        assert again.printed().split() == ["ready"] or "is taken by" in again.printed()
         assert (home / "logs" / "migrate.log").read_text().count("applied 0001") == 1  # the data is still there
         began = time.monotonic()
         assert local.down(again.settings) is True

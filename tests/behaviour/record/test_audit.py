@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import pwd
 import sys
 from typing import Any
 
@@ -16,6 +17,8 @@ from store import audit, keys
 from tests.support.stack import Stack, calls, steps
 from workflows.client import WorkflowClient
 
+ACCOUNT = pwd.getpwuid(os.geteuid()).pw_name  # that runs the tests, and calls without a key
+PERSON = f"account {ACCOUNT}"
 WRITE = ("write_file", {"path": "a.txt", "content": "one\n"})
 
 
@@ -42,9 +45,9 @@ async def test_a_task_leaves_a_chain_of_who_did_what(recorded: Stack) -> None:
     found = await entries(recorded, f"/tasks/{task_id}/audit")
     agent = "agent tester"
     assert reported(found) == [
-        ("anonymous", "submit"),
+        (PERSON, "submit"),
         *[(agent, "tool_begun"), (agent, "tool_ended")],
-        *[(agent, "ask"), ("anonymous", "answer")],
+        *[(agent, "ask"), (PERSON, "answer")],
         *[(agent, "tool_begun"), (agent, "tool_ended")],
         (agent, "end"),
     ]
@@ -75,7 +78,7 @@ async def test_log_shows_what_was_denied_steered_and_cancelled(recorded: Stack) 
     await recorded.wait(task_id)
     found = await entries(recorded, f"/tasks/{task_id}/audit")
     assert [entry["action"] for entry in found] == ["submit", "tool_begun", "message", "stop", "tool_ended", "end"]
-    assert [entry["actor"] for entry in found if entry["action"] in ("message", "stop")] == ["anonymous"] * 2
+    assert [entry["actor"] for entry in found if entry["action"] in ("message", "stop")] == [ACCOUNT, PERSON]
     late = await recorded.http.post(f"/tasks/{task_id}/steer", json={"message": "more"})
     assert late.status_code == 404
     verified = (await recorded.http.get(f"/tasks/{task_id}/audit/verify")).json()

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import pwd
 from datetime import datetime
 from typing import Any
 
@@ -104,7 +106,7 @@ async def test_the_log_is_shown_and_verified(recorded: Stack) -> None:
     record = await recorded.run(calls(WRITE))
     shown = await cli(recorded, "audit", record["task_id"])
     lines = shown.stdout.splitlines()
-    assert [line.split()[1] for line in lines[1:2]] == ["anonymous"]
+    assert lines[1].split()[1:3] == ["account", pwd.getpwuid(os.geteuid()).pw_name]
     assert "submit" in lines[1] and "agent tester" in lines[2] and "completed goal_reached" in lines[-1]
     assert "older entries" in (await cli(recorded, "audit", "--limit", "1")).stderr
     whole = await cli(recorded, "audit", "verify")

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import socket
 import stat
@@ -18,10 +19,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from deploy import data_dir
+from deploy import data_dir, state
 from deploy.certificates import CERTIFICATES, PERMISSIONS, make
 from deploy.stack import Ports, make_plan, variables
-from deploy.state import StackError
+from deploy.state import StackError, command_of
 from deploy.ui_guard import refusal
 from domain.sessions.new_session import RETENTION_MS
 from domain.sessions.session import Limits
@@ -116,7 +117,27 @@ def test_busy_default_port_is_replaced_and_logged(ports: Ports, logged: list[str
         wanted = busy.getsockname()[1]
         chosen = ports.choose("the API", wanted)
     assert chosen > wanted
-    assert logged == [f"port {wanted} is in use; the API takes {chosen}"]
+    by = f"pid {os.getpid()} ({' '.join(command_of(os.getpid()).split())[:80]})"
+    assert logged == [f"port {wanted} is taken by {by}; the API takes {chosen}, also from now on"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the claim is Linux's")
+def test_port_of_the_last_start_is_taken_again_and_another_stack_is_named(
+    logged: list[str], unused_port: int, tmp_path: Path
+) -> None:
+    default = unused_port
+    with state.lock(tmp_path), Ports(logged.append) as strangers:
+        strangers.choose("the API", default)
+        with Ports(logged.append, tmp_path / "ports.json") as first:
+            chosen = first.choose("the API", default)
+            first.keep()
+    by = f"another Errand stack, whose data is in {tmp_path} (pid {os.getpid()})"
+    assert logged == [f"port {default} is taken by {by}; the API takes {chosen}, also from now on"]
+    with Ports(logged.append, tmp_path / "ports.json") as second:
+        assert second.choose("the API", default) == chosen and len(logged) == 1  # although the default is free again
+    (tmp_path / "ports.json").write_text("{")
+    with Ports(logged.append, tmp_path / "ports.json") as third:
+        assert third.choose("the API", default) == default
 
 
 def test_port_is_never_chosen_twice(ports: Ports, unused_port: int) -> None:
@@ -134,7 +155,10 @@ def test_stacks_that_start_together_choose_different_ports(ports: Ports, unused_
 def test_busy_configured_port_is_refused(ports: Ports, host: str) -> None:
     with socket.create_server((host, 0)) as busy:
         port = busy.getsockname()[1]
-        with pytest.raises(StackError, match=rf"ERRAND_PORT: cannot listen on {host}:{port}: Address already in use"):
+        with pytest.raises(
+            StackError,
+            match=rf"ERRAND_PORT: cannot listen on {host}:{port}: Address already in use, by pid {os.getpid()} ",
+        ):
             make_plan(Settings(host=host, port=port), ports)
 
 

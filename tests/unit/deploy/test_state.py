@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy import local, state
-from deploy.state import PartInfo, StackError, StackInfo, end_process, started_at, without_password
+from deploy.state import PartInfo, StackError, StackInfo, end_process, started_at, without_passwords
 from settings import Settings
 
 
@@ -96,4 +96,4 @@ def test_process_that_ignores_the_signal_is_killed() -> None:
     ],
 )
 def test_password_in_a_url_is_replaced_by_stars(url: str, shown: str) -> None:
-    assert without_password(url) == shown
+    assert without_passwords(url) == shown

@@ -1,5 +1,6 @@
 import asyncio
 import hashlib
+import os
 import socket
 import time
 import tracemalloc
@@ -10,6 +11,7 @@ import httpx2
 import pytest
 
 from api.http import transfers
+from api.http.auth import account_caller
 from domain.ids import new_id
 from settings import Settings
 from store import retention
@@ -97,7 +99,7 @@ async def test_a_deleted_file_is_gone_and_its_bytes_follow_when_nobody_else_has_
     assert await pool.fetchval("SELECT count(*) FROM blobs WHERE sha256 = $1", one["sha256"]) == 0
     audited = "SELECT actor, digest FROM audit WHERE action = 'delete_file' AND subject = $1"
     entries = await pool.fetch(audited, two["file_id"])
-    assert [entry["actor"] for entry in entries] == ["anonymous"] and entries[0]["digest"]
+    assert [entry["actor"] for entry in entries] == [account_caller(os.geteuid()).created_by] and entries[0]["digest"]
     assert (await api.get("/audit/verify")).json()["intact"]
 
 

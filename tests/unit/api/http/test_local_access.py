@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.http.auth import MOST_ADDRESSES, MOST_FAILURES, MOST_KEYS, FailedKeys, check_local, is_local
+from api.http.auth import MOST_ADDRESSES, MOST_FAILURES, MOST_KEYS, FailedKeys, is_local, local_caller
 from api.http.problems import Unauthenticated
 from domain.errors import TooMany
 from settings import Settings
@@ -37,8 +37,8 @@ def test_connection_whose_owner_is_unknown_needs_a_key() -> None:
     scope = {"server": LOCAL, "client": ("127.0.0.1", 1)}
     headers = {"host": ["127.0.0.1:8700"]}
     with pytest.raises(Unauthenticated):
-        check_local(scope, headers, token=False)
-    check_local(scope, headers, token=True)
+        local_caller(scope, headers, token=False)
+    local_caller(scope, headers, token=True)
 
 
 @pytest.mark.parametrize(
@@ -50,16 +50,16 @@ def test_connection_whose_owner_is_unknown_needs_a_key() -> None:
 def test_headers_of_proxies_need_a_key(header: str) -> None:
     scope = {"server": LOCAL, "client": ("127.0.0.1", 1), "http_version": "1.1"}
     headers = {"host": ["127.0.0.1:8700"], "user-agent": ["x"], "accept": ["x"]}
-    check_local(scope, headers, token=True)
+    local_caller(scope, headers, token=True)
     with pytest.raises(Unauthenticated, match="proxy"):
-        check_local(scope, {**headers, header: ["127.0.0.1"]}, token=True)
+        local_caller(scope, {**headers, header: ["127.0.0.1"]}, token=True)
 
 
 def test_http_1_0_needs_a_key() -> None:
     """HTTP/1.0 indicates a proxy that adds no header, such as nginx with its default configuration."""
     scope = {"server": LOCAL, "client": ("127.0.0.1", 1), "http_version": "1.0"}
     with pytest.raises(Unauthenticated, match="proxy"):
-        check_local(scope, {"host": ["127.0.0.1:8700"]}, token=True)
+        local_caller(scope, {"host": ["127.0.0.1:8700"]}, token=True)
 
 
 def test_invalid_keys_are_limited_per_address_and_known_keys_pass() -> None:
