@@ -159,6 +159,8 @@ def make_plan(settings: Settings, ports: Ports) -> StackPlan:
         model = f"http://127.0.0.1:{offline_port}"
         # the offline model is free, whatever model name it is asked for
         filled = replace(filled, anthropic_base_url=model, anthropic_api_key=OFFLINE_KEY, default_cost_usd=0)
+        if settings.openai_api_key is None and settings.openai_base_url is None:  # it speaks that form too
+            filled = replace(filled, openai_base_url=f"{model}/v1", openai_api_key=OFFLINE_KEY)
         if settings.default_model == Settings.default_model:
             filled = replace(filled, default_model=OFFLINE_MODEL)
     return StackPlan(filled, postgres_port, temporal_port, ui_port, offline_port)

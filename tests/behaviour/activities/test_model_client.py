@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gzip
+import json
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -139,3 +140,36 @@ async def test_redirect_is_not_followed_with_the_key(kind: Kind) -> None:
     async with serving(sending(moved)) as url:
         failure = await failure_of(kind, url)
     assert "status 307" in failure.message, failure
+
+
+async def test_a_client_of_another_cloud_takes_the_same_way() -> None:
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"usage": {"input_tokens": 3, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hello"}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
+    ]
+    sent = b"".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in events)
+    async with serving(sending(STREAM + b"%x\r\n%b\r\n0\r\n\r\n" % (len(sent), sent))) as url:
+        providers = Providers(default="foundry", named={"foundry": Provider(kind="foundry", base_url=url, key="key")})
+        models, turn = Models(providers, PriceTable(providers=providers)), ModelResponse()
+        message = ModelMessage(role="user", content=[TextBlock(text="hello")])
+        request = ModelRequest(model="claude-sonnet-4-5", system="s", messages=[message], max_tokens=100)
+        assert await models.problem("claude-sonnet-4-5") is None  # it has no list of models, so nothing is known
+        await models.ask(request, turn, lambda _: None, lambda _: None)
+        await models.close()
+    assert turn.content == [TextBlock(text="hello")]
+    assert turn.usage.cost_usd == pytest.approx((3 * 3 + 5 * 15) / 1_000_000)
+
+
+async def test_a_cloud_without_its_package_or_region_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    providers = Providers(default="bedrock", named={"bedrock": Provider(kind="bedrock")})
+    models = Models(providers, PriceTable(providers=providers))
+    problem = await models.problem("anthropic.claude-sonnet-4-5-20250929-v1:0")
+    assert problem and problem.startswith("The provider bedrock ") and ("pip install" in problem or "region" in problem)
+    with pytest.raises(Exception) as raised:
+        await models.ask(ModelRequest("m", 9, "s", []), ModelResponse(), lambda _: None, lambda _: None)
+    failure = models.classify(raised.value, "m")
+    assert (failure.type, failure.retryable, failure.message) == ("not_configured", False, problem)

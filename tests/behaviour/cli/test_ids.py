@@ -163,3 +163,20 @@ async def test_shells_complete_commands_ids_and_agents(
             assert "Traceback" not in shell.expect("done")
 
     await asyncio.to_thread(complete)
+
+
+async def test_models_shows_who_answers_and_what_it_costs(stack: Stack, environment: dict[str, str]) -> None:
+    code, shown = await errand(environment, "models", "--json")
+    assert code == 0, shown
+    found = {one["provider"]: one for one in json.loads(shown)["items"]}
+    assert found["anthropic"]["default"] and found["anthropic"]["problem"] is None
+    assert found["anthropic"]["prices"] == "anthropic" and found["openai"]["prices"] is None  # on this machine
+    assert "Set a valid key of [providers.locked]" in found["locked"]["problem"]
+    assert "seems to speak another one" in found["mistaken"]["problem"]
+    assert "invalid" not in json.dumps([one["endpoint"] for one in found.values()])
+    code, shown = await errand(environment, "models", "claude-opus-4-5", "openai/gpt-4o", "openai/mystery")
+    rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.strip()}
+    assert rows["claude-opus-4-5"][:2] == ["$5", "$25"] and rows["openai/mystery"][:2] == ["unknown", "unknown"]
+    assert rows["openai/gpt-4o"][:2] == ["$2.5", "$10"]
+    code, shown = await errand(environment, "models", "nobody/x")
+    assert code == 1 and "there is no provider 'nobody'; there are anthropic, locked, mistaken, openai" in shown
