@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 from pydantic_core import PydanticCustomError
 
 from domain.frozen import Frozen
+from domain.pictures import FileBlock
 from domain.sessions.new_session import NewSession
 from domain.sessions.writes import IdempotencyRecord, NewBudget
 from domain.task import Id, Strict, Text
@@ -178,6 +179,7 @@ class ArrivingMessage(Frozen):
     visible: bool = True  # false: no record for people shows it
     session: NewSession  # checked already: agent, models, limits, rules
     files: Mapping[str, Any] = Field(default_factory=dict)  # entries for the workspace, by path
+    shown: list[FileBlock] = Field(default_factory=list)  # those of them that the model is shown
     if_busy: Literal["queue", "reject"] = "queue"
     idempotency: IdempotencyRecord | None = None  # of the request that brings it
     live_quota: int | None = None

@@ -1,6 +1,7 @@
 """Events, which watchers read. To add one: its class under its topic, the line that emits it."""
 
 from datetime import UTC, datetime
+from operator import not_
 from typing import ClassVar
 
 from errand.models import Ending, Verdict
@@ -8,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from domain.frozen import Frozen
 from domain.json_object import JsonObject
+from domain.pictures import FileBlock
 from domain.plan import PlanStep
 from domain.policy.rules import Rule
 from domain.sessions.session import Reason, Scope, SessionRef, Status, Usage
@@ -276,6 +278,7 @@ class ToolReturned(Event):
     state: str  # ok | failed | unknown | cancelled
     preview: str
     rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the rule that refused the call
+    files: list[FileBlock] = Field(default_factory=list, exclude_if=not_)  # that the model is shown with the result
 
 
 class McpToolChanged(Event):

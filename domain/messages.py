@@ -4,7 +4,7 @@ of nodes becomes the messages that one side's model is sent, and the checkpoint 
 
 import itertools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -23,6 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from domain.ids import derive_id
 from domain.json_object import JsonObject
+from domain.pictures import FileBlock
 from domain.sessions.session import CallState, StopReason, ToolCallResult, Usage
 
 # The content of messages, in blocks of our own form. Only the vendors' files of activities/model/ translate them.
@@ -67,14 +68,22 @@ class ToolResultBlock(ContentBlock):
     call_id: str
     text: str
     failed: bool
+    files: list[FileBlock] = Field(default_factory=list)
 
 
 ReplyBlock = Annotated[TextBlock | ThinkingBlock | ToolCallBlock, Field(discriminator="type")]
-AnyBlock = TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock
+UserBlock = Annotated[TextBlock | FileBlock, Field(discriminator="type")]
+AnyBlock = TextBlock | FileBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock
 
 
-def join_text(blocks: list[TextBlock]) -> str:
-    return "\n\n".join(block.text for block in blocks)
+def join_text(blocks: Sequence[AnyBlock]) -> str:
+    return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+def files_in(blocks: Sequence[AnyBlock]) -> list[FileBlock]:
+    """The files of a message, also those of its results of tools."""
+    results = [block.files if isinstance(block, ToolResultBlock) else [block] for block in blocks]
+    return [one for found in results for one in found if isinstance(one, FileBlock)]
 
 
 # A request to a model and its answer, independent of the vendor.
@@ -156,6 +165,7 @@ class ModelRequest:
     thinking_tokens: int = 0
     cached: bool = True  # the next request begins with the same messages
     output_schema: JsonObject | None = None  # of the answer, where the vendor can bind it
+    files: Mapping[str, bytes] = field(default_factory=dict)  # by id; a file that is not among them is described
 
     @property
     def output_tokens(self) -> int:
@@ -222,7 +232,7 @@ class NodeBody(BaseModel):
 class UserBody(NodeBody):
     kind = USER
 
-    parts: list[TextBlock]
+    parts: list[UserBlock]
     silent: bool = False  # written by the platform
     visible: bool = True  # false: it is in the context but not shown to people
 
@@ -253,7 +263,7 @@ class ReplyBody(NodeBody):
 
     @property
     def text(self) -> str:
-        return join_text([block for block in self.content if isinstance(block, TextBlock)]).strip()
+        return join_text(self.content).strip()
 
     @property
     def thinking(self) -> str:
@@ -338,7 +348,8 @@ def answer_calls(calls: list[ToolCallBlock], results: list[ToolCallResult], beca
         result = known.get(index)
         text = result.text if result is not None else _UNANSWERED.format(because)
         failed = result is None or result.state is not CallState.OK
-        answers.append(ToolResultBlock(call_id=call.id, text=text, failed=failed))
+        files = result.files if result is not None else []
+        answers.append(ToolResultBlock(call_id=call.id, text=text, failed=failed, files=files))
     return ResultsBody(results=answers)
 
 
@@ -372,7 +383,8 @@ def _show_node(node: Node, model: str, side: str) -> tuple[Literal["user", "assi
     if isinstance(body, ReplyBody | ResultsBody) and body.immediate:
         # calls of the platform itself: the model is shown their results as text
         results = body.results if isinstance(body, ResultsBody) else []
-        return "user", [TextBlock(text=result.text) for result in results if result.text]
+        texts: list[AnyBlock] = [TextBlock(text=result.text) for result in results if result.text]
+        return "user", [*texts, *files_in(results)]
     match body:
         case ReplyBody():
             foreign = body.model != model

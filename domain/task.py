@@ -1,6 +1,7 @@
 """A task as a caller submits it, and the first message that its agent receives."""
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
@@ -20,7 +21,8 @@ from domain.agents.definition import (
 )
 from domain.ids import ID_PATTERN
 from domain.json_object import JsonObject
-from domain.messages import ModelSettings, TextBlock, join_text
+from domain.messages import ModelSettings, UserBlock, files_in, join_text
+from domain.pictures import FileBlock
 from domain.policy.rules import BOUND_KINDS, COMMANDS, TALKING_TOOLS, Action, Rule, SubjectKind
 from domain.sessions.acceptance import Criterion, criterion_text
 from domain.sessions.input_request import OnExpiry
@@ -290,16 +292,20 @@ def _bullets(lines: list[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-# Texts as the inbox stores them.
+# Messages as the inbox stores them.
 
-_PARTS = TypeAdapter(list[TextBlock])
+PARTS = TypeAdapter(list[UserBlock])
 
 
-def parts_of(*texts: str) -> str:
-    """Texts as the inbox stores them."""
-    return json.dumps([{"type": "text", "text": text} for text in texts])
+def parts_of(*texts: str, files: Sequence[FileBlock] = ()) -> str:
+    """Texts, and the files after them, as the inbox stores them."""
+    return json.dumps([*({"type": "text", "text": text} for text in texts), *(file.model_dump() for file in files)])
+
+
+def files_of_parts(parts: str) -> list[FileBlock]:
+    return files_in(PARTS.validate_json(parts))
 
 
 def text_of_parts(parts: str | None) -> str:
     """The text of a message of the inbox."""
-    return join_text(_PARTS.validate_json(parts)) if parts else ""
+    return join_text(PARTS.validate_json(parts)) if parts else ""

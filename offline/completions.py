@@ -52,7 +52,8 @@ def to_messages(body: Any) -> Any:
             sent["system"] = _text(index, message)
         elif role == "user":
             content = message.get("content")
-            parts = content if isinstance(content, list) else [{"type": "text", "text": _text(index, message)}]
+            given = content if isinstance(content, list) else [{"type": "text", "text": _text(index, message)}]
+            parts = [_part(index, part) for part in given]
             sent["messages"].append({"role": "user", "content": parts})
         elif role == "tool":
             _add_result(sent["messages"], index, message)
@@ -85,6 +86,21 @@ def _text(index: int, message: dict[str, Any]) -> str:
     if not isinstance(content, str):
         raise _invalid(f"Invalid type for 'messages[{index}].content'", f"messages[{index}].content", "invalid_type")
     return content
+
+
+def _part(index: int, part: Any) -> Any:
+    """A picture or a file becomes a block with the same bytes."""
+    match part:
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            kind = "image"
+        case {"type": "file", "file": {"filename": str(), "file_data": str(url)}}:
+            kind = "document"
+        case _:
+            return part
+    media_type, marked, data = url.removeprefix("data:").partition(";base64,")
+    if not marked:
+        raise _invalid("Invalid file data: a data URL is expected.", f"messages[{index}].content", "invalid_value")
+    return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
 def _add_result(messages: list[dict[str, Any]], index: int, message: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """A model request as scripts read it: what the user asked, what the model called, what the tools returned."""
 
-import json
+import base64
+import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -154,4 +155,20 @@ def _results(assistant: dict[str, Any], user: dict[str, Any]) -> list[CallResult
 def _result_text(content: str | list[dict[str, Any]]) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(block["text"] if block["type"] == "text" else json.dumps(block) for block in content)
+    return "\n".join(describe_file(block) if "source" in block else block.get("text", "") for block in content)
+
+
+def describe_file(block: dict[str, Any]) -> str:
+    """What the model sees of a picture or a document: its type, and which bytes arrived."""
+    data = base64.b64decode(block["source"]["data"], validate=True)
+    kind = block["source"]["media_type"]
+    return f"[{block['type']} {kind}, {len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}]"
+
+
+def files_seen(messages: list[dict[str, Any]]) -> list[str]:
+    """All files of the request, also those of tools' results, in their order."""
+    found: list[str] = []
+    for block in [block for message in messages for block in message["content"]]:
+        inner = block.get("content")
+        found += [describe_file(one) for one in (inner if isinstance(inner, list) else [block]) if "source" in one]
+    return found

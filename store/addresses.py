@@ -138,7 +138,7 @@ def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str |
             NewMessage(
                 id=derive_id(ref.session_id, "inbox", 0),
                 author=message.author,
-                parts=parts_of(message.text),
+                parts=parts_of(message.text, files=message.shown),
                 visible=message.visible,
             )
         ],

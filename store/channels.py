@@ -117,6 +117,7 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
             conversation_id=conversation_id,
             thread_id=conversation_id,
             text=message.text,
+            files=message.shown,
             author=message.author,
             taken_by=row["id"],
             visible=message.visible,

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,13 +13,13 @@ from pydantic import BaseModel
 
 from domain.conversations.mailbox import ConversationStatus
 from domain.json_object import JsonObject
-from domain.messages import UserBody
+from domain.messages import UserBlock, UserBody
 from domain.notifications import ConversationUpdated, NewNotice
 from domain.sessions.new_session import TRANSPORT, kind_of
 from domain.sessions.session import DeliveryMode
 from domain.sessions.writes import ThreadMessage
-from domain.task import parts_of, text_of_parts
-from store import audit, notices, workspaces
+from domain.task import PARTS, parts_of, text_of_parts
+from store import audit, files, notices, workspaces
 from store.database import Connection, Pool, to_json
 from store.workspaces import Manifest
 
@@ -195,8 +196,11 @@ async def add_message_in(connection: Connection, tenant: str, message: ThreadMes
              FROM jsonb_populate_record(NULL::inbox, $2::jsonb) m ON CONFLICT DO NOTHING""",
         tenant,
         to_json(message),
-        parts_of(message.text),
+        parts_of(message.text, files=message.files),
     )
+    if message.files:  # whichever session reads it: the conversation's first is removed together with it
+        used_in = message.taken_by or message.conversation_id
+        await files.use_in(connection, tenant, [file.file_id for file in message.files], used_in)
     return done.endswith(" 1")
 
 
@@ -271,10 +275,27 @@ async def messages_taken_by(pool: Pool, tenant: str, session_id: str, limit: int
 
 
 async def change_text(pool: Pool, tenant: str, message_id: str, text: str) -> None:
-    """Store the text that enters the context instead of a message; the message itself stays as it was sent."""
+    """Store the text that enters the context instead of a message's, before the files of the message. The message
+    itself stays as it was sent."""
     await pool.execute(
-        "UPDATE inbox SET changed = $3 WHERE tenant = $1 AND id = $2", tenant, message_id, parts_of(text)
+        """UPDATE inbox
+              SET changed = ($3::jsonb || jsonb_path_query_array(parts::jsonb, '$[*] ? (@.type != "text")'))::text
+            WHERE tenant = $1 AND id = $2""",
+        tenant,
+        message_id,
+        parts_of(text),
     )
+
+
+async def message_parts(pool: Pool, tenant: str, message_ids: Sequence[str]) -> list[list[UserBlock]]:
+    """The contents of messages of the inbox, in their order."""
+    rows = await pool.fetch(
+        """SELECT parts FROM unnest($2::text[]) WITH ORDINALITY AS w(id, place)
+             JOIN inbox i ON i.tenant = $1 AND i.id = w.id ORDER BY w.place""",
+        tenant,
+        list(message_ids),
+    )
+    return [PARTS.validate_json(row["parts"]) for row in rows]
 
 
 async def message_text(pool: Pool, tenant: str, message_id: str) -> str:

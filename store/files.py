@@ -190,8 +190,11 @@ async def uploads(pool: Pool, tenant: str, *, created_by: str | None, before_id:
 
 
 async def of_session(pool: Pool, tenant: str, session_id: str) -> list[File]:
+    """Its artifacts, without the files that only its model is shown."""
     rows = await pool.fetch(
-        f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND session_id = $2 ORDER BY id", tenant, session_id
+        f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND session_id = $2 AND type <> 'shown' ORDER BY id",
+        tenant,
+        session_id,
     )
     return [File(**row) for row in rows]
 
@@ -199,12 +202,37 @@ async def of_session(pool: Pool, tenant: str, session_id: str) -> list[File]:
 async def find_returned(pool: Pool, tenant: str, session_id: str) -> list[File]:
     """The files that a session leaves for the session that started it, oldest first. Addresses are not files."""
     rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND session_id = $2 AND url IS NULL
+        f"""SELECT {_COLUMNS} FROM files
+             WHERE tenant = $1 AND session_id = $2 AND url IS NULL AND type <> 'shown'
              ORDER BY created_at, id LIMIT 100""",
         tenant,
         session_id,
     )
     return [File(**row) for row in rows]
+
+
+async def contents(pool: Pool, tenant: str, file_ids: list[str]) -> dict[str, bytes]:
+    """The bytes of those of the files that exist."""
+    rows = await pool.fetch(
+        """SELECT f.id, b.content FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
+            WHERE f.tenant = $1 AND f.id = ANY($2::text[])""",
+        tenant,
+        file_ids,
+        timeout=60,
+    )
+    return {row["id"]: bytes(row["content"]) for row in rows}
+
+
+async def starts(pool: Pool, tenant: str, file_ids: list[str]) -> dict[str, bytes]:
+    """The first bytes of each of the files."""
+    rows = await pool.fetch(
+        """SELECT f.id, substring(b.content FROM 1 FOR 16) AS start
+             FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
+            WHERE f.tenant = $1 AND f.id = ANY($2::text[])""",
+        tenant,
+        file_ids,
+    )
+    return {row["id"]: bytes(row["start"]) for row in rows}
 
 
 async def content(pool: Pool, tenant: str, file_id: str) -> tuple[str, str, bytes] | None:

@@ -13,7 +13,7 @@ from domain.conversations.requests import InboxKind
 from domain.conversations.subagents import SubagentTerms
 from domain.json_object import JsonObject
 from domain.limits import TreeBudget
-from domain.messages import Node, TextBlock, calls_of, repair_gaps
+from domain.messages import Node, UserBlock, calls_of, repair_gaps
 from domain.sessions.new_session import TaskTerms
 from domain.sessions.session import ModelReply, Status, ToolCallResult, Usage
 from domain.sessions.writes import RetryNote, StepBegin, StepCommit
@@ -33,7 +33,7 @@ class TakenMessage(BaseModel):
     id: str
     kind: InboxKind
     author: str
-    parts: Json[list[TextBlock]]
+    parts: Json[list[UserBlock]]
     source: str | None = None  # the session whose outcome it carries
     visible: bool = True  # false: it is in the context but not shown to people
 

@@ -55,12 +55,12 @@ async def get_remote(pool: Pool, tenant: str, node: str, index: int) -> RemoteCa
 
 async def get_results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
     rows = await pool.fetch(
-        """SELECT call_index AS index, state, result AS text FROM tool_calls
+        """SELECT call_index AS index, state, result AS text, shown AS files FROM tool_calls
             WHERE tenant = $1 AND node = $2 ORDER BY call_index""",
         tenant,
         node,
     )
-    return [ToolCallResult(**row) for row in rows]
+    return [ToolCallResult(**{**row, "files": json.loads(row["files"])}) for row in rows]
 
 
 async def count_calls(pool: Pool, tenant: str, sessions: Sequence[SessionRow]) -> list[SessionRow]:

@@ -38,6 +38,7 @@ from domain.agents.definition import McpServer, McpTool
 from domain.events import McpToolChanged
 from domain.json_object import JsonObject
 from domain.json_schema import errors, run_check
+from domain.pictures import media_type_of
 from domain.sessions.session import Effect, RemoteCall
 
 if TYPE_CHECKING:
@@ -312,11 +313,12 @@ def _file(stem: str, data: str, media_type: str, kind: str) -> tuple[str, Artifa
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return f"[{kind} that cannot be decoded]", None
-    known = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
+    found = media_type_of(content)
+    known = found or (media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream")
     name = stem + (mimetypes.guess_extension(known) or ".bin")
-    return f"[{kind} {name}, {known}, {len(content):,} bytes: saved as an artifact]", ArtifactFile(
-        name, content, known, kind if kind == "image" else "file"
-    )
+    text = f"[{kind} {name}, {known}, {len(content):,} bytes: saved as an artifact]"
+    shown = found is not None or kind == "image"
+    return text, ArtifactFile(name, content, known, kind if kind == "image" else "file", shown=shown)
 
 
 async def _link(uri: str, name: str, context: ToolContext) -> ArtifactFile | None:

@@ -3,9 +3,10 @@
 Read it in this order: `Anthropic`, how a request is written, how a reply is read, what an error means.
 """
 
+import base64
 import operator
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import anthropic
@@ -41,6 +42,7 @@ from domain.messages import (
     ToolCallBlock,
     ToolResultBlock,
 )
+from domain.pictures import FileBlock
 from domain.sessions.session import StopReason, Usage
 
 MESSAGES = "/v1/messages"
@@ -154,7 +156,7 @@ def render_request(request: ModelRequest, *, budgeted: bool = False) -> JsonObje
     """The request in the form of the API. `budgeted`: the model needs a token budget for its thinking."""
     mark = {"cache_control": {"type": "ephemeral"}} if request.cached else {}
     messages: list[JsonObject] = [
-        {"role": message.role, "content": [_render_block(block) for block in message.content]}
+        {"role": message.role, "content": [_render_block(block, request.files) for block in message.content]}
         for message in request.messages
     ]
     # Cache points: the end of the newest user message, and of the one before it.
@@ -205,14 +207,21 @@ def _tool_choice(settings: ModelSettings) -> JsonObject | None:
     return None if choice == {"type": "auto"} else choice
 
 
-def _render_block(block: AnyBlock) -> JsonObject:
+def _render_block(block: AnyBlock, files: Mapping[str, bytes]) -> JsonObject:
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text}
+        case FileBlock() if (data := files.get(block.file_id)) is not None:
+            source = {"type": "base64", "media_type": block.media_type, "data": base64.b64encode(data).decode()}
+            return {"type": block.type, "source": source, **({"title": block.name} if block.type == "document" else {})}
+        case FileBlock():
+            return {"type": "text", "text": block.describe()}
         case ToolCallBlock():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
         case ToolResultBlock():
-            text = block.text or "(no output)"  # the API refuses an empty text
+            text: Any = block.text or "(no output)"  # the API refuses an empty text
+            if block.files:
+                text = [{"type": "text", "text": text}, *(_render_block(file, files) for file in block.files)]
             return {"type": "tool_result", "tool_use_id": block.call_id, "content": text, "is_error": block.failed}
         case ThinkingBlock(hidden=True):
             return {"type": "redacted_thinking", "data": block.proof}

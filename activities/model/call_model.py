@@ -39,9 +39,11 @@ from domain.messages import (
     ModelSettings,
     Node,
     TextBlock,
+    files_in,
     render_messages,
     shorten_results,
 )
+from domain.pictures import choose_shown
 from domain.policy.rules import Rule
 from domain.sessions.new_session import apply_terms
 from domain.sessions.session import (
@@ -58,7 +60,7 @@ from domain.sessions.session import (
     preview,
 )
 from domain.sessions.writes import OnceEvent, RetryNote
-from store import budgets, messages
+from store import budgets, files, messages
 from store.agents import Definitions
 from store.database import COMMIT_PATIENCE, TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
@@ -240,6 +242,12 @@ class CallModel:
             cached=not compacts,
             output_schema=agent.output_schema if takes_turn and not agent.dual else None,
         )
+        if not compacts and (sent := files_in([block for message in messages for block in message.content])):
+            able = self._models.capabilities(call.model)
+            chosen = choose_shown(sent, images=able.images, pdfs=able.pdfs)
+            with retry_if_away():
+                contents = await files.contents(self._pool, call.ref.tenant, [file.file_id for file in chosen])
+            request = replace(request, files=contents)
         request = await self._bounds.reserve(call, facts, request)
 
         by = call_attempt()

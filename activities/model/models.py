@@ -25,7 +25,7 @@ from domain import wire
 from domain.agents.models import PriceTable, Provider, ProviderReport, Providers, UnknownProvider
 from domain.json_object import JsonObject
 from domain.limits import CallEstimate
-from domain.messages import ModelRequest, ModelResponse
+from domain.messages import ModelRequest, ModelResponse, files_in
 from domain.redaction import shorten_and_redact
 from domain.sessions.session import Usage
 
@@ -115,7 +115,7 @@ class Models:
         used = turn.usage
         if used.llm_calls and not used.tokens:
             written = len(turn.text) + len(turn.thinking) + sum(len(json.dumps(call.arguments)) for call in turn.calls)
-            counts = {"input_tokens": _size(vendor.render(asked)), "output_tokens": written // CHARACTERS + 1}
+            counts = {"input_tokens": _size(vendor, asked), "output_tokens": written // CHARACTERS + 1}
             used, turn.estimated = used.model_copy(update=counts), True
         if used.llm_calls:
             tokens = used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens
@@ -124,13 +124,17 @@ class Models:
     def estimate(self, request: ModelRequest) -> CallEstimate:
         """The most that a call can cost. Input counts as written to the cache, which is the highest price."""
         vendor, own = self.vendor(request.model)
-        entered = _size(vendor.render(replace(request, model=own)))
+        entered = _size(vendor, replace(request, model=own))
         return CallEstimate(
             input_tokens=entered,
             output_tokens=request.output_tokens,
             input_usd=self._prices.cost(request.model, 0, 0, cache_write=entered),
             output_usd=self._prices.cost(request.model, 0, request.output_tokens),
         )
+
+    def capabilities(self, model: str) -> Capabilities:
+        vendor, own = self.vendor(model)
+        return vendor.capabilities(own)
 
     def nearly_full(self, model: str, usage: Usage) -> bool:
         window = self._prices.context_window(model)
@@ -279,9 +283,12 @@ def _connect(name: str, provider: Provider) -> Vendor:
         ) from None
 
 
-def _size(sent: JsonObject) -> int:
-    """The tokens of a request, at most."""
-    return len(json.dumps([sent["messages"], sent.get("tools"), sent.get("system")])) // CHARACTERS
+def _size(vendor: Vendor, request: ModelRequest) -> int:
+    """The tokens of a request, at most. Files count by what they show, not by their bytes."""
+    sent = vendor.render(replace(request, files={}))
+    shown = files_in([block for message in request.messages for block in message.content]) if request.files else []
+    files = sum(file.tokens for file in shown if file.file_id in request.files)
+    return len(json.dumps([sent["messages"], sent.get("tools"), sent.get("system")])) // CHARACTERS + files
 
 
 @contextlib.contextmanager

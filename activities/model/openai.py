@@ -3,9 +3,10 @@
 Read it in this order: `OpenAI`, how a request is written, how a reply is read, what an error means.
 """
 
+import base64
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -43,6 +44,7 @@ from domain.messages import (
     ToolCallBlock,
     ToolResultBlock,
 )
+from domain.pictures import FileBlock
 from domain.sessions.session import StopReason, Usage
 
 COMPLETIONS = "/chat/completions"
@@ -166,10 +168,11 @@ def render_request(request: ModelRequest, *, binds_with_tools: bool = False) -> 
     messages: list[JsonObject] = [{"role": "system", "content": request.system}]
     newest = max((place for place, one in enumerate(request.messages) if _asks(one)), default=0)
     for place, message in enumerate(request.messages):
-        messages += _render_reply(message, thinks=place > newest) if message.role == "assistant" else _render(message)
+        answers = message.role == "assistant"
+        messages += _render_reply(message, thinks=place > newest) if answers else _render(message, request.files)
     notes = [{"type": "text", "text": note} for note in request.notes]  # apart, after all that can be cached
     if notes and messages[-1]["role"] == "user":
-        messages[-1]["content"] = [{"type": "text", "text": messages[-1]["content"]}, *notes]
+        messages[-1]["content"] = [*_parts(messages[-1]["content"]), *notes]
     elif notes:
         messages.append({"role": "user", "content": notes})
     settings, sent = request.settings, JsonObject(model=request.model, messages=messages)
@@ -196,22 +199,46 @@ def render_request(request: ModelRequest, *, binds_with_tools: bool = False) -> 
     return sent
 
 
+def _parts(content: str | list[JsonObject]) -> list[JsonObject]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
 def _asks(message: ModelMessage) -> bool:
     """Whether a message is a person's, and not only results of tools."""
     return message.role == "user" and not any(isinstance(block, ToolResultBlock) for block in message.content)
 
 
-def _render(message: ModelMessage) -> list[JsonObject]:
-    """Results of tools are messages of their own, before what else the user says."""
+def _render(message: ModelMessage, files: Mapping[str, bytes]) -> list[JsonObject]:
+    """Results of tools are messages of their own, before what else the user says. They are texts: their files come
+    after them all, as the user's."""
     sent: list[JsonObject] = []
+    shown: list[JsonObject] = []
+    texts: list[str] = []
     for block in message.content:
         if isinstance(block, ToolResultBlock):
             text = block.text or "(no output)"
             text = f"The call failed: {text}" if block.failed else text  # the form has no mark for it
-            sent.append({"role": "tool", "tool_call_id": block.call_id, "content": text})
-    if texts := [block.text for block in message.content if isinstance(block, TextBlock)]:
-        sent.append({"role": "user", "content": "\n\n".join(texts)})
+            described = [file.describe() for file in block.files if file.file_id not in files]
+            sent.append({"role": "tool", "tool_call_id": block.call_id, "content": "\n".join([text, *described])})
+            if len(described) < len(block.files):
+                shown.append({"type": "text", "text": f"Files of the result of the call {block.call_id}:"})
+            shown += [_render_file(file, files[file.file_id]) for file in block.files if file.file_id in files]
+        elif isinstance(block, FileBlock) and block.file_id in files:
+            shown.append(_render_file(block, files[block.file_id]))
+        elif isinstance(block, TextBlock | FileBlock):
+            texts.append(block.text if isinstance(block, TextBlock) else block.describe())
+    if text := "\n\n".join(texts):
+        sent.append({"role": "user", "content": [{"type": "text", "text": text}, *shown] if shown else text})
+    elif shown:
+        sent.append({"role": "user", "content": shown})
     return sent
+
+
+def _render_file(file: FileBlock, data: bytes) -> JsonObject:
+    url = f"data:{file.media_type};base64,{base64.b64encode(data).decode()}"
+    if file.type == "image":
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": file.name, "file_data": url}}
 
 
 def _render_reply(message: ModelMessage, *, thinks: bool) -> list[JsonObject]:

@@ -118,4 +118,4 @@ async def original_result(pool: Pool, tenant: str, reply: ReplyBody, index: int)
     known = next((one for one in made if one.index == index and one.state is not CallState.STARTED), None)
     if known is None:
         return ToolResult(UNANSWERED, failed=True)
-    return ToolResult(known.text, failed=known.state is not CallState.OK)
+    return ToolResult(known.text, failed=known.state is not CallState.OK, files=known.files)

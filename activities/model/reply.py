@@ -163,7 +163,7 @@ def _taken(message: TakenMessage, facts: StepFacts) -> Body:
     if outcome is not None:
         parts = [TextBlock(text=render_outcomes([outcome]))]
     if message.kind is InboxKind.ASSISTANT:
-        return ReplyBody(content=[*parts])
+        return ReplyBody(content=[one for one in parts if isinstance(one, TextBlock)])  # it never brings files
     if message.kind is InboxKind.SYSTEM:  # from another agent: it must not look like a person's text
         return NoteBody(text=quote(join_text(parts)), origin=message.author)
     silent = message.kind is InboxKind.SILENT or (outcome is not None and outcome.reference is not None)

@@ -44,7 +44,7 @@ from activities.thread_state import ThreadStates
 from activities.tools.declared_tools import DECLARED, apply_binding, find_declared
 from activities.tools.rules import Rulebook
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult, bound_text, clean
+from activities.tools.tool import SHOWN, ArtifactFile, Tool, ToolContext, ToolResult, bound_text, clean
 from activities.user_code import hide_in_logs, run_within
 from activities.workspaces import Workspaces
 from domain import events as ev
@@ -56,6 +56,7 @@ from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.limits import call_digest
 from domain.messages import ReplyBody
+from domain.pictures import MOST_BYTES, MOST_SHOWN, Facts, NotShown, inspect
 from domain.plan import Plan
 from domain.policy.rules import Action, Rule, SubjectKind, verdict
 from domain.sealing import SealingError
@@ -319,9 +320,14 @@ class RunTool:
     async def _commit(
         self, request: ToolRequest, attempt: ToolAttempt, state: CallState, result: ToolResult, summary: str
     ) -> ToolOutcome:
+        result, facts = await check_shown(result)
         saved = await save_artifacts(self._pool, request, result.artifacts)
+        shown = [fact.block(file.id, file.name, file.size) for file, fact in zip(saved, facts, strict=True) if fact]
         returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
-        events: list[ev.Event] = [*result.events, *map(saved_event, saved), returned]
+        if shown:
+            returned = returned.model_copy(update={"files": shown})
+        handed = [file for file in saved if file.type != SHOWN]
+        events: list[ev.Event] = [*result.events, *map(saved_event, handed), returned]
         commit = ToolCommit(
             **attempt.model_dump(exclude={"tool", "effect"}),
             state=state,
@@ -333,6 +339,7 @@ class RunTool:
             status_text=result.status_text,
             plan=result.plan,
             files=saved,
+            shown=[*result.files, *shown],
             sources=result.sources,
             description=summary,
         )
@@ -519,6 +526,26 @@ async def shorten_output(request: ToolRequest, folder: Path, text: str) -> str:
         await asyncio.to_thread(Workspace(folder).write, path, text.encode())
         short += f"\n[The whole output is in the file {path} of the workspace.]"
     return short
+
+
+async def check_shown(result: ToolResult) -> tuple[ToolResult, list[Facts | None]]:
+    """The result, and of each of its artifacts what the model is shown; the text says what it is not shown, and why."""
+    facts: list[Facts | None] = [None] * len(result.artifacts)
+    room, lines = MOST_BYTES, [result.text]
+    for place, artifact in enumerate(result.artifacts):
+        if not artifact.shown:
+            continue
+        try:
+            found = await asyncio.to_thread(inspect, artifact.content)
+            room -= len(artifact.content)
+            if room < 0 or len(facts) - facts.count(None) == MOST_SHOWN:
+                raise NotShown("a result shows no more")
+            facts[place] = found
+        except NotShown as error:
+            lines.append(f"[{clean(artifact.name)} is not shown: {error}]")
+    kept = [place for place, one in enumerate(result.artifacts) if facts[place] or one.type != SHOWN]
+    artifacts = [result.artifacts[place] for place in kept]
+    return replace(result, text="\n".join(lines), artifacts=artifacts), [facts[place] for place in kept]
 
 
 async def save_artifacts(pool: Pool, request: ToolRequest, artifacts: list[ArtifactFile]) -> list[NewFile]:

@@ -16,6 +16,7 @@ from activities.user_code import at_home, call_at_home, run_apart
 from domain.events import Event
 from domain.json_object import JsonObject
 from domain.messages import ToolDefinition
+from domain.pictures import FileBlock
 from domain.plan import Plan
 from domain.policy.rules import ToolTraits, subjects_of
 from domain.redaction import Redactor
@@ -33,9 +34,12 @@ HAND_OVER = "hand_over"  # the activity that lets another agent take over the th
 ASK_PEOPLE = "open_request"  # the activity that opens an input request
 
 
+SHOWN = "shown"  # the type of a file that only the model is shown
+
+
 @dataclass(frozen=True)
 class ArtifactFile:
-    """Bytes that a session hands to its caller."""
+    """Bytes that a session hands to its caller, or shows to the model."""
 
     name: str
     content: bytes
@@ -44,6 +48,7 @@ class ArtifactFile:
     description: str = ""
     url: str | None = None  # set if the artifact is this address; the content is its text
     path: str | None = None  # the file's path in the workspace, if it is one
+    shown: bool = False  # to the model too: a picture or a PDF
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,7 @@ class ToolResult:
     progress: str | None = None
     plan: Plan | None = None
     artifacts: list[ArtifactFile] = field(default_factory=list)
+    files: list[FileBlock] = field(default_factory=list)  # stored before, and shown to the model again
     sources: list[Source] = field(default_factory=list)  # what it read, and its state then
     status_text: str | None = None  # the status that the session publishes
     remote: RemoteCall | None = None  # there is no result yet: the handle of a call that continues elsewhere

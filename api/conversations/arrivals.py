@@ -44,7 +44,7 @@ from domain.sessions.input_request import RequestKind, RequestStatus
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import preview
 from domain.signatures import check_github, check_slack, check_standard_webhook
-from domain.task import TaskContext, TaskSpec, opening, title_of
+from domain.task import TaskContext, TaskSpec, title_of
 from domain.triggers import ExternalEvent, SignatureKind, mark_untrusted, render_key
 from store import addresses, channels, input_requests, missions, sessions, triggers
 from store.channels import ChannelArrival
@@ -87,14 +87,15 @@ async def accept_message(
         raise Invalid(
             "Answers of this connector are sent to the user id, which is not an e-mail address.", errors=[problem]
         )
-    text, session, files = await _session(call, connector, body)
+    task, session = await _session(call, connector, body)
     message = ArrivingMessage(
         key=message_key(body.message_id) if body.message_id else f"key/{record.key}" if record else new_id(),
-        text=text,
+        text=task.opening,
         author=channel.user_id,
         visible=body.visible,
         session=session,
-        files=files,
+        files=task.files,
+        shown=task.shown.blocks,
         idempotency=record,
         live_quota=submit.live_quota(call),
     )
@@ -173,10 +174,8 @@ async def _silent(call: Call, channel: ChannelRef, message: ArrivingMessage) -> 
     )
 
 
-async def _session(
-    call: Call, connector: ConnectorConfig, body: ChannelMessage
-) -> tuple[str, NewSession, dict[str, object]]:
-    """The text that the agent reads, the session for the message, and the files for the workspace."""
+async def _session(call: Call, connector: ConnectorConfig, body: ChannelMessage) -> tuple[submit.Checked, NewSession]:
+    """The message as a task, and its session."""
     # not validated again: ChannelMessage has checked the same limits
     context = TaskContext.model_construct(files=body.files)
     spec = TaskSpec.model_construct(agent=connector.agent, input=body.text, context=context)
@@ -189,7 +188,7 @@ async def _session(
     if not body.visible:
         # titles are shown in lists, where the text must not appear
         session = session.model_copy(update={"title": "(a message that is not shown)"})
-    return opening(spec, sorted(task.files)), session, dict(task.files)
+    return task, session
 
 
 async def _start(call: Call, session: SessionRow, delay: float) -> None:

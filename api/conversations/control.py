@@ -159,6 +159,7 @@ async def write_message(call: Call, conversation_id: str, thread_id: str, messag
         conversation_id=conversation_id,
         thread_id=thread_id,
         text=prepared.opening_text,
+        files=prepared.opening_files,
         author=call.caller.name,
         unsignalled=True,
     )

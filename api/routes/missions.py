@@ -24,7 +24,7 @@ from domain.ids import is_id, new_id
 from domain.missions import Mission, MissionRules, MissionStatus, mission_mark
 from domain.schedules import ContextMode, Overlap
 from domain.sessions.session import Reason
-from domain.task import Id, Strict, TaskContext, TaskSpec, opening
+from domain.task import Id, Strict, TaskContext, TaskSpec
 from store import missions, schedule_runs, schedules, workspaces
 
 router = APIRouter(tags=["missions"], dependencies=[Depends(accepts_json)])
@@ -83,7 +83,7 @@ async def create_mission(call: Submitter, body: Annotated[NewMission, json_body(
         call.tenant,
         body.rules(),
         session,
-        opening(task.spec, sorted(task.files)),
+        task.opening,
         task.files,
         by,
         # in the transaction of the schedule: without its mission it would run without budgets

@@ -19,7 +19,7 @@ from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.submission import rules, submit
 from api.submission.submit import AcceptedResponse, Checked, Prepared, SessionPlace
-from api.submission.task_files import collect_files
+from api.submission.task_files import NOTHING_SHOWN, collect_files, find_shown
 from api.views.conversation import own_nodes
 from domain.agents.definition import AgentDefinition, ModelName, all_models, session_sides
 from domain.errors import Conflict, Invalid, NotFound, TooMany, Unavailable
@@ -30,7 +30,7 @@ from domain.policy.rules import Rule
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import AgentRef, Limits
 from domain.sessions.writes import Acceptance
-from domain.task import Strict, TaskConfig, TaskLimits, TaskSpec, Text, opening
+from domain.task import Strict, TaskConfig, TaskLimits, TaskSpec, Text
 from store import agents, conversations, sessions, tool_calls, traces, workspaces
 from store.agents import TaskAgent
 from store.database import Pool
@@ -199,7 +199,8 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
     files = await collect_files(call, spec, checked=True)
     agent = TaskAgent(ref, definition, tenant_has_variables=True)  # assumed, because this request has not read it
     supervision = await rules.supervise(call, spec, agent, source.variables)
-    return Checked(spec, ref, definition, models, limits, files, retention, supervision, sides)
+    shown = await find_shown(call, spec.context.files) if spec.context.files else NOTHING_SHOWN
+    return Checked(spec, ref, definition, models, limits, files, shown, retention, supervision, sides)
 
 
 async def _agent(call: Call, source: SessionRow, body: RerunBody) -> tuple[AgentRef, AgentDefinition]:
@@ -317,8 +318,8 @@ async def find(pool: Pool, source: SessionRow, body: RerunBody, task: Checked) -
     if body.tool_results:
         messages = _with_results(messages, body.tool_results)
     if body.input is not None:
-        text = opening(task.spec, sorted(task.files)) if step == 1 else _as_text(body.input)
-        messages = [*(messages[:-1] if step == 1 else messages), _user(text)]
+        text, shown = (task.opening, task.shown.blocks) if step == 1 else (_as_text(body.input), [])
+        messages = [*(messages[:-1] if step == 1 else messages), ("", UserBody(parts=[TextBlock(text=text), *shown]))]
     if step == 1 and not messages:  # a fork that was prepared but not executed
         raise Invalid("The task has no opening message.", type="unknown-step")
     return RerunOrigin(head, messages)
@@ -350,12 +351,8 @@ def _messages_of(own: list[Node], step: int) -> list[Message]:
 
 async def _inbox(pool: Pool, source: SessionRow) -> list[Message]:
     """The opening messages of a task that has no model response."""
-    texts = [await conversations.message_text(pool, source.tenant, message_id) for message_id in source.inbox]
-    return [_user(text) for text in texts if text]
-
-
-def _user(text: str) -> Message:
-    return "", UserBody(parts=[TextBlock(text=text)])
+    contents = await conversations.message_parts(pool, source.tenant, source.inbox)
+    return [("", UserBody(parts=parts)) for parts in contents]
 
 
 def _with_results(messages: list[Message], changes: list[ChangedResult]) -> list[Message]:

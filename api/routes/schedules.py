@@ -73,7 +73,7 @@ async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_bod
         call.tenant,
         body.rules(),
         run_session(call, body, task),
-        opening(task.spec, sorted(task.files)),
+        task.opening,
         task.files,
         call.caller.created_by,
     )

@@ -19,6 +19,7 @@ from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.http.problems import type_name
 from api.submission import rules, task_files, task_servers
+from api.submission.task_files import NOTHING_SHOWN, ShownFiles
 from domain.agents.definition import AgentDefinition, Sides, all_models, session_sides
 from domain.amounts import counted
 from domain.conversations.requests import InboxKind
@@ -26,10 +27,11 @@ from domain.errors import Conflict, NotFound, Refusal, TooMany, Unavailable
 from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
 from domain.json_object import JsonObject
+from domain.pictures import FileBlock
 from domain.sessions.new_session import TRANSPORT, TREE_FIELDS, NewSession, SubmittedConfig, Supervision, Trigger
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef, Status
 from domain.sessions.writes import Acceptance, NewMessage
-from domain.task import TaskSpec, opening, parts_of, text_of_parts, title_of
+from domain.task import TaskSpec, files_of_parts, opening, parts_of, text_of_parts, title_of
 from store import agents, sessions
 from store.agents import TaskAgent
 from store.database import Pool
@@ -84,10 +86,16 @@ class Checked:
     models: list[str]
     limits: Limits
     files: Manifest
+    shown: ShownFiles
     retention_ms: int
     supervision: Supervision
     sides: Sides | None = None
     notices: list[str] = field(default_factory=list)  # for the caller
+
+    @property
+    def opening(self) -> str:
+        """The text of its first message."""
+        return opening(self.spec, self.shown.name(self.files))
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,10 @@ class Prepared:
     @property
     def opening_text(self) -> str:
         return text_of_parts(self.acceptance.inbox[-1].parts)
+
+    @property
+    def opening_files(self) -> list[FileBlock]:
+        return files_of_parts(self.acceptance.inbox[-1].parts)
 
 
 async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse:
@@ -201,7 +213,8 @@ async def check_task(
     retention = spec.config.retention or settings.retention_ms
     files = await task_files.collect_task_files(call, spec) if spec.context.files or spec.context.archives else {}
     supervision = await rules.supervise(call, spec, agent, variables or {})
-    return Checked(spec, agent.ref, definition, models, limits, files, retention, supervision, sides, notices)
+    shown = await task_files.find_shown(call, spec.context.files) if spec.context.files else NOTHING_SHOWN
+    return Checked(spec, agent.ref, definition, models, limits, files, shown, retention, supervision, sides, notices)
 
 
 def has_sides(definition: AgentDefinition) -> bool:
@@ -217,7 +230,7 @@ def prepare_session(call: Call, task: Checked, place: SessionPlace) -> Prepared:
     session = build_session(task, title_of(task.spec), place, call.caller.created_by)
     acceptance = Acceptance(
         session=session.place(ref, created_at=now),
-        inbox=_inbox(session_id, task.spec, sorted(task.files)),
+        inbox=_inbox(session_id, task),
         budget=rules.build_budget(task.spec.config, now, call.settings),
         manifest={**place.manifest, **task.files} if own else {},
         in_order=not own,
@@ -228,13 +241,13 @@ def prepare_session(call: Call, task: Checked, place: SessionPlace) -> Prepared:
     return Prepared(acceptance, {} if own else task.files, task.notices)
 
 
-def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage]:
+def _inbox(session_id: str, task: Checked) -> list[NewMessage]:
     """Earlier messages in order, then the one that opens the session."""
-    texts = [(InboxKind(message.role), message.content) for message in spec.context.history]
-    texts.append((InboxKind.USER, opening(spec, files)))
+    contents = [(InboxKind(message.role), parts_of(message.content)) for message in task.spec.context.history]
+    contents.append((InboxKind.USER, parts_of(task.opening, files=task.shown.blocks)))
     return [
-        NewMessage(id=derive_id(session_id, "inbox", place), kind=kind, parts=parts_of(text))
-        for place, (kind, text) in enumerate(texts)
+        NewMessage(id=derive_id(session_id, "inbox", place), kind=kind, parts=parts)
+        for place, (kind, parts) in enumerate(contents)
     ]
 
 

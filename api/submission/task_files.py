@@ -10,6 +10,7 @@ from api.http.auth import Call
 from api.http.lookup import check_file
 from api.http.problems import finding
 from domain.errors import Conflict, Invalid
+from domain.pictures import MOST_BYTES, MOST_SHOWN, FileBlock, NotShown, inspect, media_type_of
 from domain.policy.rules import MAX_DEPTH
 from domain.task import TaskSpec
 from settings import Settings
@@ -63,6 +64,39 @@ async def collect_files(call: Call, spec: TaskSpec, *, checked: bool = False) ->
         problem = finding("/context/files", "duplicate_name", "one name is used for a file and for a folder")
         raise Invalid("Two files have one name.", errors=[problem])
     return result
+
+
+class ShownFiles(NamedTuple):
+    """Files of a task that its model is shown with the message, and why it is not shown others, by name."""
+
+    blocks: list[FileBlock]
+    left_out: dict[str, str]
+
+    def name(self, files: Manifest) -> list[str]:
+        """The files of a workspace, as the message lists them."""
+        return [f"{name} (not shown: {why})" if (why := self.left_out.get(name)) else name for name in sorted(files)]
+
+
+NOTHING_SHOWN = ShownFiles([], {})
+
+
+async def find_shown(call: Call, file_ids: list[str]) -> ShownFiles:
+    """The pictures and PDFs among files that the caller may use. Those that cannot be shown are in the workspace all
+    the same."""
+    starts = await files.starts(call.pool, call.tenant, file_ids)
+    known = await files.find(call.pool, call.tenant, [one for one in file_ids if media_type_of(starts.get(one, b""))])
+    shown, left_out, room = list[FileBlock](), dict[str, str](), MOST_BYTES
+    for file in [known[one] for one in file_ids if one in known]:
+        try:
+            room -= file.size
+            if room < 0 or len(shown) == MOST_SHOWN:
+                raise NotShown("a message shows no more")
+            _, _, content = await files.content(call.pool, call.tenant, file.id) or ("", "", b"")
+            shown.append((await asyncio.to_thread(inspect, content)).block(file.id, file.name, file.size))
+        except NotShown as error:
+            room += file.size
+            left_out[file.name] = str(error)
+    return ShownFiles(shown, left_out)
 
 
 async def check_workspaces(call: Call, files: Manifest) -> None:

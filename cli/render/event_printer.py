@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import click
-from errand.models import PlanStep, Usage
+from errand.models import PlanStep, ShownFile, Usage
 
 from cli.answering import answer_command
 from cli.api import EventData
@@ -122,6 +122,9 @@ class EventPrinter:
         click.echo(
             f"  {click.style(clean(event['state']), fg=colour)} {one_line(event['tool'])}: {one_line(event['preview'])}"
         )
+        for file in map(ShownFile.model_validate, event.get("files", [])):
+            pixels = f", {file.width}×{file.height}" if file.width else ""
+            self._line(f"     {one_line(file.name)}{pixels}, {size(file.size)}, GET /files/{file.file_id}", dim=True)
 
     def on_progress(self, event: EventData) -> None:
         self._line(f"  .. {one_line(event['message'])}")

@@ -577,6 +577,18 @@ class Conversation(ConversationFields):
     complete: bool = Field(description="false: there are more sessions or threads than shown")
 
 
+class ShownFile(Model):
+    """A picture or a PDF that a model is shown."""
+
+    type: Literal["image", "document"]
+    file_id: str = Field(description="its bytes: GET /files/{file_id}")
+    name: str
+    media_type: str
+    size: int
+    width: int = Field(description="in pixels; of a document 0")
+    height: int
+
+
 class DisplayMessage(Model):
     """One message; fields that do not belong to its type are left out."""
 
@@ -587,6 +599,9 @@ class DisplayMessage(Model):
     input: str | None = Field(default=None, exclude_if=_absent, description="of `tool_call`: its arguments, shortened")
     text: str | None = Field(default=None, exclude_if=_absent, description="not of `tool_call`; a result is shortened")
     silent: bool | None = Field(default=None, exclude_if=_absent, description="true: the platform put it there")
+    files: list[ShownFile] | None = Field(
+        default=None, exclude_if=_absent, description="of `user` and `tool_result`: what the model is shown with it"
+    )
     step: int | None = Field(default=None, exclude_if=_absent, description="missing before the first model call")
     side: str | None = Field(default=None, exclude_if=_absent, description="of the second side, `b`")
 

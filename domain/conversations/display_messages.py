@@ -2,7 +2,7 @@
 
 import json
 
-from errand.models import DisplayMessage
+from errand.models import DisplayMessage, ShownFile
 
 from domain.messages import (
     Node,
@@ -14,7 +14,9 @@ from domain.messages import (
     TextBlock,
     ToolCallBlock,
     UserBody,
+    files_in,
 )
+from domain.pictures import FileBlock
 from domain.redaction import shorten_and_redact
 
 PREVIEW = 2_000  # characters of a tool's arguments or result
@@ -41,15 +43,22 @@ def _messages(node: Node, names: dict[str, str]) -> list[DisplayMessage]:
                     tool=names.get(one.call_id, ""),
                     failed=one.failed,
                     text=shorten_and_redact(one.text, PREVIEW),
+                    files=_files(one.files),
                 )
                 for one in results
             ]
         case UserBody() as body:
-            return [DisplayMessage(type="user", text=body.text, silent=body.silent or None)] if body.visible else []
+            files = _files(files_in(body.parts))
+            shown = DisplayMessage(type="user", text=body.text, silent=body.silent or None, files=files)
+            return [shown] if body.visible else []
         case NoteBody(text=text):
             return [DisplayMessage(type="note", text=text)]
         case SummaryBody(text=text):
             return [DisplayMessage(type="checkpoint", text=text)]
+
+
+def _files(blocks: list[FileBlock]) -> list[ShownFile] | None:
+    return [ShownFile(**dict(block)) for block in blocks] or None
 
 
 def _said(author: str, block: ReplyBlock) -> DisplayMessage | None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from domain.frozen import Frozen
 from domain.ids import derive_id
 from domain.json_object import JsonObject
+from domain.pictures import FileBlock
 from domain.policy.rules import Rule
 from domain.redaction import redact
 
@@ -230,6 +231,7 @@ class ToolCallResult(Frozen):
     index: int
     state: CallState
     text: str
+    files: list[FileBlock] = Field(default_factory=list)  # that the model is shown with it
 
 
 class Purpose(StrEnum):

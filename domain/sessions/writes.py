@@ -19,6 +19,7 @@ from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.limits import BudgetLimits
 from domain.messages import Node
+from domain.pictures import FileBlock
 from domain.plan import Plan
 from domain.policy.rules import ApprovalRules
 from domain.sessions.acceptance import AcceptanceRound
@@ -80,6 +81,7 @@ class ThreadMessage(Frozen):
     conversation_id: str
     thread_id: str
     text: str
+    files: list[FileBlock] = Field(default_factory=list)
     kind: InboxKind = InboxKind.USER
     author: str = ""
     taken_by: str | None = None  # the session that is about to read it
@@ -348,6 +350,7 @@ class ToolCommit(ToolCallKey):
     status_text: str | None = None  # the status that the session publishes
     plan: Annotated[Plan | None, AsText] = None
     files: list[NewFile] = Field(default_factory=list)
+    shown: Annotated[list[FileBlock], AsText] = Field(default_factory=list)  # those that the model is shown
     sources: Annotated[list[Source], AsText] = Field(default_factory=list)
     denied: bool = False
     rule: str | None = None  # the rule that denied it

@@ -13,6 +13,7 @@ def _demo(replies: ScriptFunction) -> Script:
 
 SCRIPTS: dict[str, Script] = {
     "echo": Script(marked.echo),
+    "see": Script(marked.see),
     "count": Script(marked.count_steps),
     "tools": Script(marked.call_tools),
     "steps": Script(marked.take_steps),

@@ -8,7 +8,7 @@ from typing import Any
 from offline.markers import Marker, MarkerError, without_markers
 from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import counted, files_in, list_files, many, progress, write_file
-from offline.transcript import CallResult, Transcript
+from offline.transcript import CallResult, Transcript, files_seen
 
 
 def say(transcript: Transcript, marker: Marker) -> Replies:
@@ -21,6 +21,11 @@ def say(transcript: Transcript, marker: Marker) -> Replies:
 def echo(transcript: Transcript, marker: Marker) -> Replies:
     """Answers with the user's own text."""
     yield Reply(text=without_markers(transcript.request) or "(nothing but markers)")
+
+
+def see(transcript: Transcript, marker: Marker) -> Replies:
+    """Says which pictures and documents it was shown: their types and hashes, in order."""
+    yield Reply(text="\n".join(files_seen(transcript.messages)) or "I see no file.")
 
 
 def think(transcript: Transcript, marker: Marker) -> Replies:

@@ -38,8 +38,8 @@ BEGIN
         'created_at', s.created_at, 'started_at', s.started_at, 'external_tools', s.external_tools,
         'variables', s.variables, 'rerun', s.rerun, 'task_terms', s.task_terms,
         'arguments', (SELECT th.arguments FROM threads th WHERE th.tenant = n.tenant AND th.id = s.thread_id),
-        'results', (SELECT coalesce(jsonb_agg(jsonb_build_object('index', c.call_index, 'state', c.state, 'text', c.result)
-                                              ORDER BY c.call_index), '[]')
+        'results', (SELECT coalesce(jsonb_agg(jsonb_build_object('index', c.call_index, 'state', c.state, 'text', c.result,
+                                                                 'files', c.shown::jsonb) ORDER BY c.call_index), '[]')
                       FROM tool_calls c WHERE c.tenant = n.tenant AND c.node = n.head),
         'briefing', (SELECT w.briefing FROM workspaces w WHERE w.tenant = n.tenant AND w.id = s.workspace_id),
         'subagent', s.subagent, 'registry', child_registry(n.tenant, s.conversation_id, s.thread_id),

@@ -7,7 +7,7 @@ DECLARE
 BEGIN
     PERFORM check_run(n.tenant, n.session_id, n.run, false, false);
     UPDATE tool_calls SET state = n.state, result = n.result, ended_at = now(),
-                          sources = n.sources, description = coalesce(nullif(n.description, ''), description)
+                          sources = n.sources, shown = n.shown, description = coalesce(nullif(n.description, ''), description)
      WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
        AND holder = n.holder AND attempt = n.attempt AND state = 'started' RETURNING * INTO c;
     IF NOT FOUND THEN   -- it was written before and the answer was lost, or a newer attempt holds it

@@ -27,14 +27,17 @@ BEGIN
                               gate = NULL
      WHERE tenant = p_tenant AND session_id = ANY(ids);
     UPDATE face_requests SET request = '{}' WHERE tenant = p_tenant AND session_id = ANY(ids);
-    UPDATE tool_calls SET description = '', result = '', sources = '[]', remote = NULL WHERE tenant = p_tenant AND session_id = ANY(ids);
+    UPDATE tool_calls SET description = '', result = '', sources = '[]', shown = '[]', remote = NULL WHERE tenant = p_tenant AND session_id = ANY(ids);
 
     WITH gone AS (DELETE FROM file_uses WHERE tenant = p_tenant AND session_id = ANY(ids) RETURNING file_id)
     SELECT array_agg(DISTINCT file_id) INTO uploads FROM gone;
     WITH gone AS (
         DELETE FROM files f WHERE tenant = p_tenant
-           AND (session_id = ANY(ids) OR (id = ANY(uploads) AND session_id IS NULL AND NOT EXISTS (
-                   SELECT 1 FROM file_uses u WHERE u.tenant = f.tenant AND u.file_id = f.id)))
+           -- An artifact that another session was given stays until that session's content goes.
+           AND (session_id = ANY(ids) OR (id = ANY(uploads) AND NOT EXISTS (
+                   SELECT 1 FROM sessions o WHERE o.tenant = f.tenant AND o.id = f.session_id
+                      AND o.content_removed_at IS NULL)))
+           AND NOT EXISTS (SELECT 1 FROM file_uses u WHERE u.tenant = f.tenant AND u.file_id = f.id)
         RETURNING sha256
     ), emptied AS (
         DELETE FROM workspaces WHERE tenant = p_tenant AND id = ANY(spaces) RETURNING manifest

@@ -142,6 +142,7 @@ CREATE TABLE tool_calls (
     description text        NOT NULL DEFAULT '',
     dry         boolean     NOT NULL DEFAULT false,-- described, not done
     sources     text        NOT NULL DEFAULT '[]', -- JSON: what it read, with hashes and times
+    shown       text        NOT NULL DEFAULT '[]', -- JSON: files that the model is shown with the result
     started_at  timestamptz NOT NULL DEFAULT now(),
     ended_at    timestamptz,
     PRIMARY KEY (tenant, node, call_index)
@@ -955,8 +956,8 @@ CREATE TYPE tool_hold AS (
     tenant text, session_id text, run text, node text, call_index integer, holder text, attempt integer, remote text);
 CREATE TYPE tool_commit AS (
     tenant text, session_id text, run text, node text, call_index integer, actor text, holder text, attempt integer,
-    state text, result text, description text, progress text, status_text text, plan text, files jsonb, sources text,
-    denied boolean, rule text, handed_to text, events jsonb);
+    state text, result text, description text, progress text, status_text text, plan text, files jsonb,
+    shown text, sources text, denied boolean, rule text, handed_to text, events jsonb);
 CREATE TYPE check_begin AS (
     tenant text, session_id text, run text, node text, call_index integer, tool text, actor text, kind text,
     description text, command text);

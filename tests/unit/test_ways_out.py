@@ -85,6 +85,8 @@ SHARED_THREADS = {
         "activities/delegation/plan.py::Planner.plan",
         "activities/requests/approved_files.py::files_to_approve",
         "activities/requests/file_diff.py::diff_of",
+        "activities/tools/run_tool.py::check_shown",
+        "api/submission/task_files.py::find_shown",
         "api/submission/task_files.py::unpack_into",
         "api/submission/rules.py::_find_variables",
         "store/files.py::put_blobs",

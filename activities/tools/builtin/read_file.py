@@ -1,4 +1,4 @@
-"""The tool read_file: numbered lines of a text file."""
+"""The tool read_file: numbered lines of a text file; a picture or a PDF as the model sees it."""
 
 import asyncio
 import hashlib
@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import BufferedReader
+from pathlib import PurePosixPath
 
 from errand.models import Source
 from pydantic import Field
 
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
+from activities.tools.tool import SHOWN, ArtifactFile, Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.amounts import counted
+from domain.pictures import MOST_BYTES, NotShown, inspect, media_type_of
 from domain.policy.rules import PathError, Subject, SubjectKind, canonical_path
 from domain.sessions.session import Effect
 
@@ -37,11 +39,24 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
 def _read(input: Input, workspace: Workspace) -> ToolResult:
     with workspace.open(input.path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
         start = file.peek(8192)[:8192]
+        if (kind := media_type_of(start)) is not None:
+            return _show(input.path, kind, file)
         if b"\0" in start:
             size = os.fstat(fd).st_size
             return ToolResult(f"{input.path!r} is binary ({size:,} bytes). Look into it with bash.", failed=True)
         page = _page(input, iter(lambda: file.readline(1 << 20), b""))
         return replace(page, sources=[_source(input.path, file)])
+
+
+def _show(path: str, media_type: str, file: BufferedReader) -> ToolResult:
+    content = file.read(MOST_BYTES + 1)
+    try:
+        inspect(content)
+    except NotShown as error:
+        return ToolResult(f"{path!r} cannot be shown: {error}. Change it with bash first.", failed=True)
+    shown = ArtifactFile(PurePosixPath(path).name, content, media_type, SHOWN, path=canonical_path(path), shown=True)
+    text = f"{path!r} is of the type {media_type} and has {len(content):,} bytes."
+    return ToolResult(text, artifacts=[shown], sources=[_source(path, file)])
 
 
 def _source(path: str, file: BufferedReader) -> Source:
@@ -92,7 +107,7 @@ TOOL = Tool(
     name="read_file",
     description=(
         "Read a text file of the workspace as numbered lines. Long files come in pages: pass the offset the last page "
-        "names. The numbers are not part of the file."
+        "names. The numbers are not part of the file. A picture (png, jpeg, gif, webp) or a PDF is shown to you."
     ),
     input=Input,
     run=run,

@@ -1,0 +1,85 @@
+"""Which files models are shown: by their bytes, within bounds, the newest of a request."""
+
+import pytest
+
+from domain.pictures import (
+    LARGEST_DOCUMENT,
+    LARGEST_IMAGE,
+    MOST_SHOWN,
+    Facts,
+    FileBlock,
+    NotShown,
+    choose_shown,
+    inspect,
+)
+from tests.support.pictures import gif, jpeg, pdf, png, webp
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (png(640, 480), Facts("image/png", 640, 480)),
+        (jpeg(640, 480), Facts("image/jpeg", 640, 480)),
+        (gif(640, 480), Facts("image/gif", 640, 480)),
+        (webp(640, 480), Facts("image/webp", 640, 480)),
+        (pdf(), Facts("application/pdf")),
+    ],
+    ids=lambda value: value.media_type if isinstance(value, Facts) else "",
+)
+def test_whole_file_is_known_by_its_bytes(content: bytes, found: Facts) -> None:
+    assert inspect(content) == found
+
+
+BROKEN = {
+    "none of these types": [
+        b"",
+        b"<svg/>",
+        b"GIF88a;",
+        b"RIFF\0\0\0\0WAVE",
+        b"\x89PNG",
+        b" %PDF-1.4\n%%EOF",
+        b"BM" * 40,
+    ],
+    "damaged or incomplete": [
+        png()[:40],
+        png()[:12],
+        jpeg()[:-2],
+        jpeg()[:6],
+        b"\xff\xd8\xff" + b"\xff" * 100,
+        b"\xff\xd8\xff\xe0\0\0" * 9,
+        gif()[:-1],
+        gif()[:8],
+        webp()[:-3],
+        webp()[:20],
+        pdf()[:-8],
+        b"%PDF-",
+    ],
+    "10,000×10,000 pixels": [png()[:16] + bytes([0, 0, 39, 16] * 2) + png()[24:]],
+    "0×3 pixels": [gif(0)],
+    "it has 3.9 MB": [png() + bytes(LARGEST_IMAGE)],
+    "it has 100.0 MB": [pdf(100_000_000)],
+    "it has 15.0 MB": [pdf(LARGEST_DOCUMENT + 1)],
+    "password": [pdf(locked=True)],
+}
+
+
+@pytest.mark.parametrize(("why", "content"), [(why, one) for why, many in BROKEN.items() for one in many])
+def test_file_that_a_vendor_would_refuse_is_not_shown_and_the_refusal_says_what_is(why: str, content: bytes) -> None:
+    with pytest.raises(NotShown, match="png, jpeg, gif and webp up to 3.9 MB") as raised:
+        inspect(content)
+    assert why in str(raised.value)
+
+
+def test_oldest_files_of_a_request_are_left_out_first() -> None:
+    def block(number: int, size: int = 10, kind: str = "image") -> FileBlock:
+        return FileBlock.model_validate(
+            {"type": kind, "file_id": f"f{number}", "name": "n", "media_type": "m", "size": size}
+        )
+
+    many = [block(number) for number in range(MOST_SHOWN + 5)]
+    shown = choose_shown(many, images=True, pdfs=True)
+    assert {one.file_id for one in shown} == {f"f{number}" for number in range(5, MOST_SHOWN + 5)}
+    large = [block(1, 15_000_000, "document"), block(2, 6_000_000, "document"), block(3), block(3)]
+    assert [one.file_id for one in choose_shown(large, images=True, pdfs=True)] == ["f3", "f2"]
+    assert [one.file_id for one in choose_shown(large, images=False, pdfs=True)] == ["f2"]
+    assert [one.file_id for one in choose_shown(large, images=True, pdfs=False)] == ["f3"]
