@@ -299,14 +299,19 @@ async def test_a_reset_repeats_its_decisions_and_changes_nothing(own: Stack) -> 
     assert sorted(Counter(await talk.delivered_sources()).values()) == [1, 1, 1]
 
 
+async def changed(own: Stack, talk: Talk, before: str) -> bool:
+    return await run_id(own, talk) != before
+
+
 async def test_queued_turns_and_messages_survive_a_renewal(own: Stack) -> None:
     """They wait in the conversation while it continues as new, and then start in order, each once."""
-    gate = Gate()
-    talk = await Talk.begin(own, chain([task(say())] * 2, *([[task(say())]] * 12), [gate.call], last="First."))
+    first, gate = Gate(), Gate()
+    work = [[task(say())]] * 12
+    talk = await Talk.begin(own, chain([first.call], [task(say())] * 2, *work, [gate.call], last="First."))
     queued = [await talk.say(say(f"Turn {number}."), if_busy="queue") for number in range(3)]
     before = await run_id(own, talk)
-    await own.seen(talk.id, "tool_called", tool="wait_for")
-    assert await run_id(own, talk) != before, "it never continued as new"
+    first.open()
+    await eventually(lambda: changed(own, talk, before), what="it continued as new")
     state = await carried(own, talk)
     assert state is not None and state.threads[talk.id].queue == queued
     gate.open()
