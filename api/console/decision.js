@@ -96,7 +96,7 @@ export function decision(request, { answered, heading = true }) {
 // Answers a request once. Returns what to say about it; somebody else may have been first.
 async function answer(request, input) {
   try {
-    await post(`/tasks/${request.session_id}/input`, { response_to: request.id, input });
+    await post(`/tasks/${request.session_id}/input`, { response_to: request.id, input }, { once: true });
     const what = input?.approved === undefined ? "Answered" : input.approved ? "Approved" : "Denied";
     toast(`${what}: ${short(request.question, 70)}`, link(`#/tasks/${request.session_id}`, "Open task"));
     return `${what}: ${request.question}`;

@@ -1,12 +1,13 @@
 """Retakes the pictures in the docs (`python -m tests.support.screenshots`), so that they show the current product.
 
-With names it makes only those. It starts a separate stack, runs a few tasks in it and visits each view.
+With names it makes only those, with `--all FOLDER` each page of the console in light, in dark and on a phone. It starts
+a separate stack, runs a few tasks in it and visits each view.
 """
 
 import asyncio
 import shutil
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
@@ -137,26 +138,38 @@ async def prepare(stack: Stack) -> Scene:
     return scene
 
 
-async def take(browser: Browser, scene: Scene, name: str, folder: Path) -> Path:
-    picture, file = PICTURES[name], folder / f"{name}.png"
+async def take(browser: Browser, scene: Scene, picture: Picture, file: Path) -> Path:
     size = TALL if picture.temporal else PHONE if picture.phone else SIZE
     page = await browser.new_page(viewport=size, color_scheme="dark" if picture.dark else "light")
     address = scene.web_ui(picture.address) if picture.temporal else scene.console(picture.address)
     if picture.temporal:
         await page.goto(scene.stack.temporal_ui_link)
     await page.goto(address)
-    await page.locator(picture.ready).first.wait_for(timeout=30_000)
+    # a phone shows one pane at a time
+    await page.locator(picture.ready).first.wait_for(timeout=30_000, state="attached" if picture.phone else "visible")
     await page.screenshot(path=file)
     await page.close()
     return file
+
+
+def select(names: list[str]) -> dict[Path, Picture]:
+    """The pictures of the docs, or those of these names; `--all FOLDER`: each page of the console three times."""
+    if names[:1] != ["--all"]:
+        return {FOLDER / f"{name}.png": PICTURES[name] for name in names or PICTURES}
+    return {
+        Path(names[1]) / f"{name}-{kind}.png": replace(picture, dark=kind == "dark", phone=kind == "phone")
+        for name, picture in PICTURES.items()
+        for kind in ("light", "dark", "phone")
+        if not picture.temporal
+    }
 
 
 async def main(names: list[str]) -> None:
     async with async_playwright() as tool, embedded() as stack:
         browser = await tool.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         scene = await prepare(stack)
-        for name in names or PICTURES:
-            file = await take(browser, scene, name, FOLDER)
+        for file, picture in select(names).items():
+            await take(browser, scene, picture, file)
             click.echo(f"{file.name}: {file.stat().st_size // 1_000} kB")
         await browser.close()
 

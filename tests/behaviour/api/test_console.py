@@ -190,7 +190,7 @@ async def test_markdown_becomes_html_that_can_only_be_read(api: httpx2.AsyncClie
     assert '<a href="https://e.example/" target="_blank" rel="noopener noreferrer">c</a>' in unsafe
     assert all("more characters" in one for one in cut)
     assert max(waits) < 1 and time.monotonic() - began < 20
-    problem(await api.post("/texts/markdown", json={"texts": ["x" * 100_001]}), 422, "invalid")
+    problem(await api.post("/texts/markdown", json={"texts": ["x" * 100_001]}), 422, "validation")
 
 
 async def test_differences_of_texts_come_as_rows(api: httpx2.AsyncClient) -> None:

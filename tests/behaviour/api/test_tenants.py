@@ -41,7 +41,12 @@ OF_THE_PLATFORM = {  # these responses are the same for everybody
     "/console/session",  # only the caller itself
     "/audit/verify",  # counts and a hash
 }
-MORE = ("/tasks/{task_id}/workspace/file", "/threads/{thread_id}/variables")  # needs more than rows to show something
+# needs more than rows to show something
+MORE = (
+    "/tasks/{task_id}/workspace/file",
+    "/tasks/{task_id}/workspace/difference",
+    "/threads/{thread_id}/variables",
+)
 JSON = {"Accept": "application/json"}
 QUERIES = {"/notifications": {"after": "0"}}
 

@@ -29,4 +29,5 @@ def test_page_names_every_module_so_that_they_are_read_at_once() -> None:
 @needs_browser
 async def test_script_takes_a_picture(stack: Stack, browser: Browser, tmp_path: Path) -> None:
     scene = Scene(stack)
-    assert (await take(browser, scene, "console-start", tmp_path)).read_bytes().startswith(b"\x89PNG")
+    file = await take(browser, scene, PICTURES["console-start"], tmp_path / "start.png")
+    assert file.read_bytes().startswith(b"\x89PNG")
