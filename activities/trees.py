@@ -46,9 +46,10 @@ from store import events as event_log
 from store.database import Pool
 from store.sessions import SessionRow
 
-MIRRORS = 20  # on one worker; the one that was not used for longest is removed
+MIRRORS = 20  # on one worker; those that were not used for longest are removed
 FETCH_SECONDS = 600.0
 GIT_SECONDS = 120.0
+LONGEST_USE = 3 * FETCH_SECONDS  # of a mirror: two fetches and some commands
 MAX_LOG = 20_000  # characters of a setup's output, from its end
 MAX_TAIL = 2_000  # characters of a failed command's output
 ERRORS = 20  # lines
@@ -203,9 +204,13 @@ class Mirrors:
         await asyncio.to_thread(self._evict)
 
     def _evict(self) -> None:
-        homes = sorted(self._root.glob("*/*"), key=lambda home: home.stat().st_mtime)
-        for home in homes[:-MIRRORS]:
-            shutil.rmtree(home, ignore_errors=True)  # a build that uses it fails, and is tried again
+        used: dict[Path, float] = {}
+        for home in self._root.glob("*/*"):
+            with contextlib.suppress(FileNotFoundError):  # another call removes it
+                used[home] = home.stat().st_mtime
+        for home in sorted(used, key=used.__getitem__)[:-MIRRORS]:
+            if used[home] < time.time() - LONGEST_USE:
+                shutil.rmtree(home, ignore_errors=True)
 
 
 def output_of(result: SandboxResult) -> str:

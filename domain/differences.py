@@ -15,7 +15,7 @@ CONTEXT = 3
 NO_NEWLINE = "\n\\ No newline at end of file"
 MOST_TOKENS = 200  # of a line whose changed tokens are marked
 ALIKE = 0.4  # below this a line was replaced, and its tokens are not compared
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 
 

@@ -15,6 +15,7 @@ MOST_FILES = 50  # beside the SKILL.md of an agent's own skill
 MOST_FILE_CHARS = 64_000
 MOST_AGENT_CHARS = 250_000  # of all skills of one agent
 _MOST_HEADER = 4_000
+_HEADER_END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 _NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 
 SkillName = Annotated[str, StringConstraints(pattern=_NAME, max_length=64)]
@@ -61,7 +62,8 @@ def parse_skill(text: str, folder: str) -> Skill:
         raise SkillError(f"{folder[:64]!r} is not a name of a skill (a-z, 0-9 and single hyphens, at most 64)")
     if len(text) > MOST_FILE_CHARS:
         raise SkillError(f"{SKILL_FILE} has more than {MOST_FILE_CHARS:,} characters; move parts to files beside it")
-    if text.find("\n---", 3, _MOST_HEADER) < 0:
+    end = _HEADER_END.search(text, 3)
+    if end is None or end.start() > _MOST_HEADER:
         raise SkillError(
             f"{SKILL_FILE} must begin with at most {_MOST_HEADER:,} characters of YAML between lines of ---"
         )

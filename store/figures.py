@@ -1,5 +1,6 @@
 """Figures for operators: of all tenants for the metrics, of one tenant for the console."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -84,7 +85,7 @@ async def by_day_and_agent(pool: Pool, tenant: str, days: int, agent: str | None
                   percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY took) AS took,
                   percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY first) AS first
              FROM recent GROUP BY GROUPING SETS ((at, agent), (at), (failure), ())
-            ORDER BY level, at, cost_usd DESC LIMIT 5000""",
+            ORDER BY level DESC, at DESC, cost_usd DESC LIMIT 5000""",
         tenant,
         new_id(int(since.timestamp() * 1_000))[:TIME_LENGTH],
         "hour" if hourly else "day",
@@ -108,8 +109,8 @@ async def by_day_and_agent(pool: Pool, tenant: str, days: int, agent: str | None
         took=_spread(total["took"]),
         waited=_spread(waits["waited"]),
         answers=waits["answers"],
-        by_time=[_bucket(row) for row in rows if row["level"] == _OF_TIME],
-        by_agent=[_bucket(row) for row in rows if row["level"] == _OF_AGENT],
+        by_time=_buckets(rows, _OF_TIME),
+        by_agent=_buckets(rows, _OF_AGENT),
         failures=sorted(failures, key=lambda one: -one.tasks),
         complete=total["tasks"] < MOST_COUNTED,
     )
@@ -119,9 +120,15 @@ MOST_COUNTED = 100_000
 _OF_AGENT, _OF_TIME, _ALL = 0b001, 0b011, 0b111  # the bits of grouping(): what a row is not divided by
 
 
-def _bucket(row: Any) -> Bucket:
-    same = {name: row[name] for name in ("at", "agent", "tasks", "ended", "failed", "cost_usd")}
-    return Bucket(**same, first_step=_spread(row["first"]))
+def _buckets(rows: Sequence[Any], level: int) -> list[Bucket]:
+    """Oldest first, and of one time the most expensive first."""
+    names = ("at", "agent", "tasks", "ended", "failed", "cost_usd")
+    found = [
+        Bucket(**{name: row[name] for name in names}, first_step=_spread(row["first"]))
+        for row in rows
+        if row["level"] == level
+    ]
+    return sorted(found, key=lambda one: one.at)
 
 
 def _spread(found: list[float | None] | None) -> Percentiles | None:

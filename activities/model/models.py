@@ -122,13 +122,15 @@ class Models:
             turn.usage = used.model_copy(update={"cost_usd": self._prices.cost(model, *tokens)})
 
     def estimate(self, request: ModelRequest) -> CallEstimate:
-        """The most that a call can cost. Input counts as written to the cache, which is the highest price."""
+        """The most that a call can cost. Written to the cache, input mostly costs more; for some models, less."""
         vendor, own = self.vendor(request.model)
         entered = _size(vendor, replace(request, model=own))
+        ways = self._prices.cost(request.model, entered, 0), self._prices.cost(request.model, 0, 0, cache_write=entered)
+        known = [cost for cost in ways if cost is not None]
         return CallEstimate(
             input_tokens=entered,
             output_tokens=request.output_tokens,
-            input_usd=self._prices.cost(request.model, 0, 0, cache_write=entered),
+            input_usd=max(known, default=None),
             output_usd=self._prices.cost(request.model, 0, request.output_tokens),
         )
 

@@ -103,7 +103,8 @@ class OpenAI:
     async def _post(self, model: str, body: JsonObject) -> openai.AsyncStream[object]:
         refused = self._refused.setdefault(model, set()) if len(self._refused) < 1_000 else set()
         while True:
-            sent = _renamed(body, refused)
+            tried = frozenset(refused)  # other calls learn at the same time
+            sent = _rename(body, tried)
             payload: Any = {"body": sent} if self._deploys else {"content": to_json(sent)}
             try:
                 return await self.client.post(
@@ -111,7 +112,7 @@ class OpenAI:
                 )
             except openai.BadRequestError as error:
                 unknown = _unknown_parameter(error) & _OTHER_NAMES.keys() & sent.keys()
-                if not unknown or refused & unknown:
+                if not unknown or tried & unknown:
                     raise
                 refused |= unknown
 
@@ -278,7 +279,7 @@ def _mark_cache(messages: list[JsonObject]) -> None:
         message["content"][0]["cache_control"] = {"type": "ephemeral"}
 
 
-def _renamed(body: JsonObject, refused: set[str]) -> JsonObject:
+def _rename(body: JsonObject, refused: frozenset[str]) -> JsonObject:
     names = {name: _OTHER_NAMES[name] if name in refused else name for name in body}
     return {new: body[name] for name, new in names.items() if new is not None}
 

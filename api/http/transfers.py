@@ -1,4 +1,4 @@
-"""Transfers of whole files: few at once for each tenant, and none takes longer than it may.
+"""Transfers of whole files, and texts to be computed: few at once for each tenant, and none takes longer than it may.
 
 A client that sends slowly, or does not read what it asked for, would otherwise hold the bytes of a file in memory for
 as long as it likes, as often as it likes.

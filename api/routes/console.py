@@ -6,14 +6,15 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import BaseModel, Field, StringConstraints
 
 from api.http import auth
 from api.http.auth import Anyone
 from api.http.body import json_body
+from api.http.transfers import take_turn
 from api.openapi import BODY, problems, request_body
-from api.views.texts import computed, render_markdown
+from api.views.texts import compute, render_markdown
 from domain.differences import MOST_CHARACTERS, DiffRow, compare, read_diff
 from domain.errors import Invalid, NotFound
 from domain.task import Strict
@@ -127,6 +128,7 @@ class Rendered(BaseModel):
 @router.post(
     "/texts/markdown",
     responses=problems(*BODY),
+    dependencies=[Depends(take_turn)],
     openapi_extra=request_body(
         {"application/json": {"schema": MarkdownBody.model_json_schema(), "example": {"texts": ["**bold**"]}}}
     ),
@@ -134,7 +136,7 @@ class Rendered(BaseModel):
 )
 async def render_texts(_: Anyone, body: Annotated[MarkdownBody, json_body(MarkdownBody)]) -> Rendered:
     # one by one, so that other requests get their turn
-    return Rendered(html=[await computed(partial(render_markdown, text)) for text in body.texts])
+    return Rendered(html=[await compute(partial(render_markdown, text)) for text in body.texts])
 
 
 class DifferencesBody(Strict):
@@ -150,6 +152,7 @@ class Differences(BaseModel):
 @router.post(
     "/texts/differences",
     responses=problems(*BODY),
+    dependencies=[Depends(take_turn)],
     openapi_extra=request_body(
         {"application/json": {"schema": DifferencesBody.model_json_schema(), "example": {"pairs": [["one", "two"]]}}}
     ),
@@ -157,8 +160,8 @@ class Differences(BaseModel):
 )
 async def compare_texts(_: Anyone, body: Annotated[DifferencesBody, json_body(DifferencesBody)]) -> Differences:
     return Differences(
-        pairs=[await computed(partial(compare, *pair)) for pair in body.pairs],
-        diffs=[await computed(partial(read_diff, text[:MOST_CHARACTERS])) for text in body.diffs],
+        pairs=[await compute(partial(compare, *pair)) for pair in body.pairs],
+        diffs=[await compute(partial(read_diff, text[:MOST_CHARACTERS])) for text in body.diffs],
     )
 
 

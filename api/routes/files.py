@@ -17,7 +17,7 @@ from api.http.problems import Unreadable, finding
 from api.http.transfers import SECONDS, send_file, take_turn
 from api.openapi import BODY, problems, request_body
 from api.submission.task_files import check_file_name, quota_exceeded
-from api.views.texts import computed
+from api.views.texts import compute
 from domain.differences import DiffRow, diff, read_diff
 from domain.errors import Conflict, Gone, Invalid, NotFound
 from domain.ids import is_id
@@ -230,7 +230,7 @@ async def compare_workspace_file(
         return FileDifference(rows=[], note="Its content is no longer kept.")
     except UnicodeDecodeError:
         return FileDifference(rows=[], note="It is not text.")
-    rows = await computed(lambda: read_diff(diff(query.path, before, now or "")))
+    rows = await compute(lambda: read_diff(diff(query.path, before, now or "")))
     return FileDifference(rows=[row for row in rows if row.kind != "file"])
 
 

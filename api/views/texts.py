@@ -21,7 +21,7 @@ _thread = ThreadPoolExecutor(1, "texts")
 T = TypeVar("T")
 
 
-async def computed(work: Callable[[], T]) -> T:
+async def compute(work: Callable[[], T]) -> T:
     """What `work` returns, outside the event loop."""
     return await asyncio.get_running_loop().run_in_executor(_thread, work)
 

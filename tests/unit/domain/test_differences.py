@@ -27,3 +27,5 @@ def test_lines_are_numbered_on_both_sides_and_signs_count_inside_of_hunks_only()
         ("note", None, None, ["- not a diff"]),
         ("note", None, None, ["+ but a text"]),
     ]
+    huge = f"@@ -{'1' * 5_000} +1 @@"
+    assert _lines(read_diff(huge)) == [("note", None, None, [huge])]

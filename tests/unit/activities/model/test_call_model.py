@@ -9,10 +9,12 @@ from temporalio.exceptions import ApplicationError
 from activities.hooks.hook import SessionHook
 from activities.hooks.run_hooks import InnerHooks
 from activities.model.call_model import CallModel
+from activities.model.models import Models
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.hook import HookPoint
-from domain.messages import ModelResponse
+from domain.agents.models import Price, PriceTable, Provider, Providers
+from domain.messages import ModelMessage, ModelRequest, ModelResponse, TextBlock
 from domain.sessions.session import AgentRef, ModelCall, SessionRef, Usage
 from store import database
 from store.messages import StepFacts
@@ -47,3 +49,13 @@ async def test_hooks_of_the_system_prompt_wait_for_an_unavailable_database() -> 
         await pool.close()
     assert (away.value.type, away.value.non_retryable) == (wire.DATABASE_AWAY, False)
     assert away.value.next_retry_delay is not None
+
+
+def test_an_estimate_holds_where_the_cache_is_cheaper_than_input() -> None:
+    own = {"m": Price(input=4, output=0, cache_read=0, cache_write=1)}
+    providers = Providers(named={"anthropic": Provider(kind="anthropic", key="k")})
+    request = ModelRequest(
+        model="m", max_tokens=1, system="", messages=[ModelMessage("user", [TextBlock(text="x" * 900)])]
+    )
+    estimate = Models(providers, PriceTable(models=own, providers=providers)).estimate(request)
+    assert estimate.input_usd == pytest.approx(estimate.input_tokens * 4 / 1_000_000)

@@ -1,5 +1,7 @@
 """Requests in OpenAI's form, as the SDK's own types know it, and parsing of its stream."""
 
+import asyncio
+import json
 from typing import Any
 
 import httpx2
@@ -10,7 +12,8 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from pydantic import TypeAdapter
 
 from activities.model.models import MalformedReply
-from activities.model.openai import ReplyReader, read_error, read_usage, render_request
+from activities.model.openai import OpenAI, ReplyReader, read_error, read_usage, render_request
+from domain.agents.models import Provider
 from domain.messages import (
     ModelMessage,
     ModelResponse,
@@ -223,3 +226,29 @@ def test_errors_of_many_endpoints_have_few_kinds(status: int, body: Any, kind: s
     response = httpx2.Response(status, request=REQUEST)
     reported = read_error(openai.APIStatusError("no", response=response, body=body))
     assert reported is not None and (reported.kind, reported.too_long) == (kind, too_long)
+
+
+async def test_calls_at_the_same_time_learn_the_name_of_a_parameter() -> None:
+    refused = {"error": {"message": "Unsupported parameter: 'max_tokens'", "param": "max_tokens"}}
+    chunk = {"choices": [{"delta": {"content": "yes"}, "finish_reason": "stop"}]}
+    both = asyncio.Barrier(2)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+        status, kind, body = "200 OK", "text/event-stream", f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n"
+        if b'"max_tokens"' in await reader.readexactly(length):
+            await both.wait()
+            status, kind, body = "400 Bad Request", "application/json", json.dumps(refused)
+        said = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write((said + body).encode())
+        await writer.drain()
+        writer.close()
+
+    async with asyncio.timeout(10), await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        vendor = OpenAI("own", Provider(kind="openai", base_url=f"http://127.0.0.1:{port}/v1"))
+        turns = [ModelResponse(), ModelResponse()]
+        await asyncio.gather(*(vendor.ask(request(user()), turn, print, print) for turn in turns))
+        assert [turn.answer() for turn in turns] == ["yes", "yes"]
+        await vendor.close()
