@@ -4,6 +4,7 @@ import difflib
 import functools
 import json
 import os
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -146,6 +147,8 @@ class Settings:
     sandbox_folders: tuple[str, ...] = ()  # other folders that commands and MCP programs may read
     allow_private_hosts: tuple[str, ...] = ()  # private hosts that may be reached
     allow_ports: tuple[str, ...] = ("80", "443")  # of public hosts, for fetch_url and commands
+    search_url: str | None = None  # of a SearXNG, for web_search; it may be private
+    brave_key: str | None = field(default=None, repr=False)  # of the Brave Search API, in its place
     # Seconds between heartbeats of a running call. If the server does not push a cancel, it comes with the next one;
     # a call of a dead worker is repeated 4 s after one is overdue. Temporal Cloud bills each.
     cancel_heartbeat_seconds: float = 1.0
@@ -170,6 +173,8 @@ class Settings:
         for name, _, value in (one.partition("=") for one in settings.variables):
             if not name.isidentifier() or not value or value.startswith("sealed:"):  # which encrypted values do
                 raise SettingsError("ERRAND_VARIABLES: must be pairs NAME=VALUE, no VALUE beginning with 'sealed:'")
+        if settings.search_url and not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", settings.search_url):
+            raise SettingsError("ERRAND_SEARCH_URL: must be an http:// or https:// address without a password")
         if not all(port.isdecimal() for port in settings.allow_ports):
             raise SettingsError("ERRAND_ALLOW_PORTS: must be numbers, separated by commas")
         if not 1 <= settings.max_children <= MOST_CHILDREN:
@@ -275,7 +280,8 @@ CLI_ONLY = frozenset(
 OF_THE_TERMINAL = frozenset({"NO_COLOR", "TERM", "XDG_STATE_HOME"})  # set by other programs, never in a file
 OF_SCRIPTS = frozenset({"ERRAND_VENV", "ERRAND_TEST_SEED"})  # of ./errand, scripts/ and the tests
 MODEL_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "ERRAND_PROVIDERS")
-SECRETS = (*MODEL_KEYS, "ERRAND_SECRET_KEYS", "ERRAND_API_KEY", "ERRAND_LOCAL_TOKEN", "ERRAND_SMTP_PASSWORD")
+OF_THE_WORKER = (*MODEL_KEYS, "ERRAND_SMTP_PASSWORD", "ERRAND_BRAVE_KEY")
+SECRETS = (*OF_THE_WORKER, "ERRAND_SECRET_KEYS", "ERRAND_API_KEY", "ERRAND_LOCAL_TOKEN")
 
 
 class Given(NamedTuple):

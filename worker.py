@@ -38,6 +38,7 @@ from activities.notifications.channels import MailServer, build_channels, build_
 from activities.notifications.dispatcher import Dispatcher
 from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existing_folders
 from activities.sandbox.bubblewrap import bury_orphans
+from activities.tools.builtin.web_search import Search, with_search
 from activities.tools.registry import load_tools
 from activities.tools.tool import Tool
 from activities.trees import Mirrors
@@ -67,7 +68,8 @@ def build_services(
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
     prices = load_prices(settings.prices_file, settings.model_providers)
     prices.price(settings.default_model)  # reads the list, for which no call should wait
-    tools = load_tools(settings.tools_module).found
+    search = Search.of(settings.search_url, settings.brave_key)
+    tools = with_search(load_tools(settings.tools_module).found, search)
     commands = _commands(settings, sandbox, tools)
     guard = Guard(settings.allow_private_hosts, ports=_ports(settings))
     keys = KeyRing.parse(settings.secret_keys)

@@ -24,7 +24,7 @@ from deploy.state import MASK, StackError, StackInfo, describe, started_at, with
 from deploy.supervisor import Supervisor
 from deploy.temporal import CONNECTION, Temporal
 from domain.agents.models import Provider
-from settings import CLI_ONLY, MODEL_KEYS, ROOT, VARIABLES, Settings, field_of
+from settings import CLI_ONLY, OF_THE_WORKER, ROOT, VARIABLES, Settings, field_of
 from settings import SECRETS as OF_USERS
 
 # Choosing ports: a busy default is replaced by the next free port, which is logged; a configured port never is. What
@@ -207,7 +207,6 @@ def text_of(value: object) -> str:
 # The processes on top of PostgreSQL and Temporal: migrations, offline model, worker and API.
 
 
-OF_THE_WORKER = (*MODEL_KEYS, "ERRAND_SMTP_PASSWORD")
 DATABASES = ("ERRAND_DATABASE_URL", "ERRAND_API_DATABASE_URL", "ERRAND_WORKER_DATABASE_URL")  # with passwords
 SECRETS = (*OF_THE_WORKER, "ERRAND_LOCAL_TOKEN", "ERRAND_SECRET_KEYS", *DATABASES)
 DRAIN_SECONDS = 2.0  # short, because tasks resume at the next start
@@ -389,6 +388,7 @@ class Stack:
             offline_model=plan.offline_port is not None,
             model=settings.default_model,
             model_endpoint=without_passwords(_endpoint(settings)),
+            search=settings.search_url or ("Brave" if settings.brave_key else None),
             cost_limit=settings.default_cost_usd,
             started_with=self._started_with,
             moved=self._moved,

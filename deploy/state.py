@@ -66,6 +66,7 @@ class StackInfo(BaseModel):
     offline_model: bool
     model: str = ""  # the default model of agents
     model_endpoint: str = ""
+    search: str | None = None  # the service that web_search asks; None: there is none
     cost_limit: float = 0.0  # dollars per task, unless it or its agent has a limit; 0: none
     started_with: dict[str, str] = {}  # its settings, without secrets
     moved: list[str] = []  # why ports are others than before

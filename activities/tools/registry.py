@@ -23,6 +23,7 @@ from activities.tools.builtin import (
     search_files,
     update_plan,
     wait_for_event,
+    web_search,
     write_file,
 )
 from activities.tools.tool import Tool
@@ -31,13 +32,14 @@ TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
         *(list_files.TOOL, read_file.TOOL, write_file.TOOL, edit_file.TOOL, search_files.TOOL, bash.TOOL),
-        *(fetch_url.TOOL, update_plan.TOOL, report_progress.TOOL, save_artifact.TOOL, ask_user.TOOL),
+        *(fetch_url.TOOL, web_search.TOOL, update_plan.TOOL, report_progress.TOOL, save_artifact.TOOL, ask_user.TOOL),
         *pull_requests.TOOLS,
         *agents.TOOLS,
         *(manage_schedule.TOOL, wait_for_event.TOOL, load_skill.TOOL),
     )
 }
 
+SEARCH = web_search.TOOL.name  # of use only where the operator has chosen a search service
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 # Fields for the platform's own tools only. A user's tool must be visible as a separate activity.
 _RESERVED = ("bookkeeping", "asks", "plans", "delegates", "starts", "addresses", "activity")

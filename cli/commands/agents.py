@@ -147,12 +147,13 @@ def check(folder: Path | None, as_json: bool) -> None:
     """Check the agent files of a folder; without one, those that a worker loads. Your own tools are checked too.
 
     Nothing is changed. All problems of all files are listed, and the exit code is 1 if there are any. An agent without
-    a human side and without a limit of its turns is usable, and a warning names it.
+    a human side and without a limit of its turns is usable, and a warning names it, as it does one that lists
+    web_search where no search is configured.
     """
     # This imports everything that a worker does, which takes seconds: so only in this command, not for `errand --help`.
     from activities.handlers.registry import load_handlers
     from activities.hooks.registry import load_hooks
-    from activities.tools.registry import load_tools
+    from activities.tools.registry import SEARCH, load_tools
 
     module = settings().tools_module
     tools, handlers, hooks = load_tools(module), load_handlers(module), load_hooks(module)
@@ -163,6 +164,10 @@ def check(folder: Path | None, as_json: bool) -> None:
         {"file": f"{name}.md", "field": "max_session_turns", "message": "should be set: no side is human"}
         for name in endless
     ]
+    if not (settings().search_url or settings().brave_key):
+        message = "lists web_search, which needs ERRAND_SEARCH_URL or ERRAND_BRAVE_KEY"
+        searching = sorted(one.name for one in loaded.agents.values() if SEARCH in one.tools)
+        warnings += [{"file": f"{name}.md", "field": "tools", "message": message} for name in searching]
     if as_json:
         problems = [
             {"file": wrong.file, "field": one.field, "message": one.message, "allowed": list(one.allowed)}

@@ -12,9 +12,8 @@ from cryptography import x509
 
 from deploy import certificates
 from deploy.postgres import API_ROLE, WORKER_ROLE
-from deploy.stack import OF_THE_WORKER
 from deploy.temporal import FLAGS
-from settings import ROOT, VARIABLES, Settings, field_of
+from settings import OF_THE_WORKER, ROOT, VARIABLES, Settings, field_of
 
 DEPLOY = ROOT / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.unit.cli.conftest import Cli
 
 
@@ -33,3 +35,16 @@ def test_agents_check_warns_of_a_dual_agent_without_a_limit_of_its_turns(cli: Cl
     assert "Warning: endless.md: max_session_turns should be set" in done.stdout
     [warning] = json.loads(cli("agents", "check", str(tmp_path), "--json").stdout)["warnings"]
     assert (warning["file"], warning["field"]) == ("endless.md", "max_session_turns")
+
+
+def test_agents_check_warns_of_a_search_that_is_not_configured(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "finder.md").write_text("---\nname: finder\ntools: [web_search]\n---\n\nFind.\n")
+    done = cli("agents", "check", str(tmp_path))
+    assert done.exit_code == 0
+    assert "Warning: finder.md: tools lists web_search, which needs ERRAND_SEARCH_URL or" in done.stdout
+    monkeypatch.setenv("ERRAND_SEARCH_URL", "http://searx.lan")
+    assert "Warning" not in cli("agents", "check", str(tmp_path)).stdout
+    monkeypatch.setenv("ERRAND_SEARCH_URL", "http://me:secret@searx.lan")
+    assert "without a password" in cli("agents", "check", str(tmp_path)).stderr

@@ -104,6 +104,7 @@ TOUCHED: dict[str, tuple[set[str], set[str]]] = {
     "read_file": ({"paths"}, set()),
     "save_artifact": ({"paths"}, set()),
     "fetch_url": ({"hosts"}, set()),
+    "web_search": (set(), {"hosts"}),
     "task": (set(), set()),
     "own_files": ({"paths"}, set()),
     "own_hosts": ({"hosts"}, set()),

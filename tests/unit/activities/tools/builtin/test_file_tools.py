@@ -197,6 +197,7 @@ def test_every_tool_describes_itself_to_the_model_and_on_the_timeline() -> None:
         "search_files": {"pattern": "a"},
         "bash": {"command": "echo\n1"},
         "fetch_url": {"url": "https://example.org"},
+        "web_search": {"query": "a\nb"},
         "update_plan": {"steps": [{"title": "a", "status": "done"}]},
         "report_progress": {"message": "a"},
         "save_artifact": {"path": "a"},
