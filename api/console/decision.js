@@ -28,7 +28,8 @@ export function verdict(request) {
 export const kindIcon = (request) => (request.kind === "plan_approval" ? "tasks" : !isApproval(request) ? "chats" : /edit|write|patch/.test(request.details?.tool ?? "") ? "edit" : "shell");
 
 // `answered(request, text)` comes when it is settled, by this person or by somebody else.
-export function decision(request, { answered, heading = true }) {
+// `after` is shown below what is known of it.
+export function decision(request, { answered, heading = true, after = null }) {
   const element = h("section", { live: true, class: "ask", "aria-label": isApproval(request) ? "Approval" : "Question", "data-request": request.id });
   const properties = request.answer_schema?.properties ?? {};
   const { approved: _, notes: noted, always, ...changes } = isApproval(request) ? properties : {};
@@ -60,7 +61,7 @@ export function decision(request, { answered, heading = true }) {
     fill(
       element,
       head,
-      h("div", { class: "body", key: "look" }, known(request), form?.element),
+      h("div", { class: "body", key: "look" }, known(request), form?.element, after),
       h(
         "footer",
         { key: "look" },
@@ -194,9 +195,9 @@ function known(request) {
   const only = Object.values(given).length === 1 && typeof Object.values(given)[0] === "string";
   const called = only ? Object.values(given)[0] : json(given);
   const rule = details.rule ? h("span", { class: "faint cut" }, "rule ", h("code", {}, ruleText(details.rule))) : null;
+  const call = details.tool && details.arguments ? code([icon(kindIcon(request)), h("code", { class: "grow" }, details.tool), details.diff ? null : rule], bounded(called, MOST), { id: request.id }) : null;
   return [
-    details.tool && details.arguments ? code([icon(kindIcon(request)), h("code", { class: "grow" }, details.tool), rule], bounded(called, MOST), { id: request.id }) : null,
-    details.diff ? difference([details.diff], { head: h("header", {}, icon("edit"), h("b", { class: "grow" }, "What it would change"), h("span", { class: "num", "data-sums": "" })) }) : null,
+    details.diff ? [difference([details.diff], { head: h("header", {}, icon("edit"), h("code", {}, details.tool), h("b", { class: "grow" }, "would change"), rule, h("span", { class: "num", "data-sums": "" })) }), h("details", { class: "fold" }, h("summary", {}, icon("right"), "Arguments"), call)] : call,
     (details.files ?? []).map((file) => code([icon("file"), h("span", { class: "grow" }, "runs ", h("code", {}, file.path))], bounded(file.text ?? `${file.size} bytes, not text`, MOST))),
     details.more_files ? h("p", { class: "soft" }, `It names ${count(details.more_files.count, "more file")}.`) : null,
     Array.isArray(details.plan) ? h("ol", { class: "plan" }, details.plan.map((step) => h("li", {}, step))) : null,

@@ -7,21 +7,24 @@ import { ago, cost, left, short } from "./format.js";
 import { icon } from "./icons.js";
 import { decision, isApproval, kindIcon, said, verdict } from "./decision.js";
 import { insist, listen, soon } from "./live.js";
-import { bones, crumbs, empty, kbd, shape } from "./parts.js";
+import { bones, crumbs, empty, kbd } from "./parts.js";
+import { titleOf } from "./timeline.js";
 
 const PAGE = 50;
 const MOST_LOOKS = 20; // at a time
+const MOST_BEFORE = 4; // steps
 
 export function inbox(main, { parameters: [wanted] }) {
   const list = h("ol", { class: "requests", "aria-label": "Open requests" });
   const done = h("ul", { class: "decided" });
   const note = h("p", { role: "status", class: "said" });
   const place = h("section", { class: "pane detail-pane", "aria-label": "The chosen request" });
+  const way = h("section", { live: true, class: "way", "aria-label": "How it got here" });
   const further = h("p", { class: "more" }, action("Show further requests", nextPage));
   const open = new Map(); // id -> request
   const gone = new Set(); // a request that was settled never opens again, whatever an answer that was late says
   const asking = new Map(); // session -> its task
-  const before = new Map(); // session -> what it said before it asked
+  const before = new Map(); // session -> what it said and did before it asked
   let cursor = null;
   let reading = null;
   let read = false;
@@ -137,11 +140,13 @@ export function inbox(main, { parameters: [wanted] }) {
       return fill(place, read ? empty("inbox", chosen === null ? "It was settled elsewhere" : "Nothing is chosen", open.size ? "Choose a request at the left, or press J." : "Requests of agents appear here as they ask.") : bones(3));
     }
     if (shown?.request.id !== request.id) {
-      shown = decision(request, { answered: settled, heading: false });
+      shown = decision(request, { answered: settled, heading: false, after: way });
       readBefore(request);
     }
     const task = asking.get(request.session_id);
-    const text = before.get(request.session_id);
+    const { text, steps = [] } = before.get(request.session_id) ?? {};
+    way.hidden = !steps.length;
+    fill(way, h("header", {}, h("h2", { class: "label grow" }, "How it got here"), h("a", { class: "to", href: `#/tasks/${request.session_id}` }, "Open the task"), kbd("O")), h("ol", {}, steps.map((one) => h("li", { key: one.step }, h("a", { class: "cut grow", href: `#/tasks/${request.session_id}/${one.step}` }, h("span", { class: "faint" }, `Step ${one.step} `), one.title), icon(one.failed ? "failed" : "tick", one.failed ? "bad-c" : "good-c")))));
     fill(
       place,
       h(
@@ -150,7 +155,7 @@ export function inbox(main, { parameters: [wanted] }) {
         h("div", { class: "line" }, h("button", { type: "button", class: "quiet square phone", "aria-label": "Back to the list", onclick: () => main.firstChild.classList.remove("opened") }, icon("back")), h("span", { class: "pill wait" }, icon("waits"), isApproval(request) ? "Approval" : "Question"), h("a", { class: "to cut", href: `#/tasks/${request.session_id}` }, short(task?.title, 60) || "the task"), h("span", { class: "soft" }, task ? `${task.agent} v${task.agent_version} · ${cost(task.usage.cost_usd)} so far` : ""), h("span", { class: "grow" }), h("span", { class: "num soft", "data-deadline": request.deadline }, left(request.deadline))),
         h("h1", {}, request.question),
         text ? h("div", { class: "before" }, said(text)) : null,
-        h("p", { class: "links" }, h("a", { class: "to", href: `#/tasks/${request.session_id}` }, "Open the task"), kbd("O"), h("a", { class: "to", href: `#/conversations/${request.conversation_id}` }, "Conversation")),
+        h("p", { class: "links" }, h("a", { class: "to", href: `#/tasks/${request.session_id}` }, "Task"), h("a", { class: "to", href: `#/conversations/${request.conversation_id}` }, "Conversation")),
       ),
       shown.element,
     );
@@ -159,9 +164,13 @@ export function inbox(main, { parameters: [wanted] }) {
   // What the agent said before it asked, read for the request that is looked at: many must not cost a request each.
   async function readBefore(request) {
     if (before.has(request.session_id)) return;
-    before.set(request.session_id, "");
+    before.set(request.session_id, {});
     const trace = await get(`/tasks/${request.session_id}/trace`, { chars: 1500 }).catch(() => null);
-    before.set(request.session_id, trace?.steps.flatMap((step) => step.models.map((call) => call.text)).filter(Boolean).at(-1) ?? "");
+    const steps = trace?.steps.slice(-1 - MOST_BEFORE, -1) ?? [];
+    before.set(request.session_id, {
+      text: trace?.steps.flatMap((step) => step.models.map((call) => call.text)).filter(Boolean).at(-1),
+      steps: steps.map((one) => ({ step: one.step, title: titleOf(trace, one), failed: one.tools.some((call) => call.state === "failed") })),
+    });
     draw();
   }
 

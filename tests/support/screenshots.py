@@ -92,7 +92,7 @@ class Picture:
 PICTURES = {
     "console-tasks": Picture("", "[data-task]"),
     "console-start": Picture("start", "textarea"),
-    "console-inbox": Picture("inbox", ".ask [data-do=a]"),
+    "console-inbox": Picture("inbox/{request}", ".ask .diff mark"),
     "console-conversation": Picture("conversations/{chat}", ".thread .say"),
     "console-task": Picture("tasks/{mender}", "main:has(#tab-files small) .ask [data-do=a]"),
     "console-compare": Picture("compare/{one}/{other}", ".difference mark"),
@@ -135,6 +135,17 @@ async def prepare(stack: Stack) -> Scene:
     title = "Fix the flaky refund test and open a pull request"
     scene.ids["mender"] = await stack.submit(f"{title}. {repair()}", "mender", title=title, config={"max_cost_usd": 2})
     await waiting(stack, scene.ids["mender"])
+    settings = '[paths]\ninvoices = "/srv/billing/invoices"\narchive = "/srv/archive"\n'
+    rename = {"path": "settings.toml", "edits": [{"old": "/srv/billing", "new": "/srv/accounts"}]}
+    script = chain(
+        [("write_file", {"path": "settings.toml", "content": settings})],
+        [bash("echo '88 passed'")],
+        [("edit_file", rename)],
+        text="The folder is renamed. One setting still points to the old path, so the backup would fail tonight.",
+    )
+    rules = [{"permission": "edit_file", "pattern": "*.toml", "action": "ask"}]
+    renames = await stack.submit(script, "careful", title="Rename the billing folder", permissions=rules)
+    scene.ids["request"] = (await waiting(stack, renames))[0]["id"]
     return scene
 
 

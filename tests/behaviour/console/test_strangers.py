@@ -119,6 +119,7 @@ async def test_strange_addresses_and_huge_results(stack: Stack, opened: Opener) 
     [request] = await waiting(stack, big)
     await page.goto(f"{stack.url}/#/inbox")
     item = await chosen(page, request)
+    await item.get_by_text("Arguments").click()
     await item.locator(".more").click()
     await expect(item).to_contain_text("more characters")
     assert await item.evaluate("(one) => one.textContent.length") < 150_000
