@@ -99,36 +99,35 @@ class Anthropic:
     async def ask(self, request: ModelRequest, turn: ModelResponse, on_text: Said, on_thinking: Said) -> None:
         blocks: dict[int, JsonObject] = {}
         tokens: dict[str, int] = {}
-        async for event in self._events(request):
-            try:
-                match event["type"]:
-                    case "content_block_delta":
-                        _grow(blocks[event["index"]], event["delta"], turn, on_text, on_thinking)
-                    case "content_block_start":
-                        blocks[operator.index(event["index"])] = {**event["content_block"], "json": ""}
-                    case "message_start":
-                        turn.usage = _usage(_tokens(tokens, event["message"]["usage"]))
-                    case "message_delta":
-                        if stopped := event["delta"].get("stop_reason"):
-                            turn.stop_reason = STOP_REASONS.get(stopped, StopReason.ANSWERED)
-                        turn.usage = _usage(_tokens(tokens, event.get("usage") or {}))
-            except (AttributeError, KeyError, TypeError) as error:
-                raise MalformedReply("an event of the stream is malformed") from error
+        stream = await self._post(request)
+        async with stream:
+            async for event in read_named(stream.response) if self._plain else stream:
+                try:
+                    match event["type"]:
+                        case "content_block_delta":
+                            _grow(blocks[event["index"]], event["delta"], turn, on_text, on_thinking)
+                        case "content_block_start":
+                            blocks[operator.index(event["index"])] = {**event["content_block"], "json": ""}
+                        case "message_start":
+                            turn.usage = _usage(_tokens(tokens, event["message"]["usage"]))
+                        case "message_delta":
+                            if stopped := event["delta"].get("stop_reason"):
+                                turn.stop_reason = STOP_REASONS.get(stopped, StopReason.ANSWERED)
+                            turn.usage = _usage(_tokens(tokens, event.get("usage") or {}))
+                except (AttributeError, KeyError, TypeError) as error:
+                    raise MalformedReply("an event of the stream is malformed") from error
         if turn.stop_reason is not None:
             turn.content = [block for index in sorted(blocks) if (block := read_block(blocks[index]))]
 
-    async def _events(self, request: ModelRequest) -> AsyncIterator[JsonObject]:
+    async def _post(self, request: ModelRequest) -> Any:
         """The request is encoded and the events are read here, because each of the SDK's ways to do that costs as much
         time as the rest of the call: it walks the whole context once more, and builds typed events and a typed message.
         """
         body = {**self.render(request), "stream": True}
         sent = {"content": to_json(body)} if self._plain else {"body": body}
-        stream = await self.client.post(
+        return await self.client.post(
             MESSAGES, **sent, cast_to=object, stream=True, stream_cls=anthropic.AsyncStream[object]
         )
-        async with stream:
-            async for event in read_named(stream.response) if self._plain else stream:
-                yield event
 
     def render(self, request: ModelRequest) -> JsonObject:
         return render_request(request, budgeted=_BUDGETED.search(request.model) is not None)

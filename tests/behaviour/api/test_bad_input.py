@@ -11,8 +11,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from domain.agents.models import ProviderReport
 from domain.ids import new_id
 from domain.notifications import signature
+from store import workers
 from store.database import Pool
 from tests.behaviour.api.conftest import end, key_for, problem, submitted
 from tests.support.house import walk_line
@@ -365,3 +367,23 @@ async def test_a_task_runs_through_few_files(stack: Stack) -> None:
     assert [name for name in (*before, *after) if name.startswith(FEATURES)] == [], listing
     assert len(set(before) - BESIDE) <= BEFORE_TEMPORAL, listing
     assert len(before) + len(after) <= IN_ALL, listing
+
+
+async def test_a_model_that_no_worker_can_reach_is_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
+    """What a provider has is known where its list is complete, as with Ollama."""
+    complete = ProviderReport(
+        provider="ollama", kind="ollama", endpoint="x", default=False, models=["qwen3:latest", "m"]
+    )
+    partial = ProviderReport(provider="openrouter", kind="openai", endpoint="x", default=False)
+    await workers.beat(pool, "a-worker", "none", models=[complete, partial])
+    try:
+        for model, type in (("nobody/m", "unknown-provider"), ("ollama/llama3", "unknown-model")):
+            answer = await api.post("/tasks", content=raw(config={"model": model}), headers=JSON)
+            [found] = problem(answer, 422, type)["errors"]
+            known = ["ollama", "openrouter"] if type == "unknown-provider" else ["ollama/qwen3:latest", "ollama/m"]
+            assert (found["pointer"], found["allowed"]) == ("/config/model", known)
+        for model in ("ollama/qwen3", "ollama/m", "openrouter/openai/gpt-4o", "of-the-default-provider"):
+            answer = await api.post("/tasks", content=raw(config={"model": model}), headers=JSON)
+            assert answer.status_code == 202, answer.text
+    finally:
+        await workers.leave(pool, "a-worker")
