@@ -309,6 +309,13 @@ def check_environment() -> None:
     check_names("the environment", names, VARIABLES.keys() - OF_THE_TERMINAL)
 
 
+def reach_loopback_directly() -> None:
+    """Exempt this machine from a proxy of the environment, which the models' libraries use: it cannot reach us."""
+    given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    if given.strip() != "*":
+        os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, (given, "localhost,127.0.0.1,::1")))
+
+
 def field_of(variable: str) -> str:
     return variable.removeprefix("ERRAND_").lower()
 

@@ -48,7 +48,7 @@ from agents.loader import AgentFolder, LoadedAgents, load_prices
 from agents.problems import AgentFileError, Catalogue
 from domain.limits import Thresholds
 from domain.sealing import KeyRing, KeyRingError
-from settings import MISCONFIGURED, Settings, SettingsError
+from settings import MISCONFIGURED, Settings, SettingsError, reach_loopback_directly
 from store import agents, workers
 from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
 from workflows.activity_calls import HEARTBEATS
@@ -296,6 +296,7 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and some contain a token
     try:
+        reach_loopback_directly()
         uvloop.run(run(Settings.from_env()))
     except (SettingsError, KeyRingError, AgentFileError) as error:
         log.error("%s", error)  # its message explains what to change; a traceback would hide it

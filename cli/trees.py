@@ -11,7 +11,6 @@ import click
 
 from cli.api import Api
 from cli.render.output import clean, size
-from domain.amounts import counted
 from domain.ignored import IgnoreRules
 from settings import Settings
 
@@ -50,7 +49,7 @@ def _collect(root: Path, settings: Settings) -> FolderFiles:
     found = FolderFiles(root.resolve())
     _walk(found, found.root, _ignored_above(found.root), settings)
     if len(found.files) > settings.workspace_files:
-        found.problems.append(f"{counted(len(found.files), 'file')}; a workspace holds {settings.workspace_files:,}")
+        found.problems.append(f"too many files; a workspace holds {settings.workspace_files:,}")
     if settings.workspace_bytes and found.bytes > settings.workspace_bytes:
         found.problems.append(f"{size(found.bytes)} in all; a workspace holds {size(settings.workspace_bytes)}")
     return found
@@ -64,6 +63,8 @@ def _walk(found: FolderFiles, folder: Path, above: IgnoreRules, settings: Settin
         found.problems.append(f"{_name_of(found, folder)}: {error.strerror}")
         return
     for entry in entries:
+        if len(found.files) > settings.workspace_files:
+            return  # a home folder may have a million files
         path = Path(entry.path)
         if entry.name in NEVER or rules.ignores(path.as_posix(), entry.is_dir(follow_symlinks=False)):
             continue

@@ -32,6 +32,7 @@ from settings import SECRETS as OF_USERS
 
 
 TRIES = 100
+LOCAL = "127.0.0.1"
 _KEPT: TypeAdapter[dict[str, int]] = TypeAdapter(dict[str, int])
 
 
@@ -56,7 +57,7 @@ class Ports:
     ) -> None:
         self._claims.close()
 
-    def choose(self, name: str, wanted: int, *, host: str = "127.0.0.1", variable: str | None = None) -> int:
+    def choose(self, name: str, wanted: int, *, host: str = LOCAL, variable: str | None = None) -> int:
         """Choose the port of the last start or the wanted one, else the next free one; 0 is any. `variable` is the
         setting that requires this port."""
         default = wanted or _bind(host, 0)
@@ -100,6 +101,9 @@ class Ports:
                 claim.bind(f"\0{claim_of(port)}")
         except OSError as error:
             text = error.strerror or str(error)
+            if error.errno == errno.EADDRNOTAVAIL:
+                need = "; the embedded servers need it: `ip address add 127.0.0.1/8 dev lo`" if host == LOCAL else ""
+                raise StackError(f"this machine has no address {host}{need}") from None
             return f"{text}, by {self._holder(port)}" if error.errno == errno.EADDRINUSE else text
         return None
 

@@ -44,7 +44,7 @@ take_lock() {
             rm -rf "$lock"
             continue
         fi
-        [ -w "$(dirname "$lock")" ] || fail "cannot write to $(dirname "$lock"), where the virtual environment belongs"
+        [ -w "$(dirname "$lock")" ] || fail "cannot write to $(dirname "$lock") for the virtual environment; set ERRAND_VENV to a folder that you can write"
         [ -n "$waiting" ] || echo "errand: waiting for another installation (if there is none, remove $lock)" >&2
         waiting=yes
         sleep 0.5

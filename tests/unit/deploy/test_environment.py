@@ -1,18 +1,22 @@
 """The parts of the stack: their environment, account, ports, certificates, and the guard of the Web UI."""
 
 import base64
+import http.server
 import json
 import os
 import re
 import socket
+import socketserver
 import stat
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -27,7 +31,7 @@ from deploy.ui_guard import refusal
 from domain.sessions.new_session import RETENTION_MS
 from domain.sessions.session import Limits
 from domain.sessions.writes import LOW_PERCENT
-from settings import Settings, SettingsError, read_sources
+from settings import Settings, SettingsError, reach_loopback_directly, read_sources
 
 
 def test_settings_survive_conversion_to_environment_variables() -> None:
@@ -160,6 +164,11 @@ def test_busy_configured_port_is_refused(ports: Ports, host: str) -> None:
             match=rf"ERRAND_PORT: cannot listen on {host}:{port}: Address already in use, by pid {os.getpid()} ",
         ):
             make_plan(Settings(host=host, port=port), ports)
+
+
+def test_address_that_the_machine_lacks_is_named(ports: Ports) -> None:
+    with pytest.raises(StackError, match=r"this machine has no address 192\.0\.2\.1"):
+        make_plan(Settings(host="192.0.2.1"), ports)
 
 
 def test_impossible_port_is_refused(ports: Ports) -> None:
@@ -309,3 +318,23 @@ def test_tables_of_providers_are_read_from_the_settings_file(tmp_path: Path) -> 
     )
     found = {name: given.text for name, given in read_sources(tmp_path, {}).items()}
     assert Settings.from_env(found).model_providers.named["groq"].key == "k"
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "ALL_PROXY"])
+def test_proxy_of_the_environment_is_not_asked_for_servers_of_this_machine(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(variable, "")  # restored afterwards
+    monkeypatch.setenv("NO_PROXY", "corp.example")
+    monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with socketserver.TCPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        here = f"http://127.0.0.1:{server.server_address[1]}/README.md"
+        with pytest.raises(httpx2.ConnectError), httpx2.Client() as through_proxy:
+            through_proxy.get(here)
+        reach_loopback_directly()
+        with httpx2.Client() as direct:
+            assert direct.get(here).status_code == 200
+        server.shutdown()
+    assert os.environ["no_proxy"].split(",")[0] == "corp.example"
