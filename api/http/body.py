@@ -83,7 +83,7 @@ async def read_body(request: Request, limit: int, seconds: float | None = None) 
     announced = request.headers.get("content-length", "")
     # an early refusal only; what arrives is counted, too, because the announcement may be missing or false
     if announced.isdecimal() and int(announced[:20]) > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     chunks: list[bytes] = []
     size = 0
     try:
@@ -91,14 +91,14 @@ async def read_body(request: Request, limit: int, seconds: float | None = None) 
             async for chunk in request.stream():
                 size += len(chunk)
                 if size > limit:
-                    raise _too_large(limit)
+                    raise too_large(limit)
                 chunks.append(chunk)
     except TimeoutError:
         raise Unreadable(408, "request-timeout", "The body did not arrive in time.") from None
     return b"".join(chunks)
 
 
-def _too_large(limit: int) -> Unreadable:
+def too_large(limit: int) -> Unreadable:
     return Unreadable(413, "body-too-large", f"At most {limit} bytes are allowed here.", limit=limit)
 
 

@@ -95,7 +95,7 @@ class Checked:
     @property
     def opening(self) -> str:
         """The text of its first message."""
-        return opening(self.spec, self.shown.name(self.files))
+        return opening(self.spec, self.shown.name(self.files) if self.files else [])
 
 
 @dataclass(frozen=True)

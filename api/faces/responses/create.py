@@ -1,8 +1,11 @@
 """POST /v1/responses: the request as a turn of a conversation, or as answers to the calls for which a session waits."""
 
+import asyncio
+import base64
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from errand import models
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,16 +19,19 @@ from api.faces.responses.request import UNSTORED_MS, CreateResponse
 from api.faces.responses.view import FACE, FoundResponse, find, fold_log
 from api.http import lookup
 from api.http.auth import Call
-from api.http.body import parse_json, validate_body
+from api.http.body import parse_json, too_large, validate_body
 from api.http.idempotency import IdempotencyKey
 from api.submission import rules
+from api.submission.task_files import check_file_name, quota_exceeded
 from domain.conversations.display_messages import display_messages
 from domain.errors import Conflict, NotFound, Refusal
 from domain.faces import FaceRequest, NewFaceRequest
 from domain.json_object import JsonObject
+from domain.pictures import MOST_SHOWN, NotShown, inspect
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
 from domain.sessions.session import Reason
-from store import face_requests, input_requests, messages, workspaces
+from store import face_requests, files, input_requests, messages, workspaces
+from store.files import digest_of
 from store.sessions import SessionRow
 from store.workspaces import Manifest
 
@@ -48,13 +54,33 @@ class TextPart(InputItem):
     text: str
 
 
+class FilePart(InputItem):
+    """A picture or a PDF. What is kept of a request has its id only: `keep_files`."""
+
+    type: Literal["input_image", "input_file"]
+    file_id: str | None = None
+    filename: str | None = Field(default=None, max_length=1_000)
+    image_url: str | None = None
+    file_data: str | None = None
+    file_url: str | None = None
+
+    @property
+    def text(self) -> str:
+        return f"[file {self.filename or self.file_id}]"
+
+
 class InputMessage(InputItem):
     role: Literal["user", "assistant", "system", "developer"]
-    content: str | list[TextPart]
+    content: str | list[Annotated[TextPart | FilePart, Field(discriminator="type")]]
 
     @property
     def text(self) -> str:
         return text_of(self.content)
+
+    @property
+    def files(self) -> list[str]:
+        parts = [] if isinstance(self.content, str) else self.content
+        return [part.file_id for part in parts if isinstance(part, FilePart) and part.file_id]
 
 
 class FunctionCallItem(InputItem):
@@ -91,6 +117,7 @@ class ParsedInput:
     new: list[str] = field(default_factory=list)  # the user's messages after that
     answers: dict[str, Any] = field(default_factory=dict)  # by input request
     where: dict[str, str] = field(default_factory=dict)  # the parameter that each answer came from
+    files: list[str] = field(default_factory=list)  # ids, of all messages of the user
     texts: set[str] = field(default_factory=set)  # answers that `past` has as text too, with their calls
 
     def end_with_message(self) -> None:
@@ -110,6 +137,7 @@ async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: 
         before = await face_requests.find_repeated(call.pool, call.tenant, FACE, idempotency.digest)
         if before is not None and (known_id := ResponseId.parse(before)) is not None:
             return known_id
+    body = await keep_files(call, body)
     previous = await _previous(call, body)
     conversation_id = _conversation(body)
     given = parse(body.input, continues=bool(previous or conversation_id))
@@ -204,7 +232,8 @@ async def _answer(
         request=body.dump(),
         digest=key.digest,
     )
-    message = validated_as(MessageBody, {"answers": given.answers, "input": "\n\n".join(given.new) or None})
+    content: JsonObject = {"answers": given.answers, "input": "\n\n".join(given.new) or None}
+    message = validated_as(MessageBody, {**content, "context": {"files": given.files}})
     await deferred.answer(call, session.conversation_id, message, key, face)
     return response_id
 
@@ -354,7 +383,7 @@ async def _run_body(call: Call, body: CreateResponse, given: ParsedInput, text: 
         "transport": "stream",
         "if_busy": "reject",
         "permissions": [rule.model_dump(mode="json") for rule in options.permissions],
-        "context": {"history": past},
+        "context": {"history": past, "files": given.files},
         "config": config,
     }
 
@@ -377,7 +406,62 @@ def validated_as(model: type[M], value: JsonObject) -> M:
 # The items of an input.
 
 
-def text_of(content: str | list[TextPart]) -> str:
+async def keep_files(call: Call, body: CreateResponse) -> CreateResponse:
+    """The request with its files in the store, and their ids in the place of their bytes."""
+    if isinstance(body.input, list):
+        items, count = list[JsonObject](), 0
+        for place, item in enumerate(body.input):
+            parts = item.get("content")
+            if isinstance(parts, list):
+                kept = []
+                for number, part in enumerate(parts):
+                    if isinstance(part, dict) and part.get("type") in ("input_image", "input_file"):
+                        if (count := count + 1) > MOST_SHOWN:
+                            message = f"A request may have {MOST_SHOWN} files."
+                            raise BadParameter("input", message, "array_above_max_length")
+                        part = await _keep_file(call, part, f"input[{place}].content[{number}]")
+                    kept.append(part)
+                item = {**item, "content": kept}
+            items.append(item)
+        body = body.model_copy(update={"input": items})
+    if len(body.dump()) > call.settings.max_body_bytes:
+        raise too_large(call.settings.max_body_bytes)
+    return body
+
+
+async def _keep_file(call: Call, given: JsonObject, where: str) -> JsonObject:
+    try:
+        part = FilePart.model_validate(given)
+    except ValidationError:
+        raise BadParameter(where, f"{where} is not valid here.") from None
+    if part.file_id is not None:
+        if part.image_url or part.file_data or part.file_url:
+            raise BadParameter(where, "Give either a file id or the data.")
+        return {"type": part.type, "file_id": part.file_id, "filename": part.filename}
+    name = "image_url" if part.type == "input_image" else "file_data"
+    where, text = f"{where}.{name}", getattr(part, name) or ""
+    head, marked, data = text.partition(";base64,")
+    if part.file_url or (text and not text.startswith("data:") and (name == "image_url" or "://" in text)):
+        message = "Addresses are not opened here: send a data URL, or the id of an uploaded file."
+        raise BadParameter(where, message, "unsupported_value")
+    try:
+        content = base64.b64decode(data if marked else text if not head.startswith("data:") else "", validate=True)
+        facts = await asyncio.to_thread(inspect, content)
+    except NotShown as error:
+        raise BadParameter(where, f"The file cannot be used: {error}.", "invalid_file") from None
+    except ValueError:
+        raise BadParameter(where, "The data must be base64, as in a data URL.") from None
+    ending = facts.media_type.partition("/")[2]
+    named = check_file_name(part.filename or f"input-{digest_of(content)[:8]}.{ending}", "/context")
+    quota = call.settings.tenant_upload_bytes
+    file = await files.put(call.pool, call.tenant, named, facts.media_type, content, call.caller.created_by, quota)
+    if file is None:
+        used = await files.uploaded_bytes(call.pool, call.tenant)
+        raise quota_exceeded("uploaded files", "ERRAND_TENANT_UPLOAD_BYTES", quota, used, len(content))
+    return {"type": part.type, "file_id": file.id, "filename": file.name}
+
+
+def text_of(content: str | Sequence[TextPart | FilePart]) -> str:
     return content if isinstance(content, str) else "\n".join(part.text for part in content)
 
 
@@ -394,6 +478,7 @@ def parse(given: str | list[JsonObject], *, continues: bool) -> ParsedInput:
                 found.instructions.append(parsed.text)
             case InputMessage(role="user"):
                 found.new.append(parsed.text)
+                found.files += [one for one in parsed.files if one not in found.files]
             case InputMessage():
                 _reply(found, parsed.text, continues)
             case None:

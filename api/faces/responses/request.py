@@ -12,6 +12,7 @@ from api.http.body import read_json, validate_body
 from domain.agents.definition import ExternalTool
 from domain.json_object import JsonObject
 from domain.messages import Effort
+from domain.pictures import MOST_BYTES
 from domain.policy.rules import Rule
 from domain.task import Strict
 
@@ -143,7 +144,10 @@ class CreateResponse(Strict):
 
 
 async def read_create(request: Request, call: Call) -> CreateResponse:
-    value, _ = await read_json(request, call.settings.max_body_bytes)
+    # files in it are a third larger than their bytes; without them it may be as long as any other body
+    limit = call.settings.max_body_bytes + MOST_BYTES * 4 // 3
+    async with call.services.transfers.turn(call.tenant):
+        value, _ = await read_json(request, limit)
     if not isinstance(value, dict):
         raise BadParameter(None, "The body must be a JSON object.")
     known = {name: given for name, given in value.items() if name in CreateResponse.model_fields}

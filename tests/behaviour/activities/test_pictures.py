@@ -6,11 +6,16 @@ import hashlib
 from typing import Any
 
 import pytest
+from mcp_types import BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent
 
+from domain.ids import new_id
+from tests.support.launch import TESTER
+from tests.support.mcp_server import mcp_server
 from tests.support.pictures import pdf, png
 from tests.support.stack import Stack, calls, steps
 
 SEE = "[[script:see]]"
+CLAUDE, GPT = "claude-opus-4-5", "openai/gpt-4o"
 
 
 async def upload(stack: Stack, name: str, content: bytes) -> str:
@@ -107,3 +112,119 @@ async def test_newest_pictures_of_a_long_request_are_shown_and_the_others_descri
     [request] = [one["body"] for one in await stack.asked(first["task_id"]) if len(one["body"]["messages"]) == 3]
     described = [one["text"] for one in request["messages"][0]["content"] if "picture" in one.get("text", "")]
     assert described == [f"[picture {n}.png, 4×4, 88 bytes, file id {ids[n]}: not shown here]" for n in (0, 1)]
+
+
+async def turn(stack: Stack, conversation: str, text: str, **more: Any) -> str:
+    """A further turn and its answer."""
+    body = {"input": text, "agent": "tester", **more}
+    answer = await stack.http.post(f"/conversations/{conversation}/messages", json=body)
+    assert answer.status_code == 202, answer.text
+    record = await stack.wait(answer.json()["session_id"])
+    assert record["status"] == "completed", record["error"]
+    return str((await stack.result(record["task_id"]))["output"])
+
+
+async def test_other_vendor_is_shown_the_same_and_reads_what_it_does_not_take(stack: Stack) -> None:
+    picture, tooled, paper = png(7, 7, fill=1), png(8, 8, fill=2), pdf(2_000)
+    ids = [await upload(stack, *one) for one in (("a.png", picture), ("b.png", tooled), ("paper.pdf", paper))]
+    gpt: dict[str, Any] = {"config": {"model": GPT}}
+    look = calls(("read_file", {"path": "b.png"}), ("read_file", {"path": "paper.pdf"}))
+    task = await stack.run(look, context={"files": ids}, **gpt)
+    assert task["status"] == "completed", task["error"]
+    conversation = task["conversation_id"]
+    sent = [one["body"]["messages"] for one in await stack.asked(task["task_id"])]
+    assert [part["type"] for part in sent[0][1]["content"][:3]] == ["text", "image_url", "image_url"]
+    assert "[PDF paper.pdf, 2 kB, file id" in sent[0][1]["content"][0]["text"]
+    results, after = [one for one in sent[1] if one["role"] == "tool"], sent[1][-1]
+    assert "[PDF paper.pdf, 2 kB" in results[1]["content"] and [one["type"] for one in after["content"][:2]] == [
+        "text",
+        "image_url",
+    ]
+    both = [seen("image/png", picture), seen("image/png", tooled)]
+    assert (await turn(stack, conversation, SEE, **gpt)).splitlines() == [*both, both[1]]
+    document = seen("application/pdf", paper)
+    everything = [*both, document, both[1], document]
+    assert (await turn(stack, conversation, SEE, config={"model": CLAUDE})).splitlines() == everything
+    assert (await turn(stack, conversation, SEE, **gpt)).splitlines() == [*both, both[1]]
+
+
+@pytest.mark.parametrize("model", [CLAUDE, GPT])
+async def test_pictures_of_own_tools_and_of_mcp_servers_are_shown(stack: Stack, model: str) -> None:
+    port = int(stack.settings.allow_private_hosts[0].partition(":")[2])
+    first, second = png(9, 9, fill=4), png(9, 9, fill=5)
+
+    def block(content: bytes) -> Any:
+        return base64.b64encode(content).decode()
+
+    async with mcp_server(port) as server:
+        server.answer = lambda name, given: CallToolResult(
+            content=[
+                ImageContent(type="image", data=block(first), mime_type="image/jpeg"),
+                EmbeddedResource(
+                    type="resource", resource=BlobResourceContents(uri="file:///a.bin", blob=block(second))
+                ),
+                ImageContent(type="image", data=block(second[:50]), mime_type="image/png"),
+            ]
+        )
+        name = f"plotter-{new_id()[-6:]}"
+        servers = {"pages": {"url": server.url, "effects": {"get*": "read"}}}
+        tools = [*TESTER["tools"], "plot"]
+        made = await stack.http.put(
+            f"/agents/{name}", json={**TESTER, "name": name, "tools": tools, "mcp_servers": servers}
+        )
+        assert made.status_code == 201, made.text
+        script = steps([("plot", {})], [("mcp__pages__get_page", {"path": "/"})])
+        task = await stack.run(script, name, config={"model": model})
+    assert task["status"] == "completed", task["error"]
+    wanted = [png(8, 6, fill=1), png(8, 6, fill=2), first, second]
+    assert (await turn(stack, task["conversation_id"], SEE, config={"model": model})).splitlines() == [
+        seen("image/png", one) for one in wanted
+    ]
+    result = await stack.result(task["task_id"])
+    names = sorted(one["name"] for one in result["artifacts"])
+    assert [one for one in names if "page" not in one] == ["hidden.png", "plot.png"] and len(names) == 5
+    said = str(await stack.nodes(task["task_id"]))
+    assert "[torn.png is not shown: it is a image/png that is damaged or incomplete" in said
+    assert "mcp__pages__get_page-3.png is not shown" in said
+
+
+@pytest.mark.parametrize("model", [CLAUDE, GPT])
+async def test_responses_take_data_urls_and_file_ids_and_keep_no_bytes(stack: Stack, model: str) -> None:
+    picture, paper, known = png(40, 30, fill=6), pdf(5_000), png(3, 3, fill=7)
+    agent = f"seer-{new_id()[-6:]}"
+    (await stack.http.put(f"/agents/{agent}", json={**TESTER, "name": agent, "model": model})).raise_for_status()
+    url, data = base64.b64encode(picture).decode(), base64.b64encode(paper).decode()
+    content = [
+        {"type": "input_text", "text": SEE},
+        {"type": "input_image", "image_url": f"data:image/jpeg;base64,{url}", "detail": "auto"},
+        {"type": "input_file", "filename": "paper.pdf", "file_data": f"data:application/pdf;base64,{data}"},
+        {"type": "input_file", "file_id": await upload(stack, "known.png", known)},
+    ]
+    body: dict[str, Any] = {"model": agent, "input": [{"role": "user", "content": content}]}
+    answer = await stack.http.post("/v1/responses", json=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    wanted = [seen("image/png", picture), seen("image/png", known)]
+    wanted[1:1] = [seen("application/pdf", paper)] if model == CLAUDE else []
+    assert answer.json()["output"][-1]["content"][0]["text"].splitlines() == wanted
+    kept = await stack.pool.fetchval("SELECT request FROM face_requests WHERE public_id = $1", answer.json()["id"])
+    assert url[:80] not in kept and data[:80] not in kept and "file_id" in kept
+    further = {"model": agent, "input": SEE, "previous_response_id": answer.json()["id"]}
+    again = (await stack.http.post("/v1/responses", json=further, timeout=60)).json()
+    assert again["output"][-1]["content"][0]["text"].splitlines() == wanted
+
+
+async def test_files_stay_as_long_as_a_session_whose_messages_have_them(stack: Stack) -> None:
+    picture = png(6, 5, fill=8)
+    file_id = await upload(stack, "a.png", picture)
+    look = calls(("read_file", {"path": "a.png"}))
+    task = await stack.run(look, context={"files": [file_id]})
+    [shown] = [one["files"][0]["file_id"] for one in await stack.events(task["task_id"]) if one.get("files")]
+    other = await stack.run(SEE, context={"files": [shown]})  # which another conversation is given too
+    gone = "SELECT remove_content('default', $1)"
+    await stack.pool.execute("UPDATE sessions SET keep_until = now() WHERE id = $1", task["task_id"])
+    assert await stack.pool.fetchval(gone, task["conversation_id"])
+    assert (await stack.http.get(f"/files/{file_id}")).status_code == 404
+    assert await turn(stack, other["conversation_id"], SEE) == seen("image/png", picture)
+    await stack.pool.execute("UPDATE sessions SET keep_until = now() WHERE conversation_id = $1", other["task_id"])
+    assert await stack.pool.fetchval(gone, other["conversation_id"])
+    assert await stack.pool.fetchval("SELECT count(*) FROM files WHERE id = ANY($1)", [file_id, shown]) == 0

@@ -344,7 +344,7 @@ FEATURES = (
     *("activities/hooks/", "activities/handlers/", "activities/mcp/", "activities/notifications/"),
     *("activities/schedules/", "activities/delegation/", "activities/requests/", "activities/sandbox/"),
     *("activities/model/recorded.py", "activities/tools/declared_tools.py", "activities/tools/risks.py"),
-    *("activities/skills.py", "activities/trees.py", "domain/skills.py", "domain/ignored.py"),
+    *("activities/skills.py", "activities/trees.py", "domain/skills.py", "domain/ignored.py", "domain/pictures.py"),
     *("domain/missions.py", "domain/agents/handler.py", "domain/agents/hook.py", "domain/agents/variables.py"),
 )
 # The API's listener receives the first event and the response is counted while Temporal is being called, so these may

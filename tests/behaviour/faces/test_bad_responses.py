@@ -1,14 +1,23 @@
 """The Responses API refuses bad requests in OpenAI's format, names the parameter, and changes nothing."""
 
+import base64
 from typing import Any
 
 import pytest
 
 from domain.ids import new_id
+from tests.support.pictures import pdf, png
 from tests.support.stack import Stack
 
 SAY = "[[script:say text=x]]"
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+
+
+def data_url(content: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+
+
+IMAGE = {"type": "input_image", "image_url": data_url(png())}
 
 
 def asks(**fields: Any) -> dict[str, Any]:
@@ -51,10 +60,43 @@ REFUSED: list[tuple[dict[str, Any], int, str | None, str]] = [
     (asks(input=[{"role": "assistant", "content": "x"}]), 400, "input", "invalid_value"),
     (asks(input=[{"type": "item_reference", "id": "x"}]), 400, "input[0].type", "unsupported_value"),
     (
-        asks(input=[{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]),
+        asks(input=[{"role": "user", "content": [{"type": "input_audio", "data": "x"}]}]),
         400,
         "input[0].content",
         "invalid_value",
+    ),
+    *(
+        (asks(input=[{"role": "user", "content": [part]}]), 400, f"input[0].content[0].{param}", code)
+        for part, param, code in (
+            ({"type": "input_image", "image_url": "https://example.org/a.png"}, "image_url", "unsupported_value"),
+            ({"type": "input_image", "image_url": "x"}, "image_url", "unsupported_value"),
+            ({"type": "input_file", "file_url": "https://example.org/a.pdf"}, "file_data", "unsupported_value"),
+            ({"type": "input_image", "image_url": "data:image/png;base64,@@"}, "image_url", "invalid_value"),
+            ({"type": "input_image", "image_url": data_url(png()[:40])}, "image_url", "invalid_file"),
+            ({"type": "input_image", "image_url": data_url(png(2_100, 2_000))}, "image_url", "invalid_file"),
+            ({"type": "input_image", "image_url": data_url(b"<svg/>")}, "image_url", "invalid_file"),
+            ({"type": "input_file", "file_data": data_url(pdf(15_000_001))}, "file_data", "invalid_file"),
+            ({"type": "input_image"}, "image_url", "invalid_file"),
+        )
+    ),
+    (asks(input=[{"role": "user", "content": [IMAGE] * 21}]), 400, "input", "array_above_max_length"),
+    (
+        asks(input=[{"role": "user", "content": [{**IMAGE, "file_id": new_id()}]}]),
+        400,
+        "input[0].content[0]",
+        "invalid_value",
+    ),
+    (
+        asks(input=[{"role": "user", "content": [{"type": "input_file", "file_id": new_id()}]}]),
+        400,
+        "input",
+        "validation",
+    ),
+    (
+        asks(input=[{"role": "user", "content": [{"type": "input_text", "text": "x" * 1_100_000}]}]),
+        413,
+        None,
+        "body_too_large",
     ),
     (
         asks(input=[{"type": "function_call_output", "call_id": "call_1", "output": "x"}]),
