@@ -38,7 +38,7 @@ let current = Date.now(); // when the stream was last connected
 let going = false; // G was pressed
 
 function frame(after) {
-  const who = session.key_id ? `${session.name} · ${session.tenant}` : "this machine";
+  const who = session.key_id ? `${session.name} · ${session.tenant}` : `${session.name}, this machine`;
   document.body.replaceChildren(
     h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
     h(
@@ -55,7 +55,7 @@ function frame(after) {
       h("button", { type: "button", class: "jump", "aria-label": "Search or run a command", onclick: palette }, icon("search"), h("span", { class: "grow" }, "Search or run a command"), kbd("⌘K")),
       h("a", { class: "button primary", href: "#/start" }, icon("plus"), "New task", kbd("N")),
       connection,
-      h("details", { class: "menu" }, h("summary", { class: "avatar", "aria-label": "Account" }, (session.key_id ? session.name : "me").slice(0, 2)), h("div", { class: "float" }, h("span", { class: "who" }, who), session.key_id ? action("Sign out", signOut) : null)),
+      h("details", { class: "menu" }, h("summary", { class: "avatar", "aria-label": "Account" }, session.name.slice(0, 2)), h("div", { class: "float" }, h("span", { class: "who" }, who), session.key_id ? action("Sign out", signOut) : null)),
     ),
     band,
     main,
