@@ -32,12 +32,14 @@ export function task(main, { session, parameters: [id, child, number] }) {
   let patch = null; // the address of the one that is drawn
 
   async function load() {
+    const traced = get(`/tasks/${id}/trace`, { chars: CHARS }).catch((error) => (error.status === 410 ? null : Promise.reject(error)));
+    traced.catch(() => {}); // if the record cannot be read either, that says why
     known.record = await get(`/tasks/${id}`);
     head();
     const { record } = known;
     const ended = Boolean(record.ended_at);
     const [trace, budget, own, open, result] = await Promise.all([
-      get(`/tasks/${id}/trace`, { chars: CHARS }).catch((error) => (error.status === 410 ? null : Promise.reject(error))),
+      traced,
       get(`/tasks/${id}/budget`),
       get(`/tasks/${id}/input-requests`),
       ended ? { items: [] } : get("/input-requests", { status: "open", conversation_id: record.conversation_id, limit: 200 }),
