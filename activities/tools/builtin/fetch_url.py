@@ -1,8 +1,6 @@
 """The tool fetch_url: the text behind a public URL."""
 
-import contextlib
 import hashlib
-import json
 import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -18,6 +16,9 @@ from domain.policy.rules import Subject, SubjectKind, host_of
 from domain.sessions.session import Effect
 
 _TEXTUAL = re.compile(r"^(text/|application/(json|xml|javascript|x-yaml|yaml|x-ndjson|[\w.+-]+\+(json|xml)\Z))")
+# Encodings of pages. Python has others: for a text in Punycode it needs minutes.
+_FAMILIES = "utf|us-ascii|ascii|iso|latin|windows|cp|koi8|mac|gb|big5|euc|shift|ks_c"
+_CHARSET = re.compile(rf"charset=[\"']?((?:{_FAMILIES})[\w.:-]*)", re.IGNORECASE)
 
 _HTML_TIME_S = 10.0
 _HTML_TEXT = Path(__file__).parents[1] / "support" / "html_text.py"
@@ -67,14 +68,11 @@ async def _text(answer: Fetched, kind: str) -> str:
     text = _decode(answer)
     if kind in ("text/html", "application/xhtml+xml"):
         return (await run_script(_HTML_TEXT, text.encode(errors="replace"), timeout_s=_HTML_TIME_S)).decode()
-    if kind == "application/json":
-        with contextlib.suppress(ValueError, RecursionError):
-            return json.dumps(json.loads(text), indent=1, ensure_ascii=False)
-    return text
+    return text  # JSON as it came: indented, a small one that is nested deeply becomes gigabytes
 
 
 def _decode(answer: Fetched) -> str:
-    found = re.search(r"charset=[\"']?([\w.:-]+)", answer.headers.get("content-type", ""), re.IGNORECASE)
+    found = _CHARSET.search(answer.headers.get("content-type", ""))
     try:
         return answer.body.decode(found[1] if found else "utf-8", errors="replace")
     except (LookupError, ValueError):
