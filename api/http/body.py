@@ -62,16 +62,20 @@ def check_input_length(value: Any, settings: Settings) -> None:
 
 
 async def read_json(request: Request, limit: int, *, optional: bool = False) -> tuple[Any, bytes]:
-    """The parsed value and its bytes. An optional body that was left out is an empty object."""
+    """The parsed value and its bytes."""
+    raw = await read_json_text(request, limit, optional=optional)
+    return parse_json(raw), raw
+
+
+async def read_json_text(request: Request, limit: int, *, optional: bool = False) -> bytes:
+    """A body that is said to be JSON. An optional one that was left out is an empty object."""
     kind = media_type(request)
     if optional and not kind and not (raw := await read_body(request, limit)):
-        return {}, b"{}"
+        return b"{}"
     if not _JSON.fullmatch(kind):
         raise Unreadable(415, "unsupported-media-type", "Send application/json.", allowed=["application/json"])
     raw = await read_body(request, limit)
-    if optional and not raw:
-        return {}, b"{}"
-    return parse_json(raw), raw
+    return b"{}" if optional and not raw else raw
 
 
 async def read_body(request: Request, limit: int, seconds: float | None = None) -> bytes:

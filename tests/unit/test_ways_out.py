@@ -86,7 +86,7 @@ SHARED_THREADS = {
         "activities/requests/approved_files.py::files_to_approve",
         "activities/requests/file_diff.py::diff_of",
         "activities/tools/run_tool.py::check_shown",
-        "api/faces/responses/create.py::_keep_file",
+        "api/faces/responses/request.py::read_create",
         "api/submission/task_files.py::find_shown",
         "api/submission/task_files.py::unpack_into",
         "api/submission/rules.py::_find_variables",

@@ -1,7 +1,5 @@
 """POST /v1/responses: the request as a turn of a conversation, or as answers to the calls for which a session waits."""
 
-import asyncio
-import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,24 +12,22 @@ from api.conversations import control, deferred, run
 from api.conversations.bodies import MessageBody, RunBody
 from api.conversations.control import Stop
 from api.faces.responses.errors import BadParameter
+from api.faces.responses.input_files import FilePart, InputFiles, keep_files
 from api.faces.responses.project import ResponseId, without_prefix
 from api.faces.responses.request import UNSTORED_MS, CreateResponse
 from api.faces.responses.view import FACE, FoundResponse, find, fold_log
 from api.http import lookup
 from api.http.auth import Call
-from api.http.body import parse_json, too_large, validate_body
+from api.http.body import parse_json, validate_body
 from api.http.idempotency import IdempotencyKey
 from api.submission import rules
-from api.submission.task_files import check_file_name, quota_exceeded
 from domain.conversations.display_messages import display_messages
 from domain.errors import Conflict, NotFound, Refusal
 from domain.faces import FaceRequest, NewFaceRequest
 from domain.json_object import JsonObject
-from domain.pictures import MOST_SHOWN, NotShown, inspect
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
 from domain.sessions.session import Reason
-from store import face_requests, files, input_requests, messages, workspaces
-from store.files import digest_of
+from store import face_requests, input_requests, messages, workspaces
 from store.sessions import SessionRow
 from store.workspaces import Manifest
 
@@ -52,21 +48,6 @@ class InputItem(BaseModel):
 class TextPart(InputItem):
     type: Literal["input_text", "output_text", "text", "summary_text"]
     text: str
-
-
-class FilePart(InputItem):
-    """A picture or a PDF. What is kept of a request has its id only: `keep_files`."""
-
-    type: Literal["input_image", "input_file"]
-    file_id: str | None = None
-    filename: str | None = Field(default=None, max_length=1_000)
-    image_url: str | None = None
-    file_data: str | None = None
-    file_url: str | None = None
-
-    @property
-    def text(self) -> str:
-        return f"[file {self.filename or self.file_id}]"
 
 
 class InputMessage(InputItem):
@@ -127,7 +108,7 @@ class ParsedInput:
                 self.new.insert(0, self.past.pop()[1])
 
 
-async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: bool) -> ResponseId:
+async def create(call: Call, body: CreateResponse, files: InputFiles, key: str | None, *, repeats: bool) -> ResponseId:
     """The id of the response. `repeats`: the client reports that it has sent this request before."""
     idempotency = IdempotencyKey.of(call, ROUTE, body, key)
     if (known := await idempotency.find_answer(call.pool, call.tenant)) is not None:
@@ -137,7 +118,8 @@ async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: 
         before = await face_requests.find_repeated(call.pool, call.tenant, FACE, idempotency.digest)
         if before is not None and (known_id := ResponseId.parse(before)) is not None:
             return known_id
-    body = await keep_files(call, body)
+    if isinstance(body.input, list):
+        await keep_files(call, body.input, files)
     previous = await _previous(call, body)
     conversation_id = _conversation(body)
     given = parse(body.input, continues=bool(previous or conversation_id))
@@ -404,61 +386,6 @@ def validated_as(model: type[M], value: JsonObject) -> M:
 
 
 # The items of an input.
-
-
-async def keep_files(call: Call, body: CreateResponse) -> CreateResponse:
-    """The request with its files in the store, and their ids in the place of their bytes."""
-    if isinstance(body.input, list):
-        items, count = list[JsonObject](), 0
-        for place, item in enumerate(body.input):
-            parts = item.get("content")
-            if isinstance(parts, list):
-                kept = []
-                for number, part in enumerate(parts):
-                    if isinstance(part, dict) and part.get("type") in ("input_image", "input_file"):
-                        if (count := count + 1) > MOST_SHOWN:
-                            message = f"A request may have {MOST_SHOWN} files."
-                            raise BadParameter("input", message, "array_above_max_length")
-                        part = await _keep_file(call, part, f"input[{place}].content[{number}]")
-                    kept.append(part)
-                item = {**item, "content": kept}
-            items.append(item)
-        body = body.model_copy(update={"input": items})
-    if len(body.dump()) > call.settings.max_body_bytes:
-        raise too_large(call.settings.max_body_bytes)
-    return body
-
-
-async def _keep_file(call: Call, given: JsonObject, where: str) -> JsonObject:
-    try:
-        part = FilePart.model_validate(given)
-    except ValidationError:
-        raise BadParameter(where, f"{where} is not valid here.") from None
-    if part.file_id is not None:
-        if part.image_url or part.file_data or part.file_url:
-            raise BadParameter(where, "Give either a file id or the data.")
-        return {"type": part.type, "file_id": part.file_id, "filename": part.filename}
-    name = "image_url" if part.type == "input_image" else "file_data"
-    where, text = f"{where}.{name}", getattr(part, name) or ""
-    head, marked, data = text.partition(";base64,")
-    if part.file_url or (text and not text.startswith("data:") and (name == "image_url" or "://" in text)):
-        message = "Addresses are not opened here: send a data URL, or the id of an uploaded file."
-        raise BadParameter(where, message, "unsupported_value")
-    try:
-        content = base64.b64decode(data if marked else text if not head.startswith("data:") else "", validate=True)
-        facts = await asyncio.to_thread(inspect, content)
-    except NotShown as error:
-        raise BadParameter(where, f"The file cannot be used: {error}.", "invalid_file") from None
-    except ValueError:
-        raise BadParameter(where, "The data must be base64, as in a data URL.") from None
-    ending = facts.media_type.partition("/")[2]
-    named = check_file_name(part.filename or f"input-{digest_of(content)[:8]}.{ending}", "/context")
-    quota = call.settings.tenant_upload_bytes
-    file = await files.put(call.pool, call.tenant, named, facts.media_type, content, call.caller.created_by, quota)
-    if file is None:
-        used = await files.uploaded_bytes(call.pool, call.tenant)
-        raise quota_exceeded("uploaded files", "ERRAND_TENANT_UPLOAD_BYTES", quota, used, len(content))
-    return {"type": part.type, "file_id": file.id, "filename": file.name}
 
 
 def text_of(content: str | Sequence[TextPart | FilePart]) -> str:

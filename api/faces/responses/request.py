@@ -1,5 +1,6 @@
 """The body of POST /v1/responses. A parameter that the platform cannot honour is refused by name, never ignored."""
 
+import asyncio
 import json
 from typing import Annotated, Any, Literal
 
@@ -7,8 +8,9 @@ from fastapi import Request
 from pydantic import Field, StringConstraints
 
 from api.faces.responses.errors import BadParameter
+from api.faces.responses.input_files import InputFiles, parse_with_files
 from api.http.auth import Call
-from api.http.body import read_json, validate_body
+from api.http.body import read_json_text, validate_body
 from domain.agents.definition import ExternalTool
 from domain.json_object import JsonObject
 from domain.messages import Effort
@@ -143,11 +145,11 @@ class CreateResponse(Strict):
         return [tool.external() for tool in self.tools or []]
 
 
-async def read_create(request: Request, call: Call) -> CreateResponse:
-    # files in it are a third larger than their bytes; without them it may be as long as any other body
-    limit = call.settings.max_body_bytes + MOST_BYTES * 4 // 3
+async def read_create(request: Request, call: Call) -> tuple[CreateResponse, InputFiles]:
+    most = call.settings.max_body_bytes
     async with call.services.transfers.turn(call.tenant):
-        value, _ = await read_json(request, limit)
+        raw = await read_json_text(request, most + MOST_BYTES * 4 // 3)  # base64 is a third longer than its bytes
+        value, files = await asyncio.to_thread(parse_with_files, raw, most)
     if not isinstance(value, dict):
         raise BadParameter(None, "The body must be a JSON object.")
     known = {name: given for name, given in value.items() if name in CreateResponse.model_fields}
@@ -155,7 +157,7 @@ async def read_create(request: Request, call: Call) -> CreateResponse:
         _check_unsupported(name, value[name])
     body = validate_body(CreateResponse, known, json.dumps(known).encode())
     _check(body, call)
-    return body
+    return body, files
 
 
 def _check_unsupported(name: str, value: Any) -> None:

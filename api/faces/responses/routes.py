@@ -159,11 +159,11 @@ async def create_response(
     idempotency_key: Key = None,
     retries: Annotated[str, Header(alias="x-stainless-retry-count")] = "0",
 ) -> Response:
-    body = await read_create(request, call)
+    body, files = await read_create(request, call)
     if not body.background or body.stream:
         call.services.slots.check(call.tenant, call.caller.created_by)  # before anything is created
     # nine digits at most, because int() raises an error for thousands of them
-    response_id = await create(call, body, idempotency_key, repeats=retries.isdecimal() and int(retries[:9]) > 0)
+    response_id = await create(call, body, files, idempotency_key, repeats=retries.isdecimal() and int(retries[:9]) > 0)
     if not body.background or body.stream:
         feed = await open_feed(call, response_id, unstored=True)
         if body.stream:
