@@ -40,11 +40,11 @@ class InputFile(NamedTuple):
     facts: Facts
 
 
-InputFiles = dict[str, InputFile]  # by what stands in their place
+InputFiles = dict[str, InputFile]  # by their digests
 
 
 def parse_with_files(raw: bytes, most: int) -> tuple[Any, InputFiles]:
-    """The parsed body, in which digests stand in the place of files, so that nothing else handles texts of that length.
+    """The parsed body with digests in the place of files, so that nothing else handles texts of that length.
     Without its files it may be as long, and have as many members, as any other body. For a thread: it takes a while."""
     if sum(map(raw.count, (b",", b"[", b"{"))) > most:
         raise too_large(most)
