@@ -389,7 +389,8 @@ class Trees:
 
     async def _diff(self, tree: Tree, folder: Path) -> dict[str, bytes]:
         script = (
-            "cp .git/index /tmp/index && export GIT_INDEX_FILE=/tmp/index\n"
+            # with its time: git reads a file of the same second and size again only if the index is not younger
+            "cp -p .git/index /tmp/index && export GIT_INDEX_FILE=/tmp/index\n"
             # what git refuses to track, such as a second .git, is left out
             f"git add -A --ignore-errors || true\ngit diff --cached --binary {tree.commit} >.git/{PATCH}\n"
             f'if [ -n "$(git rev-list -n 1 {tree.commit}..HEAD)" ]; then\n'

@@ -71,7 +71,8 @@ def _make_beside(top: Path, folder: Path) -> dict[str, str]:
         if (common / name).is_file():
             shutil.copy(common / name, folder / name)
     if (own / "index").is_file():
-        shutil.copy(own / "index", folder / "index")
+        # with its time: git reads a file of the same second and size again only if the index is not younger
+        shutil.copy2(own / "index", folder / "index")
     env = {"GIT_DIR": str(folder), "GIT_WORK_TREE": str(top), **_AUTHOR}
     _git(top, "add", "-A", env=env)
     return env

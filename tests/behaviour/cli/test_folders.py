@@ -170,12 +170,15 @@ async def test_folder_that_cannot_be_used_is_refused_with_all_reasons(
     (project / "inside.txt").symlink_to("run.sh")
     os.mkfifo(project / "pipe")
     (project / "big.bin").write_bytes(b"x" * 2_000)
-    small = {**environment, "ERRAND_WORKSPACE_FILE_BYTES": "1000", "ERRAND_WORKSPACE_FILES": "3"}
+    small = {**environment, "ERRAND_WORKSPACE_FILE_BYTES": "1000", "ERRAND_WORKSPACE_BYTES": "10"}
     code, shown = await errand(small, "run", "tester", "x", "--dir", str(project), cwd=project)
     assert code == 2
-    for part in ("passwords: a link out of the folder", "pipe: not a file", "big.bin: 2.0 kB", "a workspace holds 3"):
+    for part in ("passwords: a link out of the folder", "pipe: not a file", "big.bin: 2.0 kB", "a workspace holds 10"):
         assert part in shown.replace("\n", " "), shown
     assert "inside.txt" not in shown
+    few = {**environment, "ERRAND_WORKSPACE_FILES": "3"}  # a folder that is too large is not read to its end
+    code, shown = await errand(few, "run", "tester", "x", "--dir", str(project), cwd=project)
+    assert code == 2 and "too many files; a workspace holds 3" in shown and "passwords" not in shown, shown
     assert (await stack.http.get("/tasks?limit=1")).json()["items"] == before  # nothing was submitted
 
 

@@ -1,5 +1,6 @@
 """A checkout as a bundle: with what is not committed, and without a change of the checkout."""
 
+import time
 from pathlib import Path
 
 import click
@@ -16,6 +17,10 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def _await_next_second() -> None:
+    time.sleep(1 - time.time() % 1)
+
+
 def unpack(content: bytes, folder: Path) -> Path:
     (folder / "sent.bundle").write_bytes(content)
     git(folder, "clone", "-q", "sent.bundle", "copy")
@@ -24,6 +29,7 @@ def unpack(content: bytes, folder: Path) -> Path:
 
 def test_a_checkout_is_sent_with_its_history_and_what_is_not_committed(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
+    _await_next_second()  # git takes a file of the same second and size for unchanged if its index is younger
     make_repository(checkout, {"kept.txt": "kept\n", "changed.txt": "one\n", "gone.txt": "gone\n", ".gitignore": "x\n"})
     (checkout / "changed.txt").write_text("two\n")
     (checkout / "gone.txt").unlink()
@@ -32,6 +38,7 @@ def test_a_checkout_is_sent_with_its_history_and_what_is_not_committed(tmp_path:
     (checkout / ".git/hooks/post-commit").write_text("#!/bin/sh\ntouch ran\n")
     (checkout / ".git/hooks/post-commit").chmod(0o755)
     before = snapshot(checkout)
+    _await_next_second()
     (tmp_path / "out").mkdir()
     copy = unpack(bundle_checkout(checkout / ".git" / "..", SETTINGS), tmp_path / "out")
     assert snapshot(checkout) == before

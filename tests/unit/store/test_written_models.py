@@ -10,6 +10,7 @@ from api.faces.responses.request import CreateResponse
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.conversations.subagents import SubagentTerms, Successor
+from domain.environments import Tree
 from domain.events import EventRow
 from domain.faces import FaceRequest
 from domain.messages import Node, ReplyBody, ResultsBody, ToolCallBlock
@@ -98,6 +99,7 @@ KEYS: dict[str, Fields] = {
     "agents": {"tools": (AgentDefinition,)},
     "conversations": {"input": (SubmittedTask,), "model": (ev.UsageUpdated,), "call": (ev.UsageUpdated,)},
     "emit_events": {"type": (EventRow,)},
+    "environments": {"setup": (Tree,), "setup_version": (Tree,)},
     "face_requests": {"background": (CreateResponse,)},
     "finish_session": {"type": (EventRow,)},
     "give_notice": {
