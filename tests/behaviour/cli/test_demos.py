@@ -25,8 +25,6 @@ def ask(shown: Terminal) -> None:
 def approve(shown: Terminal) -> None:
     shown.expect("Approve?")
     shown.type("a")
-    shown.expect("allow bash")
-    shown.type("")
     shown.expect("command: python3 primes.py")  # not the command that is always allowed now
     shown.expect("Approve?")
     shown.type("y")

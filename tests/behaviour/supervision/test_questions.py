@@ -166,6 +166,7 @@ async def test_client_and_command_answer_although_the_first_reply_is_lost(people
                 done = await asyncio.to_thread(subprocess.run, argv, env=env, capture_output=True, timeout=60)
                 assert done.returncode == 0, done.stderr
         assert len(lost) == 1
+        await people.wait(task_id)
         assert "443" in await output(people, task_id)
 
 
