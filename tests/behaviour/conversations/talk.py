@@ -43,7 +43,7 @@ AGENTS = [
     agent(
         "strict", "helper", "scribe", permissions=[{"permission": "delegation", "pattern": "scribe", "action": "deny"}]
     ),
-    agent("conductor", "helper", tools=[]),
+    agent("arranger", "helper", tools=[]),
     agent("third", "helper", permissions=[ALLOWED], max_depth=3),
     agent("second", "third", "helper", permissions=[ALLOWED], max_depth=3),
     agent("first", "second", "helper", max_depth=3),

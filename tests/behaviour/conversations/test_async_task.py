@@ -387,11 +387,11 @@ async def test_the_tools_exist_with_subagents_only_and_list_the_permitted_ones(t
 @pytest.mark.proves("S0-B48")
 async def test_parent_without_tools_has_children_with_the_tools_of_their_own_definitions(team: Stack) -> None:
     """Whichever way it starts them. What is withheld from subagents stays withheld."""
-    tag = f"conductor-{time.time_ns()}"
+    tag = f"arranger-{time.time_ns()}"
     echo = ("bash", {"command": "echo did-it"})
     work = f"{chain([echo])} {tag}"
     inline: Call = ("delegate", {"agent": "helper", "prompt": work})
-    talk = await Talk.done(team, chain([echo], [inline], [task(work)], [async_task(work)], [gather("$3")]), "conductor")
+    talk = await Talk.done(team, chain([echo], [inline], [task(work)], [async_task(work)], [gather("$3")]), "arranger")
     own, *delegated = await talk.results()
     assert own.startswith("There is no tool 'bash'.") and "delegate" in own
     assert all("did-it" in text for text in (delegated[0], delegated[1], delegated[3]))
