@@ -75,7 +75,8 @@ def _as_seen(text: str) -> str:
     """A text without invisible characters and with wide letters as plain ones, so that neither hides a marker."""
     if text.isascii():
         return text
-    plain = unicodedata.normalize("NFKC", text)
+    # sign by sign: many marks on one letter take time by the square of their number to be put in order
+    plain = "".join(unicodedata.normalize("NFKC", sign) for sign in text)
     return "".join(sign for sign in plain if unicodedata.category(sign) not in _UNSEEN and sign not in _FILLERS)
 
 
@@ -85,7 +86,8 @@ def _is_marker(lines: list[str], place: int) -> bool:
         return True
     if "---" not in line or re.search(r"\w", line):
         return False
-    following = next((after for after in lines[place + 1 :] if after.strip()), "")  # a rule before the caller's message
+    rest = (lines[after] for after in range(place + 1, len(lines)))
+    following = next((after for after in rest if after.strip()), "")  # a rule before the caller's message
     return bool(_CALLER.match(following))
 
 

@@ -150,7 +150,8 @@ def test_quoting_of_hostile_text_is_quick() -> None:
         "<" * 200_000,
         "\uff1c" * 200_000,
         "subagent " + "( " * 100_000,
+        "<a" + "\u0315\u0300\u0327" * 60_000,  # marks of which each belongs before the one in front of it
+        "<\n" + "---\n" * 100_000,
     ):
         quote(text)
-    quote("---\n" * 2_000)
     assert time.process_time() - began < 5
