@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -108,6 +109,7 @@ async def test_tasks_that_nobody_asks_for_expire_wherever_they_are(bounded: Stac
 
     rows = await eventually(ended, what="all have expired")
     assert {row["id"]: row["reason"] for row in rows} == left
+    assert max(row["late"] for row in rows) < timedelta(seconds=2)
     for task_id in left:
         await bounded.session(task_id).result()
 
