@@ -26,7 +26,7 @@ MAX_KEY_CHARS = 300
 _PART = r"[A-Za-z0-9_@$-]{1,100}"
 PATH = rf"^(?:id|type|payload(?:\.{_PART}){{0,10}})$"
 _PATH = re.compile(PATH)
-_PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_PLACEHOLDER = re.compile(r"\{\{([^{]*?)\}\}")  # does not begin inside itself: ten thousand braces would take a second
 _MISSING = object()
 _CUT = "… (cut)"
 
@@ -95,10 +95,13 @@ class Condition(Strict):
 
 def render(template: str, event: ExternalEvent) -> str:
     """The template with its values filled in; a missing value is named."""
+    shown = {id(_MISSING): "(missing)"}  # by value, because a large one may be named a thousand times
 
     def value(found: "re.Match[str]") -> str:
         given = event.at(found[1].strip())
-        return "(missing)" if given is _MISSING else _cut(_text(given), MAX_VALUE_CHARS)
+        if id(given) not in shown:
+            shown[id(given)] = _cut(_text(given), MAX_VALUE_CHARS)
+        return shown[id(given)]
 
     return _cut(_PLACEHOLDER.sub(value, template), MAX_TEXT_CHARS)
 

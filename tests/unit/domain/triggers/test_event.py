@@ -1,5 +1,6 @@
 """Conditions and templates for events: what they find, and that no text of an event can end the tag around it."""
 
+import time
 from typing import Any
 
 import pytest
@@ -64,6 +65,16 @@ def test_template_shows_values_and_names_missing_ones() -> None:
     assert (
         render("{{payload.n}}", ExternalEvent(id="e", payload={"n": "{{type}}"})) == "{{type}}"
     )  # values are not treated as templates
+
+
+@pytest.mark.parametrize(
+    "template", ["{" * 10_000, "{{payload}}" * 900, "{{payload.0}}{{payload.00}}{{payload.000}}" * 200]
+)
+def test_work_for_a_template_is_bounded(template: str) -> None:
+    begun = time.process_time()
+    TriggerRules.model_validate({"signature": "github", "template": template})
+    assert render(template, ExternalEvent(id="e", payload=[[*range(100_000)]]))
+    assert time.process_time() - begun < 0.3
 
 
 @pytest.mark.parametrize("template", ["{{secrets.x}}", "{{payload.x y}}", "{{}}", "{{payload.a()}}"])
