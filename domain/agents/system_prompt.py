@@ -42,7 +42,8 @@ def with_arguments(prompt: str, arguments: JsonObject) -> str:
         )
         return text if len(text) <= MOST_ARGUMENT else text[:MOST_ARGUMENT] + " […]"
 
-    return _ARGUMENT.sub(lambda found: show(found[1]), prompt)
+    shown = {name: show(name) for name in argument_names(prompt)}  # once, however often the prompt shows it
+    return _ARGUMENT.sub(lambda found: shown[found[1]], prompt)
 
 
 def system_prompt(
