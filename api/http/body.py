@@ -130,14 +130,10 @@ def validate_body(model: type[M], value: Any, raw: bytes) -> M:
 
 def _nearest(found: list[Finding]) -> list[Finding]:
     """If a text or an object is allowed and one of them has an error, drop the error that it is not the other."""
-    own = [entry.pointer for entry in found if not entry.code.endswith("_type")]
-    deeper = [entry.pointer for entry in found]
-    return [
-        entry
-        for entry in found
-        if not entry.code.endswith("_type")
-        or not (entry.pointer in own or any(one.startswith(f"{entry.pointer}/") for one in deeper))
-    ]
+    own = {entry.pointer for entry in found if not entry.code.endswith("_type")}
+    above = {entry.pointer[:end] for entry in found for end, sign in enumerate(entry.pointer) if sign == "/"}
+    nearer = own | above
+    return [entry for entry in found if not entry.code.endswith("_type") or entry.pointer not in nearer]
 
 
 def _of_entry(model: type[BaseModel], value: Any, entry: Mapping[str, Any]) -> Finding:

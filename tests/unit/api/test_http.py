@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,7 @@ from api.http.problems import Unreadable
 from api.routes.agents import AgentRecord
 from domain.agents.definition import AgentDefinition
 from domain.channels import ChannelMessage, IncomingMessage
-from domain.errors import ErrandError
+from domain.errors import ErrandError, Invalid
 from domain.ids import new_id
 from domain.sessions.session import AgentRef
 
@@ -85,6 +86,26 @@ def test_bounds_are_inclusive() -> None:
         deep = [deep]
     assert body.parse_json(json.dumps(deep).encode()) == deep
     assert len(body.parse_json(json.dumps([0] * body.MAX_MEMBERS).encode())) == body.MAX_MEMBERS
+
+
+class Texts(BaseModel):
+    input: str | list[dict[str, int]]
+
+
+@pytest.mark.parametrize(
+    ("value", "pointers"),
+    [
+        ([1] * 9_000, [f"/input/{place}" for place in range(50)]),
+        ([{"a": "b"}] * 4_500, [f"/input/{place}/a" for place in range(50)]),
+        (1, ["/input"] * 2),
+    ],
+)
+def test_findings_are_the_nearest_ones_and_many_take_no_time(value: Any, pointers: list[str]) -> None:
+    raw, begun = json.dumps({"input": value}).encode(), time.process_time()
+    with pytest.raises(Invalid) as refused:
+        body.validate_body(Texts, body.parse_json(raw), raw)
+    assert [one.pointer for one in refused.value.extra["errors"]] == pointers
+    assert time.process_time() - begun < 2
 
 
 def test_record_has_the_version_that_the_platform_counts() -> None:
