@@ -93,13 +93,12 @@ def inspect(content: bytes) -> Facts:
     return Facts(media_type, width, height)
 
 
-def choose_shown(blocks: Iterable[FileBlock], *, images: bool, pdfs: bool) -> list[FileBlock]:
+def choose_shown(blocks: Iterable[FileBlock], *, pdfs: bool) -> list[FileBlock]:
     """Those of a request's files that the model is shown: the newest, as many as fit."""
     chosen: dict[str, FileBlock] = {}
     room = MOST_BYTES
     for block in reversed(list(blocks)):
-        takes = images if block.type == "image" else pdfs
-        if takes and block.file_id not in chosen:
+        if (pdfs or block.type == "image") and block.file_id not in chosen:
             room -= block.size
             if room < 0 or len(chosen) == MOST_SHOWN:
                 break

@@ -16,14 +16,14 @@ from pydantic_core import to_json
 from activities.model.models import (
     BY_STATUS,
     UNKNOWN,
-    Capabilities,
     MalformedReply,
     Reported,
     Said,
+    SearchReply,
     StreamFailed,
     bounded_client,
     check_whole,
-    read_arguments,
+    read_call,
     read_events,
     read_object,
 )
@@ -85,6 +85,7 @@ def connect_client(name: str, provider: Provider) -> Any:
 
 class Anthropic:
     form, path = "Anthropic", MESSAGES
+    pdfs = True
     exact = False  # names without a date are not in its list
     lost: type[Exception] = anthropic.APIConnectionError
 
@@ -92,9 +93,6 @@ class Anthropic:
         self.client = connect_client(name, provider)
         # Bedrock and Vertex put the model into the path and sign the body, so they must build the request themselves.
         self._plain = provider.kind in ("anthropic", "foundry")
-
-    def capabilities(self, model: str) -> Capabilities:
-        return Capabilities(images=True, pdfs=True, thinking=True, search=self._plain)
 
     async def ask(self, request: ModelRequest, turn: ModelResponse, on_text: Said, on_thinking: Said) -> None:
         blocks: dict[int, JsonObject] = {}
@@ -140,6 +138,15 @@ class Anthropic:
         if isinstance(self.client, anthropic.AsyncAnthropic) and self.client.models:
             await self.client.models.list(limit=1, timeout=5.0)  # whether it answers
         return None
+
+    async def search(self, model: str, query: str) -> SearchReply:
+        sent = {
+            "model": model,
+            "max_tokens": 2_000,
+            "messages": [{"role": "user", "content": query}],
+            "tools": [{"type": "web_search_20250305", "name": "web_search", "max_uses": 1}],
+        }
+        return read_search(await self.client.post(MESSAGES, body=sent, cast_to=object))
 
     async def close(self) -> None:
         await self.client.close()
@@ -285,9 +292,7 @@ def _read(received: JsonObject) -> ReplyBlock | None:
             text = clean(received["text"])
             return TextBlock(text=text) if text.strip() else None
         case "tool_use":
-            name = check_whole(received["name"])
-            arguments = read_arguments(name, received["json"]) if received["json"] else received["input"]
-            return ToolCallBlock(id=check_whole(received["id"]), name=name, arguments=arguments)
+            return read_call(received["name"], received["json"] or received["input"])
         case "thinking":
             return ThinkingBlock(
                 text=check_whole(received["thinking"]), proof=check_whole(received.get("signature", ""))
@@ -295,6 +300,24 @@ def _read(received: JsonObject) -> ReplyBlock | None:
         case "redacted_thinking":
             return ThinkingBlock(proof=check_whole(received["data"]), hidden=True)
     return None
+
+
+def read_search(answer: Any) -> SearchReply:
+    """The results of a search. They are encrypted but for their titles: what the reply quotes is readable."""
+    found: list[JsonObject] = []
+    quoted: dict[str, str] = {}
+    try:
+        for block in answer["content"]:
+            for cited in block.get("citations") or ():
+                quoted[cited["url"]] = f"{quoted.get(cited['url'], '')} {cited['cited_text']}"
+            if block["type"] == "web_search_tool_result":
+                if isinstance(block["content"], dict):
+                    raise MalformedReply(f"its search failed: {str(block['content'].get('error_code'))[:64]}")
+                found += block["content"]
+        results = [{"url": one["url"], "title": one.get("title"), "content": quoted.get(one["url"])} for one in found]
+        return SearchReply(results, _usage(_tokens({}, answer["usage"])))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise MalformedReply("the reply to a search is malformed") from error
 
 
 # errors
@@ -308,10 +331,10 @@ def read_error(error: BaseException) -> Reported | None:
     if not isinstance(error, anthropic.APIStatusError):
         return None
     status = error.status_code
-    kind = error.type or BY_STATUS.get(status, "api_error" if status >= 500 else UNKNOWN)
+    kind = str(error.type or "") or BY_STATUS.get(status, "api_error" if status >= 500 else UNKNOWN)
     if status in (404, 405) and error.type is None:
         kind = "wrong_form"
-    said = error.api_message or f"The model API answered {status}."
+    said = str(error.api_message or "") or f"The model API answered {status}."
     return Reported(kind, said, error.response, status, retryable=status >= 500, too_long=_too_long(kind, said))
 
 

@@ -243,8 +243,7 @@ class CallModel:
             output_schema=agent.output_schema if takes_turn and not agent.dual else None,
         )
         if not compacts and (sent := files_in([block for message in messages for block in message.content])):
-            able = self._models.capabilities(call.model)
-            chosen = choose_shown(sent, images=able.images, pdfs=able.pdfs)
+            chosen = choose_shown(sent, pdfs=self._models.vendor(call.model)[0].pdfs)
             with retry_if_away():
                 contents = await files.contents(self._pool, call.ref.tenant, [file.file_id for file in chosen])
             request = replace(request, files=contents)

@@ -9,11 +9,12 @@ import contextlib
 import json
 import logging
 import math
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import httpx2
@@ -23,36 +24,42 @@ from pydantic_core import from_json
 
 from domain import wire
 from domain.agents.models import PriceTable, Provider, ProviderReport, Providers, UnknownProvider
+from domain.amounts import counted
+from domain.ids import new_id
 from domain.json_object import JsonObject
 from domain.limits import CallEstimate
-from domain.messages import ModelRequest, ModelResponse, files_in
+from domain.messages import ModelRequest, ModelResponse, ToolCallBlock, files_in
 from domain.redaction import shorten_and_redact
 from domain.sessions.session import Usage
 
 MOST_EVENT = 32_000_000  # bytes; a single event is a piece of a reply
+MOST_STREAM = 200_000_000  # bytes of a whole reply: an event for each of its tokens
+MOST_BODY = 8_000_000  # bytes of an answer that is no stream
 MOST_ERROR_BODY = 32_000  # bytes of a failed response; of its text 500 characters are used
 CHARACTERS = 3  # of a request, per token; low on purpose, so that an estimate is too high rather than too low
 MOST_SAID = 500  # characters of the endpoint's own message, which may quote the request
 MOST_KIND = 64  # characters of its type of error, which is stored in histories
 MOST_LISTED = 500  # models of one provider
 MOST_MALFORMED = 5  # attempts at a reply that cannot be read: each is paid for
+MOST_CALLS = 256  # of one reply; they are in histories
+MOST_TOKENS = 100_000_000  # of one reply; more is no count
 UNKNOWN = "unknown_error"
+_OF_FILES = re.compile(r"\b(images?|image_url|multi-?modal|vision|mmproj|pdfs?)\b", re.I)
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+# Less than the activity has: only a failure that is classified here is shown, and leads to another model.
+LONGEST_CALL, LONGEST_SILENCE = 570.0, 300.0  # seconds; some models think for minutes before their first word
 LONGEST_WAIT = 300.0  # seconds; with a longer retry-after we try earlier instead of sleeping for days
 FRESH_SECONDS = 60.0
+EVENT_STREAM = "text/event-stream"
+SEARCH = "Search the web once, and say in a few sentences what you found, with citations: {}"
 AGAIN_SECONDS = 60.0
 log = logging.getLogger("errand.worker")
 Said = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Capabilities:
-    """What a model can be sent, beyond texts and tools."""
-
-    images: bool = False
-    pdfs: bool = False
-    thinking: bool = False  # it can be asked to think, and its thoughts can be sent back
-    schemas: bool = False  # its answer can be bound to a JSON schema
-    search: bool = False  # the vendor searches the web itself
+class SearchReply(NamedTuple):
+    results: list[JsonObject]  # each with a url, and with a title and content if they are known
+    usage: Usage
 
 
 class Vendor(Protocol):
@@ -62,14 +69,13 @@ class Vendor(Protocol):
     path: str  # where a request is posted
     lost: type[Exception]  # the SDK's error for a connection that failed
     exact: bool  # its list has every model
+    pdfs: bool  # its form has PDFs, not only pictures
 
     async def ask(self, request: ModelRequest, turn: ModelResponse, on_text: Said, on_thinking: Said) -> None:
         """Fill `turn` while the stream arrives, so that an interrupted call still has the part that arrived."""
 
     def render(self, request: ModelRequest) -> JsonObject:
         """The request in the vendor's form."""
-
-    def capabilities(self, model: str) -> Capabilities: ...
 
     def read_error(self, error: BaseException) -> "Reported | None":
         """The endpoint's own error; None if there is none, as when the connection was lost."""
@@ -79,6 +85,9 @@ class Vendor(Protocol):
 
     async def list_models(self) -> list[str] | None:
         """The models of the provider; None if it does not say."""
+
+    async def search(self, model: str, query: str) -> "SearchReply":
+        """Let the vendor search the web, with its own tool."""
 
     async def close(self) -> None: ...
 
@@ -104,7 +113,16 @@ class Models:
         asked = replace(request, model=own)
         with _span(self.providers.split(request.model)[0], own, turn):
             try:
-                await vendor.ask(asked, turn, on_text, on_thinking)
+                async with asyncio.timeout(LONGEST_CALL):
+                    try:
+                        await vendor.ask(asked, turn, on_text, on_thinking)
+                    except Exception as error:
+                        if not (asked.files and _refuses_files(vendor.read_error(error))):
+                            raise
+                        asked = replace(asked, files={})  # it reads what they are, as models that see none do
+                        await vendor.ask(asked, turn, on_text, on_thinking)
+                if len(turn.calls) > MOST_CALLS:
+                    raise MalformedReply(f"it makes {counted(len(turn.calls), 'call')}")
                 if turn.stop_reason is None:
                     raise IncompleteStream("The model's reply broke off before its end.")
             finally:
@@ -113,13 +131,20 @@ class Models:
     def _price(self, vendor: Vendor, asked: ModelRequest, turn: ModelResponse, model: str) -> None:
         """Complete the usage. What an endpoint did not count is estimated, so that no call is free by mistake."""
         used = turn.usage
-        if used.llm_calls and not used.tokens:
+        if used.llm_calls and not (used.tokens and all(0 <= count < MOST_TOKENS for count in _counts(used))):
             written = len(turn.text) + len(turn.thinking) + sum(len(json.dumps(call.arguments)) for call in turn.calls)
             counts = {"input_tokens": _size(vendor, asked), "output_tokens": written // CHARACTERS + 1}
-            used, turn.estimated = used.model_copy(update=counts), True
+            used, turn.estimated = Usage(llm_calls=used.llm_calls, **counts), True
         if used.llm_calls:
-            tokens = used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens
-            turn.usage = used.model_copy(update={"cost_usd": self._prices.cost(model, *tokens)})
+            turn.usage = self._with_cost(model, used)
+
+    def _with_cost(self, model: str, used: Usage, searches: int = 0) -> Usage:
+        return used.model_copy(update={"cost_usd": self._prices.cost(model, *_counts(used), searches)})
+
+    async def search(self, model: str, query: str) -> SearchReply:
+        vendor, own = self.vendor(model)
+        found = await vendor.search(own, SEARCH.format(query))
+        return found._replace(usage=self._with_cost(model, found.usage, searches=1))
 
     def estimate(self, request: ModelRequest) -> CallEstimate:
         """The most that a call can cost. Written to the cache, input mostly costs more; for some models, less."""
@@ -133,10 +158,6 @@ class Models:
             input_usd=max(known, default=None),
             output_usd=self._prices.cost(request.model, 0, request.output_tokens),
         )
-
-    def capabilities(self, model: str) -> Capabilities:
-        vendor, own = self.vendor(model)
-        return vendor.capabilities(own)
 
     def nearly_full(self, model: str, usage: Usage) -> bool:
         window = self._prices.context_window(model)
@@ -236,6 +257,9 @@ class Models:
             return ModelFailure(MALFORMED, f"The model's reply could not be read: {error}.", retryable=True)
         if isinstance(error, httpx2.DecodingError | ValueError):
             return ModelFailure(MALFORMED, "The model's reply could not be read.", retryable=True)
+        if isinstance(error, TimeoutError):
+            said = f"The model's reply took longer than {LONGEST_CALL / 60:g} minutes (model {own} of {name})."
+            return ModelFailure("timeout_error", said, retryable=True)
         if isinstance(error, httpx2.TransportError | vendor.lost):
             return self._classify_connection(error, own, name)
         raise error
@@ -283,6 +307,16 @@ def _connect(name: str, provider: Provider) -> Vendor:
         raise ProviderBroken(
             f"The provider {name} is not configured: {shorten_and_redact(str(error), MOST_SAID)}"
         ) from None
+
+
+def _refuses_files(reported: "Reported | None") -> bool:
+    """Whether the model sees no pictures or documents, or not these. Nobody says so before: a name does not show it,
+    and vendors have limits of their own."""
+    return reported is not None and (reported.status or 0) >= 400 and _OF_FILES.search(reported.said) is not None
+
+
+def _counts(used: Usage) -> tuple[int, int, int, int]:
+    return used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens
 
 
 def _size(vendor: Vendor, request: ModelRequest) -> int:
@@ -442,7 +476,8 @@ def _classify_reported(reported: Reported, model: str, advice: str) -> ModelFail
 def _retry_after(headers: httpx2.Headers) -> float | None:
     for name, unit in (("retry-after-ms", 1_000), ("retry-after", 1)):
         with contextlib.suppress(ValueError):
-            return min(max(float(headers.get(name, "")) / unit, 0.0), LONGEST_WAIT)
+            wait = float(headers.get(name, "")) / unit
+            return min(max(0.0, wait), LONGEST_WAIT)  # in this order, so that NaN is 0
     return None
 
 
@@ -460,24 +495,29 @@ def bounded_client(http: Callable[..., httpx2.AsyncClient]) -> httpx2.AsyncClien
     """An SDK's client on aiohttp, for addresses of the operator."""
     # not compressed, because a small body could become a large one; no redirects, which would take the key along
     return http(
-        event_hooks={"response": [_bound_error_body]}, headers={"accept-encoding": "identity"}, follow_redirects=False
+        event_hooks={"response": [_bound_body]},
+        headers={"accept-encoding": "identity"},
+        follow_redirects=False,
+        timeout=httpx2.Timeout(LONGEST_SILENCE, connect=5.0),
     )
 
 
-async def _bound_error_body(response: httpx2.Response) -> None:
-    """The SDKs read the body of a failed response whole before they raise, so an endless one would fill the memory. One
-    that is compressed all the same is not unpacked."""
-    if not response.is_success and isinstance(response.stream, httpx2.AsyncByteStream):
+async def _bound_body(response: httpx2.Response) -> None:
+    """The SDKs read a body that is no stream whole, so an endless one would fill the memory. One that is compressed all
+    the same is not unpacked."""
+    streams = response.request.method == "POST" and response.headers.get("content-type", "").startswith(EVENT_STREAM)
+    if not (response.is_success and streams) and isinstance(response.stream, httpx2.AsyncByteStream):
         response.headers.pop("content-encoding", None)
-        response.stream = _FirstBytes(response.stream)
+        response.stream = _FirstBytes(response.stream, MOST_BODY if response.is_success else MOST_ERROR_BODY)
 
 
 class _FirstBytes(httpx2.AsyncByteStream):
-    def __init__(self, whole: httpx2.AsyncByteStream) -> None:
+    def __init__(self, whole: httpx2.AsyncByteStream, most: int) -> None:
         self._whole = whole
+        self._most = most
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = MOST_ERROR_BODY
+        left = self._most
         async for chunk in self._whole:
             yield chunk[:left]
             left -= len(chunk)
@@ -494,10 +534,19 @@ async def read_events(response: httpx2.Response) -> AsyncIterator[tuple[bytes, b
     if response.headers.get("content-type", "").startswith(("text/html", "text/plain", "application/json")):
         await response.aclose()
         raise WrongForm("The endpoint did not answer with a stream.", response)
-    rest = name = b""
+    name = b""
     data: list[bytes] = []
+    rest: list[bytes] = []  # of a line without its end, whose parts are joined once
+    total = held = 0
     async for chunk in response.aiter_bytes():
-        *lines, rest = (rest + chunk).split(b"\n")
+        total, held = total + len(chunk), held + len(chunk)
+        if held > MOST_EVENT or total > MOST_STREAM:
+            raise MalformedReply(f"{'an event of the stream' if held > MOST_EVENT else 'the stream'} is too long")
+        rest.append(chunk)
+        if b"\n" not in chunk:
+            continue
+        *lines, last = b"".join(rest).split(b"\n")
+        rest = [last]
         for line in lines:
             line = line.removesuffix(b"\r")
             if line.startswith(b"data:"):
@@ -509,9 +558,7 @@ async def read_events(response: httpx2.Response) -> AsyncIterator[tuple[bytes, b
                     yield name, text
                 elif name == b"error":
                     yield name, b""
-                name, data = b"", []
-        if len(rest) + sum(map(len, data)) > MOST_EVENT:
-            raise MalformedReply("an event of the stream is too long")
+                name, data, held = b"", [], len(last)
 
 
 def read_object(data: bytes) -> JsonObject:
@@ -521,15 +568,20 @@ def read_object(data: bytes) -> JsonObject:
     return found
 
 
-def read_arguments(name: str, text: str) -> JsonObject:
-    """The arguments of a tool call."""
+def read_call(name: str, arguments: str | JsonObject) -> ToolCallBlock:
+    """A tool call. Some endpoints send no id, or the same one in every reply, and names that the model made up; others
+    refuse both when they are sent back. So its id is ours, in the narrowest form that one of them demands."""
+    name = _NOT_IN_NAMES.sub("_", name)[:64]
+    if not name:
+        raise MalformedReply("a tool call has no name")
     try:
-        arguments = from_json(text, allow_inf_nan=False) if text.strip() else {}
+        given = arguments if isinstance(arguments, dict) or arguments.strip() else {}
+        given = from_json(given, allow_inf_nan=False) if isinstance(given, str) else given
     except ValueError:
-        raise MalformedReply(f"the arguments of its call of {name[:64]} are not JSON") from None
-    if not isinstance(arguments, dict):
-        raise MalformedReply(f"the arguments of its call of {name[:64]} are not an object")
-    return arguments
+        raise MalformedReply(f"the arguments of its call of {name} are not JSON") from None
+    if not isinstance(given, dict):
+        raise MalformedReply(f"the arguments of its call of {name} are not an object")
+    return ToolCallBlock(id=new_id()[-9:], name=name, arguments=given)
 
 
 def check_whole(text: str) -> str:

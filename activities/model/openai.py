@@ -18,21 +18,20 @@ from pydantic_core import from_json, to_json
 from activities.model.models import (
     BY_STATUS,
     UNKNOWN,
-    Capabilities,
     MalformedReply,
     MissingModel,
     Reported,
     Said,
+    SearchReply,
     StreamFailed,
     bounded_client,
     check_whole,
-    read_arguments,
+    read_call,
     read_events,
     read_object,
 )
 from activities.tools.tool import clean
 from domain.agents.models import Provider
-from domain.ids import new_id
 from domain.json_object import JsonObject
 from domain.messages import (
     ModelMessage,
@@ -54,7 +53,7 @@ STOP_REASONS = {
 }  # any other reason counts as an answer
 # An endpoint that refuses one of these is asked again without it, or by its other name: the reply is the same.
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens", "stream_options": None}
-_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")  # accepted by all vendors
+QUOTED = 600  # characters before the mark of a citation
 _REASONING = ("reasoning_content", "reasoning")  # two names for the same: DeepSeek's and Ollama's
 
 
@@ -64,15 +63,13 @@ class OpenAI:
 
     def __init__(self, name: str, provider: Provider) -> None:
         self.client = connect_client(name, provider)
-        host = urlsplit(provider.address or "").hostname or ""
-        self._own = host == "api.openai.com" or provider.kind == "azure"
-        self.exact = host == "api.openai.com" or provider.kind == "ollama"
-        self._marks_cache = host == "openrouter.ai"  # for models whose vendor wants the cache points named
+        self._own = self.pdfs = provider.of_openai or provider.kind == "azure"
+        self.exact = provider.lists_all
+        self._marks_cache = (
+            urlsplit(provider.address or "").hostname == "openrouter.ai"
+        )  # for models whose vendor wants the cache points named
         self._deploys = provider.api_version is not None  # an older Azure has the model in its path
         self._refused: dict[str, set[str]] = {}  # parameters by model
-
-    def capabilities(self, model: str) -> Capabilities:
-        return Capabilities(images=True, pdfs=self._own, thinking=True, schemas=True)
 
     async def ask(self, request: ModelRequest, turn: ModelResponse, on_text: Said, on_thinking: Said) -> None:
         reply = ReplyReader(turn, on_text, on_thinking)
@@ -135,6 +132,18 @@ class OpenAI:
             return None
         data = page.get("data") if isinstance(page, dict) else None
         return [str(one["id"]) for one in data or () if isinstance(one, dict) and "id" in one]
+
+    async def search(self, model: str, query: str) -> SearchReply:
+        """Only OpenAI's other API searches."""
+        sent = {
+            "model": model,
+            "input": query,
+            "tools": [{"type": "web_search"}],
+            "tool_choice": "required",
+            "include": ["web_search_call.action.sources"],
+            "store": False,
+        }
+        return read_search(await self.client.post("/responses", body=sent, cast_to=object))
 
     async def close(self) -> None:
         await self.client.close()
@@ -328,17 +337,14 @@ class ReplyReader:
             for call in delta.get("tool_calls") or ():
                 self._grow(call)
             if reason := choice.get("finish_reason"):
-                self.stopped = reason
+                self.stopped = str(reason)
 
     def _grow(self, piece: JsonObject) -> None:
         """A call begins with its id and name. Some endpoints send no index, or the same one for every call."""
         index, function = piece.get("index") or 0, piece.get("function") or {}
         call = self._places.get(index)
         if call is None or (piece.get("id") and function.get("name") and piece["id"] != call["theirs"]):
-            theirs = piece.get("id") or ""
-            known = theirs in [one["id"] for one in self._calls]
-            own = theirs if _CALL_ID.fullmatch(theirs) and not known else f"call_{new_id()}"
-            call = self._places[index] = {"id": own, "theirs": theirs, "name": "", "arguments": "", "extra": None}
+            call = self._places[index] = {"theirs": piece.get("id"), "name": "", "arguments": "", "extra": None}
             self._calls.append(call)
         call["name"] = function.get("name") or call["name"]
         call["arguments"] += function.get("arguments") or ""
@@ -355,19 +361,15 @@ class ReplyReader:
 
     def content(self) -> list[ReplyBlock]:
         found: list[ReplyBlock] = []
-        signed = {call["id"]: call["extra"] for call in self._calls if call["extra"]}
+        calls = [read_call(call["name"], call["arguments"]) for call in self._calls]
+        signed = {one.id: call["extra"] for one, call in zip(calls, self._calls, strict=True) if call["extra"]}
         kept = {"field": self._field, "details": self._details, "calls": signed}
         if any(kept.values()):
             proof = to_json({name: value for name, value in kept.items() if value}).decode()
             found.append(ThinkingBlock(text=check_whole(self._turn.thinking), proof=proof))
         if (text := clean(self._turn.text)).strip():
             found.append(TextBlock(text=text))
-        for call in self._calls:
-            if not call["name"]:
-                raise MalformedReply("a tool call has no name")
-            name = check_whole(call["name"])
-            found.append(ToolCallBlock(id=call["id"], name=name, arguments=read_arguments(name, call["arguments"])))
-        return found
+        return [*found, *calls]
 
 
 def read_usage(used: JsonObject) -> Usage:
@@ -383,6 +385,31 @@ def read_usage(used: JsonObject) -> Usage:
         cache_read_tokens=read,
         cache_write_tokens=written,
     )
+
+
+def read_search(answer: Any) -> SearchReply:
+    """What the reply cites, each with the text before its mark; then the other sources, of which only the address is
+    known."""
+    cited: dict[str, JsonObject] = {}
+    others: list[JsonObject] = []
+    try:
+        for item in answer["output"]:
+            others += (item.get("action") or {}).get("sources") or ()
+            for part in item.get("content") or ():
+                for one in part.get("annotations") or ():
+                    if one["type"] == "url_citation":
+                        said = part["text"][: one["start_index"]].rpartition("\n")[2][-QUOTED:]
+                        cited.setdefault(one["url"], {"url": one["url"], "title": one.get("title"), "content": said})
+        used = answer["usage"]
+        rest = {one["url"]: one for one in others if "url" in one}
+        counts = {
+            "prompt_tokens": used["input_tokens"],
+            "completion_tokens": used["output_tokens"],
+            "prompt_tokens_details": used.get("input_tokens_details"),
+        }
+        return SearchReply(list((rest | cited).values()), read_usage(counts))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise MalformedReply("the reply to a search is malformed") from error
 
 
 # errors
@@ -412,7 +439,7 @@ def read_error(error: BaseException) -> Reported | None:
         return None
     status, body = error.status_code, error.body if isinstance(error.body, dict) else {}
     said = str(body.get("message") or body.get("detail") or "") or f"The model API answered {status}."
-    kind = _kind(status, error.code or "", error.type or UNKNOWN, said)
+    kind = _kind(status, str(error.code or ""), str(error.type or UNKNOWN), said)
     if status in (404, 405) and not body.get("message"):
         kind = "wrong_form"
     too_long = status in (400, 413, 422) and _is_too_long(error.code, said)

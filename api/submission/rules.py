@@ -118,16 +118,19 @@ def choose_models(spec: TaskSpec, definition: AgentDefinition, settings: Setting
 async def check_models(pool: Pool, models: list[str], settings: Settings) -> None:
     """Refuse a model of a provider that neither this process nor a worker knows, and one that its provider lacks, if a
     worker has a complete list."""
-    if not any("/" in model for model in models):
-        return  # of the default provider
+    providers = settings.model_providers
+    default = providers.named.get(providers.default)
+    if not (any("/" in model for model in models) or (default is not None and default.lists_all)):
+        return  # names of the default provider, which says nothing about them
     reported = {one.provider: one for one in await workers.models(pool)}
-    known = reported.keys() or settings.model_providers.named.keys()
+    known = reported.keys() or providers.named.keys()
     for model in models:
-        provider, slash, own = model.partition("/")
+        first, slash, rest = model.partition("/")
+        provider, own = (first, rest) if slash else (providers.default, model)
         if slash and provider not in known:
             problem = finding("/config/model", "unknown_provider", "there is no such provider", sorted(known))
             raise Invalid("A model is of an unknown provider.", type="unknown-provider", errors=[problem])
-        names = reported[provider].models if slash and provider in reported else None
+        names = reported[provider].models if provider in reported else None
         if names is not None and not {own, f"{own}:latest"} & {*names}:
             listed = [f"{provider}/{name}" for name in names]
             problem = finding("/config/model", "unknown_model", "the provider has no such model", listed)

@@ -51,6 +51,20 @@ class Provider(BaseModel):
         """None: the SDK finds it, from a region or a resource."""
         return self.base_url or ADDRESSES.get(self.kind)
 
+    @property
+    def of_openai(self) -> bool:
+        return urlsplit(self.address or "").hostname == "api.openai.com"
+
+    @property
+    def lists_all(self) -> bool:
+        """Whether its list has every model that it answers for."""
+        return self.kind == "ollama" or self.of_openai
+
+    @property
+    def searches(self) -> bool:
+        """Whether the vendor itself searches the web."""
+        return self.kind in ("anthropic", "foundry") or self.of_openai
+
 
 class ProviderReport(BaseModel):
     """A provider of models as a worker reaches it."""
@@ -103,12 +117,13 @@ class Price(BaseModel):
     output: float = Field(ge=0, allow_inf_nan=False)
     cache_read: float = Field(ge=0, allow_inf_nan=False)
     cache_write: float = Field(ge=0, allow_inf_nan=False)
+    search: float = Field(default=0, ge=0, allow_inf_nan=False)  # USD for each search by the vendor
     context_window: int | None = Field(default=None, ge=1)
 
-    def cost(self, input: int, output: int, cache_read: int, cache_write: int) -> float:
-        return (
-            input * self.input + output * self.output + cache_read * self.cache_read + cache_write * self.cache_write
-        ) / 1_000_000
+    def cost(self, input: int, output: int, cache_read: int, cache_write: int, searches: int) -> float:
+        tokens = input * self.input + output * self.output
+        tokens += cache_read * self.cache_read + cache_write * self.cache_write
+        return tokens / 1_000_000 + searches * self.search
 
 
 class ListPrice:
@@ -119,7 +134,7 @@ class ListPrice:
         self._model = model
         self.context_window = model.context_window
 
-    def cost(self, input: int, output: int, cache_read: int, cache_write: int) -> float:
+    def cost(self, input: int, output: int, cache_read: int, cache_write: int, searches: int) -> float:
         from genai_prices import Usage  # half a second
 
         tokens = Usage(
@@ -127,6 +142,7 @@ class ListPrice:
             output_tokens=output,
             cache_read_tokens=cache_read,
             cache_write_tokens=cache_write,
+            web_searches=searches,
         )
         return float(self._model.calc_price(tokens, self._provider).total_price)
 
@@ -155,10 +171,12 @@ class PriceTable(BaseModel):
         seller = self.seller(name)
         return _listed(seller, there) if seller else None
 
-    def cost(self, model: str, input: int, output: int, cache_read: int = 0, cache_write: int = 0) -> float | None:
-        """The cost of these tokens in USD (`input` excludes the cached ones), or None if the price is unknown."""
+    def cost(
+        self, model: str, input: int, output: int, cache_read: int = 0, cache_write: int = 0, searches: int = 0
+    ) -> float | None:
+        """The cost in USD (`input` excludes the cached tokens), or None if the price is unknown."""
         price = self.price(model)
-        return None if price is None else price.cost(input, output, cache_read, cache_write)
+        return None if price is None else price.cost(input, output, cache_read, cache_write, searches)
 
     def seller(self, provider: str) -> str | None:
         """Whose prices in the list a provider's models have; None if they are unknown."""

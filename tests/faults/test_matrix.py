@@ -28,7 +28,7 @@ async def test_faults_lose_nothing_and_do_nothing_twice(stack: Stack, tmp_path: 
     await unharmed(stack, tmp_path, ANY, ROWS[ANY], 7)
 
 
-@pytest.mark.parametrize("name", [DAMAGED, "two workers", "two tenants", DAEMONS])
+@pytest.mark.parametrize("name", [DAMAGED, "two workers", "two tenants", DAEMONS, "outages of a vendor"])
 async def test_work_survives_damage_and_other_workers_and_tenants(stack: Stack, tmp_path: Path, name: str) -> None:
     plan, faults = (DAMAGE, 2) if name == DAMAGED else (ROWS[name], 1)
     await unharmed(stack, tmp_path, name, plan, 3, replace(SHORT, faults=faults))

@@ -107,7 +107,7 @@ def settings_in(folder: Path, model_port: int) -> Settings:
         # needed by the program of an MCP server
         sandbox_folders=(sys.prefix, sys.base_prefix, str(Path(__file__).parent)),
         sandbox_network="on",  # only to the port below, on which nothing but network tests listens
-        allow_private_hosts=(f"127.0.0.1:{free_port()}",),
+        allow_private_hosts=(f"127.0.0.1:{free_port()}", f"127.0.0.1:{model_port}"),  # the latter for its pages
         notify_private_hosts=("127.0.0.1",),  # where the receivers of the tests listen
         variables=(*(f"LEVEL_{number}=deployment" for number in (3, 4, 5)), "SHORT_1=7q"),
         smtp_host="127.0.0.1",
@@ -118,12 +118,14 @@ def settings_in(folder: Path, model_port: int) -> Settings:
 
 
 def _providers(model_port: int) -> str:
-    """A provider whose key is refused, and one at which nobody speaks its form."""
-    address = f"http://127.0.0.1:{model_port}"
+    """A provider whose key is refused, one at which nobody speaks its form, and two for an endpoint of a test."""
+    address, judge = f"http://127.0.0.1:{model_port}", f"http://127.0.0.1:{free_port()}"
     return json.dumps(
         {
             "locked": {"kind": "openai", "base_url": f"{address}/v1", "key": "invalid"},
             "mistaken": {"kind": "anthropic", "base_url": f"{address}/nowhere", "key": "x"},
+            "judged-gpt": {"kind": "openai", "base_url": f"{judge}/v1"},
+            "judged-claude": {"kind": "anthropic", "base_url": judge},
         }
     )
 

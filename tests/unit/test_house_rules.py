@@ -380,6 +380,7 @@ THEIR_OWN = (
     *("activities/tools/builtin/", "bench/", "client/", "offline/"),
     "domain/agents/definition.py",  # a test compares these names with the traits
     "domain/skills.py",  # for the loader of agents, which knows no tools
+    *("activities/model/anthropic.py", "activities/model/openai.py"),  # the tool of the vendor that has the same name
     "domain/conversations/subagents.py",  # the enum that defines the names of these tools
 )
 

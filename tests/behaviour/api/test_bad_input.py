@@ -11,9 +11,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from api.submission.rules import check_models
 from domain.agents.models import ProviderReport
+from domain.errors import Invalid
 from domain.ids import new_id
 from domain.notifications import signature
+from settings import Settings
 from store import workers
 from store.database import Pool
 from tests.behaviour.api.conftest import end, key_for, problem, submitted
@@ -385,5 +388,11 @@ async def test_a_model_that_no_worker_can_reach_is_refused(api: httpx2.AsyncClie
         for model in ("ollama/qwen3", "ollama/m", "openrouter/openai/gpt-4o", "of-the-default-provider"):
             answer = await api.post("/tasks", content=raw(config={"model": model}), headers=JSON)
             assert answer.status_code == 202, answer.text
+        settings = Settings(openai_api_key="k", default_model="openai/gpt-5.4")
+        vendor = ProviderReport(provider="openai", kind="openai", endpoint="x", default=True, models=["gpt-5.4"])
+        await workers.beat(pool, "a-worker", "none", models=[vendor])
+        await check_models(pool, ["gpt-5.4"], settings)
+        with pytest.raises(Invalid):  # a bare name is of the default provider, whose list is complete too
+            await check_models(pool, ["gpt-54"], settings)
     finally:
         await workers.leave(pool, "a-worker")
