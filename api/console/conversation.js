@@ -7,7 +7,7 @@ import { ago, amount, brief, clock, cost, count, duration, left, short, time } f
 import { icon } from "./icons.js";
 import { decision } from "./decision.js";
 import { insist, keepCurrent, listen, soon } from "./live.js";
-import { bones, choice, crumbs, empty, pill, shape, square, toast } from "./parts.js";
+import { bones, choice, crumbs, empty, pill, shape, shownFiles, square, toast } from "./parts.js";
 import { callView } from "./step_view.js";
 import { drawMarkdown, markdown } from "./texts.js";
 import { gist, timeline } from "./timeline.js";
@@ -198,7 +198,7 @@ export function conversation(main, { parameters: [id] }) {
           h("ul", { class: "chips" }, fired.map((one) => h("li", {}, icon(one.source_type === "subagent_failed" ? "failed" : "done", one.source_type === "subagent_failed" ? "bad-c" : "good-c"), h("button", { type: "button", class: "plain", onclick: () => lookAt(one.source_session_id) }, one.subagent_name)))),
           asked_.map((one, at) => (at === 0 ? h("details", { class: "fold" }, h("summary", {}, icon("right"), "What they reported"), markdown(one.text)) : markdown(one.text))),
         ])
-        : asked_.map((one) => entry("", "you", h("b", {}, one.silent ? "the platform" : turn.trigger === "api" ? "you" : turn.trigger), time(turn.created_at), markdown(one.text))),
+        : asked_.map((one) => entry("", "you", h("b", {}, one.silent ? "the platform" : turn.trigger === "api" ? "you" : turn.trigger), time(turn.created_at), [markdown(one.text), shownFiles(one.files)])),
       all.length > MOST_MESSAGES ? h("p", { class: "faint" }, `${count(all.length - MOST_MESSAGES, "earlier message")} in `, link(`#/tasks/${turn.session_id}`, "the task")) : null,
       spans.length || turn.error || !unfinished(turn)
         ? entry("agent", (turn.agent[0] ?? "a").toUpperCase(), h("b", {}, turn.agent), null, [

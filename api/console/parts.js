@@ -1,8 +1,12 @@
 // The small parts of every page: states, meters, plans, code, what is empty, what was done.
 
+import { address } from "./api.js";
 import { action, append, fill, h } from "./dom.js";
 import { bounded, plain } from "./format.js";
 import { icon } from "./icons.js";
+
+// Files that a model was shown: a picture as one, a document by its name.
+export const shownFiles = (files) => (files ?? []).map((one) => h("a", { href: address(`/files/${one.file_id}`) }, one.type === "image" ? h("img", { class: "picture", src: address(`/files/${one.file_id}`), alt: one.name, loading: "lazy" }) : [icon("file"), one.name]));
 
 const LINES = 12; // of a code block, before "Show all"
 

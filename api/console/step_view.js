@@ -4,7 +4,7 @@ import { append, h, link } from "./dom.js";
 import { brief, clock, cost, json, short, time, tokens } from "./format.js";
 import { icon } from "./icons.js";
 import { verdict } from "./decision.js";
-import { appendText, code } from "./parts.js";
+import { appendText, code, shownFiles } from "./parts.js";
 import { difference, markdown } from "./texts.js";
 import { gist } from "./timeline.js";
 
@@ -62,6 +62,7 @@ export function callView(call, request = null, whole = false) {
     edits && !whole ? difference(edits.texts, { head: h("header", {}, head, h("code", { class: "faint cut" }, edits.path), h("span", { class: "num", "data-sums": "" })), empty: "It changes nothing." }) : codeOf(head, given, { whole, id: call.index }),
     settled,
     call.result ? resultView(call, whole, failed) : null,
+    whole ? null : shownFiles(call.files),
     (call.sessions ?? []).map((child) => h("p", {}, icon("branch", "sub-c"), link(`#/tasks/${child.session_id}`, `subagent ${child.name || child.agent}`))),
   ]);
   return box;

@@ -63,6 +63,7 @@ def artifact(file: File, content: bytes | None) -> models.Artifact:
         size=file.size,
         media_type=file.media_type,
         file_id=file.id,
+        description=file.description,
         content=text if is_inline(file) else None,
     )
 

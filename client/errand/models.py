@@ -249,6 +249,7 @@ class Artifact(Model):
     size: int
     media_type: str
     file_id: str
+    description: str = Field(default="", description="what the agent says of it")
     content: str | None = Field(default=None, description="its text, if it is a text of at most 8 KiB; else null")
 
 
@@ -679,6 +680,7 @@ class ToolSpan(Model):
     effect: str
     state: str = Field(description="started, ok, failed, unknown or cancelled")
     result: str
+    files: list[ShownFile] = Field(default_factory=list, description="that the model was shown with the result")
     started_at: datetime
     ended_at: datetime | None
     steps: list["StepTrace"] = Field(default_factory=list, description="of a subagent that ran inside this session")

@@ -73,6 +73,8 @@ async def test_tool_shows_a_picture_of_the_workspace_and_its_rerun_and_fork_show
     [shown] = event["files"]
     assert (event["type"], shown["name"], shown["width"]) == ("tool_returned", "a.png", 12)
     assert (await stack.http.get(f"/files/{shown['file_id']}")).content == picture
+    trace = (await stack.http.get(f"/tasks/{task['task_id']}/trace")).json()
+    assert trace["steps"][0]["tools"][0]["files"] == [shown]  # as the console draws it
     again = await stack.http.post(f"/tasks/{task['task_id']}/rerun", json={"from_step": 1, "recorded": True})
     await stack.wait(again.json()["task_id"])
     record = (await stack.http.get(f"/sessions/{again.json()['task_id']}")).json()

@@ -16,6 +16,7 @@ from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.supervision.people import waiting
 from tests.support.git_server import git, make_repository
+from tests.support.pictures import png
 from tests.support.screenshots import ITEMS, MENDER, repair
 from tests.support.stack import Stack, steps
 from workflows.ui import CONVERSATION
@@ -46,6 +47,17 @@ async def test_task_is_started_by_a_form_of_the_input_schema(stack: Stack, opene
     record = await stack.wait(task_id)
     assert (record["title"], record["limits"]["cost_usd"]) == ('{"city": "Bremen", "days": 3}', 0.5)
     assert "notes.txt" in json.dumps((await stack.nodes(task_id))[0]["body"])  # the uploaded file is in the workspace
+
+
+async def test_pictures_that_the_model_was_shown_are_pictures(stack: Stack, opened: Opener) -> None:
+    file = await stack.http.post("/files", params={"name": "map.png"}, content=png(16, 9))
+    context = {"files": [file.json()["file_id"]]}
+    task_id = (await stack.run(steps([("read_file", {"path": "map.png"})]), context=context))["task_id"]
+    page = await opened(f"{stack.url}/#/tasks/{task_id}")
+    await page.locator(".step-row").first.click()
+    picture = page.locator("article.call img.picture")
+    await expect(picture).to_be_visible()
+    assert await picture.evaluate("(one) => one.decode().then(() => [one.naturalWidth, one.alt])") == [16, "map.png"]
 
 
 async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack: Stack, opened: Opener) -> None:
