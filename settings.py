@@ -149,6 +149,7 @@ class Settings:
     allow_ports: tuple[str, ...] = ("80", "443")  # of public hosts, for fetch_url and commands
     search_url: str | None = None  # of a SearXNG, for web_search; it may be private
     brave_key: str | None = field(default=None, repr=False)  # of the Brave Search API, in its place
+    search_model: str | None = None  # whose vendor searches, else; None: the default model, if its vendor does
     # Seconds between heartbeats of a running call. If the server does not push a cancel, it comes with the next one;
     # a call of a dead worker is repeated 4 s after one is overdue. Temporal Cloud bills each.
     cancel_heartbeat_seconds: float = 1.0
@@ -220,6 +221,14 @@ class Settings:
         if default == "anthropic":
             named.setdefault(default, Provider(kind="anthropic"))
         return Providers(default=default, named=named)
+
+    @property
+    def searching_model(self) -> str | None:
+        """The model whose vendor searches for web_search; None if a service does, or nobody."""
+        if self.search_url or self.brave_key:
+            return None
+        provider = self.model_providers.named.get(self.model_providers.default)
+        return self.search_model or (self.default_model if provider and provider.searches else None)
 
 
 DEFAULT_MODELS = {"openai": "gpt-5.4"}  # of a vendor whose key is the only one there is

@@ -38,7 +38,7 @@ from activities.notifications.channels import MailServer, build_channels, build_
 from activities.notifications.dispatcher import Dispatcher
 from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existing_folders
 from activities.sandbox.bubblewrap import bury_orphans
-from activities.tools.builtin.web_search import Search, with_search
+from activities.tools.builtin.web_search import Service, VendorSearch, with_search
 from activities.tools.registry import load_tools
 from activities.tools.tool import Tool
 from activities.trees import Mirrors
@@ -68,8 +68,8 @@ def build_services(
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
     prices = load_prices(settings.prices_file, settings.model_providers)
     prices.price(settings.default_model)  # reads the list, for which no call should wait
-    search = Search.of(settings.search_url, settings.brave_key)
-    tools = with_search(load_tools(settings.tools_module).found, search)
+    models = Models(settings.model_providers, prices)
+    tools = with_search(load_tools(settings.tools_module).found, find_search(settings, models))
     commands = _commands(settings, sandbox, tools)
     guard = Guard(settings.allow_private_hosts, ports=_ports(settings))
     keys = KeyRing.parse(settings.secret_keys)
@@ -79,7 +79,7 @@ def build_services(
         pool=pool,
         temporal=client,
         task_queue=settings.task_queue,
-        models=Models(settings.model_providers, prices),
+        models=models,
         events=events,
         tools=tools,
         handlers=load_handlers(settings.tools_module).found,
@@ -106,6 +106,11 @@ def build_services(
         acceptance_rounds=settings.acceptance_rounds,
         variables=dict(one.split("=", 1) for one in settings.variables),
     )
+
+
+def find_search(settings: Settings, models: Models) -> Service | VendorSearch | None:
+    model = settings.searching_model
+    return VendorSearch(models, model) if model else Service.of(settings.search_url, settings.brave_key)
 
 
 def build_worker(settings: Settings, services: ActivityServices) -> Worker:

@@ -167,6 +167,8 @@ def make_plan(settings: Settings, ports: Ports) -> StackPlan:
             filled = replace(filled, openai_base_url=f"{model}/v1", openai_api_key=OFFLINE_KEY)
         if settings.default_model == Settings.default_model:
             filled = replace(filled, default_model=OFFLINE_MODEL)
+        # the pages that its search finds, and nothing else there, can be read
+        filled = replace(filled, allow_private_hosts=(*settings.allow_private_hosts, f"127.0.0.1:{offline_port}"))
     return StackPlan(filled, postgres_port, temporal_port, ui_port, offline_port)
 
 
@@ -290,6 +292,11 @@ def _endpoint(settings: Settings) -> str:
     return provider.address or provider.kind  # clouds are found by their region
 
 
+def _searcher(settings: Settings) -> str | None:
+    model = settings.searching_model
+    return "a few pages of the stand-in" if model == OFFLINE_MODEL else model and f"the vendor of {model}"
+
+
 class Stack:
     def __init__(
         self,
@@ -392,7 +399,7 @@ class Stack:
             offline_model=plan.offline_port is not None,
             model=settings.default_model,
             model_endpoint=without_passwords(_endpoint(settings)),
-            search=settings.search_url or ("Brave" if settings.brave_key else None),
+            search=settings.search_url or ("Brave" if settings.brave_key else _searcher(settings)),
             cost_limit=settings.default_cost_usd,
             started_with=self._started_with,
             moved=self._moved,

@@ -152,6 +152,7 @@ def _check_answered(index: int, calls: list[str], answered: list[str]) -> None:
 
 
 def _check_tools(tools: list[Any]) -> None:
+    tools = [tool for tool in tools if not isinstance(tool, dict) or "type" not in tool]  # without the vendor's own
     names = [tool.get("name") if isinstance(tool, dict) else None for tool in tools]
     for index, (tool, name) in enumerate(zip(tools, names, strict=True)):
         if not isinstance(name, str) or not _TOOL_NAME.match(name):

@@ -7,18 +7,18 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from offline import completions, wire
+from offline import completions, library, wire
 from offline.checks import CONTEXT_WINDOW, check, check_length
 from offline.faults import MIDSTREAM, FaultCounter, Faults
 from offline.markers import MarkerError
@@ -92,6 +92,9 @@ class OfflineModel:
     async def completions(self, request: Request) -> Any:
         return await self._reply(request, COMPLETIONS)
 
+    async def responses(self, request: Request) -> Any:
+        return await self._reply(request, RESPONSES)
+
     async def _reply(self, request: Request, form: "Form") -> Any:
         entry = Entry(id=_request_id(), body=await request.body())
         try:
@@ -112,6 +115,10 @@ class OfflineModel:
             raise faults.error
         usage = self._cache.measure(body)
         check_length(usage.total, CONTEXT_WINDOW if faults.window is None else faults.window)
+        if library.is_search(body):
+            whole = message(Reply(text=transcript.request), body, usage, entry.body)
+            whole["content"] = library.answer_search(transcript.request, str(request.base_url))
+            return await _whole(form.whole(whole), faults, Reply(), entry)
         reply = answer(transcript)
         whole = message(reply, body, usage, entry.body)
         if body.get("stream"):
@@ -149,6 +156,11 @@ class OfflineModel:
         return JSONResponse(_model(name))
 
     async def requests(self, request: Request) -> Response:
+        """Only with a key, which agents that may read the pages here do not have."""
+        try:
+            _authorize(request)
+        except ApiError as error:
+            return _error(error, Entry(id=_request_id(), body=b""), MESSAGES)
         if request.method == "DELETE":
             self.log.clear()
             return Response(status_code=204)
@@ -166,9 +178,11 @@ def create_app() -> Starlette:
         routes=[
             Route("/v1/messages", model.messages, methods=["POST"]),
             Route("/v1/chat/completions", model.completions, methods=["POST"]),
+            Route("/v1/responses", model.responses, methods=["POST"]),
             Route("/v1/messages/count_tokens", model.count_tokens, methods=["POST"]),
             Route("/v1/models", model.models, methods=["GET"]),
             Route("/v1/models/{name}", model.one_model, methods=["GET"]),
+            Route("/pages/{name}", _page, methods=["GET"]),
             Route("/_requests", model.requests, methods=["GET", "DELETE"]),
             Route("/healthz", _healthz, methods=["GET"]),
         ]
@@ -183,6 +197,11 @@ def listen(host: str, port: int) -> socket.socket:
     listener.bind((host, port))
     listener.listen(1024)  # a client may connect before the server runs
     return listener
+
+
+async def _page(request: Request) -> Response:
+    page = library.show_page(request.path_params["name"])
+    return HTMLResponse(page) if page else Response("There is no such page.", status_code=404)
 
 
 async def _healthz(request: Request) -> Response:
@@ -236,6 +255,7 @@ COMPLETIONS = Form(
     "",
     completions.break_arguments,
 )
+RESPONSES = replace(COMPLETIONS, read=library.to_search, whole=library.to_response)
 
 
 def _error(error: ApiError, entry: Entry, form: Form) -> Response:

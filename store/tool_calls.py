@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, Json
 
 from domain.messages import ReplyBody
 from domain.missions import Mission
-from domain.sessions.session import CallState, RemoteCall, Status, ToolCallResult, state_of
+from domain.sessions.session import CallState, RemoteCall, Status, ToolCallResult, Usage, state_of
 from domain.sessions.writes import ToolClaim, ToolCommit, ToolHold
 from store.database import Pool, call
 from store.missions import SESSIONS
@@ -30,6 +30,7 @@ class ToolClaimResult(BaseModel):
     remote: Json[RemoteCall] | None = None  # the handle of a call that continues elsewhere
     environment: str | None = None  # in which the session works
     spent: bool = False  # the tree's budget of tool calls does not allow it
+    usage: Json[Usage] | None = None  # of a model that the recorded call asked
 
 
 async def claim(pool: Pool, claim: ToolClaim) -> ToolClaimResult:

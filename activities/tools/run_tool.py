@@ -72,7 +72,7 @@ from domain.sessions.session import (
     preview,
     would_have,
 )
-from domain.sessions.writes import NewFile, ToolAttempt, ToolClaim, ToolCommit, ToolHold
+from domain.sessions.writes import BudgetUse, NewFile, ToolAttempt, ToolClaim, ToolCommit, ToolHold
 from store import files, input_requests, tool_calls
 from store.agents import Definitions
 from store.database import COMMIT_PATIENCE, Pool, patiently
@@ -326,7 +326,7 @@ class RunTool:
         returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
         if shown:
             returned = returned.model_copy(update={"files": shown})
-        handed = [file for file in saved if file.type != SHOWN]
+        handed, used = [file for file in saved if file.type != SHOWN], result.used
         events: list[ev.Event] = [*result.events, *map(saved_event, handed), returned]
         commit = ToolCommit(
             **attempt.model_dump(exclude={"tool", "effect"}),
@@ -341,11 +341,13 @@ class RunTool:
             files=saved,
             shown=[*result.files, *shown],
             sources=result.sources,
+            used=BudgetUse(tokens=used.tokens, cost_usd=used.cost_usd) if used else None,
+            usage=used,
             description=summary,
         )
         if not await patiently(lambda: tool_calls.commit(self._pool, commit), seconds=COMMIT_PATIENCE):
             raise ApplicationError(SUPERSEDED, type=wire.SUPERSEDED, non_retryable=True)
-        outcome = outcome_of(request, state, result.text)
+        outcome = outcome_of(request, state, result.text).model_copy(update={"used": result.used})
         if result.plan is None:
             return outcome
         replanned = any(isinstance(event, ev.Replanning) for event in result.events)
@@ -591,7 +593,8 @@ def earlier_outcome(request: ToolRequest, tool: Tool | None, claim: ToolClaimRes
     # an attempt whose result was lost may have changed the plan's steps: to ask once more is harmless
     planned = tool is not None and tool.plans
     state, text = claim.state or CallState.UNKNOWN, claim.text or ""
-    return outcome_of(request, state, text, spent=claim.spent, planned=planned, replanned=planned)
+    outcome = outcome_of(request, state, text, spent=claim.spent, planned=planned, replanned=planned)
+    return outcome.model_copy(update={"used": claim.usage})
 
 
 def pending_outcome(request: ToolRequest, result: ToolResult) -> ToolOutcome:

@@ -20,7 +20,7 @@ from domain.pictures import FileBlock
 from domain.plan import Plan
 from domain.policy.rules import ToolTraits, subjects_of
 from domain.redaction import Redactor
-from domain.sessions.session import Effect, EffectKind, RemoteCall, SessionRef, preview
+from domain.sessions.session import Effect, EffectKind, RemoteCall, SessionRef, Usage, preview
 from domain.skills import Skill
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class ToolResult:
     remote: RemoteCall | None = None  # there is no result yet: the handle of a call that continues elsewhere
     wait_ms: int = 0  # how long to wait before asking there again
     changed: bool = False  # the tool changed the state of its thread
+    used: Usage | None = None  # of a model that the tool asked
 
     def redact(self, redactor: Redactor) -> "ToolResult":
         """The result without values that must not be shown; the tool itself is responsible for contents of

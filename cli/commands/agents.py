@@ -164,8 +164,9 @@ def check(folder: Path | None, as_json: bool) -> None:
         {"file": f"{name}.md", "field": "max_session_turns", "message": "should be set: no side is human"}
         for name in endless
     ]
-    if not (settings().search_url or settings().brave_key):
-        message = "lists web_search, which needs ERRAND_SEARCH_URL or ERRAND_BRAVE_KEY"
+    given = settings()
+    if not (given.search_url or given.brave_key or given.searching_model):
+        message = "lists web_search, which needs ERRAND_SEARCH_URL, ERRAND_BRAVE_KEY or ERRAND_SEARCH_MODEL"
         searching = sorted(one.name for one in loaded.agents.values() if SEARCH in one.tools)
         warnings += [{"file": f"{name}.md", "field": "tools", "message": message} for name in searching]
     if as_json:

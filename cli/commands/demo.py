@@ -59,6 +59,12 @@ DEMOS = {
         "What do these files say about the lighthouse?",
         ("--dir", str(SAMPLE)),
     ),
+    "research": Demo(
+        "a plan that you approve or edit, a web search, and a report with sources",
+        "researcher",
+        "How did the lights of lighthouses become brighter?",
+        ("--approve-plan",),
+    ),
     "fix": Demo(
         "an agent mends a failing test in a git repository and leaves a patch",
         "coder",

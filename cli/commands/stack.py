@@ -212,7 +212,7 @@ def _addresses(info: "StackInfo") -> None:
             ("data", str(info.data_dir)),
             ("logs", str(info.parts[0].log.parent) if info.parts else None),
             ("model", _model(info)),
-            ("web search", info.search or "none: set ERRAND_SEARCH_URL or ERRAND_BRAVE_KEY"),
+            ("web search", info.search or "none: set ERRAND_SEARCH_URL, ERRAND_BRAVE_KEY or ERRAND_SEARCH_MODEL"),
         ]
     )
     click.echo()

@@ -399,6 +399,7 @@ class ToolOutcome(Frozen):
     pending: PendingCall | None = Field(default=None, exclude_if=lambda value: value is None)
     # it was refused because the tree's budget of tool calls is spent
     spent: bool = Field(default=False, exclude_if=not_)
+    used: Usage | None = Field(default=None, exclude_if=lambda value: value is None)  # of a model that the tool asked
 
 
 class BindingCall(Frozen):

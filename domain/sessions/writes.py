@@ -352,6 +352,8 @@ class ToolCommit(ToolCallKey):
     files: list[NewFile] = Field(default_factory=list)
     shown: Annotated[list[FileBlock], AsText] = Field(default_factory=list)  # those that the model is shown
     sources: Annotated[list[Source], AsText] = Field(default_factory=list)
+    used: BudgetUse | None = None
+    usage: Annotated[Usage | None, AsText] = None  # the same, for an attempt that finds this result
     denied: bool = False
     rule: str | None = None  # the rule that denied it
     handed_to: Annotated[Successor | None, AsText] = None  # the agent that has the session from here on

@@ -14,6 +14,7 @@ _ERROR_LINES = (
 )
 _HIT = re.compile(r"^(?:\./)?([^:\n]+):(\d+):\s?(.*)$")
 _SIZE = re.compile(r"\s+\([\d,]+ bytes\)$")
+_CHANGED_STEP = re.compile(r"^\d+\. (.+)$", re.MULTILINE)
 _NUMBERED = re.compile(r"^ *(\d+)[ \t]{1,2}(.*)$")
 _WRITTEN = re.compile(r"(report|review|summary)(-[\w-]+)?\.md|reports/.*")
 _WORD = re.compile(r"[A-Za-z][A-Za-z_-]{3,}")
@@ -141,10 +142,18 @@ def terms(transcript: Transcript, limit: int = 5) -> list[str]:
     return list(chosen)[:limit]
 
 
+def follow_approved(plan: DemoPlan, transcript: Transcript) -> None:
+    """Take over the steps to which people changed the plan when they approved it."""
+    for note in transcript.notes:
+        if "Your plan was approved" in note and (steps := _CHANGED_STEP.findall(note)):
+            plan.titles = steps
+
+
 def with_notes(answer: str, transcript: Transcript) -> str:
-    if not transcript.notes:
+    added = [note for note in transcript.notes if not note.startswith("<system_message>")]
+    if not added:
         return answer
-    notes = "; ".join(" ".join(note.split())[:200] for note in transcript.notes)
+    notes = "; ".join(" ".join(note.split())[:200] for note in added)
     return f"{answer}\n\nWhile I worked you added: {notes}"
 
 

@@ -1,6 +1,8 @@
-"""The researcher: surveys, searches and reads files, and writes a report that quotes them."""
+"""The researcher: surveys, searches and reads files, or searches the web and reads its pages, and writes a report that
+quotes them."""
 
 import re
+from collections.abc import Sequence
 
 from offline.markers import Marker
 from offline.reply import Replies, Reply, ToolUse
@@ -9,6 +11,7 @@ from offline.scripts.demo import (
     Hit,
     counted,
     files_in,
+    follow_approved,
     gist,
     hits_in,
     lines_in,
@@ -28,6 +31,8 @@ from offline.transcript import CallResult, Transcript
 _URL = re.compile(r"https?://[^\s)>\]\"']+")
 _ONLY = re.compile(r"Read only these files: (.+?)\.?$", re.MULTILINE)
 _REPORT = re.compile(r"\breport (?:to|in|as) `?((?:[\w-]+/)*[\w-]+\.md)\b")
+_RESULT = re.compile(r"^\d+\. (https?://\S+)$", re.MULTILINE)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
 _MOST_READ = 3
 
 
@@ -42,6 +47,9 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
         calls=(plan.call(), list_files(), *(ToolUse("fetch_url", {"url": url}) for url in urls)),
     )
     files, gaps = _in_scope(transcript, files_in(listing)), []
+    if not files and not urls and "web_search" in transcript.tools:
+        yield from _search_web(transcript, plan, question, wanted, name)
+        return
     if lost := [page for page in pages if page.is_error]:
         gaps = [f"{page.input['url']} could not be fetched: {gist(page)}" for page in lost]
         yield Reply(
@@ -94,6 +102,46 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     yield Reply(text=with_notes(_answer(question, findings, gaps, name), transcript))
 
 
+def _search_web(transcript: Transcript, plan: DemoPlan, question: str, wanted: list[str], name: str) -> Replies:
+    """Every line of the report is a sentence of a page, with its address and when it was read."""
+    follow_approved(plan, transcript)
+    _, found = yield Reply(
+        text="The workspace has no sources, so I search the web.",
+        calls=(plan.tick(), ToolUse("web_search", {"query": question})),
+    )
+    urls = [] if found.is_error else _RESULT.findall(found.text)[:_MOST_READ]
+    _, *pages = yield Reply(
+        text=f"{many(len(urls), 'page')} to read.",
+        calls=(plan.tick(), *(ToolUse("fetch_url", {"url": url}) for url in urls)),
+    )
+    read = [page for page in pages if not page.is_error]
+    gaps = [f"{page.input['url']} could not be read: {gist(page)}" for page in pages if page.is_error]
+    gaps += [] if urls else [f"The search found nothing: {gist(found)}"]
+    findings = [one for page in read for one in _sentences(page, wanted)]
+    listed = [f"- {page.input['url']}, read at {_read_at(page)}" for page in read]
+    report = _layout(question, findings, gaps, listed)
+    yield Reply(calls=(plan.tick(), progress(many(len(findings), "finding"), 70), write_file(name, report)))
+    saved = [
+        ToolUse("save_artifact", {"url": url, "type": "page", "description": f"Read at {_read_at(page)}"})
+        for page in read
+        for url in (page.input["url"],)
+    ]
+    plan.finished = ["done"] * len(plan.titles)
+    yield Reply(calls=(save(name, f"Report on: {question}"), *saved, plan.call(), progress("The report is saved", 100)))
+    yield Reply(text=with_notes(_answer(question, findings, gaps, name), transcript))
+
+
+def _sentences(page: CallResult, wanted: list[str]) -> list[str]:
+    lines = [line.strip() for line in page.text.splitlines()[1:] if line.strip().endswith(".")]
+    matching = [line for line in lines if any(word.rstrip("s") in line.lower() for word in wanted)]
+    return [f"{line} [{page.input['url']}]" for line in (matching or lines)[:3]]
+
+
+def _read_at(page: CallResult) -> str:
+    found = _TIME.search(page.text)
+    return found[0] if found else "an unknown time"
+
+
 def _report_name(transcript: Transcript) -> str:
     """The file that the request names: several researchers may share a workspace."""
     named = _REPORT.search(transcript.request)
@@ -119,7 +167,7 @@ def _findings(hits: list[Hit], read: list[CallResult]) -> list[Hit]:
     return quoted[:12] or [line for page in read for line in lines_in(page) if line.text.strip()][:6]
 
 
-def _answer(question: str, findings: list[Hit], gaps: list[str], name: str) -> str:
+def _answer(question: str, findings: Sequence[object], gaps: list[str], name: str) -> str:
     if not findings:
         return f'Nothing in the sources answers "{question}". {" ".join(gaps)} The report is in {name}.'
     listed = "\n".join(f"- {hit}" for hit in findings[:5])
@@ -129,15 +177,18 @@ def _answer(question: str, findings: list[Hit], gaps: list[str], name: str) -> s
 
 
 def _report(question: str, findings: list[Hit], gaps: list[str], sources: list[CallResult]) -> str:
+    read = [f"- {source.input.get('path') or source.input.get('url')}: {_extent(source)}" for source in sources]
+    return _layout(question, findings, gaps, read)
+
+
+def _layout(question: str, findings: Sequence[object], gaps: list[str], sources: list[str]) -> str:
     lines = ["# Report", "", f"Question: {question}", "", "## Answer", ""]
     lines.append(
         f"{len(findings)} relevant passages; the first is {findings[0]}." if findings else "No source answers it."
     )
     lines += ["", "## Findings", "", *(f"- {hit}" for hit in findings)]
     lines += ["", "## Contradictions and gaps", "", *(f"- {gap}" for gap in gaps or ["None that the search showed."])]
-    lines += ["", "## Sources", ""]
-    lines += [f"- {source.input.get('path') or source.input.get('url')}: {_extent(source)}" for source in sources]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", "## Sources", "", *sources, ""])
 
 
 def _extent(source: CallResult) -> str:

@@ -47,7 +47,7 @@ BEGIN
     END IF;
     IF go THEN PERFORM begin_attempt(n.tenant, n.session_id, n.holder, n.attempt); END IF;
     RETURN (SELECT jsonb_build_object('go', go, 'state', c.state, 'text', c.result, 'plan', s.plan, 'spent', spent, 'again', again,
-                                      'dry', coalesce(c.dry, false), 'remote', c.remote,
+                                      'dry', coalesce(c.dry, false), 'remote', c.remote, 'usage', c.usage,
                                       'workspace_version', w.version, 'body', m.body, 'variables', s.variables,
                                       'environment', CASE WHEN w.tree IS NOT NULL THEN s.spec::jsonb #>> '{config,environment}' END)
               FROM sessions s

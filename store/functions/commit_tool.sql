@@ -7,7 +7,7 @@ DECLARE
 BEGIN
     PERFORM check_run(n.tenant, n.session_id, n.run, false, false);
     UPDATE tool_calls SET state = n.state, result = n.result, ended_at = now(),
-                          sources = n.sources, shown = n.shown, description = coalesce(nullif(n.description, ''), description)
+                          sources = n.sources, shown = n.shown, usage = n.usage, description = coalesce(nullif(n.description, ''), description)
      WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
        AND holder = n.holder AND attempt = n.attempt AND state = 'started' RETURNING * INTO c;
     IF NOT FOUND THEN   -- it was written before and the answer was lost, or a newer attempt holds it
@@ -32,6 +32,7 @@ BEGIN
           FROM jsonb_populate_recordset(NULL::files, n.files) f
         ON CONFLICT DO NOTHING;
     END IF;
+    IF n.usage IS NOT NULL THEN PERFORM settle_budget(n.tenant, n.session_id, '', n.used); END IF;
     PERFORM append_events('', false, n.events);
     PERFORM end_effect(c, n.actor, n.denied, n.rule);
     RETURN true;

@@ -143,6 +143,7 @@ CREATE TABLE tool_calls (
     dry         boolean     NOT NULL DEFAULT false,-- described, not done
     sources     text        NOT NULL DEFAULT '[]', -- JSON: what it read, with hashes and times
     shown       text        NOT NULL DEFAULT '[]', -- JSON: files that the model is shown with the result
+    usage       text,                              -- of a model that the tool asked
     started_at  timestamptz NOT NULL DEFAULT now(),
     ended_at    timestamptz,
     PRIMARY KEY (tenant, node, call_index)
@@ -957,7 +958,7 @@ CREATE TYPE tool_hold AS (
 CREATE TYPE tool_commit AS (
     tenant text, session_id text, run text, node text, call_index integer, actor text, holder text, attempt integer,
     state text, result text, description text, progress text, status_text text, plan text, files jsonb,
-    shown text, sources text, denied boolean, rule text, handed_to text, events jsonb);
+    shown text, sources text, used budget_use, usage text, denied boolean, rule text, handed_to text, events jsonb);
 CREATE TYPE check_begin AS (
     tenant text, session_id text, run text, node text, call_index integer, tool text, actor text, kind text,
     description text, command text);

@@ -140,7 +140,7 @@ class Stack:
     async def asked(self, task_id: str) -> list[dict[str, Any]]:
         """The requests that reached the model for this task, oldest first."""
         async with httpx2.AsyncClient(base_url=self.model_url, timeout=20) as http:
-            answer = await http.get("/_requests", params={"contains": self._tags[task_id]})
+            answer = await http.get("/_requests", headers={"x-api-key": "k"}, params={"contains": self._tags[task_id]})
         requests: list[dict[str, Any]] = answer.json()["requests"]
         return requests
 

@@ -86,6 +86,8 @@ def count_calls(session: SessionContext, outcomes: list[ToolOutcome], calls: lis
     state, over = session.state, sum(call.refusal == OVER_LIMIT for call in calls)
     made = state.usage.tool_invocations + len(outcomes) - over
     state.usage = state.usage.model_copy(update={"tool_invocations": made})
+    for used in [outcome.used for outcome in outcomes if outcome.used]:
+        state.usage = state.usage.plus(used)
     state.failed_calls += sum(outcome.state is not CallState.OK for outcome in outcomes) - over
     state.denied_calls += sum(outcome.denied for outcome in outcomes)
     state.forbidden_calls += sum(outcome.forbidden for outcome in outcomes)

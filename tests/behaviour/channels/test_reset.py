@@ -113,7 +113,8 @@ async def test_lost_history_resets_the_conversation_and_the_person_is_notified(s
 
 async def _asked(service: Service, text: str) -> list[object]:
     async with httpx2.AsyncClient(base_url=service.stack.model_url, timeout=20) as model:
-        return list((await model.get("/_requests", params={"contains": text})).json()["requests"])
+        found = await model.get("/_requests", headers={"x-api-key": "k"}, params={"contains": text})
+    return list(found.json()["requests"])
 
 
 async def test_descriptor_and_state_are_shown(service: Service) -> None:

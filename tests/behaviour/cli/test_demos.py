@@ -49,6 +49,14 @@ def slow(shown: Terminal) -> None:
     shown.expect("Submitted; the task continues without you.")
 
 
+def research(shown: Terminal) -> None:
+    shown.expect("May this plan be carried out?")
+    shown.type("y")
+    shown.expect("The report is saved")
+    shown.expect("first lens for a lighthouse was lit in the tower of Cordouan in 1823. [http://127.0.0.1:")
+    shown.expect("completed (goal_reached)")
+
+
 def fix(shown: Terminal) -> None:
     shown.expect("--repo ")
     shown.expect("completed (goal_reached)")
@@ -61,6 +69,7 @@ STORIES: dict[str, Callable[[Terminal], None]] = {
     "ask": ask,
     "approve": approve,
     "fan-out": fan_out,
+    "research": research,
     "fix": fix,
     "trouble": trouble,
 }

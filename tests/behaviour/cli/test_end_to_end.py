@@ -43,7 +43,7 @@ async def test_piped_chat_starts_a_subagent_and_fires_its_outcome(stack: Stack) 
     typed = "Ask the researcher to look for lighthouses\n/mailbox\n/wait\n/mailbox\n/fire And now?\n/mailbox\n/tree\n"
     text = await errand(stack, "chat", typed=typed)
     assert "Task dispatched to 'researcher' (session: " in text
-    assert "  | researcher: completed. Nothing in the sources answers" in text
+    assert '  | researcher: completed. On "look for lighthouses" the sources say:' in text
     mail, fired = text.index("waiting"), text.index("This has come back:")
     assert text.index("| researcher: completed") < mail < fired
     assert "Async subagent 'researcher' (session: " in text[fired:] and 'You added: "And now?"' in text[fired:]

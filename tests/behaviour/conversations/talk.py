@@ -105,7 +105,7 @@ def result_of(task_id: str) -> Call:
 async def asked(stack: Stack, text: str) -> list[dict[str, Any]]:
     """Return the requests to the model that contain this text, oldest first."""
     async with httpx2.AsyncClient(base_url=stack.model_url, timeout=20) as http:
-        answer = await http.get("/_requests", params={"contains": text})
+        answer = await http.get("/_requests", headers={"x-api-key": "k"}, params={"contains": text})
     return [request.get("body", request) for request in answer.json()["requests"]]
 
 

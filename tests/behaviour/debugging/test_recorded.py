@@ -24,7 +24,7 @@ def script(ledger: Path) -> str:
 
 async def requests(stack: Stack) -> int:
     async with httpx2.AsyncClient(base_url=stack.model_url, timeout=20) as http:
-        return len((await http.get("/_requests")).json()["requests"])
+        return len((await http.get("/_requests", headers={"x-api-key": "k"})).json()["requests"])
 
 
 async def trace(stack: Stack, task_id: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ async def ended(client: AsyncOpenAI, response_id: str) -> Response:
 async def bodies(stack: Stack, text: str) -> list[dict[str, Any]]:
     """Return the requests to the model that contain a text, oldest first."""
     async with httpx2.AsyncClient(base_url=stack.model_url, timeout=20) as http:
-        found = (await http.get("/_requests", params={"contains": text})).json()["requests"]
+        found = (await http.get("/_requests", headers={"x-api-key": "k"}, params={"contains": text})).json()["requests"]
     return [one["body"] for one in found]
 
 

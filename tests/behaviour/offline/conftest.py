@@ -61,7 +61,7 @@ Requests = Callable[[str], Awaitable[list[dict[str, Any]]]]
 def requests(url: str) -> Requests:
     async def _requests(contains: str) -> list[dict[str, Any]]:
         async with httpx2.AsyncClient() as http:
-            answer = await http.get(f"{url}/_requests", params={"contains": contains})
+            answer = await http.get(f"{url}/_requests", headers={"x-api-key": "k"}, params={"contains": contains})
         found: list[dict[str, Any]] = answer.json()["requests"]
         return found
 

@@ -222,7 +222,7 @@ async def test_request_log_has_the_outcome_of_each_request(ask: Ask, requests: R
     assert (entry["model"], entry["turn"], entry["status"], entry["outcome"]) == (MODEL, 1, 200, "answered")
     assert entry["body"]["stream"] is True
     async with httpx2.AsyncClient() as http:
-        assert (await http.delete(f"{url}/_requests")).status_code == 204
+        assert (await http.delete(f"{url}/_requests", headers={"x-api-key": "k"})).status_code == 204
     assert await requests("") == []
 
 

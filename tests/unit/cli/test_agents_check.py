@@ -41,9 +41,14 @@ def test_agents_check_warns_of_a_search_that_is_not_configured(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "finder.md").write_text("---\nname: finder\ntools: [web_search]\n---\n\nFind.\n")
+    assert "Warning" not in cli("agents", "check", str(tmp_path)).stdout  # Anthropic searches itself
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1")
+    monkeypatch.setenv("ERRAND_DEFAULT_MODEL", "ollama/llama3")
     done = cli("agents", "check", str(tmp_path))
     assert done.exit_code == 0
-    assert "Warning: finder.md: tools lists web_search, which needs ERRAND_SEARCH_URL or" in done.stdout
+    assert (
+        "Warning: finder.md: tools lists web_search, which needs ERRAND_SEARCH_URL, ERRAND_BRAVE_KEY or" in done.stdout
+    )
     monkeypatch.setenv("ERRAND_SEARCH_URL", "http://searx.lan")
     assert "Warning" not in cli("agents", "check", str(tmp_path)).stdout
     monkeypatch.setenv("ERRAND_SEARCH_URL", "http://me:secret@searx.lan")
