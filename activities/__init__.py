@@ -14,6 +14,7 @@ from typing import Any
 from temporalio.client import Client
 
 import domain  # noqa: F401 - finds the package errand
+from activities.delegation.attempts import Attempts
 from activities.delegation.messages import Subagents
 from activities.delegation.plan import Planner
 from activities.delegation.settle import HandOverThread, SettleDelegation
@@ -152,6 +153,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     return [
         CallModel(*replying).call_model,
         Activate(*replying).activate,
+        Attempts(*replying).attempts,
         CallHandler(services.handlers, *replying).call_handler,
         *run_tool.activities(),
         hooks.list_hooks,

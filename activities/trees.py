@@ -10,12 +10,14 @@ programs and data of strangers. The sandbox bounds what a repository may take, a
 import asyncio
 import contextlib
 import hashlib
+import operator
 import os
 import re
 import shlex
 import shutil
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -33,7 +35,7 @@ from activities.workspaces import Workspaces, lock_workspace
 from domain import events as ev
 from domain import wire
 from domain.conversations.requests import Nothing
-from domain.environments import EnvironmentSpec, Tree, TreeSource
+from domain.environments import PATCH, EnvironmentSpec, Tree, TreeSource
 from domain.events import EventRow
 from domain.ids import derive_id
 from domain.policy.rules import PathError, host_of
@@ -54,7 +56,7 @@ MAX_LOG = 20_000  # characters of a setup's output, from its end
 MAX_TAIL = 2_000  # characters of a failed command's output
 ERRORS = 20  # lines
 BUNDLE = "incoming.bundle"
-PATCH, COMMITS = "changes.patch", "commits.bundle"
+COMMITS, STAT = "commits.bundle", "changes.stat"
 _GIT = """set -e
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:http:https
 unset no_proxy NO_PROXY
@@ -284,12 +286,14 @@ class Trees:
     async def _copy(self, tenant: str, workspace_id: str) -> Tree | None:
         """The tree of a rerun's or a fork's workspace: its files are what its source had besides this very commit."""
         first = await sessions.get(self._pool, tenant, workspace_id)  # it is named after its first session
-        if first is None or first.trigger not in _COPIES or first.parent_session_id is None:
-            return None
-        source = await sessions.get(self._pool, tenant, first.parent_session_id)
+        named = (first.spawned_by or first.parent_session_id) if first and first.trigger in _COPIES else None
+        source = await sessions.get(self._pool, tenant, named) if named is not None else None
         tree = await environments.tree_of(self._pool, tenant, source.workspace_id) if source is not None else None
-        if tree is None:
+        if first is None or source is None or tree is None:
             return None
+        if first.trigger is Trigger.ATTEMPT:  # those of a rerun were copied when it was accepted
+            _, manifest, _ = await workspaces.get_all(self._pool, tenant, source.workspace_id)
+            await workspaces.update(self._pool, tenant, workspace_id, partial(operator.or_, manifest))
         copy = tree.model_copy(update={"set_up": True, "setup": None})
         return await environments.set_tree(self._pool, tenant, workspace_id, copy)
 
@@ -392,7 +396,11 @@ class Trees:
             # with its time: git reads a file of the same second and size again only if the index is not younger
             "cp -p .git/index /tmp/index && export GIT_INDEX_FILE=/tmp/index\n"
             # what git refuses to track, such as a second .git, is left out
-            f"git add -A --ignore-errors || true\ngit diff --cached --binary {tree.commit} >.git/{PATCH}\n"
+            f"git add -A --ignore-errors || true\n"
+            # whatever the repository's configuration says of differences: `git apply` has to take it
+            f"difference() {{ git -c diff.orderFile=/dev/null diff --cached --no-color --no-ext-diff --no-textconv "
+            f'--no-relative --submodule=short --src-prefix=a/ --dst-prefix=b/ "$@" {tree.commit}; }}\n'
+            f"difference --binary >.git/{PATCH}\ndifference --shortstat >.git/{STAT}\n"
             f'if [ -n "$(git rev-list -n 1 {tree.commit}..HEAD)" ]; then\n'
             f"git bundle create -q .git/{COMMITS} {tree.commit}..HEAD; fi"
         )
@@ -401,10 +409,11 @@ class Trees:
 
     def _take_files(self, workspace: Workspace) -> dict[str, bytes]:
         most = self._workspaces.caps.file_bytes
-        found = {name: take_file(workspace, f".git/{name}", most) for name in (PATCH, COMMITS)}
+        found = {name: take_file(workspace, f".git/{name}", most) for name in (PATCH, COMMITS, STAT)}
         return {name: content for name, content in found.items() if content}
 
     async def _save(self, ref: SessionRef, changed: dict[str, bytes]) -> None:
+        about = {**_ABOUT, PATCH: changed.pop(STAT, b"").decode(errors="replace").strip()}
         digests = await files.put_blobs(self._pool, ref.tenant, list(changed.values()))
         new = [
             NewFile(
@@ -414,7 +423,7 @@ class Trees:
                 name=name,
                 media_type="text/x-diff" if name == PATCH else "application/octet-stream",
                 type="patch" if name == PATCH else "commits",
-                description=_ABOUT[name],
+                description=about[name],
             )
             for (name, content), digest in zip(changed.items(), digests, strict=True)
         ]
@@ -426,9 +435,8 @@ class Trees:
         await files.save_artifacts(self._pool, ref, run_of(ref), new, events, batch)
 
 
-_COPIES = frozenset({Trigger.RERUN, Trigger.FORK})
+_COPIES = frozenset({Trigger.RERUN, Trigger.FORK, Trigger.ATTEMPT})
 _ABOUT = {
-    PATCH: "All changes to the repository; `git apply` takes it.",
     COMMITS: "The commits that were made; `git fetch FILE HEAD` takes them.",
 }
 

@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Questions and approvals": ("inbox", "answer", "approve", "variables"),
     "Conversations": ("conversations", "tree", "mailbox", "fire", "fork", "terminate"),
-    "Looking closer": ("trace", "rerun", "diff", "replay", "export", "audit"),
+    "Looking closer": ("trace", "rerun", "diff", "attempts", "replay", "export", "audit"),
     "Schedules and notifications": ("schedules", "missions", "triggers", "subscriptions", "deliveries"),
     "Setting up": (
         *("config", "models", "agents", "environments", "credentials", "files", "keys", "secrets", "mcp", "completion"),
@@ -45,7 +45,7 @@ SHARED = {  # modules with several commands; each other command has a module of 
     "control": ("cancel", "steer", "interrupt", "promote", "terminate"),
     "inbox": ("answer", "approve"),
     "conversations": ("tree", "mailbox", "fire", "fork"),
-    "trace": ("diff",),
+    "trace": ("diff", "attempts"),
     "subscriptions": ("deliveries",),
     "keys": ("secrets",),
 }

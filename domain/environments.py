@@ -13,6 +13,7 @@ from domain.task import Branch, Pattern, Strict
 from domain.triggers import TriggerName
 
 MAX_DEPTH = 10_000
+PATCH = "changes.patch"  # the artifact with all changes of a task
 Script = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
 ExportName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 TreePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.@+][A-Za-z0-9_.@+/-]{0,299}$")]

@@ -1,6 +1,7 @@
 """Events, which watchers read. To add one: its class under its topic, the line that emits it."""
 
 from datetime import UTC, datetime
+from enum import StrEnum
 from operator import not_
 from typing import ClassVar
 
@@ -307,6 +308,26 @@ class SetupFinished(Event):
     reused: bool = False  # it was the maintenance: what an earlier task's setup made was taken over
     seconds: float
     log: str  # the end of its output
+
+
+class ChosenBy(StrEnum):
+    """Who chose among the attempts of a task."""
+
+    CRITERIA = "criteria"  # the others did not meet them, or made the same change
+    JUDGE = "judge"
+    PERSON = "person"
+    SIZE = "size"  # neither could choose, and it is the smallest change
+
+
+class AttemptChosen(Event):
+    """The task takes over the answer and the files of one of its attempts."""
+
+    type = "attempt_chosen"
+    decisive = True
+    number: int
+    child_session_id: str
+    chosen_by: ChosenBy
+    why: str
 
 
 class WorkspaceNotKept(Event):

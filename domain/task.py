@@ -185,6 +185,10 @@ class TaskConfig(TaskLimits):
         default=None, description="instead of an environment: an uploaded file that `git bundle create` made"
     )
 
+    attempts: int | None = Field(
+        default=None, ge=2, le=8, description="how many sessions try it from the same commit; one is chosen"
+    )
+
     @property
     def has_tree(self) -> bool:
         return self.environment is not None or self.repository is not None

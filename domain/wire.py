@@ -54,6 +54,7 @@ BUDGET_SPENT = "BudgetSpent"
 CANCEL_REQUESTED = "CancelRequested"
 CONTEXT_TOO_LONG = "ContextTooLong"
 MODEL_UNAVAILABLE = "ModelUnavailable"
+NO_ATTEMPT = "no_attempt"  # none of a task's attempts has completed
 HANDLER_FAILED = "handler_failed"  # the Python code of a side failed
 OUTDATED = "Outdated"  # the run is the session's newest, but its state differs from what was committed
 

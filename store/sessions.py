@@ -20,7 +20,7 @@ from domain.json_object import JsonObject
 from domain.messages import Node
 from domain.plan import Plan
 from domain.sessions.acceptance import AcceptanceRound
-from domain.sessions.new_session import PlacedSession, TaskTerms
+from domain.sessions.new_session import PlacedSession, TaskTerms, Trigger
 from domain.sessions.session import AgentRef, Reason, RecordedStop, Scope, SessionRef, Status, StopRequest, Usage
 from domain.sessions.session_state import SessionInput
 from domain.sessions.writes import Acceptance, AcceptanceRecord, CheckBegin, CheckEnd, QueuedBegin, SessionEnding
@@ -88,7 +88,11 @@ class SessionRow(PlacedSession):
             await_children=self.await_children,
             approval_required=self.approval_required,
             ask_variables=bool(self.missing),
-            tree=self.task.config.has_tree and self.spawned_by is None,
+            tree=self.task.config.has_tree and (self.spawned_by is None or self.trigger == Trigger.ATTEMPT),
+            # only the first task of a workspace, because they begin at its commit
+            attempts=self.task.config.attempts is not None
+            and self.id == self.workspace_id
+            and self.trigger not in (Trigger.ATTEMPT, Trigger.RERUN, Trigger.FORK),
             # a dry run has no work to check
             acceptance=bool(self.task.acceptance_criteria or self.task.constraints) and not self.dry_run,
             spawned_by=self.spawned_by,

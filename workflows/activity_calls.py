@@ -111,6 +111,7 @@ class TypedActivity(Generic[In, Out]):
 CALL_MODEL = TypedActivity("call_model", ModelCall, ModelReply)
 CALL_HANDLER = TypedActivity("call_handler", ModelCall, ModelReply)
 ACTIVATE = TypedActivity("activate", ModelCall, ModelReply)
+ATTEMPTS = TypedActivity("attempts", ModelCall, ModelReply)
 # one registered activity per tool: tool.bash, tool.read_file, …
 RUN_TOOL = TypedActivity("tool.*", ToolRequest, ToolOutcome)
 FINISH_SESSION = TypedActivity("finish_session", Finish, Finished)

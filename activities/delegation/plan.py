@@ -12,8 +12,8 @@ from typing import Any
 
 from activities.delegation.messages import Subagents
 from activities.model.models import Models
-from activities.tools.builtin import read_file
-from activities.tools.offered import can_be_subagent, description_of, find_enabled, subagent_tools
+from activities.tools.builtin import pull_requests, read_file
+from activities.tools.offered import can_be_subagent, description_of, find_enabled, line_tools, subagent_tools
 from activities.tools.tool import Tool
 from domain.agents.definition import (
     AgentDefinition,
@@ -50,6 +50,9 @@ from store.threads import Child
 
 # tools of the subagents that a prompt configures; the others name agents that a definition lists
 CONFIGURED = frozenset({DelegationTool.SUBAGENT, DelegationTool.SUBAGENT_CREATE, DelegationTool.SUBAGENT_MESSAGE})
+
+ATTEMPT_TIME = 0.9  # of what is left to its task
+NOT_IN_ATTEMPTS = frozenset(tool.name for tool in pull_requests.TOOLS)  # only what was chosen is published
 
 
 class ChildRefused(Exception):
@@ -151,6 +154,8 @@ class Planner:
         """`tool`: its name, which may be an agent's name; `pending`: the other children that the same response
         starts."""
         call, parent = by.call, by.session
+        if kind is DelegationTool.ATTEMPT:
+            return await self._plan_attempt(by, arguments.model_extra["number"])
         if kind in CONFIGURED:
             spawn = await self._read_configured(by, kind, tool, arguments, pending)
         else:
@@ -189,6 +194,20 @@ class Planner:
         # what is missing in its whole graph takes long to find if that is large
         needs = await asyncio.to_thread(find_needed, child, values, graph) if config else []
         return Planned(spawn, models, session, files, needs)
+
+    async def _plan_attempt(self, by: Spawner, number: int) -> Planned:
+        """The task itself once more. Its time ends before the task's, so that one of them can be chosen."""
+        task, definition = by.session, by.agents[-1]
+        await self._check_budget(by.call)
+        left = (task.deadline - datetime.now(UTC)).total_seconds() * 1_000
+        limits = task.limits.model_copy(update={"ttl_ms": max(1_000, int(left * ATTEMPT_TIME))})
+        tools = [name for name in line_tools(self._tools, by.agents, task.tools) if name not in NOT_IN_ATTEMPTS]
+        session = NewSession.attempt_of(task, number, limits=limits, tools=tools)
+        name = f"attempt {number}"
+        spawn = Spawn(
+            DelegationTool.ATTEMPT, task.agent_ref, definition, name, "", reports=DeliveryMode.HOLD, waits=True
+        )
+        return Planned(spawn, task.models, session, [], [])
 
     async def _find_values(self, by: Spawner, spawn: Spawn, before: SessionRow | None) -> tuple[dict[str, str], Graph]:
         """The child's variables as its thread inherits them, and the graph in which they were looked up."""

@@ -14,10 +14,11 @@ from activities.tools.tool import Tool, bound_text, clean
 from domain import events as ev
 from domain.agents.definition import session_sides
 from domain.agents.variables import resolve_values
-from domain.conversations.mailbox import quote, subagent_message
+from domain.conversations.mailbox import quote, quote_line, subagent_message
 from domain.conversations.subagent_texts import ended_its_turn, gathered, promoted, result
 from domain.conversations.subagents import (
     ALREADY_HANDED_OVER,
+    DelegationTool,
     HandOver,
     HandOverOutcome,
     LineEnd,
@@ -137,6 +138,9 @@ class SettleDelegation:
                 text = subagent_message(outcome, outcome.reference)
                 if child is not None and child.terms is not None and child.terms.explicit:
                     state, text = CallState.OK, ended_its_turn(outcome.reference)
+            if settle.tool == DelegationTool.ATTEMPT:  # its answer is the task's if it is chosen
+                said = preview(quote_line(outcome.error or outcome.output or ""), 300)
+                text = f"{outcome.name} {outcome.status}: {said}"
             events = [ev.SubagentEnded(child_session_id=settle.child, name=outcome.name, status=outcome.status)]
         record = DelegationRecord(self._pool, settle.ref, settle.node)
         return await record.settle(settle.index, settle.tool, state, text, events)

@@ -67,13 +67,15 @@ export function task(main, { session, parameters: [id, child, number] }) {
 
   // What the other tabs show, apart: the step must not wait for it.
   const beside = soon(async () => {
-    const [files, effects, audit, chain] = await Promise.all([
+    const tried = known.trace && everySession(known.trace).some((one) => /^attempt \d$/.test(one.name ?? ""));
+    const [attempts, files, effects, audit, chain] = await Promise.all([
+      tried ? get(`/tasks/${id}/attempts`) : null,
       get(`/tasks/${id}/workspace`).catch((error) => ({ items: [], error })),
       get(`/tasks/${id}/effects`),
       get(`/tasks/${id}/audit`, { limit: 50 }),
       get(`/tasks/${id}/audit/verify`),
     ]);
-    Object.assign(known, { files: files.items.filter((one) => one.kind !== "folder"), unread: files.error, effects, audit, chain });
+    Object.assign(known, { attempts, files: files.items.filter((one) => one.kind !== "folder"), unread: files.error, effects, audit, chain });
     tabsView();
   }, 400);
 
@@ -137,6 +139,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
     const all = [
       ["timeline", "Timeline"],
       result ? ["result", "Result"] : null,
+      known.attempts ? ["attempts", "Attempts", known.attempts.items.length] : null,
       ["files", "Files", changed || files?.length],
       ["effects", "Effects", effects?.items.length],
       ["events", "Events", trace?.marks.length],
@@ -150,7 +153,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
     );
     lanes.element.hidden = tab !== "timeline";
     place.tab.hidden = tab === "timeline";
-    const view = { result: outcome, files: filesView, effects: effectsView, events: eventsView, audit: auditView }[tab];
+    const view = { result: outcome, attempts: attemptsView, files: filesView, effects: effectsView, events: eventsView, audit: auditView }[tab];
     fill(place.tab, view ? view() : null);
   }
 
@@ -270,6 +273,28 @@ export function task(main, { session, parameters: [id, child, number] }) {
       h("h2", { class: "label" }, "Based on"),
       h("ul", { class: "lines" }, result.based_on.sources.slice(0, MOST_ROWS).map((one) => h("li", {}, h("small", { class: "faint" }, clock(one.at)), h("span", {}, `${one.kind} ${one.name}`)))),
     );
+  }
+
+  // The sessions that tried it, each compared with the one that was chosen.
+  function attemptsView() {
+    const { items, chosen_by: by, why } = known.attempts;
+    const best = items.find((one) => one.chosen) ?? items[0];
+    return [
+      by ? h("p", { class: "notice good" }, icon("tick"), `Attempt ${best.number} was chosen by ${by}: ${short(why, 300)}`) : null,
+      items.map((one) =>
+        h(
+          "p",
+          { class: "file", key: one.task_id },
+          icon(one.chosen ? "tick" : "file", one.chosen ? "good-c" : ""),
+          h("a", { class: "to", href: `#/tasks/${one.task_id}` }, `Attempt ${one.number}`),
+          pill(one.status),
+          one.passed === null ? null : h("span", { class: "chip" }, `${one.verdicts.filter((verdict) => verdict.passed).length} of ${one.verdicts.length} criteria`),
+          h("span", { class: "grow soft cut" }, one.changes ?? "no change"),
+          h("small", { class: "faint" }, cost(one.usage.cost_usd)),
+          one === best ? null : link(`#/compare/${best.task_id}/${one.task_id}`, h("span", { class: "button quiet" }, icon("compare"), "Compare")),
+        ),
+      ),
+    ];
   }
 
   function filesView() {

@@ -21,16 +21,18 @@ from api.streams.feeds import show_event
 from api.streams.readers import await_ending
 from api.submission import submit
 from api.views.conversation import display_messages
-from api.views.results import is_inline, task_record, task_result
+from api.views.results import artifact, is_inline, task_record, task_result
 from api.views.trace import Tracer
 from domain.agents.definition import AgentName
+from domain.environments import PATCH
 from domain.errors import Conflict, Invalid
-from domain.events import EVENTS
-from domain.sessions.new_session import kind_of
+from domain.events import EVENTS, AttemptChosen
+from domain.json_object import JsonObject
+from domain.sessions.new_session import Trigger, kind_of
 from domain.sessions.session import Status
 from domain.task import Id, TaskSpec
 from store import agents, events, files, mailbox, sessions, threads, tool_calls
-from store.sessions import find_short_ids
+from store.sessions import SessionRow, find_short_ids
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
@@ -226,6 +228,44 @@ async def show_session(call: Reader, session_id: str) -> models.Session:
         delivered_to=outcome.delivered_to if outcome else None,
         children=[models.ChildSession.model_validate(child) for child in spawned],
         display_messages=await display_messages(call.pool, session),
+    )
+
+
+# /tasks/{id}/attempts: the sessions that tried it, and which one was chosen.
+
+
+@router.get("/tasks/{task_id}/attempts", responses=problems(404, 410), summary="Compare the attempts of a task")
+async def list_attempts(call: Reader, task_id: str) -> models.AttemptPage:
+    """In their order. Each is a task that can be read and compared like any other."""
+    session = await session_of(call, task_id)
+    check_kept(session)
+    choices = await events.newest_of_types(call.pool, call.tenant, task_id, [AttemptChosen.type], 1)
+    choice = choices[0].data if choices else {}
+    spawned = await threads.children_of_session(call.pool, call.tenant, task_id)
+    rows = await sessions.by_ids(call.pool, call.tenant, [one.session_id for one in spawned])
+    tried = [row for row in rows.values() if row.trigger is Trigger.ATTEMPT]
+    tried.sort(key=lambda row: row.subagent_name or "")
+    items = [await _attempt(call, number, row, choice) for number, row in enumerate(tried, start=1)]
+    return models.AttemptPage(items=items, chosen_by=choice.get("chosen_by"), why=choice.get("why"))
+
+
+async def _attempt(call: Call, number: int, row: SessionRow, choice: JsonObject) -> models.Attempt:
+    checked = await sessions.get_acceptance(call.pool, call.tenant, row.id)
+    saved = await files.of_session(call.pool, call.tenant, row.id)
+    patch = next((file for file in reversed(saved) if file.name == PATCH), None)
+    return models.Attempt(
+        number=number,
+        task_id=row.id,
+        status=row.status,
+        reason=row.reason,
+        error=row.error,
+        passed=checked.passed if checked else None,
+        verdicts=checked.verdicts if checked else [],
+        steps=row.step,
+        usage=row.usage,
+        patch=artifact(patch, None) if patch else None,
+        changes=patch.description if patch else None,
+        chosen=row.id == choice.get("child_session_id"),
     )
 
 

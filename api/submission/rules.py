@@ -204,16 +204,23 @@ def tree_ceilings(settings: Settings) -> dict[str, float]:
     return {kind: ceiling for kind, ceiling in found.items() if ceiling is not None}
 
 
-def build_budget(config: TaskConfig, now: datetime, settings: Settings) -> NewBudget | None:
-    """The budget of the whole conversation, if the task or the platform limits it."""
+def build_budget(config: TaskConfig, limits: Limits, now: datetime, settings: Settings) -> NewBudget | None:
+    """The budget of the whole conversation, if the task or the platform limits it. Attempts share the limits of their
+    task."""
     most = {f"max_{kind}": ceiling for kind, ceiling in tree_ceilings(settings).items()}
-    if config.tree is None and not most:
+    if config.tree is None and config.attempts is None and not most:
         return None
     wanted = config.tree or TreeConfig()
-    limits = most | wanted.model_dump(exclude={"ttl"}, exclude_none=True)
+    if config.attempts is not None:
+        shared = {"max_tokens": limits.tokens, "max_cost_usd": limits.cost_usd}
+        given = wanted.model_dump(include={*shared}, exclude_none=True)
+        lower = {name: min(most, given.get(name, most)) for name, most in shared.items() if most is not None}
+        wanted = wanted.model_copy(update=lower)
+    most |= wanted.model_dump(exclude={"ttl"}, exclude_none=True)
     ends = now + timedelta(milliseconds=wanted.ttl) if wanted.ttl else None
-    shared = {"deadline": ends, "low_percent": settings.budget_low_percent, "default": config.tree is None}
-    return NewBudget.model_validate({**limits, **shared})
+    default = config.tree is None and config.attempts is None
+    fields = {"deadline": ends, "low_percent": settings.budget_low_percent, "default": default}
+    return NewBudget.model_validate({**most, **fields})
 
 
 def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
@@ -333,6 +340,19 @@ async def check_repository(call: Call, config: TaskConfig) -> None:
             problem = finding("/config/repository", "not_found", "there is no such file")
             raise Invalid("The repository does not exist.", errors=[problem])
         await check_file(call, file)
+
+
+def check_attempts(spec: TaskSpec, *, sided: bool) -> None:
+    """Refuse attempts where several sessions cannot do the same: they begin with the input at a commit."""
+    context = spec.context
+    reasons = {
+        "they begin at the same commit of a repository, and this task has none": not spec.config.has_tree,
+        "they do not know earlier messages": bool(context.history or context.history_session),
+        "a plan is approved for one session": spec.config.approval_required,
+        "the agent has sides, hooks or other agents as its tools": sided,
+    }
+    if found := [why for why, holds in reasons.items() if holds]:
+        raise Invalid("This task cannot have attempts.", errors=[finding("/config/attempts", "unavailable", found[0])])
 
 
 async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int) -> list[str]:

@@ -208,6 +208,8 @@ async def check_task(
     await rules.check_sandbox(pool, spec, definition, settings)
     if spec.config.has_tree or spec.config.ref is not None:
         await rules.check_repository(call, spec.config)
+    if spec.config.attempts is not None:
+        rules.check_attempts(spec, sided=sided)
     notices = rules.notices_of_prices(every, limits, call.services.prices)
     notices += await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
@@ -231,7 +233,7 @@ def prepare_session(call: Call, task: Checked, place: SessionPlace) -> Prepared:
     acceptance = Acceptance(
         session=session.place(ref, created_at=now),
         inbox=_inbox(session_id, task),
-        budget=rules.build_budget(task.spec.config, now, call.settings),
+        budget=rules.build_budget(task.spec.config, task.limits, now, call.settings),
         manifest={**place.manifest, **task.files} if own else {},
         in_order=not own,
         delivery=place.delivery,

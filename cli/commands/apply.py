@@ -11,8 +11,7 @@ from cli.errors import CliError, NotFoundError
 from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import clean, emit, note
-
-PATCH = "changes.patch"
+from domain.environments import PATCH
 
 
 def fetch_patch(api: Api, task_id: str) -> bytes:

@@ -41,6 +41,7 @@ from domain.sessions.session import SandboxMode
 )
 @click.option("--environment", help="Work in the repository of this environment.")
 @click.option("--ref", help="Branch, tag or commit of the environment's repository.")
+@click.option("--attempts", type=click.IntRange(2, 8), help="Try it this often in the repository; one is chosen.")
 @click.option("--note", "notes", multiple=True, help="A note for the agent. Repeatable.")
 @click.option(
     "--criterion", "acceptance_criteria", multiple=True, help="Acceptance criterion of the result. Repeatable."
@@ -88,11 +89,12 @@ def run(
       ./errand run assistant "Tidy up" --permission "bash=ask" --permission "bash:rm *=deny"
       ./errand run assistant "Fix the failing test" --dir . && ./errand pull last
       ./errand run assistant "Fix the failing test" --repo . && ./errand apply last
+      ./errand run coder "Make it twice as fast" --repo . --check "make test" --attempts 3 && ./errand attempts last
       ./errand run assistant "Tidy up" --detach --json | jq -r .task_id
     """
     spec: JsonObject = {"agent": agent, "input": _input(text, input_json)}
     limits = ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls", "retention")
-    config = {name: options.pop(name) for name in (*limits, "model", "sandbox", "environment", "ref")}
+    config = {name: options.pop(name) for name in (*limits, "model", "sandbox", "environment", "ref", "attempts")}
     config |= {name: options.pop(name) or None for name in ("approval_required", "dry_run", "notify")}
     options["acceptance_criteria"] += tuple({"kind": "command", "run": check} for check in options.pop("checks"))
     spec |= {name: value for name, value in options.items() if value}

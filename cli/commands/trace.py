@@ -1,16 +1,16 @@
-"""`errand trace` and `diff`: what a task did step by step, and where two tasks differ."""
+"""`errand trace`, `diff` and `attempts`: what a task did step by step, and where two tasks or its attempts differ."""
 
 from dataclasses import asdict
 
 import click
-from errand.models import Trace
+from errand.models import Attempt, AttemptPage, Trace
 
-from cli.api import Api
+from cli.api import Api, parse, segment
 from cli.commands.apply import fetch_patch
 from cli.errors import Exit
 from cli.ids import TaskId
 from cli.options import remote
-from cli.render.output import clean, dim, duration, emit, one_line, spent, styled_status
+from cli.render.output import clean, dim, duration, emit, note, one_line, spent, styled_status, table
 from cli.render.traces import TraceDifference, TraceFigures, figures, first_difference, trace_lines
 from domain.amounts import counted
 
@@ -115,3 +115,37 @@ def _step(a: int | None, b: int | None) -> str:
     if a == b or a is None or b is None:
         return str(a if a is not None else b)
     return f"{a} of A, {b} of B"
+
+
+@click.command()
+@click.argument("task_id", type=TaskId())
+@remote
+def attempts(api: Api, task_id: str, as_json: bool) -> None:
+    """Compare the attempts of a task: which met its criteria, what each changed and cost, and which one was chosen.
+
+    \b
+    Examples:
+      ./errand attempts last
+      ./errand diff ATTEMPT | less
+      ./errand apply ATTEMPT --check
+      ./errand attempts ID --json | jq -r '.items[] | select(.passed) | .task_id'
+    """
+    answer = api.get(f"/tasks/{segment(task_id)}/attempts")
+    if as_json:
+        emit(answer)
+        return
+    page = parse(AttemptPage, answer)
+    table(
+        ["", "ATTEMPT", "STATUS", "CRITERIA", "CHANGES", "STEPS", "COST", "TASK"],
+        [_attempt_row(one) for one in page.items],
+    )
+    if page.chosen_by is not None:
+        note(f"chosen by {page.chosen_by}: {one_line(page.why or '', 300)}")
+    elif not page.items:
+        note("this task has no attempts")
+
+
+def _attempt_row(one: Attempt) -> list[str]:
+    met = f"{sum(verdict.passed for verdict in one.verdicts)} of {len(one.verdicts)}" if one.verdicts else "-"
+    chosen, changes = "*" if one.chosen else "", one_line(one.changes or "none", 60)
+    return [chosen, str(one.number), one.status, met, changes, str(one.steps), spent(one.usage), one.task_id]

@@ -176,6 +176,10 @@ class EventPrinter:
         else:
             self._line(f"  the setup failed: {one_line(event['log'])}", fg="red")
 
+    def on_attempt_chosen(self, event: EventData) -> None:
+        chosen = f"  attempt {event['number']} is chosen by {event['chosen_by']}"
+        self._line(f"{chosen}: {one_line(event['why'])}", fg="green")
+
     def on_artifact_saved(self, event: EventData) -> None:
         if url := event.get("url"):
             self._line(f"  artifact {one_line(event['name'])} ({event['artifact_type']}): {one_line(url)}", fg="green")

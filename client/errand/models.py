@@ -968,6 +968,30 @@ class CredentialPage(Model):
     items: list[Credential]
 
 
+# attempts
+
+
+class Attempt(Model):
+    number: int
+    task_id: str = Field(description="of the session that made it")
+    status: str
+    reason: str | None
+    error: str | None
+    passed: bool | None = Field(description="whether it met the criteria of the task; null: it was not checked")
+    verdicts: list[Verdict] = []
+    steps: int
+    usage: Usage
+    patch: Artifact | None = Field(description="all its changes; null: it has made none, or has not ended")
+    changes: str | None = Field(description="how many files and lines it changes")
+    chosen: bool
+
+
+class AttemptPage(Model):
+    items: list[Attempt]
+    chosen_by: str | None = Field(description="criteria, judge, person or size; null: none is chosen yet")
+    why: str | None
+
+
 # schedules, missions and triggers
 
 

@@ -26,6 +26,7 @@ class DelegationTool(StrEnum):
     SUBAGENT_MESSAGE = "subagent_message"  # a further message to such an instance
     START_BACKGROUND = "start_background_agent"  # reports by messages; only its failure is delivered
     GATHER = "gather"  # waits for several, a bounded time
+    ATTEMPT = "attempt"  # the platform's own: the task itself, once more, in a copy of its workspace
 
 
 def inline_path(line: str, step: int, index: int) -> str:

@@ -63,6 +63,7 @@ class SubmittedConfig(NotificationConfig):
     environment: str | None = None
     ref: str | None = None
     repository: str | None = None
+    attempts: int | None = None
 
     @property
     def has_tree(self) -> bool:
@@ -155,6 +156,7 @@ class Trigger(StrEnum):
     SUBAGENT_CREATE = DelegationTool.SUBAGENT_CREATE
     SUBAGENT_MESSAGE = DelegationTool.SUBAGENT_MESSAGE
     START_BACKGROUND = DelegationTool.START_BACKGROUND
+    ATTEMPT = DelegationTool.ATTEMPT
 
 
 class Supervision(Frozen):
@@ -299,6 +301,26 @@ class NewSession(Supervision):
         if handed_to is not None:
             kept |= {**_agent(handed_to.agent), **handed_to.model_dump(include={"models", "sides", "tools"})}
         return cls(**kept, trigger=Trigger.CHILD_RESULT)
+
+    @classmethod
+    def attempt_of(cls, task: "PlacedSession", number: int, *, limits: Limits, tools: list[str]) -> Self:
+        """One of several sessions that do the same task, each in a workspace of its own."""
+        kept = {name: getattr(task, name) for name in NewSession.model_fields if name not in _NOT_CONTINUED}
+        thread = task.task.channel.thread if task.task.channel else None
+        own = {
+            "spec": {**task.spec, "channel": {"thread": thread} if thread else None},  # where its questions are asked
+            "title": f"{task.title} (attempt {number})",
+            "session_type": SessionType.SUBAGENT,
+            "trigger": Trigger.ATTEMPT,
+            "workspace_id": None,
+            "spawned_by": task.id,
+            "subagent_name": f"attempt {number}",
+            "blocking": True,
+            "limits": limits,
+            "tools": tools,
+            "missing": {},
+        }
+        return cls(**kept | own)
 
     @classmethod
     def rerun_of(

@@ -110,6 +110,7 @@ class SessionState(BaseModel):
     # after a handoff: the sides of the agent that took over, and whether a handoff has happened
     sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)
     handed_over: bool = Field(default=False, exclude_if=lambda value: not value)
+    chosen: bool = Field(default=False, exclude_if=lambda value: not value)  # one of its attempts
     announced: bool = Field(default=False, exclude_if=lambda value: not value)  # hooks know that the session began
     # by agent and side: the moments at which it has hooks
     hook_points: dict[str, list[HookPoint]] = Field(default_factory=dict, exclude_if=lambda value: not value)
@@ -145,6 +146,7 @@ class SessionInput(BaseModel):
     tree: bool = False  # its workspace begins with a repository
     acceptance: bool = False  # criteria and constraints are judged before it may complete
     await_children: bool = True  # with children still to report, the session is not done
+    attempts: bool = False  # other sessions do its task, and one of their results becomes its own
     spawned_by: str | None = None  # who spawned it
     sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)  # None: a plain agent
     renew_after: int | None = None  # events, until it continues as new; None: when the server suggests it

@@ -3,7 +3,7 @@
 from offline.markers import Marker, MarkerError, find_markers
 from offline.reply import Reply, Script, ScriptFunction, play
 from offline.scripts import assistant, code_reviewer, coder, marked, mender, orchestrator, researcher, teams
-from offline.scripts.closing import VERDICT, give_verdicts, summarize
+from offline.scripts.closing import CHOOSE, VERDICT, choose_attempt, give_verdicts, summarize
 from offline.transcript import Transcript
 
 
@@ -50,6 +50,8 @@ def answer(transcript: Transcript) -> Reply:
     """The reply to a request; a repeated request gets the same reply."""
     if transcript.tools == {VERDICT}:
         return give_verdicts(transcript)
+    if transcript.tools == {CHOOSE}:
+        return choose_attempt(transcript)
     if not transcript.tools and transcript.results:
         return Reply(text=summarize(transcript))
     marker = choose(transcript)

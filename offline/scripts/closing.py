@@ -47,6 +47,18 @@ def give_verdicts(transcript: Transcript) -> Reply:
     return Reply(calls=(ToolUse(VERDICT, {"verdicts": verdicts}),))
 
 
+CHOOSE = "choose_attempt"
+_ATTEMPT = re.compile(r'<attempt number="(\d)">.*?<patch>\n(.*?)\n</patch>', re.DOTALL)
+
+
+def choose_attempt(transcript: Transcript) -> Reply:
+    """The judge of attempts: the shortest patch is the best, and of two that are as long none is."""
+    lengths = sorted((len(patch), int(number)) for number, patch in _ATTEMPT.findall(transcript.request))
+    best = lengths[0][1] if len(lengths) < 2 or lengths[0][0] < lengths[1][0] else 0
+    why = f"Of all of them attempt {best} is the smallest change." if best else "They are alike."
+    return Reply(calls=(ToolUse(CHOOSE, {"number": best, "why": why}),))
+
+
 def _kept(constraint: str, done: str) -> dict[str, object]:
     found = [line for text in _QUOTED.findall(constraint) for line in done.splitlines() if text in line]
     return {"met": not found, "why": f"This shows it: {found[0]}" if found else "Nothing shows a violation."}

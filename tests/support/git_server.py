@@ -63,7 +63,7 @@ class Forge:
     def answer(self, method: str, path: str, body: bytes, authorization: str | None) -> tuple[int, Any]:
         self.asked.append(f"{method} {path}")
         if not re.search(r"/(pulls|merge_requests)(\?|$)", path):
-            return 200, {"default_branch": "main", "sent": authorization}
+            return 200, {"default_branch": "main", "sent": authorization, "number": len(self.asked)}
         if method == "GET":
             return 200, self.pulls
         given = json.loads(body)

@@ -195,13 +195,32 @@ async def test_replay_says_whether_the_code_decides_the_same_or_where_it_does_no
 
 
 async def test_changes_in_a_repository_are_shown_by_file(stack: Stack, opened: Opener, tmp_path: Path) -> None:
-    make_repository(tmp_path / "shop", {"app.py": "one\ntwo\n", "old.txt": "old\n"})
-    bundle = tmp_path / "shop.bundle"
-    git(tmp_path / "shop", "bundle", "create", "-q", str(bundle), "HEAD")
-    sent = await stack.http.post("/files?name=shop.bundle", content=await asyncio.to_thread(bundle.read_bytes))
+    repository = await send_repository(stack, tmp_path)
     work = steps([("bash", {"command": "printf 'one\\nthree\\nfour\\n' > app.py && git rm -q old.txt"})])
-    record = await stack.run(work, config={"repository": sent.json()["file_id"]})
+    record = await stack.run(work, config={"repository": repository})
     page = await opened(f"{stack.url}/#/tasks/{record['task_id']}")
     files = page.locator(".changes .code")
     await expect(files.locator("header")).to_have_text(["app.py+2 −1", "old.txt−1"])
     await expect(files.first).to_contain_text("three")
+
+
+async def test_attempts_are_a_tab_from_which_they_are_compared(stack: Stack, opened: Opener, tmp_path: Path) -> None:
+    config = {"repository": await send_repository(stack, tmp_path), "attempts": 2}
+    checks = [{"kind": "command", "run": "test -s app.py"}]
+    work = steps([("bash", {"command": "echo more >> app.py"})])
+    record = await stack.run(work, config=config, acceptance_criteria=checks)
+    page = await opened(f"{stack.url}/#/tasks/{record['task_id']}")
+    await page.get_by_role("tab", name="Attempts").click()
+    rows = page.locator(".tab p.file")
+    await expect(rows).to_have_text([re.compile(f"Attempt {one}.*1 of 1 criteria.*1 insertion") for one in (1, 2)])
+    await expect(page.get_by_text("Attempt 1 was chosen by criteria")).to_be_visible()
+    await rows.nth(1).get_by_role("link", name="Compare").click()
+    await expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+
+
+async def send_repository(stack: Stack, folder: Path) -> str:
+    make_repository(folder / "shop", {"app.py": "one\ntwo\n", "old.txt": "old\n"})
+    bundle = folder / "shop.bundle"
+    git(folder / "shop", "bundle", "create", "-q", str(bundle), "HEAD")
+    sent = await stack.http.post("/files?name=shop.bundle", content=await asyncio.to_thread(bundle.read_bytes))
+    return str(sent.json()["file_id"])

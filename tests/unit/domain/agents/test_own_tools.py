@@ -59,7 +59,8 @@ def test_every_list_has_the_names_of_the_tools_with_its_trait() -> None:
 
 def test_tools_that_begin_with_a_delegation_are_those_that_a_session_knows() -> None:
     begun = {name for name, tool in TOOLS.items() if tool.activity == BEGIN_DELEGATIONS}
-    assert begun | {DelegationTool.SUBAGENT} == set(DelegationTool)  # such a tool has the name of its agent
+    # a subagent's tool has the name of its agent, and attempts are the platform's own
+    assert begun | {DelegationTool.SUBAGENT, DelegationTool.ATTEMPT} == set(DelegationTool)
 
 
 def test_an_agent_has_the_names_of_its_tools_and_leaves_the_others_free() -> None:
