@@ -17,6 +17,7 @@ import shlex
 import shutil
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -60,12 +61,16 @@ COMMITS, STAT = "commits.bundle", "changes.stat"
 _GIT = """set -e
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:http:https
 unset no_proxy NO_PROXY
-git() { command git -c safe.directory='*' -c core.hooksPath=/dev/null -c gc.auto=0 "$@"; }
 command -v git >/dev/null || { echo 'there is no git program on this worker'; exit 127; }
+git() { command git -c safe.directory='*' -c core.hooksPath=/dev/null -c gc.auto=0 "$@"; }
 case "$(git version)" in
 *' 1.'*|*' 2.'[0-9].*|*' 2.'[12][0-9].*|*' 2.3'[0-8].*) echo 'git must be 2.39 or newer'; exit 127;;
 esac
 """
+
+# Of a git that was killed: with its locks every later one would be refused, and nobody else works in a
+# mirror that is locked.
+_UNLOCK = "find . -type f \\( -name '*.lock' -o -name 'tmp_*' \\) -delete\n"
 
 
 class TreeError(Exception):
@@ -122,7 +127,7 @@ class Mirrors:
         depth = f"--depth={source.depth}" if source.depth and source.url else ""
         place, name = shlex.quote(source.url or BUNDLE), shlex.quote(source.ref or "HEAD")
         output = await self._git(
-            "[ -e HEAD ] || git init -q --bare .\n"
+            f"[ -e HEAD ] || git init -q --bare .\n{_UNLOCK}"
             f"git fetch -q --no-tags {depth} {place} {name}\n"
             "commit=$(git rev-parse 'FETCH_HEAD^{commit}')\n"
             f'git update-ref refs/errand/$commit $commit\nrm -f {BUNDLE}\necho "commit $commit"',
@@ -149,7 +154,7 @@ class Mirrors:
         async with self._mirror(tenant, tree) as mirror:
             await asyncio.to_thread(Workspace(mirror).write, BUNDLE, content)
             output = await self._git(
-                f"git fetch -q --no-tags --update-shallow {BUNDLE} HEAD\n"
+                f"{_UNLOCK}git fetch -q --no-tags --update-shallow {BUNDLE} HEAD\n"
                 f"commit=$(git rev-parse 'FETCH_HEAD^{{commit}}')\nrm -f {BUNDLE}\n"
                 f"git push -q {shlex.quote(tree.place)} $commit:refs/heads/{shlex.quote(tree.branch)}\n"
                 'echo "commit $commit"',
@@ -192,7 +197,11 @@ class Mirrors:
         readable: Path | None = None,
         seconds: float = GIT_SECONDS,
     ) -> str:
-        return output_of(await self._commands.run(_GIT + script, folder, seconds, network, readable))
+        result = await self._commands.run(_GIT + script, folder, seconds, network, readable)
+        hidden = [text for one in (network.credentials if network else ()) for text in one.texts]
+        return output_of(
+            replace(result, output=Redactor(hidden).text(result.output))
+        )  # an error may repeat the request
 
     @contextlib.asynccontextmanager
     async def _mirror(self, tenant: str, source: TreeSource) -> AsyncIterator[Path]:

@@ -203,7 +203,13 @@ class Attempts(CallModel):
             settings=ModelSettings(tool_choice=CHOOSE.name),
             cached=False,
         )
-        request, said = await self._bounds.reserve(call, facts, request), ModelResponse()
+        said = ModelResponse()
+        try:
+            request = await self._bounds.reserve(call, facts, request)
+        except ApplicationError as error:
+            if error.type != wire.BUDGET_SPENT:  # by the attempts; what they made is not lost for that
+                raise
+            return None
         await self._models.ask(request, said, on_text=lambda _: None, on_thinking=lambda _: None)
         turn.usage, turn.estimated = said.usage, said.estimated
         given = said.calls[0].arguments if said.calls else {}

@@ -14,7 +14,7 @@ from activities.model.reply import Contexts
 from activities.sandbox import NONE, Commands
 from activities.tools.tool import clean
 from activities.workspaces import Workspaces
-from domain.events import AcceptanceChecked, EventRow
+from domain.events import AcceptanceChecked, ArtifactSaved, EventRow
 from domain.ids import derive_id
 from domain.messages import (
     ASSISTANT,
@@ -29,6 +29,7 @@ from domain.messages import (
     text_of,
 )
 from domain.policy.rules import Rule
+from domain.redaction import Redactor
 from domain.sessions import acceptance as rules
 from domain.sessions.acceptance import (
     AcceptanceRound,
@@ -38,13 +39,14 @@ from domain.sessions.acceptance import (
     criterion_text,
 )
 from domain.sessions.session import CallState, Usage, preview
-from domain.sessions.writes import AcceptanceRecord, BudgetUse, CheckBegin, CheckEnd, NewMessage, ToolCallKey
+from domain.sessions.writes import AcceptanceRecord, BudgetUse, CheckBegin, CheckEnd, NewFile, NewMessage, ToolCallKey
 from domain.task import parts_of
-from store import sessions, tool_calls, workspaces
+from store import files, sessions, tool_calls, workspaces
 from store.agents import Definitions
 from store.database import Pool
 
 WHY = 500  # characters of a reason
+MOST_LOG = 2_000_000  # bytes of what the commands of a round printed, from its end
 EVIDENCE = 20_000  # characters of the newest tool results that the judge is shown
 REPLY_TOKENS = 4_096
 TOKENS_EACH = 100  # for each verdict besides
@@ -81,11 +83,14 @@ class AcceptanceChecks:
             if known is not None and known.round == check.round:  # it was written, but the result was lost
                 return self._verdict(check, known.verdicts, session.usage)
             criteria = session.task.acceptance_criteria
+            config, log = session.task.config, list[str]()
             verdicts = {
-                place: await self._command(check, place, one, session.rules, session.task.config.environment)
+                place: await self._command(check, place, one, session.rules, config.environment, log)
                 for place, one in enumerate(criteria)
                 if isinstance(one, CommandCriterion)
             }
+            if log and config.has_tree:
+                await self._save_log(check, "\n".join(log))
             texts = {place: criterion_text(one) for place, one in enumerate(criteria) if place not in verdicts}
             constraints = session.task.constraints
             judged: list[Verdict] = []
@@ -103,6 +108,7 @@ class AcceptanceChecks:
         criterion: CommandCriterion,
         bounds: list[list[Rule]],
         named: str | None,
+        log: list[str],
     ) -> Verdict:
         """Run a command. It is the caller's own, so the agent's rules do not apply; the sandbox and the task's rules
         do."""
@@ -118,12 +124,31 @@ class AcceptanceChecks:
         folder = await self._workspaces.ready(check.ref.tenant, check.workspace_id, version)
         variables = environment.spec.variables if environment is not None else NONE
         result = await self._commands.run(criterion.run, folder, criterion.timeout_s, network, variables=variables)
+        hidden = [text for one in environment.credentials for text in one.texts] if environment is not None else []
+        output = Redactor(hidden).text(clean(result.output)).strip()  # a host may answer with what it was sent
         ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {criterion.timeout_s} s"
         ended = f"stopped: {result.stopped}" if result.stopped else ended
-        why = result.refusal or f"{ended}: {clean(result.output).strip()[-WHY:] or '(no output)'}"
+        why = result.refusal or f"{ended}: {output[-WHY:] or '(no output)'}"
+        log.append(f"$ {criterion.run}\n{output}\n[{result.refusal or ended}]\n")
         passed = result.exit_code == 0
         await sessions.end_check(self._pool, _end_entry(entry, passed, why))
         return Verdict(kind="command", criterion=criterion_text(criterion), passed=passed, why=why)
+
+    async def _save_log(self, check: CheckAcceptance, log: str) -> None:
+        """All that the commands printed, as an artifact: a verdict has the end of it."""
+        ref, content = check.ref, log.encode()[-MOST_LOG:]
+        [digest] = await files.put_blobs(self._pool, ref.tenant, [content])
+        new = NewFile(
+            id=derive_id(ref.session_id, "checks", check.round),
+            sha256=digest,
+            size=len(content),
+            name="checks.log",
+            media_type="text/plain",
+            type="log",
+            description=f"What the commands of the criteria printed in round {check.round}.",
+        )
+        saved = ArtifactSaved(name=new.name, artifact_type=new.type, file_id=new.id, size=new.size)
+        await files.save_artifacts(self._pool, ref, run_of(ref), [new], [EventRow.of(ref, saved)], new.id)
 
     async def _judge(
         self, check: CheckAcceptance, criteria: list[str], constraints: list[str]

@@ -244,17 +244,17 @@ async def list_attempts(call: Reader, task_id: str) -> models.AttemptPage:
     spawned = await threads.children_of_session(call.pool, call.tenant, task_id)
     rows = await sessions.by_ids(call.pool, call.tenant, [one.session_id for one in spawned])
     tried = [row for row in rows.values() if row.trigger is Trigger.ATTEMPT]
-    tried.sort(key=lambda row: row.subagent_name or "")
-    items = [await _attempt(call, number, row, choice) for number, row in enumerate(tried, start=1)]
+    items = [await _attempt(call, row, choice) for row in tried]
+    items.sort(key=lambda one: one.number)
     return models.AttemptPage(items=items, chosen_by=choice.get("chosen_by"), why=choice.get("why"))
 
 
-async def _attempt(call: Call, number: int, row: SessionRow, choice: JsonObject) -> models.Attempt:
+async def _attempt(call: Call, row: SessionRow, choice: JsonObject) -> models.Attempt:
     checked = await sessions.get_acceptance(call.pool, call.tenant, row.id)
     saved = await files.of_session(call.pool, call.tenant, row.id)
     patch = next((file for file in reversed(saved) if file.name == PATCH), None)
     return models.Attempt(
-        number=number,
+        number=int((row.subagent_name or "0").rpartition(" ")[2]),
         task_id=row.id,
         status=row.status,
         reason=row.reason,

@@ -95,6 +95,9 @@ def serve_repositories(root: Path, port: int, forge: Forge) -> Iterator[str]:
             if asked.path.startswith("/api/"):
                 status, answer = forge.answer(self.command, self.path, body, self.headers.get("Authorization"))
                 return self._send(status, json.dumps(answer).encode(), {})
+            if asked.path.startswith("/echo/"):  # a server that says too much
+                said = f"refused: {self.headers.get('Authorization')}, {forge.token}\n".encode()
+                return self._send(403, said, {"Content-Type": "text/plain"})
             env = os.environ | {
                 "GIT_PROJECT_ROOT": str(root),
                 "GIT_HTTP_EXPORT_ALL": "1",

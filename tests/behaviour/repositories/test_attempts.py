@@ -169,3 +169,15 @@ async def test_a_task_that_cannot_have_attempts_is_refused(stack: Stack, origin:
         answer = await stack.http.post("/tasks", json=task)
         assert answer.status_code == 422, answer.text
         assert answer.json()["errors"][0]["pointer"] == "/config/attempts", answer.text
+
+
+async def test_a_budget_that_the_attempts_used_up_loses_none_of_them(stack: Stack, origin: Origin) -> None:
+    """Nothing is left for a judge, and nobody may be asked."""
+    steps_of_all = 5  # one starts them, and each takes two
+    record = await stack.run(
+        steps(*differ(origin, "seq 50 > n.txt", "seq 5 > n.txt")),
+        config={"environment": await prepare(stack, origin), "attempts": 2, "tree": {"max_steps": steps_of_all}},
+    )
+    compared = await attempts_of(stack, record["task_id"])
+    assert record["status"] == "completed" and compared["chosen_by"] == "size"
+    assert (await artifact(stack, record["task_id"], "changes.patch")).decode().count("\n+") == 6

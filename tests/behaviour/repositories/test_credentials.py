@@ -1,10 +1,11 @@
 """Credentials: used for the hosts that they are bound to, and nowhere to be seen."""
 
 import asyncio
+import base64
 from pathlib import Path
 
 from domain.ids import new_id
-from tests.behaviour.repositories.conftest import Origin, define, store_credential
+from tests.behaviour.repositories.conftest import Origin, artifact, define, store_credential
 from tests.support.git_server import git
 from tests.support.secrets import secrets_found
 from tests.support.stack import Stack, steps
@@ -80,6 +81,30 @@ async def test_a_credential_that_may_read_does_not_write_and_another_host_gets_n
     assert "may only read" in pushed and "may only read" in posted and origin.forge.pulls == []
     assert "no credential for https://example.org" in other and "is asked for /https/HOST/PATH" in other
     assert not [one for one in origin.branches() if one.startswith("errand/")]
+
+
+async def test_the_log_of_checks_is_an_artifact_without_what_a_host_sends_back(stack: Stack, origin: Origin) -> None:
+    credential = await store_credential(stack, origin)
+    environment = await define(stack, origin.url, {"credential": credential}, network="allowlist", hosts=["127.0.0.1"])
+    echoed = f"seq 3000; curl -s $ERRAND_GATEWAY/{origin.place.replace('://', '/')}/api/v1/x"
+    record = await stack.run(
+        "look", config={"environment": environment}, acceptance_criteria=[{"kind": "command", "run": echoed}]
+    )
+    log = (await artifact(stack, record["task_id"], "checks.log")).decode()
+    assert "\n1\n2\n" in log and "default_branch" in log and "[exit code 0]" in log
+    verdicts = (await stack.result(record["task_id"]))["acceptance"]
+    assert "default_branch" in verdicts[0]["why"]
+    assert origin.forge.token is not None and origin.forge.token not in log + str(verdicts)
+
+
+async def test_an_error_of_git_has_no_credential_that_the_host_sends_back(stack: Stack, origin: Origin) -> None:
+    credential = await store_credential(stack, origin)
+    environment = await define(stack, f"{origin.place}/echo/shop", {"credential": credential})
+    record = await stack.run("look", config={"environment": environment})
+    said, token = record["error"]["message"], origin.forge.token
+    assert record["status"] == "failed" and "refused:" in said and token is not None
+    encoded = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+    assert token not in said and encoded not in said, said
 
 
 async def test_a_missing_credential_ends_the_task_before_the_model_is_asked(stack: Stack, origin: Origin) -> None:

@@ -1,6 +1,7 @@
 """What goes wrong with repositories: kills, workers that are behind, neighbours, and repositories that attack."""
 
 import asyncio
+import hashlib
 import re
 from pathlib import Path
 
@@ -40,6 +41,22 @@ async def test_a_kill_in_the_setup_runs_it_again(stack: Stack, origin: Origin) -
     assert "finished\nrun" in (await stack.result(task_id))["output"]
     events = await stack.events(task_id)
     assert len(of_type(events, "tree_prepared")) == len(of_type(events, "setup_finished")) == 1
+
+
+async def test_a_killed_fetch_does_not_block_the_repository(stack: Stack, origin: Origin) -> None:
+    """Locks of git, a bundle that nobody names, and half a pack."""
+    environment = await define(stack, origin.url)
+    assert (await stack.run("look", config={"environment": environment}))["status"] == "completed"
+    digest = hashlib.sha256(origin.url.encode()).hexdigest()[:32]
+    mirror = stack.settings.workspaces_dir.with_name("mirrors") / "default" / digest / "mirror"
+    left = [mirror / name for name in ("shallow.lock", "config.lock", "incoming.bundle", "objects/pack/tmp_pack_x")]
+    for path in left:
+        path.write_bytes(b"left behind")
+    (origin.folder / "app.py").write_text("print('newer')\n")
+    git(origin.folder, "commit", "-qam", "Newer")
+    record = await stack.run(calls(("bash", {"command": "cat app.py"})), config={"environment": environment})
+    assert record["status"] == "completed" and "newer" in (await stack.result(record["task_id"]))["output"]
+    assert not [path for path in left if path.exists()]
 
 
 async def test_a_kill_while_the_agent_works_keeps_the_tree(stack: Stack, origin: Origin) -> None:
