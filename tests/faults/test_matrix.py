@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.faults import network, temporal_faults, workload
-from tests.faults.matrix import ANY, ROWS, SHORT, Plan, Size, prepare, run
+from tests.faults.matrix import ANY, KILLS, ROWS, SHORT, Plan, Size, prepare, run
 from tests.faults.moments import MOMENTS
 from tests.support.stack import Stack
 
 DAEMONS = "channels, schedules, triggers, missions"
-DAMAGED = "workflows deleted and reset"
 DAMAGE = Plan([temporal_faults.delete_workflow, temporal_faults.reset_workflow], workload.FLAT, forgets=True)
+SHARED = Plan(KILLS, (workload.workspaces, *workload.FLAT), tenants=True, workers=True)
 MOMENTARY = Plan([], (workload.messages, workload.effects), moments=tuple(MOMENTS.values()))
 
 
@@ -28,9 +28,17 @@ async def test_faults_lose_nothing_and_do_nothing_twice(stack: Stack, tmp_path: 
     await unharmed(stack, tmp_path, ANY, ROWS[ANY], 7)
 
 
-@pytest.mark.parametrize("name", [DAMAGED, "two workers", "two tenants", DAEMONS, "outages of a vendor"])
-async def test_work_survives_damage_and_other_workers_and_tenants(stack: Stack, tmp_path: Path, name: str) -> None:
-    plan, faults = (DAMAGE, 2) if name == DAMAGED else (ROWS[name], 1)
+@pytest.mark.parametrize(
+    ("name", "plan", "faults"),
+    [
+        ("workflows deleted and reset", DAMAGE, 2),
+        ("two workers and two tenants", SHARED, 1),
+        *((name, ROWS[name], 1) for name in (DAEMONS, "outages of a vendor")),
+    ],
+)
+async def test_work_survives_damage_and_other_workers_and_tenants(
+    stack: Stack, tmp_path: Path, name: str, plan: Plan, faults: int
+) -> None:
     await unharmed(stack, tmp_path, name, plan, 3, replace(SHORT, faults=faults))
 
 

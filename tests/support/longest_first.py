@@ -1,39 +1,54 @@
 """Runs the longest files first, so that the test processes end together: a long file at the end would use only one
 core.
 
-The distribution by files (`scripts/test`) takes them in the order of the collection. The seconds come from a run in
-three processes; only their order matters.
+The distribution by files (`scripts/test`) takes them in the order of the collection. The seconds come from a
+run on two busy cores; only their order matters.
 """
 
 import pytest
 
 LONGEST = {
-    "behaviour/docs/test_docs.py": 143,
-    "faults/test_matrix.py": 95,
-    "behaviour/channels/test_addresses.py": 75,
-    "behaviour/api/test_fuzz.py": 65,
-    "behaviour/workflows/test_continue_as_new.py": 60,
-    "behaviour/bench/test_measures.py": 55,
-    "faults/test_accepted_meanwhile.py": 55,
-    "behaviour/sandbox/test_limits.py": 52,
-    "faults/test_other_runs.py": 50,
-    "faults/test_servers_killed.py": 45,
-    "behaviour/deploy/test_temporal_tls.py": 44,
-    "behaviour/channels/test_replies.py": 44,
-    "faults/test_superseded_attempts.py": 42,
-    "behaviour/docs/test_first_steps.py": 41,
-    "behaviour/schedules/test_schedules.py": 40,
-    "faults/test_other_runs_of_trees.py": 40,
-    "behaviour/graphs/test_variables.py": 39,
-    "behaviour/supervision/test_answer_where_asked.py": 37,
-    "behaviour/schedules/test_heartbeat.py": 35,
-    "behaviour/client/test_wheel.py": 32,
-    "behaviour/console/test_errands.py": 32,
-    "behaviour/faces/test_responses.py": 30,
-    "behaviour/cli/test_replay.py": 30,
-    "behaviour/api/test_unstarted.py": 30,
-    "behaviour/api/test_rights.py": 28,
-    "faults/test_questions_killed.py": 25,
+    "behaviour/docs/test_docs.py": 93,
+    "faults/test_matrix.py": 86,
+    "behaviour/docs/test_tutorial.py": 83,
+    "behaviour/repositories/test_faults.py": 65,
+    "behaviour/api/test_fuzz.py": 47,
+    "behaviour/faces/test_tool_loop.py": 46,
+    "faults/test_accepted_meanwhile.py": 41,
+    "behaviour/workflows/test_stop.py": 39,
+    "behaviour/cli/test_demos.py": 38,
+    "behaviour/supervision/test_states.py": 36,
+    "behaviour/channels/test_addresses.py": 34,
+    "behaviour/repositories/test_pull_requests.py": 33,
+    "behaviour/bench/test_measures.py": 33,
+    "behaviour/faces/test_mcp.py": 32,
+    "behaviour/end_to_end/test_everything_killed.py": 32,
+    "behaviour/cli/test_end_to_end.py": 30,
+    "behaviour/conversations/test_crashes.py": 29,
+    "behaviour/repositories/test_commands.py": 29,
+    "faults/test_other_runs.py": 28,
+    "behaviour/workflows/test_continue_as_new.py": 28,
+    "behaviour/api/test_rights.py": 27,
+    "behaviour/schedules/test_schedules.py": 27,
+    "behaviour/deploy/test_local.py": 26,
+    "behaviour/activities/test_mcp_servers.py": 26,
+    "behaviour/limits/test_raised_budgets.py": 25,
+    "faults/test_dead_workers.py": 24,
+    "behaviour/channels/test_agents.py": 23,
+    "behaviour/workflows/test_steps.py": 23,
+    "behaviour/channels/test_replies.py": 23,
+    "behaviour/cli/test_ids.py": 23,
+    "faults/test_servers_killed.py": 23,
+    "behaviour/channels/test_slack.py": 21,
+    "behaviour/api/test_waiting_bound.py": 21,
+    "behaviour/console/test_errands.py": 21,
+    "behaviour/sandbox/test_mcp_programs.py": 21,
+    "behaviour/docs/test_first_steps.py": 21,
+    "faults/test_disk_full.py": 21,
+    "behaviour/suite/test_second_try.py": 20,
+    "behaviour/triggers/test_triggers.py": 20,
+    "behaviour/console/test_views.py": 20,
+    "faults/test_other_runs_of_trees.py": 20,
 }
 
 

@@ -34,17 +34,12 @@ def entry(run: Run, test: str) -> Any:
     return next(found for found in run.report["tests"] if found["test"] == f"test_it.py::{test}")
 
 
-def test_second_try_runs_only_what_failed_and_says_so_at_the_end(tmp_path: Path) -> None:
+def test_second_try_runs_only_what_failed_and_says_so_at_the_end_and_in_the_table_of_proofs(tmp_path: Path) -> None:
     first = Run(tmp_path, TESTS)
     assert (first.code, first.proved) == (1, {"S0-B02"})
     again = Run(tmp_path, TESTS, "--second-try")
     assert again.code == 0 and "1 passed, 2 deselected" in again.output
     assert "FLAKY test_it.py::test_flaky[2]: passed only in its second try" in again.output
-
-
-def test_second_try_amends_the_table_of_proofs_and_marks_what_needed_it(tmp_path: Path) -> None:
-    Run(tmp_path, TESTS)
-    again = Run(tmp_path, TESTS, "--second-try")
     assert again.proved == {"S0-01", "S0-B02"} and "2 of 4 items proved" in again.output
     assert entry(again, "test_flaky")["second_try"] and "second_try" not in entry(again, "test_good")
     printed = table(read_items(page_of(tmp_path)), again.report, verbose=False)

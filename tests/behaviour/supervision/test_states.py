@@ -191,8 +191,6 @@ async def test_continuing_after_a_wait_is_an_event(
 ) -> None:
     task_id = await people.submit(text, await defined(people, agent), config=config)
     assert (await people.seen(task_id, "input_required"))["kind"] == kind
-    if kind == "missing_variables":  # the worker dies during the wait
-        await people.back("worker", await people.kill("worker"))
     record = await (people.wait(task_id) if answer is None else answered(people, task_id, answer))
     assert record["reason"] == "goal_reached"
     continued(await people.events(task_id), "input_required", "input_expired" if answer is None else "input_received")
