@@ -196,7 +196,7 @@ async def test_canceller_is_recorded(bounded: Stack) -> None:
     assert (await bounded.http.post(f"/tasks/{own}/cancel", headers=owner)).status_code == 202
 
 
-SLEEPERS, SLOTS = 70, {"max_model_calls": 6, "max_tool_calls": 6}
+SLEEPERS, SLOTS = 20, {"max_model_calls": 6, "max_tool_calls": 6}
 
 
 async def submit_command(stack: Stack, headers: dict[str, str], command: str) -> str:

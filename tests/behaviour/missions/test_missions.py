@@ -342,7 +342,6 @@ async def test_a_mission_survives_kills_in_the_middle_of_a_risk(stack: Stack) ->
     script = steps([("bash", {"command": "echo push it >> log"})], [("bash", {"command": "cat log"})])
     made = await create(stack, script, risks=[{"tool": "bash", "argument": "*push*"}], total={"runs": 1})
     row = await run(stack, made)
-    await stack.back("worker", await stack.kill("worker"))
     [request] = await waiting(stack, row["session_id"])
     await stack.back("api", await stack.kill("api"))
     assert (await show(stack, made))["requests"] == [request["id"]]
