@@ -37,7 +37,7 @@ from domain.policy.rules import MAX_DEPTH, PathError
 from domain.sessions.session import preview
 from store import files, workspaces
 from store.database import Pool, patiently
-from store.workspaces import Manifest, ManifestEntry, pieces_of, stored_bytes, without_conflicts
+from store.workspaces import Fence, Manifest, ManifestEntry, pieces_of, stored_bytes, without_conflicts
 
 log = logging.getLogger("errand.worker")
 Stamp = tuple[int, int, int, int]  # inode, size, mtime and ctime; ctime cannot be set by a command
@@ -151,8 +151,8 @@ class Workspaces:
                 await self._restore(tenant, home, index, newest, manifest)
         return folder
 
-    async def keep(self, tenant: str, workspace_id: str) -> KeepReport:
-        """Save the changes since the last time to the file store and the manifest."""
+    async def keep(self, tenant: str, workspace_id: str, fence: Fence | None = None) -> KeepReport:
+        """Save the changes since the last time to the file store and the manifest. Raises Fenced."""
         home = self._home(tenant, workspace_id)
         async with self._lock(tenant, workspace_id), lock_workspace(home):
             index = await self._index(home)
@@ -160,7 +160,7 @@ class Workspaces:
             await self._store(tenant, scan)
             version = index["version"]
             if scan.changed or scan.gone:
-                version = await self._write_manifest(tenant, workspace_id, version, scan)
+                version = await self._write_manifest(tenant, workspace_id, version, scan, fence)
             new: Index = {"version": version, "entries": scan.entries, "skipped": scan.skipped}
             if new != index:
                 await self._in_thread(lambda: self._indexes.save(home, new))
@@ -219,7 +219,9 @@ class Workspaces:
                 await patiently(partial(files.put_digested, self._pool, tenant, batch), seconds=PATIENCE)
             self._count(tenant, sum(map(len, batch.values())))
 
-    async def _write_manifest(self, tenant: str, workspace_id: str, before: int, scan: "WorkspaceScan") -> int:
+    async def _write_manifest(
+        self, tenant: str, workspace_id: str, before: int, scan: "WorkspaceScan", fence: Fence | None
+    ) -> int:
         """Write the manifest; returns the version of the directory. Another worker's changes are fetched before the
         next call."""
 
@@ -230,7 +232,7 @@ class Workspaces:
             return without_conflicts(kept | removed | scan.changed)
 
         version, _ = await patiently(
-            lambda: workspaces.update(self._pool, tenant, workspace_id, merge), seconds=PATIENCE
+            lambda: workspaces.update(self._pool, tenant, workspace_id, merge, fence), seconds=PATIENCE
         )
         return version if version == before + 1 or before < 0 else before
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field, Json
 from domain.messages import ReplyBody
 from domain.missions import Mission
 from domain.sessions.session import CallState, RemoteCall, Status, ToolCallResult, Usage, state_of
-from domain.sessions.writes import ToolClaim, ToolCommit, ToolHold
-from store.database import Pool, call
+from domain.sessions.writes import ToolAttempt, ToolClaim, ToolCommit, ToolHold
+from store.database import Connection, Pool, call
 from store.missions import SESSIONS
 from store.sessions import SessionRow
 
@@ -45,6 +45,23 @@ async def commit(pool: Pool, commit: ToolCommit) -> bool:
 async def hold(pool: Pool, hold: ToolHold) -> bool:
     """Keep the handle of a call that continues elsewhere. False: a newer attempt holds the call."""
     return bool(await call(pool, "hold_tool", hold))
+
+
+async def holds(connection: Connection, attempt: ToolAttempt) -> bool:
+    """Whether the attempt still makes its call, until the transaction ends: a newer one waits for that."""
+    await connection.execute(
+        "SELECT check_run($1, $2, $3, true, false)", attempt.tenant, attempt.session_id, attempt.run
+    )
+    found = await connection.fetchval(
+        """SELECT true FROM tool_calls WHERE tenant = $1 AND node = $2 AND call_index = $3
+              AND holder = $4 AND attempt = $5 AND state = 'started' FOR SHARE""",
+        attempt.tenant,
+        attempt.node,
+        attempt.call_index,
+        attempt.holder,
+        attempt.attempt,
+    )
+    return found is not None
 
 
 async def get_remote(pool: Pool, tenant: str, node: str, index: int) -> RemoteCall | None:

@@ -77,6 +77,7 @@ from store import files, input_requests, tool_calls
 from store.agents import Definitions
 from store.database import COMMIT_PATIENCE, Pool, patiently
 from store.tool_calls import ToolClaimResult
+from store.workspaces import Fenced
 
 INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
 UNKNOWN = "It may have happened in full, in part or not at all. Check before you repeat it."
@@ -224,7 +225,7 @@ class RunTool:
         if result.remote is not None:
             return result
         # It has happened: a stop that arrives from here on does not call it interrupted.
-        result = await complete_work(self._record(request, tool, agent, given, context, result))
+        result = await complete_work(self._record(request, tool, agent, given, context, result, attempt))
         return replace(result, changed=context.state.changed)
 
     async def _arguments(self, request: ToolRequest, given: JsonObject) -> Any:
@@ -295,6 +296,7 @@ class RunTool:
         given: JsonObject,
         context: ToolContext,
         result: ToolResult,
+        attempt: ToolAttempt,
     ) -> ToolResult:
         """The result to commit: as hooks and the binding of the side leave it, cut to its length."""
         if agent.hooks and not tool.bookkeeping:
@@ -305,7 +307,11 @@ class RunTool:
             return replace(result, text=bound_text(clean(result.text))[0])
         result = replace(result, text=await shorten_output(request, context.workspace, result.text))
         if tool.effect is not Effect.READ:
-            report = await self._workspaces.keep(request.ref.tenant, request.workspace_id)
+            fence = partial(tool_calls.holds, attempt=attempt)
+            try:
+                report = await self._workspaces.keep(request.ref.tenant, request.workspace_id, fence)
+            except Fenced:
+                raise ApplicationError(SUPERSEDED, type=wire.SUPERSEDED, non_retryable=True) from None
             result = report.add_to(result)
         return result
 

@@ -97,6 +97,26 @@ async def test_a_worker_behind_does_not_publish_an_older_tree(stack: Stack, tmp_
         assert texts == {"app.py": "newest\n", "kept.txt": "first\n", "other.txt": "mine\n"}
 
 
+async def test_a_stalled_command_that_ends_after_its_step_was_closed_writes_nothing(
+    stack: Stack, origin: Origin
+) -> None:
+    """Its worker was believed dead, so another one has recorded that nobody knows how far it came."""
+    command = "echo begun > begun; sleep 3; echo late > app.py; touch late.txt"
+    task_id = await stack.submit(
+        calls(("bash", {"command": command})), config={"environment": await define(stack, origin.url)}
+    )
+
+    async def begun() -> bool:
+        return await asyncio.to_thread((stack.workspace(task_id) / "begun").exists)
+
+    await eventually(begun)
+    closed = "UPDATE tool_calls SET state = 'unknown', result = 'unknown', ended_at = now() WHERE session_id = $1"
+    await stack.pool.execute(closed, task_id)
+    assert (await stack.wait(task_id))["status"] == "completed"
+    _, manifest = await workspaces.get(stack.pool, "default", task_id)
+    assert not {"begun", "app.py", "late.txt"} & manifest.keys()
+
+
 async def test_two_tasks_in_one_repository_see_nothing_of_each_other(stack: Stack, origin: Origin) -> None:
     environment = await define(stack, origin.url, setup="echo prepared > ignored.txt")
     config = {"environment": environment}
