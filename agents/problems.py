@@ -122,7 +122,7 @@ def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, lis
         return model.model_validate_json(json.dumps(fields), strict=True), []
     except ValidationError as error:
         problems, paths = problems_of(error, model), [entry["loc"] for entry in error.errors() if entry["loc"]]
-        unknown = [entry["loc"] for entry in error.errors() if entry["type"] == "extra_forbidden"]
+        unknown = {entry["loc"] for entry in error.errors() if entry["type"] == "extra_forbidden"}
     except (TypeError, ValueError) as error:
         return None, [FieldProblem("(front matter)", f"only JSON types are allowed: {error}")]
     rest: JsonObject = json.loads(json.dumps(fields))

@@ -1,6 +1,7 @@
 """Agent files: which are read, which are refused, and with which messages."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from jsonschema import Draft202012Validator
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
 from agents.loader import AgentFileError, AgentFilesError, complete, load_agents, load_prices, parse_agent, to_markdown
-from agents.problems import Catalogue
+from agents.problems import Catalogue, validated
 from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
 from domain.agents.models import Providers
 from domain.policy.rules import Action, Rule
@@ -85,6 +86,20 @@ def test_a_file_without_front_matter_is_refused(text: str) -> None:
 )
 def test_unsafe_or_broken_yaml_is_refused(extra: str, expected: str) -> None:
     assert expected in problems(agent_text(extra))["(front matter)"].message
+
+
+@pytest.mark.parametrize("extra", ["x: [" + "1, " * 60_000 + "1]\n", "".join(f"k{n}: 1\n" for n in range(20_000))])
+def test_front_matter_with_too_many_values_is_refused_soon(extra: str) -> None:
+    begun = time.process_time()
+    assert "20,000 keys and values" in problems(agent_text(extra))["(front matter)"].message
+    assert time.process_time() - begun < 1
+
+
+def test_many_unknown_fields_are_found_soon() -> None:
+    fields = {"name": "helper", "description": "Helps.", "limits": {f"k{n}": 1 for n in range(9_900)}}
+    begun = time.process_time()
+    _, found = validated(fields, AgentDefinition)
+    assert len(found) == 9_900 and time.process_time() - begun < 0.6
 
 
 def test_an_unknown_field_names_the_known_ones() -> None:
