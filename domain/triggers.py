@@ -22,6 +22,7 @@ from domain.task import Id, Strict
 
 MAX_VALUE_CHARS = 4_000  # of one value in a template
 MAX_TEXT_CHARS = 20_000  # of what an agent reads of an event
+MAX_SEARCHED_CHARS = 100_000  # of a value; the slowest pattern takes a second for them
 MAX_KEY_CHARS = 300
 _PART = r"[A-Za-z0-9_@$-]{1,100}"
 PATH = rf"^(?:id|type|payload(?:\.{_PART}){{0,10}})$"
@@ -73,7 +74,7 @@ class Condition(Strict):
     equals: Scalar = None
     one_of: list[Scalar] | None = Field(default=None, min_length=1, max_length=100)
     matches: TextPattern | None = Field(
-        default=None, description="a regular expression of RE2, found anywhere in the text"
+        default=None, description="a regular expression of RE2, found in the first 100,000 characters of the text"
     )
 
     @model_validator(mode="after")
@@ -88,7 +89,7 @@ class Condition(Strict):
         if value is _MISSING:
             return False
         if self.matches is not None:
-            return isinstance(value, str) and matches(self.matches, value)
+            return isinstance(value, str) and matches(self.matches, value[:MAX_SEARCHED_CHARS])
         wanted = [self.equals] if self.one_of is None else self.one_of
         return any(_same(value, one) for one in wanted)
 

@@ -8,7 +8,8 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -26,6 +27,7 @@ from api.http.problems import Unauthenticated, finding, pointers_moved
 from api.services import Services
 from api.submission import submit
 from api.submission.submit import SessionPlace
+from api.views.texts import compute
 from domain.channels import (
     Address,
     ArrivingMessage,
@@ -45,7 +47,7 @@ from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import preview
 from domain.signatures import check_github, check_slack, check_standard_webhook
 from domain.task import TaskContext, TaskSpec, title_of
-from domain.triggers import ExternalEvent, SignatureKind, mark_untrusted, render_key
+from domain.triggers import Condition, ExternalEvent, SignatureKind, mark_untrusted, render_key
 from store import addresses, channels, input_requests, missions, sessions, triggers
 from store.channels import ChannelArrival
 from store.idempotency import key_reused
@@ -338,10 +340,18 @@ def read_event(kind: SignatureKind, headers: Mapping[str, str], body: bytes) -> 
     return ExternalEvent(id=event_id, type=_fitting(_TYPE, payload.get("type")), payload=payload), event_id
 
 
+async def fulfils(conditions: Sequence[Condition], event: ExternalEvent) -> bool:
+    """Whether all of them hold. One by one, beside the event loop, because a pattern can take a while."""
+    for condition in conditions:
+        if not await compute(partial(condition.holds, event)):
+            return False
+    return True
+
+
 async def accept_event(services: Services, signed: SignedTrigger, event: ExternalEvent, event_id: str) -> EventAccepted:
     trigger = signed.trigger
     rules = trigger.rules
-    holds = all(condition.holds(event) for condition in rules.filter)
+    holds = await fulfils(rules.filter, event)
     new = NewEvent(
         source=trigger.id,
         origin=trigger.name,

@@ -1,4 +1,4 @@
-"""Texts of agents for the console: Markdown as clean HTML. What strangers wrote is computed beside the event loop."""
+"""What strangers wrote is computed beside the event loop. Texts of agents for the console: Markdown as clean HTML."""
 
 import asyncio
 from collections import defaultdict
