@@ -106,8 +106,9 @@ def _part(index: int, part: Any) -> Any:
 def _add_result(messages: list[dict[str, Any]], index: int, message: dict[str, Any]) -> None:
     """The results of one reply are one message there. Which calls they answer is checked there too."""
     text = _text(index, message)
-    failed = text.startswith("The call failed: ")
-    block = {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), "content": text, "is_error": failed}
+    said = text.removeprefix("The call failed: ")
+    block = {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), "content": said}
+    block["is_error"] = said != text
     before: dict[str, Any] = messages[-1] if messages else {"role": ""}
     if before["role"] == "assistant":
         messages.append({"role": "user", "content": [block]})

@@ -250,7 +250,10 @@ class Models:
             return _classify_reported(reported, own, self._advice(reported.kind, name))
         if isinstance(error, MissingModel):
             known = f"; there are {', '.join(error.known[:20])}" if error.known else ""
-            return ModelFailure("not_found_error", f"The provider {name} has no model {own!r}{known}.")
+            said = (
+                f"The provider {name} has no model {own!r}{known}. A task, its agent or ERRAND_DEFAULT_MODEL names one."
+            )
+            return ModelFailure("not_found_error", said)
         if isinstance(error, IncompleteStream):
             return ModelFailure("incomplete_stream", str(error), retryable=True)
         if isinstance(error, MalformedReply):

@@ -130,7 +130,8 @@ async def check_models(pool: Pool, models: list[str], settings: Settings) -> Non
         if slash and provider not in known:
             problem = finding("/config/model", "unknown_provider", "there is no such provider", sorted(known))
             raise Invalid("A model is of an unknown provider.", type="unknown-provider", errors=[problem])
-        names = reported[provider].models if provider in reported else None
+        # a bare fallback may be meant for platforms with another default: without it the task can run, too
+        names = reported[provider].models if provider in reported and (slash or model == models[0]) else None
         if names is not None and not {own, f"{own}:latest"} & {*names}:
             listed = [f"{provider}/{name}" for name in names]
             problem = finding("/config/model", "unknown_model", "the provider has no such model", listed)

@@ -220,7 +220,9 @@ def _addresses(info: "StackInfo") -> None:
 
 def _model(info: "StackInfo") -> str:
     if info.offline_model:
-        return "offline stand-in, since ANTHROPIC_API_KEY is not set"
+        others = ", ".join(sorted(settings().model_providers.named.keys() - {"anthropic"}))
+        also = f" and ERRAND_DEFAULT_MODEL names no model of {others}" if others else ""
+        return f"offline stand-in, since ANTHROPIC_API_KEY is not set{also}"
     from agents.loader import load_prices  # slow to import
 
     named, given = f"{info.model} at {info.model_endpoint}", settings()

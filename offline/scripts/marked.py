@@ -244,9 +244,9 @@ def honest_answer(transcript: Transcript) -> str:
         f"this request. It saw {', '.join(seen)}.\n\n"
         "Requests it can really work on: ask the assistant for a program that computes primes, squares or Fibonacci "
         "numbers, for a look around the workspace, or to ask the researcher something; give the researcher a question "
-        "about files in the workspace; give the code-reviewer some code; give the orchestrator a goal.\n\n"
-        "To connect a real model, set ANTHROPIC_API_KEY (and ANTHROPIC_BASE_URL for another endpoint with the "
-        "Anthropic Messages API) and start again."
+        "about lighthouses or files in the workspace; give the code-reviewer some code; give the orchestrator a goal."
+        "\n\nTo connect a real model, set ANTHROPIC_API_KEY or OPENAI_API_KEY (or the address of another endpoint with "
+        "one of these APIs, as docs/agents.md has it) and start again."
     )
 
 

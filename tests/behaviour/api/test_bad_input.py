@@ -391,7 +391,7 @@ async def test_a_model_that_no_worker_can_reach_is_refused(api: httpx2.AsyncClie
         settings = Settings(openai_api_key="k", default_model="openai/gpt-5.4")
         vendor = ProviderReport(provider="openai", kind="openai", endpoint="x", default=True, models=["gpt-5.4"])
         await workers.beat(pool, "a-worker", "none", models=[vendor])
-        await check_models(pool, ["gpt-5.4"], settings)
+        await check_models(pool, ["gpt-5.4", "claude-haiku-4-5"], settings)
         with pytest.raises(Invalid):  # a bare name is of the default provider, whose list is complete too
             await check_models(pool, ["gpt-54"], settings)
     finally:

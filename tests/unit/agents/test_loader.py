@@ -47,6 +47,8 @@ def test_the_shipped_agents_load() -> None:
     assert agents["code-reviewer"].input_schema is not None
     assert all(agents[name].input_schema is None for name in ("assistant", "researcher", "orchestrator"))
     assert "bash" not in agents["researcher"].tools
+    # people with another vendor's key would have a model without a price among them
+    assert not any(one.model or one.fallback_models for one in agents.values())
     assert [name for name, agent in agents.items() if agent.may_ask] == ["assistant", "coder"]
 
 
