@@ -139,7 +139,7 @@ class Settings:
     workspace_files: int = 20_000  # files, folders and links of one workspace that are stored
     workspace_bytes: int = 1_073_741_824  # of one workspace that are stored; 0: no limit
     tenant_workspace_bytes: int = 21_474_836_480  # of all workspaces of a tenant, with earlier versions; 0: no limit
-    sandbox: str = "auto"  # auto | bwrap | sandlock | seatbelt | virtual | none
+    sandbox: str = "auto"  # auto | bwrap | sandlock | seatbelt | none
     sandbox_network: str = "off"  # off | on: commands of agents with `network: true` can reach public hosts
     sandbox_memory_bytes: int = 4 * 1024**3  # of all processes of one command together, like the next two
     sandbox_processes: int = 256  # and threads
@@ -254,7 +254,7 @@ MOST_FILE_BYTES = 268_435_456  # a whole file is in memory while it is stored, a
 SHORTEST_BEAT, LONGEST_BEAT = 0.5, 15.0  # the SDK sends one anyway before four fifths of the timeout have passed
 SMTP_TLS = ("starttls", "tls", "none")
 SWITCH = ("off", "on")
-SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "virtual", "none")
+SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "none")
 
 OF_OTHERS = frozenset(  # settings that other programs use too, so their variables have no ERRAND_
     {

@@ -19,7 +19,6 @@ from datetime import timedelta
 
 import uvloop
 from temporalio.client import Client
-from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import activities
@@ -38,6 +37,7 @@ from activities.notifications.channels import MailServer, build_channels, build_
 from activities.notifications.dispatcher import Dispatcher
 from activities.sandbox import Commands, Sandbox, SandboxLimits, choose, existing_folders
 from activities.sandbox.bubblewrap import bury_orphans
+from activities.sessions.sweep import Sweep
 from activities.tools.builtin.web_search import Service, VendorSearch, with_search
 from activities.tools.registry import load_tools
 from activities.tools.tool import Tool
@@ -54,10 +54,7 @@ from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
 from workflows.activity_calls import HEARTBEATS
 from workflows.argument_guard import ArgumentGuard, DroppedSignals
 from workflows.client import connect as connect_temporal
-from workflows.client import ensure_swept
 from workflows.registry import WORKFLOWS
-
-KEEP_SWEPT_S = 20
 
 log = logging.getLogger("errand.worker")
 
@@ -233,28 +230,19 @@ async def run(settings: Settings) -> None:
                 pool, name, sandbox.name, known.tools, known.handlers, known.hooks, problems, model.reports
             )
 
-        await ensure_swept(client, settings.task_queue)
+        sweep = Sweep(pool, client, settings.task_queue, events, services.workspaces, services.dispatcher)
         async with build_worker(settings, services):
             beating = asyncio.create_task(_beat(beat))
             watching = asyncio.create_task(_watch(files, model, beat))
             dispatching = asyncio.create_task(services.dispatcher.run(url, name))
-            looking = asyncio.create_task(activities.sweeper(services).watch())
-            sweeping = asyncio.create_task(_keep_swept(client, settings.task_queue))
+            sweeping = asyncio.create_task(sweep.watch(name))
             log.info("working on queue %s", settings.task_queue)
             await stop.wait()
             log.info("draining")
-            for task in (beating, dispatching, looking, sweeping, watching):
+            for task in (beating, dispatching, sweeping, watching):
                 task.cancel()
         with contextlib.suppress(*TRANSIENT_ERRORS):
             await workers.leave(pool, name)
-
-
-async def _keep_swept(client: Client, task_queue: str) -> None:
-    """Create the sweeper's schedule repeatedly, because Temporal can lose its data while this worker runs."""
-    while True:
-        await asyncio.sleep(KEEP_SWEPT_S)
-        with contextlib.suppress(RPCError, RuntimeError):
-            await ensure_swept(client, task_queue)
 
 
 def _problems(module: str | None) -> list[str]:

@@ -36,12 +36,10 @@ from activities.pull_requests import Repositories
 from activities.requests.open import InputRequests
 from activities.sandbox import Commands
 from activities.schedules.own import OwnSchedules
-from activities.schedules.sync import ScheduleSync
 from activities.schedules.tick import Checks, Ticks
 from activities.sessions.acceptance import AcceptanceChecks
 from activities.sessions.finish import FinishSession
 from activities.sessions.open import OpenSessions
-from activities.sessions.sweep import Sweep
 from activities.thread_state import ThreadStates
 from activities.tools.offered import Toolbox
 from activities.tools.rules import Rulebook
@@ -175,7 +173,6 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         Deliver(pool, services.channels, CONNECTORS, services.ports, services.keys).deliver,
         Ticks(pool, times, conversations, checks, shared).tick,
         _tool_lists(services).discover_tools,
-        sweeper(services).sweep,
     ]
 
 
@@ -186,12 +183,3 @@ def _tool_lists(services: ActivityServices) -> ToolLists:
 def shipped_lists(services: ActivityServices) -> ShippedLists:
     """Apart, because a worker reads the tool lists of shipped agents before it takes up any work."""
     return ShippedLists(services.pool, _tool_lists(services))
-
-
-def sweeper(services: ActivityServices) -> Sweep:
-    """Build the sweeper. It is separate because a worker sweeps once before it takes any work."""
-    pool = services.pool
-    conversations = WorkflowClient(services.temporal, services.task_queue)
-    finish = FinishSession(pool, conversations, Definitions(pool), services.events, Contexts(pool))
-    schedules = ScheduleSync(pool, ScheduleClient(services.temporal, services.task_queue))
-    return Sweep(pool, services.temporal, conversations, finish, services.workspaces, services.dispatcher, schedules)

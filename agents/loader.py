@@ -8,16 +8,18 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from agents.graph import DEFAULT_ARGUMENTS, graph_problems, with_agents_separated
 from agents.problems import (
+    DEFAULT_ARGUMENTS,
     AgentFileError,
     AgentFilesError,
     Catalogue,
     FieldProblem,
+    graph_problems,
     mcp_problems,
     names_a_server,
     side_problems,
     validated,
+    with_agents_separated,
 )
 from domain import front_matter
 from domain.agents.definition import (

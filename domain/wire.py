@@ -11,7 +11,6 @@ from enum import StrEnum
 SESSION = "Session"
 CONVERSATION = "Conversation"
 NOTIFICATION_DELIVERY = "NotificationDelivery"
-SWEEPER = "Sweeper"
 TICK = "Tick"
 TOOL_DISCOVERY = "ToolDiscovery"
 

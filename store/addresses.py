@@ -32,7 +32,7 @@ class _Refused(Exception):
 
 
 async def accept(pool: Pool, tenant: str, address: Address, message: ArrivingMessage) -> Arrival:
-    """Accept one message for an address. The caller starts the session's workflow; the sweeper repeats a lost start."""
+    """Accept one message for an address. The caller starts the session's workflow; a sweep repeats a lost start."""
     try:
         async with pool.acquire() as connection, connection.transaction():
             arrival = await accept_in(connection, tenant, address, message)

@@ -114,7 +114,7 @@ async def pause(pool: Pool, tenant: str, mission_id: str, reason: str) -> None:
 
 async def resume(pool: Pool, tenant: str, mission_id: str, *, after: str = "") -> list[str]:
     """Resume a mission, if its reason for the pause begins with `after`. Messages that were held back from its
-    subagents wake them again: reopen the conversations that are returned. The sweeper finds those that nobody
+    subagents wake them again: reopen the conversations that are returned. A sweep finds those that nobody
     reopens."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(

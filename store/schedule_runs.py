@@ -280,7 +280,7 @@ async def _session(connection: Connection, tenant: str, session_id: str | None) 
 
 
 async def _add_message(connection: Connection, schedule: Schedule, tick: TickCall, text: str) -> None:
-    """Send a message to the running session; its conversation is signalled after the transaction, or by the sweeper."""
+    """Send a message to the running session; its conversation is signalled after the transaction, or by a sweep."""
     await conversations.add_message_in(
         connection,
         schedule.tenant,

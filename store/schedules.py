@@ -1,4 +1,4 @@
-"""Schedules: the rows are authoritative, and Temporal is updated to match them, at once or by the sweeper."""
+"""Schedules: the rows are authoritative, and Temporal is updated to match them, at once or by a sweep."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime

@@ -534,7 +534,7 @@ async def record_acceptance(pool: Pool, record: AcceptanceRecord) -> None:
     await call(pool, "record_acceptance", record)
 
 
-# Sessions that should be running, for the sweeper to check.
+# Sessions that should be running, for a sweep to check.
 
 
 async def find_unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int = 500) -> list[SessionRow]:

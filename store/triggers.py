@@ -221,7 +221,7 @@ async def lock_key(connection: Connection, tenant: str, key: str) -> None:
 
 @dataclass(frozen=True)
 class Answered:
-    """A wait whose event has arrived. Its session is signalled after the transaction, or by the sweeper."""
+    """A wait whose event has arrived. Its session is signalled after the transaction, or by a sweep."""
 
     session_id: str
     conversation_id: str

@@ -76,6 +76,18 @@ async def tools(pool: Pool) -> set[str]:
     return {row["tool"] for row in rows}
 
 
+async def begin_sweep(pool: Pool, worker_id: str, every_s: float) -> bool:
+    """Whether this worker is to sweep now, because none has begun to for this time. Two that ask at the same moment may
+    both: a sweep can be repeated."""
+    found = await pool.fetchval(
+        """UPDATE workers SET swept_at = now() WHERE id = $1 AND NOT EXISTS (
+               SELECT FROM workers WHERE swept_at > now() - make_interval(secs => $2)) RETURNING id""",
+        worker_id,
+        every_s,
+    )
+    return found is not None
+
+
 async def forget_stale(pool: Pool) -> None:
     await pool.execute("DELETE FROM workers WHERE seen_at < now() - interval '1 day'")
 

@@ -15,13 +15,6 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
 from temporalio.client import (
     Client,
-    Schedule,
-    ScheduleActionStartWorkflow,
-    ScheduleAlreadyRunningError,
-    ScheduleIntervalSpec,
-    ScheduleOverlapPolicy,
-    SchedulePolicy,
-    ScheduleSpec,
     WithStartWorkflowOperation,
     WorkflowFailureError,
     WorkflowQueryFailedError,
@@ -65,8 +58,6 @@ DECIDE_WITHIN = timedelta(seconds=15)  # for updates, which a worker must handle
 QUEUE_WITHIN = timedelta(seconds=3)
 DISCOVERY_WITHIN = timedelta(seconds=50)
 RETRY_PAUSE_S = 0.1
-SWEEPER = "errand-sweeper"
-SWEEPER_EVERY = timedelta(minutes=5)  # a run that has not ended is left alone
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -216,10 +207,6 @@ class WorkflowClient:
             return is_over(error)
         return True
 
-    async def sweep(self) -> None:
-        """Sweep now, in addition to the regular sweeps."""
-        await self._client.execute_workflow(wire.SWEEPER, 1, id=f"sweeper/{new_id()}", task_queue=self._queue)
-
     async def healthy(self) -> bool:
         with contextlib.suppress(RPCError, RuntimeError):
             await self._client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=ANSWER_WITHIN)
@@ -241,12 +228,6 @@ class WorkflowClient:
                 return [f"namespace {namespace}"]
             if error.status not in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED):  # as in the cloud
                 raise
-        try:
-            await rpc.get_schedule_handle(SWEEPER).describe(rpc_timeout=ANSWER_WITHIN)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            found.append(f"schedule {SWEEPER}")
         return found
 
     async def _ask(
@@ -373,23 +354,6 @@ class DiscoveryClient:
             raise Unavailable("No worker has read the tool lists of the MCP servers in time.") from error
         except (RPCError, RuntimeError) as error:
             raise Unavailable("Temporal is unreachable.") from error
-
-
-async def ensure_swept(client: Client, task_queue: str) -> None:
-    try:
-        await client.create_schedule(
-            SWEEPER,
-            Schedule(
-                action=ScheduleActionStartWorkflow(
-                    wire.SWEEPER, id="sweeper", task_queue=task_queue, static_summary="repairs what was interrupted"
-                ),
-                spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=SWEEPER_EVERY)]),
-                policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(minutes=1)),
-            ),
-            trigger_immediately=True,
-        )
-    except ScheduleAlreadyRunningError:
-        return
 
 
 # Why a workflow did not do what was requested: it refused, was unreachable, or was not ready yet.

@@ -3,21 +3,17 @@
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, SearchAttributeKey
-from temporalio.exceptions import ActivityError
+from temporalio.common import SearchAttributeKey
 
 from domain import wire
 from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools
 from domain.notifications import DeliveryAttempt, DeliveryInput, DeliveryOutcome
 from domain.schedules import TickCall, TickInput, TickOutcome
 from workflows import activity_calls
-from workflows.activity_calls import HEARTBEATS
 from workflows.conversation.workflow import Conversation
 from workflows.session.workflow import Session
 from workflows.ui import TENANT
 
-SWEEP_EVERY = timedelta(seconds=30)
-SWEEPS = 120
 SCHEDULED_FOR = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 
 
@@ -92,31 +88,4 @@ class NotificationDelivery:
             return
 
 
-@workflow.defn(name=wire.SWEEPER)
-class Sweeper:
-    """Runs the `sweep` activity twice a minute. One run lasts an hour, so that the list of workflows stays readable; a
-    schedule starts the next.
-
-    The workers' own look every two seconds (`Sweep.watch`) passes on what requests left, from the rows alone. This
-    workflow is needed beside it: a sweep asks Temporal about every silent session, and removes and seals what is due.
-    That must happen once for the platform and not once for each worker, and continue if a worker dies in the middle.
-    """
-
-    @workflow.run
-    async def run(self, sweeps: int = SWEEPS) -> None:
-        for number in range(sweeps):
-            if number:
-                await workflow.sleep(SWEEP_EVERY, summary="until the next sweep")
-            try:
-                await workflow.execute_activity(
-                    "sweep",
-                    start_to_close_timeout=timedelta(minutes=5),
-                    heartbeat_timeout=HEARTBEATS.timeout,  # a dead worker delays the next sweep by this time
-                    retry_policy=RetryPolicy(maximum_attempts=3),
-                    summary="start waiting sessions, close lost ones",
-                )
-            except ActivityError as error:
-                workflow.logger.warning("a sweep failed: %s", error.cause)
-
-
-WORKFLOWS = [Session, Conversation, NotificationDelivery, Sweeper, Tick, ToolDiscovery]
+WORKFLOWS = [Session, Conversation, NotificationDelivery, Tick, ToolDiscovery]

@@ -56,7 +56,7 @@ def message_kind(terms: SubagentTerms | None) -> InboxKind:
 
 
 async def wake_thread(pool: Pool, workflows: WorkflowClient, tenant: str, conversation_id: str, steer: Steer) -> None:
-    """Deliver a message that is stored. If it does not reach its conversation now, the sweeper delivers it."""
+    """Deliver a message that is stored. If it does not reach its conversation now, a sweep delivers it."""
     try:
         await workflows.steer(tenant, conversation_id, steer)
     except (Unavailable, NotFound):
@@ -348,7 +348,7 @@ class Subagents:
         emitted = await triggers.emit_event(self._pool, sender, event, PER_HOUR)
         if emitted is None:
             return f"This conversation has emitted {PER_HOUR} events within an hour. Nothing was emitted.", True
-        if emitted.answered is not None:  # if this fails, the sweeper signals it
+        if emitted.answered is not None:  # if this fails, a sweep signals it
             await self._workflows.signal_answer(emitted.answered.session_id, emitted.answered.request_id)
         for message in emitted.messages:
             if message.wake:

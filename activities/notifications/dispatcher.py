@@ -31,7 +31,7 @@ class Dispatcher:
         self._waiting = asyncio.Event()
 
     async def run(self, url: str, name: str) -> None:
-        """Run until cancelled. A NOTIFY of the database is only a hint: the sweeper finds missed deliveries."""
+        """Run until cancelled. A NOTIFY of the database is only a hint: a sweep finds missed deliveries."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen(url, name))
             group.create_task(self._work())

@@ -55,8 +55,6 @@ async def choose(setting: str, workspaces: Path | None = None) -> Sandbox:
 async def _choose(setting: str, workspaces: Path | None) -> Sandbox:
     if setting == "none":
         return Refusing("commands are switched off (ERRAND_SANDBOX=none)", "Use the file tools instead")
-    if setting == "virtual":
-        return Refusing("this build has no virtual shell (ERRAND_SANDBOX=virtual)", "Set ERRAND_SANDBOX=auto")
     names = list(_BACK_ENDS) if setting == "auto" else [setting]
     reasons: list[str] = []
     for name in names:

@@ -81,7 +81,7 @@ class OwnSchedules:
         raise ScheduleRefused(f"You have no schedule {name!r}.")
 
     async def _sync(self, schedule: Schedule) -> None:
-        """Update Temporal from the row; if it is unreachable, the sweeper does that."""
+        """Update Temporal from the row; if it is unreachable, a sweep does that."""
         try:
             await self._client.put(schedule)
         except Unavailable:

@@ -141,7 +141,7 @@ class Ticks:
         return "missed, as was a later one" if await self._times.is_due(schedule.id, at, now) else None
 
     async def _start(self, session: SessionRow) -> None:
-        """Start the session. Its row is written, so the sweeper repeats whatever fails here."""
+        """Start the session. Its row is written, so a sweep repeats whatever fails here."""
         if session.status.terminal:
             return
         if session.id == session.conversation_id:
@@ -174,7 +174,7 @@ class Ticks:
         await conversations.mark_signalled(self._pool, call.tenant, message_id)
 
     async def _cancel_previous(self, schedule: Schedule) -> None:
-        """Stop sessions that earlier runs left running or waiting. The rows record it first, so the sweeper can repeat
+        """Stop sessions that earlier runs left running or waiting. The rows record it first, so a sweep can repeat
         it."""
         by = f"schedule {schedule.rules.name}"
         stop = StopRequest(reason=Reason.CALLER_CANCEL, by=by, note="the next run is due")

@@ -219,7 +219,7 @@ class FinishSession:
 
     async def _remind(self, ref: SessionRef) -> None:
         """Wake a background agent, once, that has ended without a report to the agent that started it, unless this
-        session itself answered a reminder. The message is stored first, so the sweeper delivers it if need be."""
+        session itself answered a reminder. The message is stored first, so a sweep delivers it if need be."""
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
         if own is None or own.delivery is not DeliveryMode.REPORT:
             return

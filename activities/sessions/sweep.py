@@ -1,46 +1,54 @@
-"""sweep: passes on what requests have written but could not send, closes rows whose workflow ended without writing an
-ending, removes content whose retention is over, and deletes the pieces of texts of ended sessions."""
+"""What every worker does beside its work: it passes on what requests have written but could not send. One of them also
+sweeps twice a minute: it closes rows whose workflow ended without writing an ending, removes content whose retention is
+over, and deletes the pieces of texts of ended sessions. All of it follows from the rows; a repetition is harmless."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TypeVar
 
-from pydantic import BaseModel
-from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.attempt import with_heartbeats
 from activities.delegation.spawn import start_deferred
+from activities.events import EventWriter
+from activities.model.reply import Contexts
 from activities.notifications.dispatcher import Dispatcher
-from activities.schedules.sync import ScheduleSync, one_by_one
 from activities.sessions.finish import FinishSession
 from activities.workspaces import Workspaces
+from domain.errors import Unavailable
 from domain.ids import new_id, session_workflow_id
-from domain.sessions.session import Finish, Reason, StopRequest
+from domain.schedules import Schedule
+from domain.sessions.session import Finish, Reason, RecordedStop, Scope, StopRequest
 from store import (
     addresses,
     audit,
     conversation_state,
     conversations,
     events,
+    files,
     idempotency,
     input_requests,
+    missions,
     notices,
     notifications,
-    retention,
+    schedule_runs,
     schedules,
     sessions,
     triggers,
     variables,
     workers,
 )
+from store.agents import Definitions
 from store.database import Pool
 from workflows.client import WorkflowClient
+from workflows.schedules import ScheduleClient
 
 log = logging.getLogger("errand.worker")
+Item = TypeVar("Item")
 
 AT_ONCE = 10  # sessions checked at the same time, so that one that does not answer cannot delay the others
 FORGOTTEN_AT_ONCE = 100  # sessions whose content is removed in one sweep
@@ -49,20 +57,14 @@ PIECES_AT_ONCE = 20  # sessions
 PIECES_SECONDS = 10.0  # of one sweep; the next continues
 DESCRIBE_WITHIN = timedelta(seconds=5)
 TIDY_SECONDS = 600.0
+COMPARE_SECONDS = 600.0  # how often all schedules are compared with those of Temporal
 SILENT_SECONDS = 20.0  # a session that wrote something more recently is not checked
 STARTING_SECONDS = 3.0  # by then the process that accepted a session has started it or failed to
 WATCH_SECONDS = 2.0  # between two looks of a worker for what requests left
+SWEEP_SECONDS = 30.0  # between the beginnings of two sweeps, whichever workers make them
+SWEEP_WITHIN = 300.0
 MOST_SENT = 10_000  # signals that are remembered
 NOTICE_DAYS = 30  # time in which the feed can be resumed and deliveries can be repeated
-
-
-class Swept(BaseModel):
-    looked_at: int = 0
-    started: int = 0
-    stopped: int = 0
-    lost: int = 0
-    removed: int = 0  # conversations whose retention is over
-    trimmed: int = 0  # sessions without pieces of texts now
 
 
 class Sweep:
@@ -70,29 +72,59 @@ class Sweep:
         self,
         pool: Pool,
         client: Client,
-        conversations_client: WorkflowClient,
-        finish: FinishSession,
+        task_queue: str,
+        events: EventWriter,
         workspaces: Workspaces,
         dispatcher: Dispatcher,
-        schedule_sync: ScheduleSync,
     ) -> None:
         self._pool = pool
         self._client = client
-        self._conversations = conversations_client
-        self._finish = finish
+        self._conversations = WorkflowClient(client, task_queue)
+        self._finish = FinishSession(pool, self._conversations, Definitions(pool), events, Contexts(pool))
         self._workspaces = workspaces
         self._tidied = 0.0
         self._sent: set[str] = set()  # signals that this worker has sent
         self._dispatcher = dispatcher
-        self._schedules = schedule_sync
+        self._schedules = ScheduleSync(pool, ScheduleClient(client, task_queue))
 
-    async def look(self, swept: Swept) -> None:
-        """Check that every unsettled session runs. A new worker does this at once, before the first regular sweep."""
+    async def watch(self, worker_id: str) -> None:
+        """Look at everything when a worker starts; then, until cancelled, every few seconds at what requests left, for
+        which a caller may wait, and now and then sweep."""
+        try:
+            if started := await self._look():
+                log.info("started %d sessions that had waited for a worker", started)
+        except Exception as error:  # the next sweep tries again
+            log.warning("the first look failed (%s)", type(error).__name__)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_repeat("a look at what waits", self._pass_on))
+            group.create_task(_repeat("a sweep", partial(self._sweep_in_turn, worker_id)))
+
+    async def _sweep_in_turn(self, worker_id: str) -> None:
+        """Sweep if no worker has lately; one that dies in the middle leaves the rest to the next."""
+        if await workers.begin_sweep(self._pool, worker_id, SWEEP_SECONDS):
+            async with asyncio.timeout(SWEEP_WITHIN):
+                await self.sweep()
+        if time.monotonic() - self._tidied > TIDY_SECONDS:  # each worker has its own directories
+            await self._workspaces.forget()
+            self._tidied = time.monotonic()
+
+    async def sweep(self) -> None:
+        failed: Exception | None = None
+        try:
+            await self._look()
+        except Exception as error:  # a failed look must not stop the rest
+            failed = error
+        await self._tidy()
+        if failed is not None:
+            raise failed
+
+    async def _look(self) -> int:
+        """Check that every unsettled session runs; how many were started."""
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def one(session: sessions.SessionRow) -> None:
+        async def one(session: sessions.SessionRow) -> bool:
             async with gate:
-                await self._look_at(session, swept)
+                return await self._look_at(session)
 
         found = await sessions.find_unsettled(self._pool, SILENT_SECONDS, STARTING_SECONDS)
         outcomes = await asyncio.gather(*(one(session) for session in found), return_exceptions=True)
@@ -110,34 +142,18 @@ class Sweep:
         await one_by_one("ends", await conversations.find_unclosed(self._pool), self._close_conversation)
         if failed and len(failed) == len(found):
             raise failed[0]
+        return outcomes.count(True)
 
-    async def watch(self) -> None:
-        """Look at everything when a worker starts, then, until cancelled, every few seconds at what requests left. The
-        regular sweep comes too late for a caller who waits."""
-        swept = Swept()
-        try:
-            await self.look(swept)
-        except Exception as error:  # the sweeper will try again
-            log.warning("the first sweep failed (%s)", type(error).__name__)
-        if swept.started:
-            log.info("started %d sessions that had waited for a worker", swept.started)
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            try:
-                await self._pass_on(swept)
-            except Exception as error:  # Temporal may be unreachable; the next look begins with something else
-                log.info("a look at what waits failed (%s)", type(error).__name__)
-
-    async def _pass_on(self, swept: Swept) -> None:
+    async def _pass_on(self) -> None:
         """Pass on what requests have written and could not send, because Temporal was unreachable or their process
         died: a start, a stop, an answer, a message, a schedule. What fails here the sweep repeats."""
         for session in await sessions.find_unstarted(self._pool, STARTING_SECONDS):
-            await self._look_at(session, swept)
+            await self._look_at(session)
         for tenant, session_id, what in await sessions.find_unheard(self._pool, STARTING_SECONDS):
             # once: a session may take its time to stop, and each signal is an event in its history
             if self._is_news(signal := f"{session_id}/{what}"):
                 if (unheard := await sessions.get(self._pool, tenant, session_id)) is not None:
-                    await self._look_at(unheard, swept)
+                    await self._look_at(unheard)
                 self._sent.add(signal)
         for message in await conversations.find_unsignalled(self._pool, limit=20):
             await self._signal(*message)
@@ -150,23 +166,6 @@ class Sweep:
             self._sent.clear()
         return signal not in self._sent
 
-    @activity.defn(name="sweep")
-    @with_heartbeats
-    async def sweep(self) -> Swept:
-        swept = Swept()
-        await workers.forget_stale(self._pool)
-        await idempotency.forget_old(self._pool)
-        await idempotency.forget_old_locks(self._pool)
-        failed: Exception | None = None
-        try:
-            await self.look(swept)
-        except Exception as error:  # a failed check must not stop the rest
-            failed = error
-        await self._tidy(swept)
-        if failed is not None:
-            raise failed
-        return swept
-
     async def _signal(self, tenant: str, conversation_id: str, message_id: str) -> None:
         await self._conversations.reopen(tenant, conversation_id, reload=True)
         await conversations.mark_signalled(self._pool, tenant, message_id)
@@ -175,9 +174,10 @@ class Sweep:
         if self._is_news(conversation_id) and await self._conversations.signal_termination(conversation_id):
             self._sent.add(conversation_id)
 
-    async def _tidy(self, swept: Swept) -> None:
+    async def _tidy(self) -> None:
         jobs: dict[str, Callable[[], Awaitable[object]]] = {
-            "content": lambda: self._forget(swept),
+            "old rows": self._forget_old_rows,
+            "content": self._forget,
             "audit": lambda: audit.seal(self._pool),
             "old deliveries": lambda: notifications.forget_old_deliveries(self._pool, NOTICE_DAYS),
             "old notices": lambda: notices.forget_old(self._pool, NOTICE_DAYS),
@@ -185,20 +185,24 @@ class Sweep:
             "old events": lambda: triggers.forget_old_events(self._pool, NOTICE_DAYS),
             "notices": self._dispatcher.repair,
             "schedules": self._schedules.repair,
-            "pieces": lambda: self._delete_pieces(swept),  # the last, because it may take some time
+            "pieces": self._delete_pieces,  # the last, because it may take some time
         }
         if failed := await one_by_one("sweep", jobs, lambda job: jobs[job]()):
             raise failed[0]
 
-    async def _look_at(self, session: sessions.SessionRow, swept: Swept) -> None:
-        swept.looked_at += 1
+    async def _forget_old_rows(self) -> None:
+        await workers.forget_stale(self._pool)
+        await idempotency.forget_old(self._pool)
+        await idempotency.forget_old_locks(self._pool)
+
+    async def _look_at(self, session: sessions.SessionRow) -> bool:
+        """Whether it had to be started."""
         running = await self._running(session.id)
         if running is None:
             # It was accepted, but Temporal does not know it. The same id makes a second start harmless.
-            swept.started += await self._start(session)
-        elif not running:
+            return await self._start(session)
+        if not running:
             await self._close(session)
-            swept.lost += 1
         elif session.cancel_requested is None:
             await self._raise_limits(session)
             for request_id in await input_requests.find_unheard(self._pool, session.tenant, session.id):
@@ -207,7 +211,8 @@ class Sweep:
         else:
             stop = session.cancel_requested
             request = StopRequest(reason=stop.reason, by=stop.by, note=stop.note, grace_ms=stop.grace_ms)
-            swept.stopped += await self._conversations.stop(session.id, request)
+            await self._conversations.stop(session.id, request)
+        return False
 
     async def _raise_limits(self, session: sessions.SessionRow) -> None:
         """Signal raised limits, usually once for each raise: we cannot see whether the API's own signal was lost. A
@@ -217,21 +222,18 @@ class Sweep:
         if await self._conversations.signal_limits(session.id, session.limits):
             self._sent.add(signal)
 
-    async def _forget(self, swept: Swept) -> None:
+    async def _forget(self) -> None:
         """Remove content whose retention is over. The next sweep finds what is left."""
-        for tenant, conversation_id in await retention.due(self._pool, FORGOTTEN_AT_ONCE):
-            swept.removed += await retention.remove_content(self._pool, tenant, conversation_id)
-        await retention.drop_loose_bytes(self._pool)
-        if swept.removed or time.monotonic() - self._tidied > TIDY_SECONDS:
-            # every worker sweeps from time to time, and each has its own directories
+        due = await files.find_due(self._pool, FORGOTTEN_AT_ONCE)
+        removed = [await files.remove_content(self._pool, tenant, one) for tenant, one in due]
+        await files.drop_loose_bytes(self._pool)
+        if any(removed):
             await self._workspaces.forget()
-            self._tidied = time.monotonic()
 
-    async def _delete_pieces(self, swept: Swept) -> None:
+    async def _delete_pieces(self) -> None:
         until, found = time.monotonic() + PIECES_SECONDS, PIECES_AT_ONCE
         while found == PIECES_AT_ONCE and time.monotonic() < until:
             found = await events.delete_pieces(self._pool, PIECES_AFTER, PIECES_AT_ONCE)
-            swept.trimmed += found
 
     async def _start(self, session: sessions.SessionRow) -> bool:
         """Ask its conversation to start the session, even a root session: the conversation may already be open because
@@ -270,3 +272,64 @@ class Sweep:
                 spawned_by=session.spawned_by,
             )
         )
+
+
+# Temporal's schedules, after a crash between the row and Temporal, or after Temporal lost its data.
+
+
+class ScheduleSync:
+    def __init__(self, pool: Pool, client: ScheduleClient) -> None:
+        self._pool = pool
+        self._client = client
+        self._compared: float | None = None
+
+    async def repair(self) -> None:
+        await schedule_runs.settle(self._pool)
+        working = await missions.list_working(self._pool)
+        await one_by_one("missions", working, lambda one: missions.settle(self._pool, *one))
+        left = {session.id: session for session in await missions.find_left_running(self._pool)}
+        await one_by_one("runs of cancelled missions", left, lambda one: self._stop(left[one]))
+        if self._compared is None or time.monotonic() - self._compared > COMPARE_SECONDS:
+            if lost := await schedules.note_missing(self._pool, await self._client.ids()):
+                log.warning("%d schedules are missing in Temporal and are created again", lost)
+            self._compared = time.monotonic()
+        unsynced = {schedule.id: schedule for schedule in await schedules.find_unsynced(self._pool)}
+        await one_by_one("schedules", unsynced, lambda one: self.put(unsynced[one]))
+
+    async def _stop(self, run: sessions.SessionRow) -> None:
+        """Record the stop; the next sweep signals it to a run that has begun."""
+        note = "its mission was cancelled"
+        stop = RecordedStop(reason=Reason.CALLER_CANCEL, by="errand", note=note, at=datetime.now(UTC), scope=Scope.TREE)
+        await sessions.request_cancel(self._pool, run.ref, stop)
+        if not run.live:
+            await sessions.end_queued(self._pool, sessions.ending_of_unbegun(run, stop.reason))
+
+    async def put(self, schedule: Schedule) -> None:
+        await self._client.put(schedule)
+        await schedules.mark_synced(self._pool, schedule)
+
+
+# Background work: what fails is tried again, and delays nothing else.
+
+
+async def _repeat(what: str, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        try:
+            await work()
+        except Exception as error:  # the database or Temporal may be unreachable; the next time may succeed
+            log.info("%s failed (%s)", what, type(error).__name__)
+
+
+async def one_by_one(what: str, items: Iterable[Item], work: Callable[[Item], Awaitable[object]]) -> list[Exception]:
+    """Run the work on each item; returns the errors. If Temporal is unreachable, the rest is left for the next time."""
+    failed: list[Exception] = []
+    for item in items:
+        try:
+            await work(item)
+        except Exception as error:
+            log.warning("%s: %s: %r", what, item, error)
+            failed.append(error)
+            if isinstance(error, Unavailable):
+                break
+    return failed

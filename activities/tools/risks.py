@@ -64,7 +64,7 @@ async def resume_mission(pool: Pool, conversations: WorkflowClient, ref: Session
     woken = await missions.resume(pool, ref.tenant, mission_id, after=RISK) if mission_id is not None else []
 
     async def reopen(conversation_id: str) -> None:
-        with suppress(Unavailable):  # the sweeper reopens it later
+        with suppress(Unavailable):  # a sweep reopens it later
             await conversations.reopen(ref.tenant, conversation_id, reload=True)
 
     await asyncio.gather(*map(reopen, woken))

@@ -117,7 +117,7 @@ async def accept_message(
     if arrival.refused is not None:
         raise submit.refusal(arrival.refused) or Conflict()
     assert arrival.session is not None
-    # the request that accepted the first one starts the session, or else the sweeper
+    # the request that accepted the first one starts the session, or else a sweep
     if not arrival.duplicate and not found.merged:
         await _start(call, arrival.session, connector.debounce_ms / 1_000)
     return ChannelAccepted(
@@ -199,7 +199,7 @@ async def _start(call: Call, session: SessionRow, delay: float) -> None:
         return
 
     async def later() -> None:
-        """Start the session a debounce time after its last message. If this process ends first, the sweeper starts
+        """Start the session a debounce time after its last message. If this process ends first, a sweep starts
         it."""
         left = delay
         while left > 0:
@@ -372,7 +372,7 @@ async def accept_event(services: Services, signed: SignedTrigger, event: Externa
         raise submit.refusal(receipt.refused) or Conflict()
     if receipt.held is not None:
         raise Conflict(f"The event was not accepted; send it again later: {receipt.held.text}.", type=receipt.held.kind)
-    # after the receipt is committed: a repetition of the event is answered from it, and the sweeper starts what is left
+    # after the receipt is committed: a repetition of the event is answered from it, and a sweep starts what is left
     if receipt.session is not None:
         await services.starts.start(receipt.session)
     if receipt.answered is not None:

@@ -95,7 +95,7 @@ async def _answer(
         raise control.settled_request(late)
     if message_id is not None:  # before the answers, so that one step reads both
         await control.deliver_message(call, conversation_id, conversation_id, message_id, live.id)
-    # one transaction has answered them all, so that a crash in this loop leaves only signals for the sweeper
+    # one transaction has answered them all, so that a crash in this loop leaves only signals for a sweep
     for request, _ in (*given, *rest):
         await control.signal_answer(call.services, live.id, request.id)
     return NewTurn(reply)

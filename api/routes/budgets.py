@@ -185,7 +185,7 @@ def _beyond_tree(session: SessionRow, tree: TreeBudget | None, wanted: Raise) ->
 
 async def _signal_limits(services: Services, session: SessionRow, limits: Limits) -> None:
     """Signal the limits, even for a repetition that changed nothing: the first signal may have been lost. The next step
-    reads the row anyway, and the sweeper signals it to a session that waits."""
+    reads the row anyway, and a sweep signals it to a session that waits."""
     try:
         await services.workflows.signal_limits(session.id, limits)
     # any error: the row is raised, so that the response must not say otherwise

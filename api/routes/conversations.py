@@ -293,7 +293,7 @@ async def terminate_conversation(call: Stopper, conversation_id: str) -> Termina
     await control.stop_sessions(call, stopped, Stop(Reason.TERMINATED))
     await call.services.workflows.signal_termination(
         conversation_id
-    )  # if Temporal does not take it, the sweeper repeats it
+    )  # if Temporal does not take it, a sweep repeats it
     return Terminated(conversation_id=conversation_id, status="terminated", stopped=len(stopped), session_ids=stopped)
 
 

@@ -180,7 +180,7 @@ async def resume_mission(call: Stopper, mission_id: str) -> models.Mission:
     _check_working(mission)
     woken = await missions.resume(call.pool, call.tenant, mission_id)
     for conversation_id in {*woken, *([mission.conversation_id] if mission.paused_by_risk else [])}:
-        with suppress(Unavailable):  # the sweeper reopens it later
+        with suppress(Unavailable):  # a sweep reopens it later
             await call.services.workflows.reopen(call.tenant, conversation_id, reload=True)
     return await _show(call, await _find(call, mission_id))
 
@@ -191,7 +191,7 @@ async def cancel_mission(call: Stopper, mission_id: str) -> models.Mission:
     mission = await _find_own(call, mission_id)
     reason, by = f"cancelled by {call.caller.name}", call.caller.created_by
     ended = await missions.end(call.pool, call.tenant, mission_id, MissionStatus.CANCELLED, reason, by)
-    # A repeat too, because the first request may have died in between. The sweeper stops what is left even so.
+    # A repeat too, because the first request may have died in between. A sweep stops what is left even so.
     if ended is not None or mission.status is MissionStatus.CANCELLED:
         how = Stop(Reason.CALLER_CANCEL, note=f"the mission {mission.name} was cancelled", tree=True)
         for session in await missions.find_unfinished(call.pool, mission):

@@ -246,7 +246,7 @@ async def give_values(call: Call, request: VariableRequest, given: dict[str, str
 
 
 async def _start_subagent(call: Call, request: VariableRequest) -> VariableRequest:
-    """Ask the conversation to start the subagent. If Temporal is unreachable, the sweeper does it."""
+    """Ask the conversation to start the subagent. If Temporal is unreachable, a sweep does it."""
     try:
         answer = await call.services.workflows.spawn(call.tenant, request.conversation_id, request.spawn)
     except Unavailable as error:

@@ -85,7 +85,7 @@ class ThreadMessage(Frozen):
     kind: InboxKind = InboxKind.USER
     author: str = ""
     taken_by: str | None = None  # the session that is about to read it
-    unsignalled: bool = False  # the sweeper signals its conversation if its writer does not
+    unsignalled: bool = False  # a sweep signals its conversation if its writer does not
     visible: bool = True
     wake: bool = True  # false: it stays for the next session that answers
 

@@ -1,6 +1,6 @@
 -- Removes texts and files of a conversation whose retention is over. Status, reason, figures and times of its sessions
 -- stay, and so does the audit log, which holds digests only. False: one of its sessions is live or must be kept longer,
--- or another conversation continues from it. Blobs that may be unused now are listed in loose_blobs for the sweeper.
+-- or another conversation continues from it. Blobs that may be unused now are listed in loose_blobs for a sweep.
 CREATE OR REPLACE FUNCTION remove_content(p_tenant text, p_conversation text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     ids     text[];

@@ -189,7 +189,7 @@ CREATE UNIQUE INDEX events_by_conversation ON events (tenant, conversation_id, c
 -- What a conversation used, by model, is summed up from these events alone.
 CREATE INDEX events_usage ON events (tenant, conversation_id) WHERE type = 'usage_updated';
 
--- Sessions that have ended and may still have pieces of texts, which the sweeper deletes.
+-- Sessions that have ended and may still have pieces of texts, which a sweep deletes.
 CREATE TABLE ended_streams (
     tenant     text        NOT NULL,
     session_id text        NOT NULL,
@@ -257,7 +257,7 @@ CREATE TABLE inbox (
     source          text,                                -- the session whose outcome this message brings
     visible         boolean     NOT NULL DEFAULT true,
     wake            boolean     NOT NULL DEFAULT true,
-    unsignalled     boolean     NOT NULL DEFAULT false,  -- no workflow was signalled yet; the sweeper does it
+    unsignalled     boolean     NOT NULL DEFAULT false,  -- no workflow was signalled yet; a sweep does it
     taken_by        text,                                -- the session that reads it, from its opening on
     entered         boolean     NOT NULL DEFAULT false,  -- it is in the message tree
     created_at      timestamptz NOT NULL DEFAULT now(),
@@ -915,7 +915,8 @@ CREATE TABLE workers (
     problems    text[]      NOT NULL,              -- what is wrong with files of agents and of own tools, as it sees them
     models      text[]      NOT NULL,              -- JSON: the providers of models, as it reaches them
     started_at  timestamptz NOT NULL DEFAULT now(),
-    seen_at     timestamptz NOT NULL DEFAULT now()
+    seen_at     timestamptz NOT NULL DEFAULT now(),
+    swept_at    timestamptz                        -- when it last began a sweep; one worker sweeps for all
 );
 
 

@@ -15,7 +15,6 @@ from temporalio.service import RPCError
 
 from domain.ids import new_id
 from tests.support.stack import Stack, eventually
-from workflows.client import WorkflowClient
 
 
 class Damage(Protocol):
@@ -62,7 +61,7 @@ async def reset(stack: Stack, task_id: str, kind: str = "session") -> None:
 
 
 async def swept(stack: Stack, task_id: str, seconds: float = 60.0) -> dict[str, Any]:
-    """The task's record at its end; meanwhile the sweeper checks the task repeatedly."""
+    """The task's record at its end; meanwhile a sweep checks the task repeatedly."""
 
     async def look() -> dict[str, Any] | None:
         record = await stack.record(task_id)
@@ -70,7 +69,7 @@ async def swept(stack: Stack, task_id: str, seconds: float = 60.0) -> dict[str, 
             return record
         await stack.age(task_id)
         with contextlib.suppress(Exception):
-            await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+            await stack.sweep()
         return None
 
     return await eventually(look, seconds=seconds, pause=1.0, what=f"{task_id} ended")

@@ -36,7 +36,7 @@ class Plan:
 
     faults: list[Fault]
     kinds: tuple[workload.Action, ...] = workload.KINDS
-    forgets: bool = False  # Temporal loses workflows, so the sweeper runs often
+    forgets: bool = False  # Temporal loses workflows, so a sweep runs often
     tenants: bool = False  # another tenant has tasks at the same time
     workers: bool = False  # a second worker, which shares no directory with the first
     builds: bool = False  # an MCP server answers calls with tasks

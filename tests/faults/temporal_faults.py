@@ -18,7 +18,6 @@ from domain.ids import new_id
 from tests.behaviour.workflows.test_malformed_arguments import UNFIT, handlers
 from tests.faults.damage import Damage, delete, reset, temporal_loses_its_data
 from tests.support.stack import Stack
-from workflows.client import WorkflowClient
 
 WITHIN = timedelta(seconds=5)
 SWEEP_SECONDS = 2.0
@@ -76,9 +75,9 @@ async def _send(stack: Stack, workflow_id: str, kind: str, name: str, arguments:
 
 
 async def sweep_often(stack: Stack) -> None:
-    """Until cancelled, make the sweeper check every live session now and not only after minutes without an event."""
+    """Until cancelled, make a sweep check every live session now and not only after minutes without an event."""
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         with contextlib.suppress(Exception):  # a fault may affect the servers at this moment
             await stack.pool.execute("UPDATE sessions SET updated_at = now() - interval '5 minutes' WHERE live")
-            await asyncio.wait_for(WorkflowClient(stack.client, stack.settings.task_queue).sweep(), 10)
+            await asyncio.wait_for(stack.sweep(), 10)

@@ -1,4 +1,4 @@
-"""Tasks accepted while Temporal or the worker was down start as soon as it is up again, without the sweeper."""
+"""Tasks accepted while Temporal or the worker was down start as soon as it is up again, without a sweep."""
 
 import asyncio
 import contextlib
@@ -13,22 +13,16 @@ from temporalio.service import RPCError
 
 from tests.behaviour.conversations.talk import Gate, Talk, agent, say
 from tests.support.stack import Stack, calls, eventually
-from workflows.client import SWEEPER, ensure_swept
 
 
 @asynccontextmanager
-async def no_sweeper(stack: Stack) -> AsyncIterator[None]:
-    """Pause the sweeper, which would also start all of this, half a minute later."""
-    await ensure_swept(stack.client, stack.settings.task_queue)
-    schedule = stack.client.get_schedule_handle(SWEEPER)
-    await schedule.pause()
-    async for run in stack.client.list_workflows("WorkflowType = 'Sweeper' AND ExecutionStatus = 'Running'"):
-        await stack.client.get_workflow_handle(run.id, run_id=run.run_id).terminate("a test looks without it")
+async def no_sweep(stack: Stack) -> AsyncIterator[None]:
+    """No worker sweeps meanwhile, which would also start all of this, half a minute later."""
+    await stack.pool.execute("UPDATE workers SET swept_at = now() + interval '1 hour'")
     try:
         yield
     finally:
-        await schedule.unpause()
-        await schedule.trigger()
+        await stack.pool.execute("UPDATE workers SET swept_at = NULL")
 
 
 async def test_requests_are_passed_on_when_temporal_is_back(stack: Stack) -> None:
@@ -39,7 +33,7 @@ async def test_requests_are_passed_on_when_temporal_is_back(stack: Stack) -> Non
     for task_id in (stopped, answered, steered):
         await stack.seen(task_id, "input_required")
     rules = {"name": "rare", "cron": "0 0 1 1 *", "task": {"agent": "tester", "input": say("x")}}
-    async with no_sweeper(stack):
+    async with no_sweep(stack):
         before = stack.pid("temporal")
         with stack.frozen_supervisor():
             stack.signal("temporal", signal.SIGKILL)
@@ -79,7 +73,7 @@ async def answer(stack: Stack, task_id: str) -> None:
 async def test_worker_starts_waiting_sessions_when_it_starts(stack: Stack) -> None:
     """A further turn, which only a worker can start: the API that accepted it was killed as well."""
     talk = await Talk.done(stack, say("Hello."), "tester")
-    async with no_sweeper(stack):
+    async with no_sweep(stack):
         worker, api = stack.pid("worker"), stack.pid("api")
         with stack.frozen_supervisor():
             stack.signal("worker", signal.SIGKILL)
@@ -117,7 +111,7 @@ async def flooded(stack: Stack, number: signal.Signals) -> list[str]:
 
 
 async def test_tasks_survive_a_kill_of_the_api_right_after_its_responses(stack: Stack) -> None:
-    async with no_sweeper(stack):
+    async with no_sweep(stack):
         for task_id in await flooded(stack, signal.SIGKILL):
             assert (await stack.wait(task_id))["status"] == "completed"
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tests.faults.damage import Damage, delete, lines, once, reset, results, swept, temporal_loses_its_data
 from tests.support.stack import Stack, calls, eventually, of_type, steps
-from workflows.client import WorkflowClient
 
 Scene = Callable[[Stack, Path, Damage], Awaitable[None]]
 
@@ -91,7 +90,7 @@ async def test_an_ended_session_stays_ended(stack: Stack, tmp_path: Path, damage
     events = await stack.events(task_id)
     await damage(stack, task_id)
     await stack.age(task_id)
-    await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+    await stack.sweep()
     if damage is reset:
         result = await asyncio.wait_for(stack.session(task_id).result(), 30)
         assert (result["status"], result["reason"]) == ("completed", "goal_reached")
@@ -140,9 +139,3 @@ async def test_nothing_is_repeated_after_temporal_lost_its_data(stack: Stack, tm
     assert "the blue one" in results(await stack.nodes(asking))[0]
     assert await stack.record(done) == before
     assert (await stack.run("[[script:say text=again]]"))["status"] == "completed"
-    # interrupted sessions are found automatically again
-    await eventually(lambda: _is_swept(stack), what="the worker made the schedule of the sweeper again")
-
-
-async def _is_swept(stack: Stack) -> bool:
-    return (await stack.http.get("/readyz")).status_code == 200

@@ -18,7 +18,6 @@ from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, async_t
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.faults.damage import Damage, delete, lines, once, reset, temporal_loses_its_data
 from tests.support.stack import Stack, eventually, of_type, steps
-from workflows.client import WorkflowClient
 
 LEAD, HELPER, DESK, CLERK, PAIR = (f"lossy-{name}" for name in ("lead", "helper", "desk", "clerk", "pair"))
 APPROVE = declared_tool("approve", "summary")
@@ -125,7 +124,7 @@ async def _rested(talk: Talk, seconds: float = 90.0) -> None:
         for row in running:
             await talk.stack.age(row.id)
         with contextlib.suppress(Exception):
-            await WorkflowClient(talk.stack.client, talk.stack.settings.task_queue).sweep()
+            await talk.stack.sweep()
         return not running
 
     await eventually(look, seconds=seconds, pause=1.0, what=f"{talk.id} rests")

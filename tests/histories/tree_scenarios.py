@@ -1,12 +1,10 @@
-"""Scenarios of more than one task: subagents, turns, fires, renewals, reruns, deliveries, and the sweeper.
+"""Scenarios of more than one task: subagents, turns, fires, renewals, reruns and deliveries.
 
 Each returns the id of the workflow to record.
 """
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-
-from temporalio.api.enums.v1 import EventType
 
 from domain.agents.hook import HookPoint
 from tests.behaviour.conversations.talk import Gate, Talk, agent, async_task, chain, gather, say, task
@@ -226,20 +224,6 @@ async def _delivered(stack: Stack) -> str:
     return f"delivery/{pending['id']}"
 
 
-async def _swept(stack: Stack) -> str:
-    """The sweeper runs for an hour; two sweeps are enough for the history."""
-    done = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
-
-    async def swept_twice() -> str | None:
-        async for found in stack.client.list_workflows('WorkflowType = "Sweeper"'):
-            history = await stack.client.get_workflow_handle(found.id).fetch_history()
-            if [event.event_type for event in history.events].count(done) >= 2:
-                return found.id
-        return None
-
-    return await eventually(swept_twice, what="two sweeps")
-
-
 async def _ticked(stack: Stack) -> str:
     """A tick at its due time, which starts a session."""
     made = await create(stack, every=1_000)
@@ -263,7 +247,6 @@ TREE_SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "hooked_tree": _hooked_tree,
     "rerun": _rerun,
     "notification_delivery": _delivered,
-    "sweeper": _swept,
     "tick": _ticked,
 }
 

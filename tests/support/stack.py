@@ -14,6 +14,10 @@ import httpx2
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.events import EventWriter
+from activities.notifications.dispatcher import Dispatcher
+from activities.sessions.sweep import Sweep
+from activities.workspaces import Workspaces
 from deploy import local
 from deploy.child import tail
 from deploy.data_dir import secret_in, ui_access_file
@@ -154,8 +158,16 @@ class Stack:
         return [{**row, "body": json.loads(row["body"])} for row in rows]
 
     async def age(self, task_id: str) -> None:
-        """Make a session look silent for a long time, so that the sweeper checks it now."""
+        """Make a session look silent for a long time, so that a sweep checks it now."""
         await self.pool.execute("UPDATE sessions SET updated_at = now() - interval '5 minutes' WHERE id = $1", task_id)
+
+    async def sweep(self) -> None:
+        """Sweep now, as one of the workers does twice a minute."""
+        workspaces = Workspaces(self.pool, self.settings.workspaces_dir)
+        queue = self.settings.task_queue
+        dispatcher = Dispatcher(self.pool, self.client, queue, self.settings.delivery_hours * 3_600)
+        async with EventWriter(self.pool) as events:
+            await Sweep(self.pool, self.client, queue, events, workspaces, dispatcher).sweep()
 
     def workspace(self, task_id: str) -> Path:
         return self.settings.workspaces_dir / "default" / task_id / "files"

@@ -1,4 +1,4 @@
-"""The sweeper ends sessions whose workflow wrote no ending, repeats lost signals, and does not touch live sessions."""
+"""A sweep ends sessions whose workflow wrote no ending, repeats lost signals, and does not touch live sessions."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -22,11 +22,11 @@ HANGS = "[[script:say words=30]] [[fault:hang after=6 times=9]]"
 async def sweep_until(stack: Stack, task_id: str) -> dict[str, object]:
     async def look() -> dict[str, object] | None:
         await stack.age(task_id)  # repeated, because the running call may still commit its result
-        await WorkflowClient(stack.client, "errand").sweep()
+        await stack.sweep()
         record = await stack.record(task_id)
         return record if record["ended_at"] else None
 
-    return await eventually(look, pause=0.5, what="the sweeper settled it")
+    return await eventually(look, pause=0.5, what="a sweep settled it")
 
 
 @pytest.mark.proves("S0-B22")
@@ -90,10 +90,10 @@ async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack)
     [call] = (await eventually(lambda: _deferred(stack, task_id), what="it waits"))["calls"]
     message_id = new_id()
     await conversations.add_message(stack.pool, "default", unsignalled_message(task_id, message_id))
-    # too new for the sweeper: the process that stored them may be about to send the signal
+    # too new for a sweep: the process that stored them may be about to send the signal
     assert await conversations.find_unsignalled(stack.pool) == []
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
-    await WorkflowClient(stack.client, "errand").sweep()
+    await stack.sweep()
 
     async def message_read() -> bool:
         history = await stack.session(task_id).fetch_history()
@@ -119,7 +119,7 @@ async def test_unreadable_session_does_not_block_the_sweep(stack: Stack) -> None
     message_id = new_id()
     await conversations.add_message(stack.pool, "default", unsignalled_message(talk, message_id))
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
-    await WorkflowClient(stack.client, "errand").sweep()
+    await stack.sweep()
     assert await conversations.find_unsignalled(stack.pool) == []
     await stack.pool.execute("UPDATE sessions SET cancel_requested = NULL WHERE id = $1", broken)
     await stack.cancel(broken)
@@ -154,7 +154,7 @@ async def test_rows_that_no_sweep_can_repair_do_not_block_the_others(stack: Stac
     past = json.dumps({**json.loads(rules), "expires_at": "2026-01-01T00:00:00Z"})
     await pool.execute("UPDATE missions SET rules = $2 WHERE id = $1", missions[1]["id"], past)
     try:
-        await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+        await stack.sweep()
         assert not await pool.fetchval("SELECT unsignalled FROM inbox WHERE id = $1", left[1].id)
         ended = "SELECT status FROM missions WHERE id = $1"
         assert await pool.fetchval(ended, missions[1]["id"]) == "expired"
@@ -206,7 +206,7 @@ async def test_time_that_was_given_reaches_a_session_whose_signal_was_lost(stack
 
     async def is_signalled() -> bool:
         await stack.age(task_id)
-        await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+        await stack.sweep()
         events = (await stack.session(task_id).fetch_history()).events
         signals = [one.workflow_execution_signaled_event_attributes.signal_name for one in events]
         return signals.count("limits_raised") == 1  # a further sweep sends no second signal
@@ -231,7 +231,7 @@ async def test_pieces_of_texts_are_deleted_after_the_end(stack: Stack) -> None:
     before = await stack.events(ended)
     assert len(of_type(before, "message_delta")) > 3
     await stack.pool.execute("UPDATE ended_streams SET ended_at = ended_at - interval '2 minutes'")
-    await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+    await stack.sweep()
     assert await stack.events(ended) == [event for event in before if event["type"] != "message_delta"]
     assert await stack.pool.fetchval(
         "SELECT count(*) FROM events WHERE session_id = $1 AND type = 'message_delta'", runs

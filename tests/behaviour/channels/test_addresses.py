@@ -42,7 +42,7 @@ async def test_messages_of_one_address_are_answered_in_order_one_at_a_time(servi
 
 
 async def test_messages_whose_starts_come_late_and_in_another_order_are_answered_in_theirs(service: Service) -> None:
-    """The API died after it had accepted them, and the sweeper starts what it finds in any order."""
+    """The API died after it had accepted them, and a sweep starts what it finds in any order."""
     stack = service.stack
     workflows = WorkflowClient(stack.client, stack.settings.task_queue)
     running = await service.say("[[script:say words=900 delay=0.1]]", user="late")
@@ -237,7 +237,7 @@ async def test_a_debounced_session_starts_though_its_api_dies(service: Service) 
     assert row and not row.live
     kept = "SELECT taken_by FROM inbox WHERE conversation_id = $1"  # the message was stored before anything was started
     assert len(await service.stack.pool.fetch(kept, said["conversation_id"])) == 1
-    await WorkflowClient(service.stack.client, service.stack.settings.task_queue).sweep()
+    await service.stack.sweep()
 
     async def done() -> bool:
         return (await service.ended(said["session_id"])).output == "late"
@@ -249,7 +249,7 @@ async def test_a_debounced_session_starts_though_its_api_dies(service: Service) 
     # handled messages are not pending any more: neither a restore nor another sweep starts them again
     workflows = WorkflowClient(service.stack.client, service.stack.settings.task_queue)
     await workflows.reopen("default", said["conversation_id"], reload=True)
-    await workflows.sweep()
+    await service.stack.sweep()
     await service.put(name)  # the next message waits for no other
     await service.ended((await service.say(say("next"), connector=name, user="fay"))["session_id"])
     assert len(await service.rows(said["conversation_id"])) == 2
@@ -319,7 +319,7 @@ async def test_calls_are_recorded_as_they_happen_and_none_is_left_without_a_resu
         else:
             await stack.session(said["session_id"]).terminate("from outside")
             await stack.age(said["session_id"])
-            await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+            await stack.sweep()
         await service.ended(said["session_id"])
         call, result = (await stack.nodes(said["session_id"]))[-2:]
         assert (call["kind"], result["kind"]) == ("assistant", "tool_results")

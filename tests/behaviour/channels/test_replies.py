@@ -16,7 +16,6 @@ from tests.behaviour.notifications.receivers import Request
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, fired
 from tests.support.stack import eventually
-from workflows.client import WorkflowClient
 
 
 @pytest.mark.proves("S2-02")
@@ -194,7 +193,7 @@ async def test_replies_stay_in_order_though_their_workflow_is_ended_from_outside
     )
     stranded = await notifications.find_stranded(service.stack.pool, 120.0)
     assert [one.lane for one in stranded if one.lane == first["conversation_id"]] == [first["conversation_id"]]
-    await WorkflowClient(service.stack.client, service.stack.settings.task_queue).sweep()
+    await service.stack.sweep()
     found = texts(await service.replies(4))
     assert found[-3:] == ["one", "two", "three"]
 

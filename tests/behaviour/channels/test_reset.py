@@ -16,7 +16,6 @@ from store import resets
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import chain, say
 from tests.behaviour.schedules.clock import create, fired
-from workflows.client import WorkflowClient
 
 
 @pytest.mark.proves("S2-13", "S2-B02")
@@ -66,7 +65,7 @@ async def test_a_reset_is_completed_though_its_api_dies(service: Service) -> Non
     # only the rows are written, and nothing is signalled
     assert await resets.reset(stack.pool, "default", running["conversation_id"], stop)
     await stack.age(running["session_id"])
-    await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+    await stack.sweep()
     rows = [await service.ended(one["session_id"]) for one in (running, queued)]
     assert [(row.status, row.reason) for row in rows] == [("cancelled", "interrupted")] * 2
     after = await service.ended((await service.say(say("three")))["session_id"])

@@ -22,7 +22,6 @@ from domain.sessions.session import Status
 from tests.behaviour.conversations.talk import Gate, Talk, async_delegate, async_task, chain, gather, say, task
 from tests.support.launch import as_role, free_port, process
 from tests.support.stack import Stack, eventually, of_type
-from workflows.client import WorkflowClient
 
 
 @dataclass
@@ -146,7 +145,7 @@ async def test_a_conversation_ended_from_outside_is_taken_up_again(team: Stack) 
                 WHERE conversation_id = $1""",
             talk.id,
         )
-    await WorkflowClient(team.client, "errand").sweep()
+    await team.sweep()
     assert "Waited for." in (await waits.results())[0]
     assert (await held.fire()).status is Status.COMPLETED
     again = await held.say(chain([async_delegate("helper", say("By name."))], [gather("$0")]))
@@ -171,7 +170,7 @@ async def test_a_lost_subagent_still_has_an_outcome(team: Stack) -> None:
 
     async def swept() -> bool:
         await team.age(child.id)
-        await WorkflowClient(team.client, "errand").sweep()
+        await team.sweep()
         return bool(await talk.mail())
 
     await eventually(swept, pause=0.5, what="its outcome")

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from tests.behaviour.faces.conftest import key_of
 from tests.behaviour.supervision.people import waiting
 from tests.support.stack import Stack, calls, eventually, steps
-from workflows.client import WorkflowClient
 
 LOOK_UP: FunctionToolParam = {
     "type": "function",
@@ -328,7 +327,7 @@ async def test_unstored_response_cannot_be_named_and_is_removed(stack: Stack, cl
     await stack.pool.execute("UPDATE sessions SET keep_until = now() WHERE id = ANY($1)", ids)
 
     async def removed() -> bool:
-        await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+        await stack.sweep()
         count = "SELECT count(*) FROM sessions WHERE id = ANY($1) AND content_removed_at IS NOT NULL"
         return bool(await stack.pool.fetchval(count, ids) == 2)
 

@@ -11,7 +11,6 @@ from tests.behaviour.conversations.talk import Talk, chain, say, task
 from tests.behaviour.supervision.people import answer, ask, waiting
 from tests.behaviour.supervision.test_command_line import cli
 from tests.support.stack import Stack, calls, eventually, of_type
-from workflows.client import WorkflowClient
 
 pytestmark = pytest.mark.together
 
@@ -114,7 +113,7 @@ async def test_tasks_that_nobody_asks_for_expire_wherever_they_are(bounded: Stac
         await bounded.session(task_id).result()
 
     async def removed() -> bool:
-        await WorkflowClient(bounded.client, bounded.settings.task_queue).sweep()
+        await bounded.sweep()
         kept = "SELECT count(*) FROM sessions WHERE id = ANY ($1) AND content_removed_at IS NULL"
         return bool(await bounded.pool.fetchval(kept, list(left)) == 0)
 

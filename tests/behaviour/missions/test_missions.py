@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from activities.schedules.sync import ScheduleSync
+from activities.sessions.sweep import ScheduleSync
 from domain.ids import conversation_workflow_id, new_id
 from domain.missions import MissionStatus
 from store import missions
@@ -115,7 +115,7 @@ async def test_a_cancel_that_died_half_way_is_finished_by_a_repeat_or_by_the_swe
             continue
         await ScheduleSync(stack.pool, ScheduleClient(stack.client, stack.settings.task_queue)).repair()
         recorded = "SELECT cancel_requested::jsonb ->> 'scope' FROM sessions WHERE id = $1"
-        # the sweeper sends the signal for this stop
+        # a sweep sends the signal for this stop
         assert await stack.pool.fetchval(recorded, row["session_id"]) == "tree"
     gate.open()
 

@@ -14,7 +14,6 @@ from tests.behaviour.notifications.receivers import Receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import agent, ask, waiting
 from tests.support.stack import Stack, calls
-from workflows.client import WorkflowClient
 
 pytestmark = pytest.mark.exactly_once
 
@@ -77,5 +76,5 @@ async def test_a_delivery_that_was_ended_from_outside_is_taken_up_again(
     await subscribers.stack.pool.execute(
         "UPDATE deliveries SET next_at = now() - interval '1 hour' WHERE id = $1", delivery["id"]
     )
-    await WorkflowClient(subscribers.stack.client, "errand").sweep()
+    await subscribers.stack.sweep()
     await subscribers.delivery(made, status="delivered", attempts=2)

@@ -1,4 +1,4 @@
-"""The agents of these tests, and a helper that waits for the sweeper."""
+"""The agents of these tests, and a helper that waits for a sweep."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import pytest_asyncio
 
 from tests.support.launch import TESTER
 from tests.support.stack import Stack, eventually
-from workflows.client import WorkflowClient
 
 SCHEMA = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
 
@@ -36,7 +35,7 @@ async def swept(stack: Stack, task_id: str) -> dict[str, Any]:
     """Return the task's record, once its content was removed."""
 
     async def look() -> dict[str, Any] | None:
-        await WorkflowClient(stack.client, "errand").sweep()
+        await stack.sweep()
         record = await stack.record(task_id)
         return record if record["content_removed_at"] else None
 

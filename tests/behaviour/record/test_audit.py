@@ -15,7 +15,6 @@ from domain.ids import new_id
 from settings import ROOT
 from store import audit, keys
 from tests.support.stack import Stack, calls, steps
-from workflows.client import WorkflowClient
 
 ACCOUNT = pwd.getpwuid(os.geteuid()).pw_name  # that runs the tests, and calls without a key
 PERSON = f"account {ACCOUNT}"
@@ -149,7 +148,7 @@ async def test_a_deleted_last_entry_is_shown_by_every_reader(recorded: Stack) ->
 @pytest.mark.exactly_once
 async def test_concurrent_writers_leave_whole_chains_that_are_sealed(recorded: Stack) -> None:
     await asyncio.gather(*(recorded.run(calls(*[WRITE] * 3)) for _ in range(4)))
-    await WorkflowClient(recorded.client, "errand").sweep()
+    await recorded.sweep()
     said = (await recorded.http.get("/audit/verify")).json()
     assert said["intact"] and said["broken"] is None and said["chains"] > 4, said
     unsealed = "SELECT count(*) FROM audit_heads WHERE seq > sealed AND chain <> '' AND tenant = 'default'"

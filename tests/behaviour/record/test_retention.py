@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from domain.ids import new_id
-from store import retention
+from store import files
 from tests.behaviour.channels.people import Service
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.record.conftest import swept
@@ -159,7 +159,7 @@ async def test_bytes_that_nobody_refers_to_are_dropped_after_a_day(recorded: Sta
     await recorded.pool.execute(
         "UPDATE blobs SET put_at = now() - interval '2 days' WHERE content = ANY($1::bytea[])", wanted
     )
-    await retention.drop_loose_bytes(recorded.pool)
+    await files.drop_loose_bytes(recorded.pool)
     assert [row["text"] for row in await recorded.pool.fetch(held, wanted)] == [ours]
     assert await asyncio.to_thread((recorded.workspace(other["task_id"]) / "c").read_text) == ours
 
@@ -189,7 +189,7 @@ async def test_conversation_continues_without_its_removed_past(recorded: Stack) 
     first = await recorded.run("A secret of the past.", config=SHORT)
     await swept(recorded, first["task_id"])
     # content is removed once
-    assert not await retention.remove_content(recorded.pool, "default", first["conversation_id"])
+    assert not await files.remove_content(recorded.pool, "default", first["conversation_id"])
     url = f"/conversations/{first['conversation_id']}/messages"
     said = await recorded.http.post(url, json={"input": "Once more.", "agent": "tester"})
     assert said.status_code == 202, said.text

@@ -14,7 +14,6 @@ from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, fired, runs, show, tick, trigger, until
 from tests.support.stack import Stack
-from workflows.client import WorkflowClient
 
 
 @pytest.mark.together
@@ -202,7 +201,7 @@ async def test_a_schedule_that_temporal_lost_is_created_again(stack: Stack) -> N
     assert (await show(stack, made["id"]))["next_times"] is None
     await schedules.note_missing(stack.pool, [])
 
-    await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+    await stack.sweep()
     assert (await show(stack, made["id"]))["next_times"] is not None
 
 

@@ -23,7 +23,7 @@ NEW = NewSession(
 
 @pytest_asyncio.fixture(scope="session")
 async def database(stack: Stack) -> AsyncIterator[str]:
-    """A separate database, because the sweeper must not find sessions without workflows."""
+    """A separate database, because a sweep must not find sessions without workflows."""
     async with empty_database(stack.database_url) as url:
         await migrate(url)
         yield url

@@ -12,7 +12,6 @@ from domain.ids import new_id
 from tests.behaviour.supervision.people import agent, answer, answered, ask, bash, output, plan, waiting
 from tests.behaviour.triggers.sender import Sender
 from tests.support.stack import Stack, calls, eventually, of_type, steps
-from workflows.client import WorkflowClient
 
 
 @pytest.mark.proves("S1-10", "S1-11", "S1-16")
@@ -141,10 +140,10 @@ async def test_an_answer_while_temporal_is_away_arrives_later(people: Stack) -> 
     await people.age(task_id)
 
     async def swept() -> bool:
-        await WorkflowClient(people.client, "errand").sweep()
+        await people.sweep()
         return bool((await people.record(task_id))["status"] == "completed")
 
-    await eventually(swept, what="the sweeper passed the answer on to the session")
+    await eventually(swept, what="a sweep passed the answer on to the session")
     assert await output(people, task_id) == "ask_user returned: this one"
 
 

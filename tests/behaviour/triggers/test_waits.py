@@ -11,7 +11,6 @@ from tests.behaviour.conversations.talk import chain
 from tests.behaviour.supervision.people import waiting
 from tests.behaviour.triggers.sender import Sender
 from tests.support.stack import Stack, eventually, of_type
-from workflows.client import ensure_swept
 
 TOOLS = ["wait_for_event", "emit_event", "subscribe_events", "list_files"]
 KEYED: dict[str, Any] = {"task": None, "correlation": "order:{{payload.order}}", "template": "paid: {{payload.paid}}"}
@@ -151,7 +150,6 @@ async def test_an_answer_that_was_not_signalled_is_found_by_the_sweeper(waiters:
         request["id"],
         answer,
     )
-    await ensure_swept(waiters.client, waiters.settings.task_queue)
     await waiters.age(task_id)
     assert (await waiters.wait(task_id, 120))["status"] == "completed"
     assert await _results(waiters, task_id) == ["late news"]

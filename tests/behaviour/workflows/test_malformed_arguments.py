@@ -26,7 +26,7 @@ from tests.behaviour.conversations.talk import HANG
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.support.launch import TESTER
-from tests.support.stack import Stack, eventually
+from tests.support.stack import Stack
 from workflows.client import WorkflowClient
 from workflows.registry import WORKFLOWS
 
@@ -201,18 +201,6 @@ async def test_workflow_without_handlers_survives_malformed_arguments(
 
 
 def test_every_workflow_gets_malformed_arguments() -> None:
-    bombarded = {wire.SESSION, wire.CONVERSATION, wire.NOTIFICATION_DELIVERY, wire.SWEEPER, wire.TICK}
+    bombarded = {wire.SESSION, wire.CONVERSATION, wire.NOTIFICATION_DELIVERY, wire.TICK}
     bombarded |= {wire.TOOL_DISCOVERY}
     assert {workflow._Definition.must_from_class(kind).name for kind in WORKFLOWS} == bombarded
-
-
-async def test_sweeper_survives_malformed_arguments(stack: Stack) -> None:
-    async def running() -> str | None:
-        async for found in stack.client.list_workflows(
-            f'WorkflowType = "{wire.SWEEPER}" AND ExecutionStatus = "Running"'
-        ):
-            return found.id
-        return None
-
-    handle = stack.client.get_workflow_handle(await eventually(running, what="a sweeper runs"))
-    await bombard(handle, wire.SWEEPER)

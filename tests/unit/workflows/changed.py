@@ -11,7 +11,7 @@ from domain.schedules import TickInput, TickOutcome
 from domain.sessions.session import SessionResult
 from domain.sessions.session_state import SessionInput
 from workflows.conversation.workflow import Conversation
-from workflows.registry import SWEEPS, NotificationDelivery, Sweeper, Tick, ToolDiscovery
+from workflows.registry import NotificationDelivery, Tick, ToolDiscovery
 from workflows.session.workflow import Session
 
 
@@ -47,14 +47,6 @@ class ChangedDelivery(NotificationDelivery):
         return await super().run(start)
 
 
-@workflow.defn(name="Sweeper")
-class ChangedSweeper(Sweeper):
-    @workflow.run
-    async def run(self, sweeps: int = SWEEPS) -> None:
-        await asyncio.sleep(1)
-        await super().run(sweeps)
-
-
 @workflow.defn(name="Tick")
 class ChangedTick(Tick):
     @workflow.run
@@ -75,7 +67,6 @@ CHANGED: list[type] = [
     ChangedSession,
     ChangedConversation,
     ChangedDelivery,
-    ChangedSweeper,
     ChangedTick,
     ChangedDiscovery,
 ]

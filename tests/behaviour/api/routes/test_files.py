@@ -14,7 +14,7 @@ from api.http import transfers
 from api.http.auth import account_caller
 from domain.ids import new_id
 from settings import Settings
-from store import retention
+from store import files
 from store.database import Pool
 from store.keys import Right
 from tests.behaviour.api.conftest import end, key_for, problem, serving, submitted
@@ -105,7 +105,7 @@ async def test_a_deleted_file_is_gone_and_its_bytes_follow_when_nobody_else_has_
 
 async def _sweep(pool: Pool, digest: str) -> None:
     await pool.execute("UPDATE blobs SET put_at = now() - interval '2 days' WHERE sha256 = $1", digest)
-    await retention.drop_loose_bytes(pool)
+    await files.drop_loose_bytes(pool)
 
 
 async def test_a_file_of_an_unfinished_task_is_in_use(api: httpx2.AsyncClient, pool: Pool) -> None:
