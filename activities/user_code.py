@@ -142,15 +142,15 @@ class _AtHome:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._used, name)
-        return _sent_home(value, self._home) if inspect.iscoroutinefunction(value) else value
+        return _send_home(value, self._home) if inspect.iscoroutinefunction(value) else value
 
 
 def call_at_home(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
     """The same for one asynchronous function."""
-    return _sent_home(cast(Callable[P, Coroutine[Any, Any, T]], function), asyncio.get_running_loop())
+    return _send_home(cast(Callable[P, Coroutine[Any, Any, T]], function), asyncio.get_running_loop())
 
 
-def _sent_home(
+def _send_home(
     function: Callable[P, Coroutine[Any, Any, T]], home: asyncio.AbstractEventLoop
 ) -> Callable[P, Awaitable[T]]:
     @functools.wraps(function)

@@ -200,7 +200,7 @@ class Workspaces:
     async def forget(self) -> None:
         """Delete the directories of workspaces that no longer exist in the store."""
         here = {(unquote(path.parent.name), path.name): path for path in await asyncio.to_thread(self._homes)}
-        for key in await workspaces.removed(self._pool, list(here)):
+        for key in await workspaces.find_removed(self._pool, list(here)):
             async with self._lock(*key), lock_workspace(here[key]):
                 self._indexes.forget(here[key])
                 await asyncio.to_thread(shutil.rmtree, here[key], ignore_errors=True)

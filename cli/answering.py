@@ -86,7 +86,7 @@ def show_request(request: InputRequest, *, hint: bool = True) -> None:
             ("task", request.session_id),
             ("request", request.id),
             ("so far", f"{counted(spent.steps, 'step')}, {spent.tokens:,} tokens, {dollars(spent.cost_usd)}"),
-            ("answer", _expected_answer(request)),
+            ("answer", _describe_expected(request)),
             ("asked", age(request.created_at)),
             ("until", f"{moment(request.deadline)} (then: {request.on_expiry})"),
         ]
@@ -114,7 +114,7 @@ def _show_call(details: RequestDetails) -> None:
         click.echo(f'  asked because of the rule: {rule.action} {rule.permission} "{one_line(rule.pattern)}"')
 
 
-def _expected_answer(request: InputRequest) -> str | None:
+def _describe_expected(request: InputRequest) -> str | None:
     """The schema of the answer, if a question needs more than text."""
     schema = request.answer_schema
     return one_line(json.dumps(schema), 300) if schema and request.kind == RequestKind.CLARIFICATION else None
@@ -336,20 +336,20 @@ def _approval(request: InputRequest) -> Dialogue:
             notes = yield Prompt("Why not (may be empty)")
             return {"approved": False} | ({"notes": notes} if notes.strip() else {})
         if choice == "e" and request.kind == RequestKind.PLAN_APPROVAL:
-            return (yield from _edited_plan(request))
+            return (yield from _edit_plan(request))
         if choice == "e":
-            return (yield from _edited_arguments(request))
+            return (yield from _edit_arguments(request))
         always = details_of(request).always
         # the whole word, since "approve" is no "always"
         if always and word in ("a", "always"):
             return {"approved": True, "always": always}
         if not always or word != "ae":
             note(f"{clean(typed)!r} is none of them")
-        elif (value := (yield from _edited_rule(request))) is not None:
+        elif (value := (yield from _edit_rule(request))) is not None:
             return value
 
 
-def _edited_arguments(request: InputRequest) -> Dialogue:
+def _edit_arguments(request: InputRequest) -> Dialogue:
     changed: dict[str, Any] = {}
     for name, value in details_of(request).arguments.items():
         before = value if isinstance(value, str) else json.dumps(value)
@@ -363,13 +363,13 @@ def _edited_arguments(request: InputRequest) -> Dialogue:
     return {"approved": True, "arguments": changed}
 
 
-def _edited_plan(request: InputRequest) -> Dialogue:
+def _edit_plan(request: InputRequest) -> Dialogue:
     typed = yield Prompt("Steps, one a line", default=clean("\n".join(details_of(request).plan)) + "\n")
     steps = [line.strip() for line in typed.splitlines() if line.strip()]
     return {"approved": True, "plan": steps} if steps else None
 
 
-def _edited_rule(request: InputRequest) -> Dialogue:
+def _edit_rule(request: InputRequest) -> Dialogue:
     tool, patterns = details_of(request).tool, list(details_of(request).always)
     note("* matches anything, so that `git log *` allows every such command:")
     for number, pattern in enumerate(patterns):

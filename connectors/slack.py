@@ -29,7 +29,7 @@ class SlackConnector:
         check_slack(secrets.signing, request.headers, request.body, request.now)
         try:
             if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-                return _pressed(json.loads(parse_qs(request.body.decode())["payload"][0]))
+                return _read_buttons(json.loads(parse_qs(request.body.decode())["payload"][0]))
             return _event(json.loads(request.body))
         except ValidationError as error:
             raise unreadable(error) from None
@@ -76,7 +76,7 @@ def _event(payload: JsonObject) -> Received:
     return Received([message])
 
 
-def _pressed(payload: JsonObject) -> Received:
+def _read_buttons(payload: JsonObject) -> Received:
     found = [
         IncomingAnswer(
             channel_id=payload["channel"]["id"],

@@ -18,9 +18,17 @@ from pydantic import TypeAdapter, ValidationError
 from deploy import state
 from deploy.child import Part, get
 from deploy.data_dir import postgres_account
-from deploy.port_holders import claim_of, holder_of
 from deploy.postgres import API_ROLE, WORKER_ROLE, Postgres, url_of
-from deploy.state import MASK, StackError, StackInfo, describe, started_at, without_passwords
+from deploy.state import (
+    MASK,
+    StackError,
+    StackInfo,
+    claim_of,
+    describe,
+    holder_of,
+    started_at,
+    without_passwords,
+)
 from deploy.supervisor import Supervisor
 from deploy.temporal import CONNECTION, Temporal
 from domain.agents.models import Provider

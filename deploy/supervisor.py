@@ -160,7 +160,7 @@ class Supervisor:
         while True:
             ready = part.ready is None or await asyncio.to_thread(part.ready, pid)
             if ready and (not part.check or await asyncio.to_thread(answers, part.check)):
-                if part.follow_up and not await self._followed_up(supervised, part.follow_up):
+                if part.follow_up and not await self._follow_up(supervised, part.follow_up):
                     continue
                 supervised.was_ready, supervised.problem = True, None
                 supervised.ready.set()
@@ -168,7 +168,7 @@ class Supervisor:
                 return
             await asyncio.sleep(LOOK_EVERY)
 
-    async def _followed_up(self, supervised: SupervisedPart, part: Part) -> bool:
+    async def _follow_up(self, supervised: SupervisedPart, part: Part) -> bool:
         try:
             await self.run(part)
         except (OSError, StackError) as error:

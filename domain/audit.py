@@ -34,7 +34,7 @@ def link(entry: ChainedEntry) -> str:
     return hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
 
 
-def sealed(entry: ChainedEntry) -> list[Head]:
+def seal_heads(entry: ChainedEntry) -> list[Head]:
     """The heads that an entry of the tenant's own chain vouches for."""
     if entry.chain != TENANT or entry.action != SEAL:
         return []
@@ -58,7 +58,7 @@ class Verifier:
             self._last[entry.chain] = entry
             if (entry.chain, entry.hash) == (TENANT, self._expected):
                 self._expected = None
-            self._vouched |= {(head.chain, head.seq): head.hash for head in sealed(entry)}
+            self._vouched |= {(head.chain, head.seq): head.hash for head in seal_heads(entry)}
             self.entries += 1
         return None
 

@@ -319,7 +319,7 @@ class Raise(BaseModel):
         if not self.changes(before):
             return before
         given = self.model_dump(exclude={"tree"}, exclude_none=True)
-        return before.raised_to(before.model_copy(update={**given, "raised": True}))
+        return before.raise_to(before.model_copy(update={**given, "raised": True}))
 
     def changes(self, before: Limits) -> list[BudgetChange]:
         return _higher(self.model_dump(exclude={"tree"}), before.model_dump())

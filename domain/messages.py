@@ -409,7 +409,7 @@ def since_checkpoint(nodes: list[Node], side: str = "a") -> list[Node]:
     return nodes
 
 
-def shown_nodes(nodes: list[Node], side: str) -> list[Node]:
+def select_shown(nodes: list[Node], side: str) -> list[Node]:
     """The messages that a side may see: all of its own, and of the other side's messages only their texts."""
     shown = since_checkpoint(nodes, side)
     return [node for node in shown if node.side == side or isinstance(node.body, UserBody | ReplyBody)]

@@ -95,7 +95,7 @@ class NewSubscription(Strict):
     subagents: bool = Field(default=False, description="true: also when a subagent has ended")
 
 
-def shown_target(channel: ChannelName, target: str) -> str:
+def shorten_target(channel: ChannelName, target: str) -> str:
     """An address as listings show it: a URL's host, or the first letter and the domain of an e-mail address."""
     if channel == ChannelName.EMAIL:
         name, _, domain = target.rpartition("@")

@@ -137,17 +137,17 @@ def _default_thinking(reply: Reply) -> str:
 
 
 def _output_tokens(content: list[dict[str, Any]]) -> int:
-    return max(1, tokens(sum(len(_written(block)) for block in content)))
+    return max(1, tokens(sum(len(_write_block(block)) for block in content)))
 
 
-def _written(block: dict[str, Any]) -> str:
+def _write_block(block: dict[str, Any]) -> str:
     """The text that the deltas of a block make up."""
     text: str = json.dumps(block["input"]) if block["type"] == "tool_use" else block[block["type"]]
     return text
 
 
 def pieces(block: dict[str, Any]) -> list[str]:
-    written = _written(block)
+    written = _write_block(block)
     if block["type"] == "tool_use":
         return [written[at : at + _JSON_PIECE] for at in range(0, len(written), _JSON_PIECE)]
     found: list[str] = _WORD.findall(written)

@@ -108,7 +108,7 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
     waiting = from_columns(row)
     if waiting.generation != generation or thread_of(waiting) != thread_of(message.session):
         return None
-    message_id = _joined_id(row["id"], message.key)
+    message_id = _join_ids(row["id"], message.key)
     await conversations.add_message_in(
         connection,
         tenant,
@@ -156,7 +156,7 @@ async def find_joined(connection: Connection, tenant: str, session_id: str) -> l
     known = await connection.fetch(
         "SELECT key FROM address_messages WHERE tenant = $1 AND session_id = $2", tenant, session_id
     )
-    keys: dict[str, str] = {_joined_id(session_id, row["key"]): row["key"] for row in known}
+    keys: dict[str, str] = {_join_ids(session_id, row["key"]): row["key"] for row in known}
     rows = await connection.fetch(
         "SELECT id, parts FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY number", tenant, list(keys)
     )
@@ -168,7 +168,7 @@ def thread_of(session: NewSession) -> str | None:
     return session.task.channel.thread if session.task.channel else None
 
 
-def _joined_id(session_id: str, key: str) -> str:
+def _join_ids(session_id: str, key: str) -> str:
     return derive_id(session_id, "joined", key)
 
 

@@ -3,8 +3,8 @@
 import asyncpg
 from errand.models import MailboxMessage
 
-from domain.conversations.display_messages import said_before_the_end
-from domain.conversations.mailbox import Outcome, path_spellings, replace_paths, returned_paths
+from domain.conversations.display_messages import find_said_before
+from domain.conversations.mailbox import Outcome, name_returned, path_spellings, replace_paths
 from domain.conversations.requests import MOST_PENDING, PendingOutcome
 from domain.events import EventRow
 from domain.messages import ReplyBody
@@ -210,14 +210,14 @@ _OUTCOME_COLUMNS = """s.id AS session_id, coalesce(s.subagent_name, s.agent) AS 
 async def _outcomes(pool: Pool, tenant: str, rows: list[asyncpg.Record]) -> list[Outcome]:
     replies = await _replies(pool, tenant, {row["session_id"]: row["head"] for row in rows if row["head"]})
     tools = [row["session_id"] for row in rows if row["reference"]]
-    returned = {session_id: await _returned(pool, tenant, session_id) for session_id in tools}
+    returned = {session_id: await _find_returned(pool, tenant, session_id) for session_id in tools}
     return [_outcome(row, replies.get(row["session_id"], []), returned.get(row["session_id"], {})) for row in rows]
 
 
 def _outcome(row: asyncpg.Record, replies: list[ReplyBody], returned: dict[str, str | None]) -> Outcome:
     """`returned`: the parent's paths of its files, with its own. The parent reads only its own paths."""
     paths = {} if row["shared"] else {way: new for new, old in returned.items() if old for way in path_spellings(old)}
-    earlier = said_before_the_end(replies, row["output"], typed=row["typed"]) if replies else []
+    earlier = find_said_before(replies, row["output"], typed=row["typed"]) if replies else []
     return Outcome(
         session_id=row["session_id"],
         name=row["name"],
@@ -234,10 +234,10 @@ def _outcome(row: asyncpg.Record, replies: list[ReplyBody], returned: dict[str, 
     )
 
 
-async def _returned(pool: Pool, tenant: str, session_id: str) -> dict[str, str | None]:
+async def _find_returned(pool: Pool, tenant: str, session_id: str) -> dict[str, str | None]:
     """The paths of a subagent tool's files in its parent's workspace, where its end has copied them, with its own."""
     found = await files.find_returned(pool, tenant, session_id)
-    paths = returned_paths(session_id, [file.name for file in found])
+    paths = name_returned(session_id, [file.name for file in found])
     return {path: file.path for path, file in zip(paths, found, strict=True)}
 
 

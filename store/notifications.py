@@ -22,7 +22,7 @@ from domain.notifications import (
     NewSubscription,
     Notice,
     SubscriptionStatus,
-    shown_target,
+    shorten_target,
 )
 from domain.sealing import KeyRing
 from store import audit, connectors
@@ -70,7 +70,7 @@ async def create_subscription(
         new.name,
         new.channel,
         _seal(keys, tenant, subscription_id, new.target),
-        shown_target(new.channel, new.target),
+        shorten_target(new.channel, new.target),
         new.events,
         new.every_task,
         new.subagents,

@@ -65,7 +65,7 @@ class RecordedReply(BaseModel):
     reply: str  # JSON: the result that the workflow received
 
 
-async def replied_at(pool: Pool, tenant: str, session_id: str, step: int) -> datetime | None:
+async def find_reply_time(pool: Pool, tenant: str, session_id: str, step: int) -> datetime | None:
     """When the model had answered in a step, before any tool of that step ran."""
     moment: datetime | None = await pool.fetchval(
         """SELECT min(created_at) FROM messages
@@ -116,7 +116,7 @@ async def find_repeated(pool: Pool, tenant: str, session_id: str, line: str, ste
     return Repeated(source, before + 1) if source is not None else None
 
 
-async def recorded_reply(
+async def find_recorded_reply(
     pool: Pool, tenant: str, session_id: str, line: str, from_step: int, number: int
 ) -> RecordedReply | None:
     """The answer of the `number`-th step of a line, counted from `from_step`. The last one counts; a final summary is
@@ -149,7 +149,7 @@ async def lines_within(pool: Pool, tenant: str, session_id: str, line: str, step
     return {int(row["place"].partition("/")[0]) for row in rows}
 
 
-async def recorded_messages(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> list[tuple[str, Body]]:
+async def find_messages_to(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> list[tuple[str, Body]]:
     """The messages of people and the platform to a line before its answer in a step: author and body."""
     rows = await pool.fetch(
         """SELECT kind, author, body FROM messages

@@ -366,7 +366,7 @@ async def _receive(
         return Receipt(await record_decision(connection, tenant, event, outcome))
     address, named = _address(trigger, event)
     if named is not None:
-        admitted = await _admitted(connection, tenant, named, message)
+        admitted = await _admit(connection, tenant, named, message)
         if isinstance(admitted, Hold):
             return Receipt(held=admitted)
         message = admitted
@@ -379,7 +379,7 @@ async def _receive(
     return Receipt(accepted, session=None if arrival.duplicate else arrival.session)
 
 
-async def _admitted(
+async def _admit(
     connection: Connection, tenant: str, conversation_id: str, message: ArrivingMessage
 ) -> ArrivingMessage | Hold:
     """Apply a mission's pauses, budgets and risks to its events, as they apply to its ticks."""

@@ -47,7 +47,7 @@ class SharedVariables:
         tasks."""
         known = graph_variables(graph)
         tenants = await values_of_tenant(pool, tenant) if known else {}
-        return self._kept_as(tenant, graph, tenants)
+        return self._seal_shared(tenant, graph, tenants)
 
     async def renew(self, pool: Pool, tenant: str, session: Session) -> Session:
         """A session that was planned earlier, with the present values. Refused if it lacks one and may not ask."""
@@ -57,13 +57,13 @@ class SharedVariables:
             return session
         definition = await agents.load(pool, session.agent_ref)
         graph = await agents.find_reachable(pool, tenant, definition)
-        values = {**own, **self._kept_as(tenant, graph, tenants)}
+        values = {**own, **self._seal_shared(tenant, graph, tenants)}
         missing = await asyncio.to_thread(find_missing, definition, values, graph)  # takes long for a large graph
         if missing and not session.may_ask:
             raise Invalid(f"The agent lacks values for {', '.join(missing)}.", type="missing-variables")
         return session.model_copy(update={"variables": values, "missing": missing})
 
-    def _kept_as(self, tenant: str, graph: Graph, tenants: dict[str, str]) -> dict[str, str]:
+    def _seal_shared(self, tenant: str, graph: Graph, tenants: dict[str, str]) -> dict[str, str]:
         known = graph_variables(graph)
         texts = {name: value for name, value in tenants.items() if name in known and not is_sealed(value)}
         secrets = {name: value for name, value in tenants.items() if name in known and is_sealed(value)}

@@ -90,7 +90,7 @@ async def bytes_of_tenant(pool: Pool, tenant: str) -> int:
     return used
 
 
-async def removed(pool: Pool, keys: list[tuple[str, str]]) -> list[tuple[str, str]]:
+async def find_removed(pool: Pool, keys: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Those workspaces, given by tenant and id, that are known to be gone. A workspace is named after its first
     session."""
     rows = await pool.fetch(

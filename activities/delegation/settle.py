@@ -15,7 +15,7 @@ from domain import events as ev
 from domain.agents.definition import session_sides
 from domain.agents.variables import resolve_values
 from domain.conversations.mailbox import quote, quote_line, subagent_message
-from domain.conversations.subagent_texts import ended_its_turn, gathered, promoted, result
+from domain.conversations.subagent_texts import describe_gathered, ended_its_turn, promoted, result
 from domain.conversations.subagents import (
     ALREADY_HANDED_OVER,
     DelegationTool,
@@ -170,7 +170,7 @@ class SettleDelegation:
             result(outcome, ended[outcome.session_id].error_type)
             for outcome in await mailbox.outcomes_of_sessions(self._pool, settle.ref.tenant, list(ended))
         ]
-        return gathered(blocks, [task_id for task_id in found if task_id not in ended])
+        return describe_gathered(blocks, [task_id for task_id in found if task_id not in ended])
 
 
 # Handoff: the result of the call, the event and the row are one transaction.

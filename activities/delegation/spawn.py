@@ -27,8 +27,8 @@ from domain.conversations.mailbox import list_attachments, rewrite_paths
 from domain.conversations.requests import CallRef, SpawnAnswer, SpawnChild, SpawnerThread, SpawnRequest
 from domain.conversations.subagent_texts import (
     background,
-    dispatched,
-    launched,
+    describe_dispatch,
+    describe_launch,
     message_delivered,
     not_found,
     subagent_started,
@@ -350,10 +350,10 @@ def describe_start(spawn: Spawn, child: str) -> str:
     if spawn.terms is not None:
         return subagent_started(spawn.name, spawn.resumes or child, explicit=spawn.terms.explicit)
     if spawn.kind is DelegationTool.ASYNC_TASK:
-        return launched(child, spawn.agent.name, spawn.description)
+        return describe_launch(child, spawn.agent.name, spawn.description)
     if spawn.kind is DelegationTool.START_BACKGROUND:
         return background(spawn.resumes or child, spawn.name)
-    return dispatched(spawn.name, child)
+    return describe_dispatch(spawn.name, child)
 
 
 def build_child(one: Wanted) -> SpawnChild:

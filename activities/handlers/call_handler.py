@@ -42,7 +42,7 @@ class CallHandler(CallModel):
     async def call_handler(self, call: ModelCall) -> ModelReply:
         return await self.reply_to(call)
 
-    def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
+    def show_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
         """The name of the handler, which events and messages show instead of a model."""
         return call.model_copy(update={"model": f"handler:{agent.side(call.agent.side).handler}"})
 

@@ -39,7 +39,7 @@ from domain.agents.hook import (
 )
 from domain.events import EventRow, HookFailed
 from domain.json_object import JsonObject
-from domain.messages import ModelResponse, Node, calls_of, hide_nodes, shown_nodes, text_of, turn_text_of
+from domain.messages import ModelResponse, Node, calls_of, hide_nodes, select_shown, text_of, turn_text_of
 from domain.sealing import SealingError
 from domain.sessions.session import AgentRef, CallState, ModelCall, SessionRef, ToolRequest
 from domain.sessions.session_state import HookCall, HookList, HookOutcome, HookPoints
@@ -301,7 +301,7 @@ def _messages(nodes: list[Node], side: str) -> list[ShownMessage]:
             text=text_of(node) if node.side == side else turn_text_of(node),
             tools=[one.name for one in calls_of(node)] if node.side == side else [],
         )
-        for node in shown_nodes(nodes, side)
+        for node in select_shown(nodes, side)
     ]
 
 

@@ -83,10 +83,10 @@ class RunningMcpCall:
             async with asyncio.timeout(seconds):
                 return await self._run()
         except TimeoutError:
-            return self._lost(McpFailure(f"{self._name} did not finish within {seconds:g} seconds."))
+            return self._explain(McpFailure(f"{self._name} did not finish within {seconds:g} seconds."))
         except Exception:  # it may contain secrets, so the model only learns that the tool failed
             activity.logger.exception("tool %s failed unexpectedly", self._name)
-            return self._lost(McpFailure(f"{self._name} failed unexpectedly; the operator's log has the details."))
+            return self._explain(McpFailure(f"{self._name} failed unexpectedly; the operator's log has the details."))
 
     async def _run(self) -> ToolResult:
         known = self._context.remote
@@ -107,7 +107,7 @@ class RunningMcpCall:
             if found is None or (
                 isinstance(found, CreatedTask) and self._server.command
             ):  # else only closing the connection failed, which is harmless
-                return self._lost(error)
+                return self._explain(error)
         assert found is not None
         try:
             return await self._read(found)
@@ -237,7 +237,7 @@ class RunningMcpCall:
             self._remote = await run_check(asking, self._remote, state.input_requests or {})
         return _wait(self._remote, state.poll_interval_ms)
 
-    def _lost(self, error: McpFailure) -> ToolResult:
+    def _explain(self, error: McpFailure) -> ToolResult:
         if self._remote.task_id is not None:
             if error.code == INVALID_PARAMS and self._polled:
                 return _fail(f"The server does not know the task of this call any more. {error}")

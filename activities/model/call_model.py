@@ -103,7 +103,7 @@ class CallModel:
         async with send_heartbeats():
             with retry_if_away():
                 agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
-            return await self._reply(self.shown_as(call, agents[-1]), by, agents)
+            return await self._reply(self.show_as(call, agents[-1]), by, agents)
 
     async def _reply(self, call: ModelCall, by: CallAttempt, agents: list[AgentDefinition]) -> ModelReply:
         """The story of a step: begin it, read its context, ask, commit. The reply is committed with everything that it
@@ -200,7 +200,7 @@ class CallModel:
             turn_record.cut_reply(turn)
         return turn
 
-    def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
+    def show_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
         """The call as its events and messages describe it."""
         return call
 

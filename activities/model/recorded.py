@@ -51,13 +51,13 @@ async def play_reply(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
         place = await traces.find_repeated(pool, tenant, call.ref.session_id, call.line, call.step)
     first = rerun.from_step if call.line == MAIN else 1
     if place is not None:
-        found = await traces.recorded_reply(pool, tenant, source, place.line, first, place.number)
+        found = await traces.find_recorded_reply(pool, tenant, source, place.line, first, place.number)
     if found is None or place is None:
         raise ApplicationError(ENDED, type=wire.RECORDING_ENDED, non_retryable=True)
-    said = await traces.recorded_messages(pool, tenant, source, place.line, found.step) if place.number > 1 else []
+    said = await traces.find_messages_to(pool, tenant, source, place.line, found.step) if place.number > 1 else []
     body = found.body
     turn = ModelResponse(content=body.content, stop_reason=body.stop_reason, thinking=body.thinking)
-    following = await traces.recorded_reply(pool, tenant, source, place.line, first, place.number + 1)
+    following = await traces.find_recorded_reply(pool, tenant, source, place.line, first, place.number + 1)
     return Played(
         turn,
         said,

@@ -7,7 +7,7 @@ from activities.attempt import run_of
 from activities.tools.tool import clean
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
-from domain.agents.typed_output import Misfit, typed
+from domain.agents.typed_output import Misfit, parse_typed
 from domain.conversations.mailbox import quote, quote_line, render_outcomes
 from domain.conversations.requests import InboxKind
 from domain.events import CallAttempt, EventRow
@@ -228,7 +228,7 @@ async def find_misfit(agent: AgentDefinition, call: ModelCall, turn: ModelRespon
     if agent.output_schema is None or agent.dual or call.purpose is not Purpose.TURN or turn.calls:
         return None
     try:
-        await run_check(typed, agent.output_schema, turn.answer())
+        await run_check(parse_typed, agent.output_schema, turn.answer())
     except Misfit as error:
         return str(error)
     return None

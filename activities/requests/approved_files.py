@@ -53,7 +53,7 @@ async def files_to_approve(pool: Pool, tenant: str, workspace_id: str, command: 
     return ApprovedFiles(files=found, more_files=MoreFiles(count=len(more), sha256=_sum(more)) if more else None)
 
 
-async def changed_since(
+async def find_changed(
     pool: Pool, tenant: str, workspace_id: str, folder: Path, tool: Tool, approval: InputRequest
 ) -> list[str]:
     """The files whose content differs from what people saw: changed, removed, or added since.

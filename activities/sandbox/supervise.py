@@ -304,7 +304,7 @@ async def find_excess(root: int, limits: SandboxLimits, workspace: Path | None, 
             return reason
         if usage.written > _REWRITES * limits.disk_bytes:
             return f"it wrote more than {mib(_REWRITES * limits.disk_bytes)} to disk"
-        if disk is not None and (reason := await disk.exceeded(usage)):
+        if disk is not None and (reason := await disk.find_exceeded(usage)):
             return reason
         await asyncio.sleep(max(_INTERVAL_S, _IDLE_SHARE * (time.monotonic() - began)))
 
@@ -374,7 +374,7 @@ class _Disk:
         self._seen = 0
         self._next = 0.0
 
-    async def exceeded(self, usage: TreeUsage) -> str:
+    async def find_exceeded(self, usage: TreeUsage) -> str:
         now = time.monotonic()
         written = usage.written + usage.passed
         made = self._free_files - os.statvfs(self._workspace).f_favail

@@ -15,8 +15,8 @@ from activities.tools.builtin.agents import SEND_AGENT_MESSAGE
 from activities.tools.tool import clean
 from domain import events as ev
 from domain import wire
-from domain.agents.typed_output import Misfit, typed
-from domain.conversations.mailbox import returned_paths
+from domain.agents.typed_output import Misfit, parse_typed
+from domain.conversations.mailbox import name_returned
 from domain.conversations.requests import MOST_PENDING, EndedSession, InboxKind, Steer
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
@@ -138,7 +138,7 @@ class FinishSession:
         parent = await sessions.get(self._pool, ref.tenant, own.spawned_by) if found else None
         if parent is None:
             return
-        paths = returned_paths(ref.session_id, [file.name for file in found])
+        paths = name_returned(ref.session_id, [file.name for file in found])
         gained: Manifest = {
             path: {"sha256": file.sha256, "size": file.size, "mode": 0o644}
             for path, file in zip(paths, found, strict=True)
@@ -196,7 +196,7 @@ class FinishSession:
         if agent.output_schema is None:
             return None
         try:
-            return json.dumps(await run_check(typed, agent.output_schema, output), ensure_ascii=False)
+            return json.dumps(await run_check(parse_typed, agent.output_schema, output), ensure_ascii=False)
         except Misfit:
             return None
 

@@ -66,7 +66,7 @@ class Toolbox:
                 found = self._with_brought(found, facts)
         offered: Offered = {}
         for tool in found:
-            if all(is_possible(rules, tool) for rules in layers) and not _denied_for_good(tool, layers):
+            if all(is_possible(rules, tool) for rules in layers) and not _is_denied_for_good(tool, layers):
                 definition = tool.definition
                 if tool.starts and tool.delegates:
                     known = await self._roster(call.ref.tenant, agent)
@@ -161,7 +161,7 @@ class Toolbox:
         return any(decide(agent.permissions, tool, name) is not Action.DENY for tool in starters)
 
 
-def _denied_for_good(tool: Tool, layers: list[list[Rule]]) -> bool:
+def _is_denied_for_good(tool: Tool, layers: list[list[Rule]]) -> bool:
     """Whether the rules deny a tool for the only subject that it can be used on."""
     fixed = tool.subject.fixed if tool.subject else None
     return fixed is not None and verdict(layers, tool, [fixed]).action is Action.DENY

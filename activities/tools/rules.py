@@ -86,9 +86,9 @@ def _call(index: int, tool: Tool, arguments: JsonObject, layers: list[list[Rule]
     summary = tool.call_summary(arguments)
     found = judge_call(tool, arguments, layers)
     if found.action is Action.DENY and not tool.starts:  # the planning of children refuses a denied subagent
-        return _denied(index, tool, found, summary)
+        return _deny(index, tool, found, summary)
     if found.action is Action.ASK and not may_ask:
-        return _refused(index, tool, "This needs approval.", f"May {tool.name} run: {summary}?", asks=True)
+        return _refuse(index, tool, "This needs approval.", f"May {tool.name} run: {summary}?", asks=True)
     return ToolCall(
         index=index,
         name=tool.name,
@@ -109,10 +109,10 @@ def _not_offered(
 ) -> ToolCall:
     """Refuse a tool that the model remembers but no longer has, or guessed."""
     if not tool.asks and (found := find_barring_rule(layers, tool)):
-        return _denied(index, tool, found, f"denied tool {tool.name}")
+        return _deny(index, tool, found, f"denied tool {tool.name}")
     question = str(arguments.get("question", ""))[:QUESTION] if tool.asks else ""
     refusal = f"There is no tool {tool.name!r}. You have: {', '.join(offered) or 'none'}."
-    return _refused(index, tool, refusal, question or f"unknown tool {tool.name}", asks=tool.asks)
+    return _refuse(index, tool, refusal, question or f"unknown tool {tool.name}", asks=tool.asks)
 
 
 def judge_call(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> RuleVerdict:
@@ -123,12 +123,12 @@ def judge_call(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> RuleVerd
     return verdict(layers, tool, subjects)
 
 
-def _denied(index: int, tool: ToolTraits, found: RuleVerdict, summary: str) -> ToolCall:
-    refused = _refused(index, tool, FORBIDDEN.format(tool.name, found.because), summary)
+def _deny(index: int, tool: ToolTraits, found: RuleVerdict, summary: str) -> ToolCall:
+    refused = _refuse(index, tool, FORBIDDEN.format(tool.name, found.because), summary)
     return refused.model_copy(update={"denied": True, "rule": found.rule})
 
 
-def _refused(index: int, tool: ToolTraits, refusal: str, summary: str, *, asks: bool = False) -> ToolCall:
+def _refuse(index: int, tool: ToolTraits, refusal: str, summary: str, *, asks: bool = False) -> ToolCall:
     return ToolCall(
         index=index,
         name=tool.name,

@@ -38,7 +38,7 @@ from activities.hooks.run_hooks import InnerHooks
 from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, original_result
 from activities.pull_requests import Repositories
-from activities.requests.approved_files import changed_since, runs_commands
+from activities.requests.approved_files import find_changed, runs_commands
 from activities.sandbox import NONE, Commands, NetworkPolicy
 from activities.thread_state import ThreadStates
 from activities.tools.declared_tools import DECLARED, apply_binding, find_declared
@@ -160,7 +160,7 @@ class RunTool:
             return earlier_outcome(request, tool, claim)
         assert claim.body is not None  # the node with the call was committed before the call began
         given = claim.body.calls[request.index].arguments
-        summary = await self._changed_summary(request, tool, given)
+        summary = await self._summarise_change(request, tool, given)
         try:
             result = await self._result(request, attempt, tool, claim, claim.body)
             if result.remote is not None:
@@ -188,7 +188,7 @@ class RunTool:
         kind, asks = tool.kind if tool else None, named is not None and named.asks
         return await tool_calls.claim(self._pool, ToolClaim.by(attempt, request.ref, request.preview, kind, asks=asks))
 
-    async def _changed_summary(self, request: ToolRequest, tool: Tool | None, given: JsonObject) -> str:
+    async def _summarise_change(self, request: ToolRequest, tool: Tool | None, given: JsonObject) -> str:
         """One line about what is really done, if that may differ from the model's call; else empty."""
         if tool is None or request.approval is None:
             return ""
@@ -435,7 +435,7 @@ async def call_turn(pool: Pool, request: ToolRequest, tool: Tool, folder: Path) 
             yield ToolResult(BUSY.format(tool.name), failed=True)
             return
         place = (pool, request.ref.tenant, request.workspace_id, folder)
-        changed = await changed_since(*place, tool, approval) if approval is not None else []
+        changed = await find_changed(*place, tool, approval) if approval is not None else []
         yield ToolResult(CHANGED.format(", ".join(changed)), failed=True) if changed else None
 
 

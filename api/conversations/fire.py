@@ -32,10 +32,10 @@ async def fire(call: Call, conversation_id: str, body: FireBody, key: Idempotenc
         return await _fire(call, conversation_id, body, key)
     # two repetitions at once would each forget the reserved key of the other after a refusal
     async with one_at_a_time(call, derive_id(conversation_id, "fire", key.value)):
-        return await _fired_before(call, key) or await _fire(call, conversation_id, body, key)
+        return await _find_fired(call, key) or await _fire(call, conversation_id, body, key)
 
 
-async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:
+async def _find_fired(call: Call, key: IdempotencyKey) -> NewTurn | None:
     """The response to an earlier request with this key, if that request created its session."""
     known = await key.find_answer(call.pool, call.tenant)
     if known is None:

@@ -204,7 +204,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
     steers = body.if_busy == "steer" and key.value is not None
     written = await conversations.get_message_state(call.pool, call.tenant, message_id) if steers else None
     if written is not None:
-        if (before := await _steered_before(call, prepared, key, written)) is not None:
+        if (before := await _find_steered(call, prepared, key, written)) is not None:
             return NewTurn(before)
     # neither for a running session, which needs no other worker, nor once a message is stored, which will be read
     elif await sessions.live_of_thread(call.pool, call.tenant, ref.conversation_id) is None:
@@ -220,7 +220,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
             await call.services.starts.start(accepted.session)
             return NewTurn(answer)
         if accepted.read_by is not None:
-            return NewTurn(await _steered(call, prepared, key, accepted.read_by))
+            return NewTurn(await _answer_steered(call, prepared, key, accepted.read_by))
         assert accepted.busy is not None
         live = accepted.busy
         if body.if_busy == "reject":
@@ -232,7 +232,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
             await asyncio.sleep(PAUSE_SECONDS)
     if body.if_busy == "steer":  # each session ended too early; whichever is running reads the message, or a new one
         await control.reload_messages(call, ref.conversation_id, message_id)
-        return NewTurn(await _steered(call, prepared, key, live))
+        return NewTurn(await _answer_steered(call, prepared, key, live))
     raise await busy(call, live)
 
 
@@ -245,17 +245,17 @@ async def _steer(
     # stored before it is delivered, because the update carries only its id
     await control.write_message(call, ref.conversation_id, thread, message_id, prepared)
     session_id = await control.deliver_message(call, ref.conversation_id, thread, message_id, live, attempt)
-    return None if session_id is None else await _steered(call, prepared, key, session_id)
+    return None if session_id is None else await _answer_steered(call, prepared, key, session_id)
 
 
-async def _steered(call: Call, prepared: Prepared, key: IdempotencyKey, session_id: str) -> models.SessionHandle:
+async def _answer_steered(call: Call, prepared: Prepared, key: IdempotencyKey, session_id: str) -> models.SessionHandle:
     """The response for a message that this session reads."""
     answer = handle(session_id, prepared.ref.conversation_id, steered=True)
     await remember(call, key, answer)
     return answer
 
 
-async def _steered_before(
+async def _find_steered(
     call: Call, prepared: Prepared, key: IdempotencyKey, written: Written
 ) -> models.SessionHandle | None:
     """A repetition whose first response was lost: its message is stored, and may have been delivered."""
@@ -266,7 +266,7 @@ async def _steered_before(
         session_id = await control.deliver_message(
             call, ref.conversation_id, ref.conversation_id, control.message_id_of(ref, key), live
         )
-    return None if session_id is None else await _steered(call, prepared, key, session_id)
+    return None if session_id is None else await _answer_steered(call, prepared, key, session_id)
 
 
 async def remember(call: Call, key: IdempotencyKey, answer: models.SessionHandle) -> None:

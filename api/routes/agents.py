@@ -109,7 +109,7 @@ def _nameable(name: str) -> bool:
     return len(name) <= 63 and name.isascii() and name.isprintable()
 
 
-async def _sent(request: Request, services: ServicesDep) -> tuple[str, list[FieldProblem]]:
+async def _read_sent(request: Request, services: ServicesDep) -> tuple[str, list[FieldProblem]]:
     """The definition as Markdown; a JSON body is converted to it, and may have problems that Markdown does not show."""
     kind = body.media_type(request)
     if kind == _MARKDOWN:
@@ -141,7 +141,7 @@ async def _sent(request: Request, services: ServicesDep) -> tuple[str, list[Fiel
     summary="Define an agent, or a new version of it",
 )
 async def put_agent(
-    call: Admin, name: str, sent: Annotated[tuple[str, list[FieldProblem]], Depends(_sent)], response: Response
+    call: Admin, name: str, sent: Annotated[tuple[str, list[FieldProblem]], Depends(_read_sent)], response: Response
 ) -> AgentRecord:
     """Running tasks keep the version they started with. An unchanged definition creates no new version."""
     known = {ref.name: definition for ref, definition in await agents.list_current(call.pool, call.tenant)}

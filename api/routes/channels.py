@@ -36,7 +36,7 @@ from domain.channels import (
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import current_tenant, is_id
 from domain.json_object import JsonObject
-from domain.notifications import ChannelName, new_secret, shown_target
+from domain.notifications import ChannelName, new_secret, shorten_target
 from domain.task import Strict
 from settings import Settings
 from store import addresses, connectors
@@ -254,7 +254,7 @@ async def put_connector(
     _check(call, body)
     secrets, shown = _secrets(body, known)
     # only the host: the address may contain a token, and is stored among the secrets
-    target = shown_target(ChannelName.WEBHOOK, body.target) if body.target else ""
+    target = shorten_target(ChannelName.WEBHOOK, body.target) if body.target else ""
     given = ConnectorRules.model_validate(body.model_dump() | {"target": target})
     by, keys = call.caller.created_by, call.services.keys
     made = await connectors.put(call.pool, call.tenant, connector, given, secrets, by, keys)

@@ -258,7 +258,7 @@ def _models(call: Call, source: SessionRow, body: RerunBody, definition: AgentDe
 async def _manifest(call: Call, source: SessionRow, step: int) -> Manifest:
     """The workspace before any tool of the step ran."""
     # by the time of the reply, because the workspace keeps its versions by time and not by step
-    moment = await traces.replied_at(call.pool, source.tenant, source.id, step)
+    moment = await traces.find_reply_time(call.pool, source.tenant, source.id, step)
     if moment is not None:
         return await workspaces.as_of(call.pool, source.tenant, source.workspace_id, moment)
     return (await workspaces.get_all(call.pool, source.tenant, source.workspace_id))[1]

@@ -146,7 +146,7 @@ def _not_yet() -> Conflict:
     return Conflict("The task has not started yet; try again when it has.", type="not-started")
 
 
-def _ended(session: SessionRow) -> Conflict:
+def _refuse_ended(session: SessionRow) -> Conflict:
     return Conflict("The task has ended.", type="already-terminal", task_status=session.status)
 
 
@@ -238,7 +238,7 @@ async def promote_task(call: Stopper, task_id: str, response: Response) -> model
     """The parent continues immediately; the outcome goes to the mailbox."""
     session = await own_session(call, task_id)
     if session.status.terminal:
-        raise _ended(session)
+        raise _refuse_ended(session)
     if session.spawned_by is None:
         raise Conflict("Only a subagent can be promoted.", type="not-blocking")
     if not session.blocking:
@@ -250,7 +250,7 @@ async def promote_task(call: Stopper, task_id: str, response: Response) -> model
         request = Promote(request_id=session.id, session_id=session.id)
         await call.services.workflows.promote(call.tenant, session.conversation_id, request)
     except NotFound:
-        raise _ended(await session_of(call, task_id)) from None
+        raise _refuse_ended(await session_of(call, task_id)) from None
     return await _record(call, await session_of(call, task_id))
 
 

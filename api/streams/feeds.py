@@ -154,7 +154,7 @@ class EventListener:
         """Listen until cancelled; reconnect when the connection is lost."""
         while True:
             try:
-                await events.listen(self._url, self._connected, self._notice)
+                await events.listen(self._url, self._note_connected, self._notice)
                 log.warning("lost the connection that listens for events; reconnecting")
             except TRANSIENT_ERRORS:
                 pass
@@ -182,7 +182,7 @@ class EventListener:
         self.draining = True
         self._wake_all()
 
-    def _connected(self) -> None:
+    def _note_connected(self) -> None:
         self.listening = True
         self._wake_all()  # events may have been written while the connection was lost
 
@@ -260,7 +260,7 @@ async def follow(
             if page.full or await _await_news(news):
                 continue
             # only in quiet moments: a busy stream would ask at every page, and a quiet one comes here every few seconds
-            if not await _allowed(still_allowed):
+            if not await _is_allowed(still_allowed):
                 return
             if loop.time() - sent_at >= KEEPALIVE_SECONDS:
                 yield KEEPALIVE_COMMENT
@@ -276,7 +276,7 @@ async def _await_news(news: asyncio.Event) -> bool:
     return True
 
 
-async def _allowed(still_allowed: Callable[[], Awaitable[bool]]) -> bool:
+async def _is_allowed(still_allowed: Callable[[], Awaitable[bool]]) -> bool:
     try:
         return await still_allowed()
     except TRANSIENT_ERRORS:

@@ -271,7 +271,7 @@ def check_prices(
 ) -> None:
     """Check that every model that may be called has a price, without which a cost budget cannot work."""
     shared = settings.max_tree_cost_usd is not None or (tree is not None and tree.max_cost_usd is not None)
-    if (limits.cost_usd is not None or shared) and unpriced(models, prices):
+    if (limits.cost_usd is not None or shared) and find_unpriced(models, prices):
         detail = "A cost budget needs a price for the model and for each of its fallbacks."
         pointer = "/config/max_cost_usd" if limits.cost_usd is not None else "/config/tree/max_cost_usd"
         problem = finding(pointer, "unpriced_model", detail, prices.priced())
@@ -284,16 +284,16 @@ def with_default_cost(
     """Give a task without a cost limit the platform's, if its models cost money. The cost of a model without a price
     cannot be measured, so a limit would end such a task at once: it gets one of tokens, unless the task or its agent
     has one (`tokens`)."""
-    if unpriced(models, prices) and tokens is None:
+    if find_unpriced(models, prices) and tokens is None:
         return limits.model_copy(update={"tokens": min(limits.tokens or settings.max_tokens, settings.unpriced_tokens)})
     if limits.cost_usd is not None or not settings.default_cost_usd:
         return limits
-    if unpriced(models, prices) or all(map(prices.is_free, models)):
+    if find_unpriced(models, prices) or all(map(prices.is_free, models)):
         return limits
     return limits.model_copy(update={"cost_usd": min(settings.default_cost_usd, settings.max_cost_usd)})
 
 
-def unpriced(models: list[str], prices: PriceTable) -> list[str]:
+def find_unpriced(models: list[str], prices: PriceTable) -> list[str]:
     return [model for model in models if prices.price(model) is None]
 
 
@@ -301,7 +301,7 @@ def notices_of_prices(models: list[str], limits: Limits, prices: PriceTable) -> 
     """What a caller should know of a task whose cost is unknown."""
     return [
         f"The price of {model} is unknown, so no limit of dollars holds; the task may use {limits.tokens:,} tokens."
-        for model in unpriced(models, prices)[:1]
+        for model in find_unpriced(models, prices)[:1]
     ]
 
 

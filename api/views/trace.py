@@ -69,7 +69,7 @@ class Tracer:
             session_id=session.id,
             name=session.subagent_name,
             rerun_of=session.rerun,
-            steps=_nested(steps, {reply.step: reply.line for reply in replies}),
+            steps=_nest_lines(steps, {reply.step: reply.line for reply in replies}),
             marks=self._marks(log),
             sessions=list(children.values()),
             complete=whole and len(log) <= MOST_EVENTS and all(child.complete for child in children.values()),
@@ -187,7 +187,7 @@ def _begin_after_tools(step: models.StepTrace) -> None:
         span.started_at = max([span.started_at, *ends])
 
 
-def _nested(steps: dict[int, models.StepTrace], lines: dict[int, str]) -> list[models.StepTrace]:
+def _nest_lines(steps: dict[int, models.StepTrace], lines: dict[int, str]) -> list[models.StepTrace]:
     """The steps of an inline subagent, `main/3.0`, are shown inside the call that started it: call 0 of step 3."""
     top: list[models.StepTrace] = []
     for number, step in steps.items():

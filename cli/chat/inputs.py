@@ -62,14 +62,14 @@ class ChatInputs:
             threading.Thread(target=self._read, daemon=True).start()
             yield
             return
-        before = signal.signal(signal.SIGINT, self._signalled)
+        before = signal.signal(signal.SIGINT, self._queue_signal)
         try:
             with self._typing.reading():
                 yield
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def _signalled(self, *_: object) -> None:
+    def _queue_signal(self, *_: object) -> None:
         """Ctrl-C while no prompt is there to read it: it waits its turn like everything else that is typed.
 
         Raised in the middle of a step it would lose the line that is being handled. Only the second one is: the step

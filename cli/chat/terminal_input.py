@@ -69,10 +69,10 @@ class TerminalInput:
                 self._draft = session.default_buffer.text
             self._asked = asked
             if typing:
-                session.default_buffer.reset(Document(self._taken_draft()))
+                session.default_buffer.reset(Document(self._take_draft()))
         session.app.invalidate()
 
-    def _taken_draft(self) -> str:
+    def _take_draft(self) -> str:
         """The message that was being typed before the question, once the prompt asks for messages again."""
         if self._asked is not None:
             return ""
@@ -124,7 +124,7 @@ class TerminalInput:
                     self._interrupted()
                 else:
                     self._entered(line, self._entered_for)
-                default = await self._handled.get() or self._taken_draft()
+                default = await self._handled.get() or self._take_draft()
         except EOFError:  # Ctrl-D
             pass
         finally:

@@ -1,18 +1,19 @@
 """`errand agents`: list, show, add, refresh and remove agents, check the files of a folder, draw a graph."""
 
+import re
 import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
 
-from agents.diagram import mermaid
 from agents.loader import AgentFileError, check_agents, one_text
 from agents.problems import Catalogue
 from cli.api import Api, segment
 from cli.errors import CliError, Exit, NotFoundError
 from cli.options import json_option, remote, settings
 from cli.render.output import clean, duration, emit, facts, one_line, table
-from domain.agents.definition import AgentDefinition
+from domain.agents.definition import AgentDefinition, Equipment, Side, SideKind
 from domain.amounts import counted
 from domain.json_object import JsonObject
 
@@ -247,3 +248,65 @@ def _limit(name: str, value: object) -> str:
     if name.endswith("_ms") and isinstance(value, int):
         return f"{name.removesuffix('_ms')} {duration(value / 1_000)}"
     return f"{name} {value}"
+
+
+# a Mermaid diagram: the sides of agents, and which agent hands over to, starts or delegates to which
+
+
+def mermaid(agents: Mapping[str, AgentDefinition], root: str | None = None) -> str:
+    """The whole graph, or the part that can be reached from one agent."""
+    shown = _reachable(agents, root) if root is not None else list(agents)
+    lines = ["flowchart LR"]
+    for name in shown:
+        agent = agents[name]
+        label = f"{name}<br/>{_sides(agent)}"
+        lines.append(f'    {_node_id(name)}["{label}"]')
+    for name in shown:
+        lines += [
+            f"    {_node_id(name)} {arrow} {_node_id(target)}"
+            for target, arrow in _edges(agents[name])
+            if target in agents
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _sides(agent: AgentDefinition) -> str:
+    a, b = agent.side("a"), agent.side("b")
+    return f"{_who(a)} ⇄ {_who(b)}"
+
+
+def _who(side: Side) -> str:
+    if side.label:
+        return _escape(side.label)
+    return {SideKind.HUMAN: "people", SideKind.HANDLER: f"code {side.handler}"}.get(side.kind, "model")
+
+
+def _edges(agent: AgentDefinition) -> Iterator[tuple[str, str]]:
+    views: list[Equipment] = [agent, *agent.prompts.values()]
+    for view in views:
+        yield from ((name, "== handoff ==>") for name in view.handoffs)
+        for tool in view.subagent_tools:
+            traits = ["blocking" if tool.blocking else "background"]
+            traits += ["resumable"] if tool.resumable else []
+            traits += ["immediate"] if tool.immediate else []
+            yield tool.name, f"-- {', '.join(traits)} -->"
+        yield from ((reference.agent, "-. delegates .->") for reference in view.subagents)
+
+
+def _reachable(agents: Mapping[str, AgentDefinition], root: str) -> list[str]:
+    found, waiting = [], [root]
+    while waiting:
+        name = waiting.pop(0)
+        if name in found or name not in agents:
+            continue
+        found.append(name)
+        waiting += [target for target, _ in _edges(agents[name])]
+    return found
+
+
+def _node_id(name: str) -> str:
+    return "agent_" + re.sub(r"[^a-z0-9]", "_", name)
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")

@@ -162,7 +162,7 @@ def _path(api: Api, name: str, rest: str = "") -> str:
 
 
 def _row(item: Mission) -> list[str]:
-    return [item.name, _state(item), _used(item), item.id]
+    return [item.name, _state(item), _show_used(item), item.id]
 
 
 def _budget(usd: float | None, runs: int | None) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _state(item: Mission) -> str:
     return f"{item.status}: {item.reason}" if item.reason else item.status
 
 
-def _used(item: Mission) -> str:
+def _show_used(item: Mission) -> str:
     return f"{counted(item.total.runs, 'run')}, {item.total.tokens} tokens, {item.total.cost_usd:.4f} USD"
 
 
@@ -194,7 +194,7 @@ def _show_facts(item: Mission) -> None:
             ("mission", f"{item.name} ({item.id})"),
             ("state", _state(item)),
             ("waits for", ", ".join(item.requests) or None),
-            ("used", _used(item)),
+            ("used", _show_used(item)),
             ("summary", item.summary),
             ("conversation", item.conversation_id),
         ]

@@ -70,7 +70,7 @@ def _write(api: Api, task_id: str, folder: Path, changed: list[WorkspaceFile], f
     for one in changed:
         target = folder / one.path
         try:
-            if _obstructed(target, folder, removed):
+            if _is_obstructed(target, folder, removed):
                 problems.append(f"{one_line(one.path)}: something else is in its place")
                 continue
             present = target.read_bytes() if not force and target.is_file() else None
@@ -103,7 +103,7 @@ def _write(api: Api, task_id: str, folder: Path, changed: list[WorkspaceFile], f
         raise CliError(f"{error.filename}: {error.strerror}") from None
 
 
-def _obstructed(target: Path, folder: Path, removed: set[Path]) -> bool:
+def _is_obstructed(target: Path, folder: Path, removed: set[Path]) -> bool:
     """Whether something is where the file or its folders belong that the task has not removed."""
     # a link here, or `..` in a path, must not lead the write out of the folder
     if not target.parent.resolve().is_relative_to(folder) or target.is_symlink():

@@ -15,7 +15,7 @@ from cli.errors import NotFinished, Refused
 from cli.ids import TaskId
 from cli.options import Duration, PermissionRule, patience_option, remote
 from cli.render.output import dim, emit, note, one_line, styled_status
-from cli.render.traces import StoppedCall, stopped_calls
+from cli.render.traces import StoppedCall, find_stopped_calls
 from cli.watch import show_detached, watch
 from domain.json_object import JsonObject
 from domain.sessions.session import TERMINAL
@@ -211,7 +211,7 @@ def _report(api: Api, task_id: str, rerun_id: str, patience_ms: int) -> RerunRep
         was=f"{original.status} ({original.reason})",
         now=f"{rerun.status} ({rerun.reason})",
         ended_otherwise=rerun.reason != original.reason and not _recording_ended(rerun),
-        stopped=stopped_calls(original, api.trace(rerun_id, FULL_TEXT)),
+        stopped=find_stopped_calls(original, api.trace(rerun_id, FULL_TEXT)),
     )
 
 

@@ -45,7 +45,7 @@ def up(detach: bool, as_json: bool) -> None:
         _emit(info) if as_json else _welcome(info, detach)
 
     def stopping() -> None:
-        note(f"stopping; {_unfinished() or 'no task is running'}")
+        note(f"stopping; {_describe_unfinished() or 'no task is running'}")
 
     with _stack_errors():
         if not detach:
@@ -101,7 +101,7 @@ def down(as_json: bool) -> None:
 
     with _stack_errors():
         # before the stop, because afterwards there is no database to ask
-        unfinished = _unfinished() if local.status(settings()) else ""
+        unfinished = _describe_unfinished() if local.status(settings()) else ""
         stopped = local.down(settings())
     if as_json:
         emit({"stopped": stopped})
@@ -165,7 +165,7 @@ def _problems() -> list[str]:
     return _ask(workers.problems) or []
 
 
-def _unfinished() -> str:
+def _describe_unfinished() -> str:
     """A sentence about the tasks that a stop interrupts; empty if there are none."""
     from domain.sessions.session import TERMINAL
     from store import figures

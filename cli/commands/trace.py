@@ -10,7 +10,7 @@ from cli.commands.apply import fetch_patch
 from cli.errors import Exit
 from cli.ids import TaskId
 from cli.options import remote
-from cli.render.output import clean, dim, duration, emit, note, one_line, spent, styled_status, table
+from cli.render.output import clean, dim, duration, emit, note, one_line, show_usage, styled_status, table
 from cli.render.traces import TraceDifference, TraceFigures, figures, first_difference, trace_lines
 from domain.amounts import counted
 
@@ -76,7 +76,7 @@ def diff(api: Api, a: str, b: str | None, as_json: bool) -> None:
         emit({"same": found is None, "parted": difference, **known})
     else:
         for name, trace in (("A", trace_a), ("B", trace_b)):
-            _show_figures(name, figures(trace), spent(trace.usage))
+            _show_figures(name, figures(trace), show_usage(trace.usage))
         for name, trace, other in (("A", trace_a, trace_b), ("B", trace_b, trace_a)):
             _show_origin(name, trace, other)
         _show_difference(found)

@@ -90,7 +90,7 @@ def moment(when: datetime) -> str:
     return f"{when.astimezone():%Y-%m-%d %H:%M} ({distance})"
 
 
-def spent(usage: Usage) -> str:
+def show_usage(usage: Usage) -> str:
     return f"{usage.tokens:,} tokens, {dollars(usage.cost_usd)}"
 
 

@@ -9,7 +9,7 @@ import click
 from errand.models import Mark, ModelSpan, Status, StepTrace, ToolSpan, Trace, Usage
 from pydantic import computed_field
 
-from cli.render.output import dim, duration, one_line, spent, styled_status
+from cli.render.output import dim, duration, one_line, show_usage, styled_status
 from domain.amounts import counted
 
 
@@ -21,7 +21,7 @@ def trace_lines(trace: Trace) -> Iterator[str]:
     yield (
         click.style(label, bold=True)
         + f"  {trace.session_id}  {styled_status(trace.status)}{ending}  "
-        + dim(", ".join([*_took(trace.started_at, trace.ended_at), spent(trace.usage)]))
+        + dim(", ".join([*_took(trace.started_at, trace.ended_at), show_usage(trace.usage)]))
     )
     if trace.title:
         yield dim(f"  {one_line(trace.title)}")
@@ -40,7 +40,7 @@ def trace_lines(trace: Trace) -> Iterator[str]:
     if trace.error:
         yield click.style(f"  failed: {one_line(trace.error, 500)}", fg="red")
     for child in trace.sessions:
-        yield from _indented(trace_lines(child))
+        yield from _indent(trace_lines(child))
     if not trace.complete:
         yield dim("  (the trace was cut: there is more)")
 
@@ -64,7 +64,7 @@ def _step(step: StepTrace, started: datetime, marks: list[Mark]) -> Iterator[str
 def _model(span: ModelSpan) -> str:
     tries = f", {counted(span.attempts, 'attempt')}" if span.attempts > 1 else ""
     took = duration((span.ended_at - span.started_at).total_seconds())
-    return f"{one_line(span.model)}, {took}{tries}, {spent(span.usage)}"
+    return f"{one_line(span.model)}, {took}{tries}, {show_usage(span.usage)}"
 
 
 def _text(span: ModelSpan | None) -> Iterator[str]:
@@ -79,9 +79,9 @@ def _tool(span: ToolSpan, started: datetime) -> Iterator[str]:
     act = dim(f"    act {span.index:<4} ") + click.style(f"{one_line(span.tool)} ", fg="cyan")
     yield act + one_line(span.arguments, 200) + dim(took)
     for step in span.steps:
-        yield from _indented(_step(step, started, []))
+        yield from _indent(_step(step, started, []))
     for child in span.sessions:
-        yield from _indented(trace_lines(child))
+        yield from _indent(trace_lines(child))
     colour = {"ok": "green", "started": "cyan"}.get(span.state, "red")
     yield f"    observe  {click.style(one_line(span.state), fg=colour)} {one_line(span.result, 200)}".rstrip()
 
@@ -90,7 +90,7 @@ def _mark(mark: Mark) -> str:
     return dim(f"    .        {mark.type.replace('_', ' ')}: {one_line(mark.text, 200)}")
 
 
-def _indented(inner: Iterator[str]) -> Iterator[str]:
+def _indent(inner: Iterator[str]) -> Iterator[str]:
     for line in inner:
         yield dim("    │ ") + line
 
@@ -139,12 +139,12 @@ class StoppedCall:
     why: str
 
 
-def aligned(a: Trace, b: Trace) -> Iterator[tuple[StepTrace | None, StepTrace | None]]:
+def align_steps(a: Trace, b: Trace) -> Iterator[tuple[StepTrace | None, StepTrace | None]]:
     """Pair the steps of both traces; of a rerun and its original, from the step at which the rerun starts."""
-    return zip_longest(_compared_steps(a, b), _compared_steps(b, a))
+    return zip_longest(_select_compared(a, b), _select_compared(b, a))
 
 
-def _compared_steps(trace: Trace, other: Trace) -> list[StepTrace]:
+def _select_compared(trace: Trace, other: Trace) -> list[StepTrace]:
     origin = other.rerun_of
     if origin is None or origin.session_id != trace.session_id:
         return trace.steps
@@ -152,7 +152,7 @@ def _compared_steps(trace: Trace, other: Trace) -> list[StepTrace]:
 
 
 def first_difference(a: Trace, b: Trace) -> TraceDifference | None:
-    for step_a, step_b in aligned(a, b):
+    for step_a, step_b in align_steps(a, b):
         if step_a is None or step_b is None:
             steps = (step_a.step if step_a else None, step_b.step if step_b else None)
             return TraceDifference("length", *steps, _summary(step_a), _summary(step_b))
@@ -200,18 +200,18 @@ def _summary(step: StepTrace | None) -> str:
     return _said(step) or ", ".join(_call(tool) for tool in step.tools)
 
 
-def stopped_calls(original: Trace, rerun: Trace) -> list[StoppedCall]:
+def find_stopped_calls(original: Trace, rerun: Trace) -> list[StoppedCall]:
     """The calls that a recorded rerun stopped: every other call has the original's result."""
-    return [stop for before, now in aligned(original, rerun) for stop in _stopped_in(before, now)]
+    return [stop for before, now in align_steps(original, rerun) for stop in _find_stopped(before, now)]
 
 
-def _stopped_in(before: StepTrace | None, now: StepTrace | None) -> Iterator[StoppedCall]:
+def _find_stopped(before: StepTrace | None, now: StepTrace | None) -> Iterator[StoppedCall]:
     if before is None or now is None:
         return
     for call, again in zip(before.tools, now.tools, strict=False):
         if call.steps and again.steps:  # a subagent ran inside this call, so compare its calls instead
             for inner, inner_again in zip_longest(call.steps, again.steps):
-                yield from _stopped_in(inner, inner_again)
+                yield from _find_stopped(inner, inner_again)
         elif call.result != again.result:
             yield StoppedCall(before.step, call.tool, call.arguments, again.result)
 

@@ -25,7 +25,7 @@ def instruction(schema: JsonObject) -> str:
     )
 
 
-def typed(schema: JsonObject, text: str) -> Any:
+def parse_typed(schema: JsonObject, text: str) -> Any:
     """The JSON value of an answer: the whole text, or its last code block."""
     value = _parse(text)
     error = best_match(errors(schema, value))

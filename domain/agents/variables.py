@@ -151,7 +151,7 @@ def inherit_values(
     """The values of a child's thread. It gets scoped ones only if the tool hands them over or if they were given for
     this very agent. `above`: the agents of the session that starts it; the last one makes the call."""
     usable, starters = _drop_unnamed(usable_values(values, graph)), [_Facts.of(agent) for agent in above]
-    return _passed_down(usable, values, starters, _Facts.of(child), tool)
+    return _pass_down(usable, values, starters, _Facts.of(child), tool)
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class _Facts:
         return cls(agent, variables, scoped, [tool for view in agent.views for tool in view.subagent_tools])
 
 
-def _passed_down(
+def _pass_down(
     usable: Values, values: Values, above: Sequence[_Facts], child: _Facts, tool: SubagentTool | None
 ) -> dict[str, str]:
     scoped = child.scoped.union(*(one.scoped for one in above))
@@ -230,7 +230,7 @@ def find_needed(child: AgentDefinition, values: Values, graph: Graph) -> list[Ne
         path = above | {name}
         usable = _drop_unnamed(_usable(given, names, owners))
         ahead += [
-            (facts[tool.name], _passed_down(usable, given, [agent], facts[tool.name], tool), path)
+            (facts[tool.name], _pass_down(usable, given, [agent], facts[tool.name], tool), path)
             for tool in reversed(agent.tools)
             if tool.name in graph and tool.name not in path and is_enabled(tool, known)
             if len(visited.get(tool.name, ())) < MOST_VISITS

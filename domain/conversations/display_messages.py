@@ -35,7 +35,7 @@ def display_messages(nodes: list[Node]) -> list[DisplayMessage]:
 def _messages(node: Node, names: dict[str, str]) -> list[DisplayMessage]:
     match node.body:
         case ReplyBody(content=content):
-            return [message for block in content if (message := _said(node.author, block)) is not None]
+            return [message for block in content if (message := _show_said(node.author, block)) is not None]
         case ResultsBody(results=results):
             return [
                 DisplayMessage(
@@ -61,7 +61,7 @@ def _files(blocks: list[FileBlock]) -> list[ShownFile] | None:
     return [ShownFile(**dict(block)) for block in blocks] or None
 
 
-def _said(author: str, block: ReplyBlock) -> DisplayMessage | None:
+def _show_said(author: str, block: ReplyBlock) -> DisplayMessage | None:
     if isinstance(block, ToolCallBlock):
         arguments = json.dumps(block.arguments, ensure_ascii=False)
         return DisplayMessage(type="tool_call", tool=block.name, input=shorten_and_redact(arguments, PREVIEW))
@@ -70,7 +70,7 @@ def _said(author: str, block: ReplyBlock) -> DisplayMessage | None:
     return None
 
 
-def said_before_the_end(replies: list[ReplyBody], output: str | None, *, typed: bool = False) -> list[str]:
+def find_said_before(replies: list[ReplyBody], output: str | None, *, typed: bool = False) -> list[str]:
     """The texts of a session's replies, without the last reply where that is the session's output. The message of a
     stop tool is an output beside the replies; a typed output is the last reply in another form."""
     spoken = [reply for reply in replies if reply.text]

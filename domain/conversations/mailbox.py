@@ -158,7 +158,7 @@ def free_path(tag: str, name: str, taken: Sequence[str]) -> str:
     return path
 
 
-def returned_paths(session_id: str, names: Iterable[str]) -> list[str]:
+def name_returned(session_id: str, names: Iterable[str]) -> list[str]:
     """The parent's paths for the files that a subagent's session leaves, in the order in which it saved them."""
     found: list[str] = []
     for name in names:

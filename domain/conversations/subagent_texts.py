@@ -7,11 +7,11 @@ from domain.sessions.session import Status, preview
 MAX_PROGRESS = 200  # characters of a subagent's progress in a list
 
 
-def dispatched(name: str, session_id: str) -> str:
+def describe_dispatch(name: str, session_id: str) -> str:
     return f"Task dispatched to '{name}' (session: {session_id})"
 
 
-def launched(session_id: str, agent: str, description: str) -> str:
+def describe_launch(session_id: str, agent: str, description: str) -> str:
     return (
         f"task_id: {session_id}\nagent: {agent}\ndescription: {description}\nstatus: launched\n\n"
         "Use async_task_result with this task_id to retrieve the result when ready."
@@ -113,7 +113,7 @@ def listing_line(name: str, agent: str, session_id: str, status: Status, progres
     return f"{line}, {quote(preview(progress, MAX_PROGRESS))}" if progress else line
 
 
-def gathered(blocks: list[str], still_running: list[str]) -> str:
+def describe_gathered(blocks: list[str], still_running: list[str]) -> str:
     text = "\n\n".join(blocks)
     if still_running:
         text += "\n\n" if text else ""

@@ -93,7 +93,7 @@ class SandboxMode(StrEnum):
 class Limits(models.Limits):
     """The most that a session may use; None means no such limit."""
 
-    def raised_to(self, other: "Limits") -> "Limits":
+    def raise_to(self, other: "Limits") -> "Limits":
         """The higher value of each limit that can be raised, because raises may arrive twice and in any order."""
         higher = {name: _higher(getattr(self, name), getattr(other, name)) for name in RAISABLE}
         return self.model_copy(update={**higher, "raised": self.raised or other.raised})

@@ -15,7 +15,7 @@ from offline.scripts.demo import (
     many,
     output,
     progress,
-    quoted_request,
+    quote_request,
     read_file,
     save,
     with_notes,
@@ -201,7 +201,7 @@ def _look(transcript: Transcript) -> Replies:
         )
         yield Reply(text=with_notes(f"{reason}; there is nothing to describe. {seen}", transcript))
         return
-    request = quoted_request(transcript)
+    request = quote_request(transcript)
     chosen = sorted(files, key=lambda name: (name not in request, "readme" not in name.lower(), name.count("/"), name))[
         :3
     ]

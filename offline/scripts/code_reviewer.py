@@ -53,7 +53,7 @@ Finding = tuple[str, str, str]  # severity, location, description
 
 
 def replies(transcript: Transcript, marker: Marker) -> Replies:
-    path, focus = _asked(transcript)
+    path, focus = _read_asked(transcript)
     plan = DemoPlan(["Survey the code", "Read it and run its tests", "Write review.md"])
     _, listing = yield Reply(
         text=f"Reviewing {path}" + (f", {focus} first." if focus else "."),
@@ -111,7 +111,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     yield Reply(text=with_notes(f"Verdict: {verdict}.\n{worst or 'No findings.'}\n\n{where}", transcript))
 
 
-def _asked(transcript: Transcript) -> tuple[str, str]:
+def _read_asked(transcript: Transcript) -> tuple[str, str]:
     """Return path and focus: from a JSON object in the request, or else everything."""
     text = without_markers(transcript.request)
     for start in (match.start() for match in re.finditer(r"\{", text)):

@@ -126,7 +126,7 @@ def many(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def quoted_request(transcript: Transcript) -> str:
+def quote_request(transcript: Transcript) -> str:
     return " ".join(without_markers(transcript.request).split())[:200]
 
 

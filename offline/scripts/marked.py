@@ -47,7 +47,7 @@ def take_steps(transcript: Transcript, marker: Marker) -> Replies:
     results: list[CallResult] = []
     for calls in _listed(marker, marker.options.get("json")):
         results += yield Reply(calls=calls_of(marker, calls))
-    yield Reply(text=quoted(results))
+    yield Reply(text=quote(results))
 
 
 def calls_of(marker: Marker, listed: Any) -> tuple[ToolUse, ...]:
@@ -57,7 +57,7 @@ def calls_of(marker: Marker, listed: Any) -> tuple[ToolUse, ...]:
     return tuple(ToolUse(call["name"], call.get("input") or {}) for call in calls)
 
 
-def quoted(results: list[CallResult]) -> str:
+def quote(results: list[CallResult]) -> str:
     lines = [f"{r.name} {'failed' if r.is_error else 'returned'}: {r.text[:500]}" for r in results]
     return "\n".join(lines) or "There was nothing to call."
 
@@ -71,7 +71,7 @@ def _listed(marker: Marker, value: Any) -> list[Any]:
 def call_tools(transcript: Transcript, marker: Marker) -> Replies:
     """Makes the listed calls in one reply, then answers with the results: [[script:tools json=[{"name", "input"}]]]."""
     results = yield Reply(calls=calls_of(marker, marker.options.get("json")))
-    yield Reply(text=quoted(results))
+    yield Reply(text=quote(results))
 
 
 BETWEEN = "\n=====\n"

@@ -60,7 +60,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
         yield Reply(calls=(bash("rm -f .before"),))
         yield Reply(text=done.text)
         return
-    yield from _handed_in(found.path, found.cause, done.what, command)
+    yield from _hand_in(found.path, found.cause, done.what, command)
 
 
 def find_cause(ran: CallResult) -> Generator[Reply, list[CallResult], Cause | Failed]:
@@ -92,7 +92,7 @@ def try_changes(found: Cause, command: str) -> Generator[Reply, list[CallResult]
     )
 
 
-def _handed_in(path: str, cause: str, what: str, command: str) -> Replies:
+def _hand_in(path: str, cause: str, what: str, command: str) -> Replies:
     labels = f"--label {shlex.quote(f'a/{path}')} --label {shlex.quote(f'b/{path}')}"
     patch = f"diff -u {labels} .before {shlex.quote(path)} > fix.patch; rm -f .before; cat fix.patch"
     yield Reply(text="The tests pass.", calls=(bash(patch),))

@@ -163,8 +163,8 @@ def _best(files: list[str], hits: list[Hit]) -> list[str]:
 
 def _findings(hits: list[Hit], read: list[CallResult]) -> list[Hit]:
     texts = {hit.path: hit for page in read for hit in lines_in(page)}
-    quoted = sorted((hit for hit in hits if hit.path in texts), key=lambda hit: hit.text.startswith("#"))
-    return quoted[:12] or [line for page in read for line in lines_in(page) if line.text.strip()][:6]
+    quote = sorted((hit for hit in hits if hit.path in texts), key=lambda hit: hit.text.startswith("#"))
+    return quote[:12] or [line for page in read for line in lines_in(page) if line.text.strip()][:6]
 
 
 def _answer(question: str, findings: Sequence[object], gaps: list[str], name: str) -> str:

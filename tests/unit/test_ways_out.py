@@ -62,7 +62,7 @@ CONNECTIONS = {
 
 SHARED_THREADS = {
     "reads or writes files of one workspace, whose number and size are limited; none can be a pipe": [
-        "activities/requests/approved_files.py::changed_since",
+        "activities/requests/approved_files.py::find_changed",
         "activities/skills.py::brief",
         "activities/thread_state.py::ThreadFiles.read",
         "activities/thread_state.py::ThreadFiles.write",

@@ -116,7 +116,7 @@ class SessionContext:
     def raise_limits(self, limits: Limits) -> None:
         """Raise limits, effective from the next check on. A limit is never lowered, so a repeated or late raise is
         harmless."""
-        self.state.limits = self.limits.raised_to(limits)
+        self.state.limits = self.limits.raise_to(limits)
         if self.spent is not None and self.spent.reason is Reason.TOOL_LIMIT:
             self.spent = None  # if there are still too many calls, the next step notices
 

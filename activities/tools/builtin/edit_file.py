@@ -70,7 +70,7 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
         count = text.count(old)
         if count == 0 or (count > 1 and not edit.all):
             which = f"Edit {place + 1} of {len(edits)}: " if len(edits) > 1 else ""
-            reason = _repeated(text, old, count) if count else _missing(text, old, earlier=place > 0)
+            reason = _mark_repeats(text, old, count) if count else _missing(text, old, earlier=place > 0)
             raise EditError(which + reason)
         if len(text) + count * (len(new) - len(old)) > _LARGEST:
             raise EditError(f"The file would have more than {_LARGEST:,} characters.")
@@ -90,7 +90,7 @@ def _with_crlf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
-def _repeated(text: str, old: str, count: int) -> str:
+def _mark_repeats(text: str, old: str, count: int) -> str:
     lines: list[str] = []
     start = -1
     while len(lines) < _NAMED and (start := text.find(old, start + 1)) >= 0:

@@ -30,7 +30,7 @@ class Input(ToolInput):
 
 async def run(input: Input, context: ToolContext) -> ToolResult:
     try:
-        answer = await context.fetcher.get(input.url, _permitted(input, context))
+        answer = await context.fetcher.get(input.url, _build_check(input, context))
     except FetchError as error:
         return ToolResult(f"{error} Nothing was fetched.", failed=True)
     kind = answer.headers.get("content-type", "text/plain").split(";")[0].strip().lower()
@@ -53,7 +53,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
     return ToolResult(f"{head}\n{text}{tail}", failed=answer.status >= 400, sources=[source])
 
 
-def _permitted(input: Input, context: ToolContext) -> Callable[[str], Awaitable[bool]]:
+def _build_check(input: Input, context: ToolContext) -> Callable[[str], Awaitable[bool]]:
     """Whether a redirect may be followed: only to a host that the call could have fetched without asking."""
     first = host_of(input.url)
 

@@ -302,12 +302,12 @@ def message_of(request: InputRequest) -> str:
     if request.kind is RequestKind.PLAN_APPROVAL:
         parts.append("\n".join(f"{place}. {title}" for place, title in enumerate(details.get("plan", []), 1)))
     elif details.get("arguments"):
-        parts.append(_bounded(json.dumps(details["arguments"], indent=2, ensure_ascii=False)))
+        parts.append(_bound(json.dumps(details["arguments"], indent=2, ensure_ascii=False)))
     if isinstance(details.get("diff"), str):
-        parts.append(_bounded(details["diff"]))
+        parts.append(_bound(details["diff"]))
     for file in details.get("files", []):  # the files that the call would run
         text = file.get("text")
-        parts.append(f"{file['path']}:\n{_bounded(text) if text is not None else '(too long, or not text)'}")
+        parts.append(f"{file['path']}:\n{_bound(text) if text is not None else '(too long, or not text)'}")
     if more := details.get("more_files"):
         parts.append(f"It names {counted(more['count'], 'more file')}, not shown here; look there first.")
     if rule := details.get("rule"):
@@ -315,7 +315,7 @@ def message_of(request: InputRequest) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _bounded(text: str) -> str:
+def _bound(text: str) -> str:
     """A text that is cut says so, because a person must not approve what is not shown."""
     left = len(text) - MOST_SHOWN
     return (

@@ -215,7 +215,7 @@ async def _answer(
         digest=key.digest,
     )
     content: JsonObject = {"answers": given.answers, "input": "\n\n".join(given.new) or None}
-    message = validated_as(MessageBody, {**content, "context": {"files": given.files}})
+    message = validate_as(MessageBody, {**content, "context": {"files": given.files}})
     await deferred.answer(call, session.conversation_id, message, key, face)
     return response_id
 
@@ -300,7 +300,7 @@ async def _turn(
     if not text.strip():
         raise BadParameter("input", "The input must end with a message of the user.")
     face = NewFaceRequest(face=FACE, prefix="resp_", request=body.dump(), digest=key.digest)
-    run_body = validated_as(RunBody, await _run_body(call, body, given, text))
+    run_body = validate_as(RunBody, await _run_body(call, body, given, text))
     if previous is not None:
         turn = await _after(call, run_body, previous, key, face)
     elif conversation_id is not None:
@@ -381,7 +381,7 @@ def _as_object(text: str) -> str | JsonObject:
     return value if isinstance(value, dict) else text
 
 
-def validated_as(model: type[M], value: JsonObject) -> M:
+def validate_as(model: type[M], value: JsonObject) -> M:
     return validate_body(model, value, json.dumps(value).encode())
 
 

@@ -44,7 +44,7 @@ class BadParameter(Refusal):
 
 def error_response(error: Exception, request_id: str) -> Response:
     if isinstance(error, BadParameter):
-        return _shaped(error.status, error.detail, error.param, error.code)
+        return _shape(error.status, error.detail, error.param, error.code)
     problem = respond(error, request_id)
     body = json.loads(bytes(problem.body))
     code = str(body["type"]).removeprefix(URN).replace("-", "_")
@@ -59,10 +59,10 @@ def error_response(error: Exception, request_id: str) -> Response:
     elif status in (409, 410, 422):  # clients retry a 409 automatically, which would never help here
         status = 400
     headers = {name: value for name, value in problem.headers.items() if name in _HEADERS}
-    return _shaped(status, message, param, code, headers)
+    return _shape(status, message, param, code, headers)
 
 
-def _shaped(
+def _shape(
     status: int, message: str, param: str | None, code: str | None, headers: dict[str, str] | None = None
 ) -> Response:
     kind = "server_error" if status >= 500 else _TYPES.get(status, "invalid_request_error")

@@ -16,7 +16,7 @@ from api.faces.responses.errors import BadParameter
 from api.faces.responses.objects import ResponseObject, Shown
 from api.faces.responses.project import Fold, ResponseId
 from api.faces.responses.request import read_create
-from api.faces.responses.view import FACE, FoundResponse, asked_in, find, fold_log, show
+from api.faces.responses.view import FACE, FoundResponse, find, find_asked, fold_log, show
 from api.http.auth import Call, Reader, Stopper, Submitter, Viewer
 from api.http.idempotency import Key
 from api.http.lookup import check_acting, check_kept
@@ -127,7 +127,7 @@ class ResponseFeed:
         if self.ended:
             return Page(b"", after, full=False, ended=True)
         found = await events.of_session(pool, self.tenant, self.id, self.last, PAGE)
-        requests = await asked_in(pool, self.tenant, found)
+        requests = await find_asked(pool, self.tenant, found)
         frames = b""
         for event in found:  # no await from here on, so that a failed read leaves the fold unchanged
             self._fold.feed(event, requests)

@@ -101,14 +101,14 @@ async def fold_log(call: Call, found: FoundResponse) -> Fold:
     fold, after = Fold(found.facts), 0
     # in pages, because a log has no bound and each page is dropped after it was folded
     while page := await events.without_deltas(call.pool, call.tenant, found.session.id, PAGE, after):
-        requests = await asked_in(call.pool, call.tenant, page)
+        requests = await find_asked(call.pool, call.tenant, page)
         for event in page:
             fold.feed(event, requests)
         after = page[-1].seq
     return fold
 
 
-async def asked_in(pool: Pool, tenant: str, page: Sequence[Recorded]) -> dict[str, InputRequest]:
+async def find_asked(pool: Pool, tenant: str, page: Sequence[Recorded]) -> dict[str, InputRequest]:
     """The input requests that these events name; their content never changes."""
     ids = [event.data["request_id"] for event in page if event.type == "input_required"]
     return await input_requests.by_ids(pool, tenant, ids) if ids else {}

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.diagram import mermaid
 from agents.loader import AgentFileError, AgentFolder, check_agents, one_text, parse_agent, to_markdown
 from agents.problems import Catalogue
+from cli.commands.agents import mermaid
 from domain.agents.definition import AgentDefinition, PromptDefinition, Resumable, Side, SubagentRef, SubagentTool
 
 GOOD = "---\nname: {0}\ndescription: x\n---\nx\n"

@@ -8,9 +8,9 @@ import click
 
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
-from agents.diagram import mermaid
 from agents.loader import load_agents
 from agents.problems import Catalogue
+from cli.commands.agents import mermaid
 from cli.main import errand
 from domain.sessions.session import Reason
 from offline.faults import CONDITIONS, STREAM_KINDS

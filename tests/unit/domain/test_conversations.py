@@ -16,11 +16,11 @@ from domain.conversations.mailbox import (
     attach_files,
     caller_block,
     list_attachments,
+    name_returned,
     paths_of,
     render_outcomes,
     render_page,
     rest_of_result,
-    returned_paths,
     rewrite_paths,
     subagent_message,
 )
@@ -246,7 +246,7 @@ def test_files_get_names_of_their_own_in_the_receivers_folder() -> None:
 
 @pytest.mark.parametrize("name", ["x" * 255, "ä" * 127 + "x", "y" * 251 + ".txt", "z." + "z" * 253])
 def test_long_names_stay_within_what_a_file_system_allows(name: str) -> None:
-    found = returned_paths("session-12345678", [f"{folder}/{name}" for folder in "abc"])
+    found = name_returned("session-12345678", [f"{folder}/{name}" for folder in "abc"])
     assert len(set(found)) == 3 and found[0].endswith(f"/{name}")
     assert [len(path.rpartition("/")[2].encode()) <= 255 for path in found] == [True] * 3
     assert all(path.endswith(".txt") for path in found) == name.endswith(".txt")
@@ -298,7 +298,7 @@ def test_name_of_a_file_cannot_pass_for_another_line_of_the_message(line_break: 
 
 
 def test_returned_files_get_names_of_their_own() -> None:
-    assert returned_paths("01m7m0pk97hns11g4wkzdqve5e", ["x.png", "x.png"]) == [
+    assert name_returned("01m7m0pk97hns11g4wkzdqve5e", ["x.png", "x.png"]) == [
         "attachments/kzdqve5e/x.png",
         "attachments/kzdqve5e/x-2.png",
     ]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.model.anthropic import render_request
-from domain.conversations.display_messages import PREVIEW, display_messages, said_before_the_end
+from domain.conversations.display_messages import PREVIEW, display_messages, find_said_before
 from domain.messages import (
     NOTHING_SAID,
     SUMMARY,
@@ -347,5 +347,5 @@ def test_display_messages_are_what_people_read() -> None:
 )
 def test_every_reply_is_shown_once_beside_any_output(output: str | None, typed: bool, earlier: list[str]) -> None:
     replies = [ReplyBody(content=[TextBlock(text=text)]) for text in ("Looking.", "Seen.\x07")]
-    assert said_before_the_end(replies, output, typed=typed) == earlier
-    assert said_before_the_end([], output, typed=typed) == []
+    assert find_said_before(replies, output, typed=typed) == earlier
+    assert find_said_before([], output, typed=typed) == []

@@ -7,7 +7,7 @@ import pytest
 from errand import models
 from errand.models import ModelSpan, Rerun, StepTrace, ToolSpan, Trace
 
-from cli.render.traces import figures, first_difference, stopped_calls, trace_lines
+from cli.render.traces import figures, find_stopped_calls, first_difference, trace_lines
 from domain.sessions.session import Status, Usage
 
 TEN_TOKENS = models.Usage.model_validate(Usage(input_tokens=10))
@@ -90,7 +90,7 @@ def test_rerun_is_compared_from_the_step_it_starts_at() -> None:
     )
     found = first_difference(original, rerun)
     assert found is not None and (found.what, found.step_a, found.step_b) == ("tool_result", 4, 1)
-    [stop] = stopped_calls(original, rerun)
+    [stop] = find_stopped_calls(original, rerun)
     assert (stop.step, stop.tool, stop.why) == (4, "look", "denied")
     assert (figures(original).duration_ms, figures(original).cost_usd) == (9_000, 0.5)
 

@@ -23,7 +23,7 @@ from domain.agents.definition import (
 )
 from domain.agents.handler import AnsweredCall, HandlerMessage, HandlerReply, Speaker, as_handler_sees
 from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools, lists_problem, with_lists
-from domain.agents.typed_output import Misfit, typed
+from domain.agents.typed_output import Misfit, parse_typed
 from domain.agents.variables import open_secrets, seal_all
 from domain.conversations.subagents import DelegationTool
 from domain.messages import (
@@ -212,7 +212,7 @@ SCHEMA = {
     ],
 )
 def test_a_value_is_found(text: str) -> None:
-    assert typed(SCHEMA, text) == {"port": 1}
+    assert parse_typed(SCHEMA, text) == {"port": 1}
 
 
 @pytest.mark.parametrize(
@@ -230,10 +230,10 @@ def test_a_value_is_found(text: str) -> None:
 )
 def test_mismatch_names_its_place(text: str, said: str) -> None:
     with pytest.raises(Misfit, match=said):
-        typed(SCHEMA, text)
+        parse_typed(SCHEMA, text)
 
 
 def test_mismatch_message_is_short() -> None:
     with pytest.raises(Misfit) as caught:
-        typed({"type": "integer"}, '"' + "x" * 100_000 + '"')
+        parse_typed({"type": "integer"}, '"' + "x" * 100_000 + '"')
     assert len(str(caught.value)) < 1_000

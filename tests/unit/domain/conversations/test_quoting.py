@@ -8,7 +8,7 @@ from errand.models import RegistryEntry
 
 from domain.agents.definition import ParentCommunication
 from domain.conversations.mailbox import Outcome, quote, quote_line, render_outcomes, render_page, subagent_message
-from domain.conversations.subagent_texts import gathered, result
+from domain.conversations.subagent_texts import describe_gathered, result
 from domain.conversations.subagents import registry_message
 from domain.sessions.session import Reason, Status
 
@@ -108,7 +108,7 @@ def test_every_rendering_quotes_what_the_subagent_wrote(marker: str, status: Sta
         render_outcomes([one]),
         render_outcomes([one, failed]),
         render_outcomes([failed]),
-        gathered([result(one, None), result(failed, None)], []),
+        describe_gathered([result(one, None), result(failed, None)], []),
         render_page(one, 1),
         subagent_message(one, "s1"),
         subagent_message(failed, "s2"),
