@@ -1,8 +1,8 @@
 """A model step, from the reference to the context to the committed reply.
 
 `CallModel._reply` is the story: begin_step, ask, commit_step. A handler (handlers/) and the platform's own activation
-of subagents (delegation/activate.py) take a step in the same way and replace `ask`. Then what bounds a call, and its
-span.
+of subagents (`Activate`, delegation/spawn.py) take a step in the same way and replace `ask`. Then what bounds a call,
+and its span.
 """
 
 import asyncio

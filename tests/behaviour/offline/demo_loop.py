@@ -17,7 +17,13 @@ from activities.tools.tool import BEGIN_DELEGATIONS, ToolContext
 from agents.loader import load_agents
 from agents.problems import Catalogue
 from domain.conversations.mailbox import Outcome
-from domain.conversations.subagent_texts import dispatched, gathered, launched, result, unknown_subagent
+from domain.conversations.subagent_texts import (
+    describe_dispatch,
+    describe_gathered,
+    describe_launch,
+    result,
+    unknown_subagent,
+)
 from domain.plan import Plan, is_replanned
 from domain.policy.rules import tools_of
 from domain.sessions.session import Reason, SessionRef, Status
@@ -74,7 +80,7 @@ class Children:
     async def call(self, tool: str, given: dict[str, Any]) -> tuple[str, bool]:
         if tool == "gather":
             outcomes = await asyncio.gather(*(self._running[child] for child in given["task_ids"]))
-            return gathered([result(outcome, "api_error") for outcome in outcomes], []), False
+            return describe_gathered([result(outcome, "api_error") for outcome in outcomes], []), False
         agent = given.get("agent") or given["name"]
         if not AGENTS[self._agent].subagent(agent):
             return unknown_subagent(agent, []), True
@@ -82,9 +88,9 @@ class Children:
         self.prompts.append(given["prompt"])
         self._running[child] = asyncio.create_task(self._work(child, agent, given["prompt"]))
         if tool == "async_task":
-            return launched(child, agent, given["description"]), False
+            return describe_launch(child, agent, given["description"]), False
         if tool == "async_delegate":
-            return dispatched(agent, child), False
+            return describe_dispatch(agent, child), False
         outcome = await self._running[child]
         return result(outcome, "api_error"), outcome.failed
 

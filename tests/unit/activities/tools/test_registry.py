@@ -92,4 +92,4 @@ def test_only_bookkeeping_stays_off_the_queue() -> None:
 @pytest.mark.parametrize("module", ["TOOLS = [tool('greet')]"], indirect=True)
 def test_own_tool_runs_outside_the_workers_loop(module: str) -> None:
     loaded = load_tools(module).found["greet"]
-    assert loaded.run is not sys.modules[module].run  # see runtime/test_where_users_code_runs.py
+    assert loaded.run is not sys.modules[module].run  # see test_where_users_code_runs.py

@@ -1,0 +1,6 @@
+"""The embedded stack, and the files of a deployment.
+
+Read stack.py (which parts a stack has, and with which settings), supervisor.py (starts and restarts them), state.py
+(what others can read of a running one), local.py (what `errand up`, `down` and `status` call); postgres.py and
+temporal.py are the two servers. The command line imports it; the worker and the API do not know who started them.
+"""
