@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from activities.mcp.untrusted import clean_text
 from activities.tools.support.paths import Workspace
+from activities.tools.tool import clean_text
 from domain.conversations.mailbox import disarm_tags, quote, quote_line
 from domain.policy.rules import PathError
 from domain.skills import (

@@ -31,9 +31,8 @@ from activities.mcp.remote_task import (
     task_result,
     update_task,
 )
-from activities.mcp.untrusted import clean_json, clean_text
 from activities.tools.builtin import save_artifact
-from activities.tools.tool import ArtifactFile, ToolContext, ToolResult
+from activities.tools.tool import ArtifactFile, ToolContext, ToolResult, clean_json, clean_text
 from domain.agents.definition import McpServer, McpTool
 from domain.events import McpToolChanged
 from domain.json_object import JsonObject

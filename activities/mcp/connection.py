@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from activities.egress import ByteAllowance, Fetcher, FetchError, HttpError, check_url
 from activities.mcp.program import ProgramPlace, RunningProgram
-from activities.mcp.untrusted import quote_text
+from activities.tools.tool import quote_text
 from domain.agents.definition import McpServer
 
 if TYPE_CHECKING:  # the library takes a second to load, so only a worker that needs it imports it

@@ -14,8 +14,8 @@ from activities.attempt import with_heartbeats
 from activities.egress import Fetcher
 from activities.mcp.connection import LIST_SECONDS, McpFailure, connect_server, fill_headers
 from activities.mcp.program import empty_place
-from activities.mcp.untrusted import clean_json, clean_text, quote_text
 from activities.sandbox import Commands
+from activities.tools.tool import clean_json, clean_text, quote_text
 from domain.agents.definition import (
     LONGEST_DESCRIPTION,
     MOST_MCP_TOOLS,

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from activities.egress import ByteAllowance, FetchError
-from activities.mcp.untrusted import quote_text
 from activities.sandbox import Commands, NetworkPolicy, Pipes, Sandbox, SandboxLimits, SandboxResult
 from activities.sandbox.supervise import PipeEnd
+from activities.tools.tool import quote_text
 
 if TYPE_CHECKING:
     import anyio

@@ -21,7 +21,7 @@ from mcp_types import (
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from activities.mcp.connection import TASKS, McpFailure
-from activities.mcp.untrusted import clean_json, clean_text
+from activities.tools.tool import clean_json, clean_text
 from domain.json_object import JsonObject
 from domain.json_schema import schema_problems
 from domain.sessions.session import LONGEST_POLL_MS, MOST_ASKED, MOST_ROUNDS, SHORTEST_POLL_MS, RemoteCall, RemoteForm

@@ -14,8 +14,7 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
 from activities.egress import Fetched, Fetcher, FetchError, check_url
-from activities.mcp.untrusted import quote_text
-from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean, quote_text
 from domain.policy.rules import Subject, SubjectKind
 from domain.sessions.session import Effect, Usage
 
