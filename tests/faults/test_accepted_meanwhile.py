@@ -1,10 +1,9 @@
-"""Tasks accepted while Temporal or the worker was down start as soon as it is up again, without a sweep."""
+"""Tasks accepted while Temporal or the worker was down start as soon as it is up again, not half a minute later by a
+sweep."""
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import httpx2
@@ -15,16 +14,6 @@ from tests.behaviour.conversations.talk import Gate, Talk, agent, say
 from tests.support.stack import Stack, calls, eventually
 
 
-@asynccontextmanager
-async def no_sweep(stack: Stack) -> AsyncIterator[None]:
-    """No worker sweeps meanwhile, which would also start all of this, half a minute later."""
-    await stack.pool.execute("UPDATE workers SET swept_at = now() + interval '1 hour'")
-    try:
-        yield
-    finally:
-        await stack.pool.execute("UPDATE workers SET swept_at = NULL")
-
-
 async def test_requests_are_passed_on_when_temporal_is_back(stack: Stack) -> None:
     """A worker passes on a new task, a cancel, an answer, a message and a schedule of the time of an outage."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
@@ -33,7 +22,7 @@ async def test_requests_are_passed_on_when_temporal_is_back(stack: Stack) -> Non
     for task_id in (stopped, answered, steered):
         await stack.seen(task_id, "input_required")
     rules = {"name": "rare", "cron": "0 0 1 1 *", "task": {"agent": "tester", "input": say("x")}}
-    async with no_sweep(stack):
+    async with stack.without_sweeps():
         before = stack.pid("temporal")
         with stack.frozen_supervisor():
             stack.signal("temporal", signal.SIGKILL)
@@ -73,7 +62,7 @@ async def answer(stack: Stack, task_id: str) -> None:
 async def test_worker_starts_waiting_sessions_when_it_starts(stack: Stack) -> None:
     """A further turn, which only a worker can start: the API that accepted it was killed as well."""
     talk = await Talk.done(stack, say("Hello."), "tester")
-    async with no_sweep(stack):
+    async with stack.without_sweeps():
         worker, api = stack.pid("worker"), stack.pid("api")
         with stack.frozen_supervisor():
             stack.signal("worker", signal.SIGKILL)
@@ -111,7 +100,7 @@ async def flooded(stack: Stack, number: signal.Signals) -> list[str]:
 
 
 async def test_tasks_survive_a_kill_of_the_api_right_after_its_responses(stack: Stack) -> None:
-    async with no_sweep(stack):
+    async with stack.without_sweeps():
         for task_id in await flooded(stack, signal.SIGKILL):
             assert (await stack.wait(task_id))["status"] == "completed"
 

@@ -5,8 +5,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -67,6 +67,10 @@ class Stack:
         self.client = client
         self.pool = pool
         self._tags: dict[str, str] = {}
+        self._events = EventWriter(pool)
+        workspaces = Workspaces(pool, settings.workspaces_dir)
+        dispatcher = Dispatcher(pool, client, settings.task_queue, settings.delivery_hours * 3_600)
+        self._sweep = Sweep(pool, client, settings.task_queue, self._events, workspaces, dispatcher)
 
     # tasks
 
@@ -162,12 +166,18 @@ class Stack:
         await self.pool.execute("UPDATE sessions SET updated_at = now() - interval '5 minutes' WHERE id = $1", task_id)
 
     async def sweep(self) -> None:
-        """Sweep now, as one of the workers does twice a minute."""
-        workspaces = Workspaces(self.pool, self.settings.workspaces_dir)
-        queue = self.settings.task_queue
-        dispatcher = Dispatcher(self.pool, self.client, queue, self.settings.delivery_hours * 3_600)
-        async with EventWriter(self.pool) as events:
-            await Sweep(self.pool, self.client, queue, events, workspaces, dispatcher).sweep()
+        """Sweep now, as one of the workers does twice a minute; like a worker it remembers which signals it sent."""
+        await self._sweep.sweep()
+        await self._events.flush(seconds=2)
+
+    @asynccontextmanager
+    async def without_sweeps(self) -> AsyncIterator[None]:
+        """No worker sweeps meanwhile."""
+        await self.pool.execute("UPDATE workers SET swept_at = now() + interval '1 hour'")
+        try:
+            yield
+        finally:
+            await self.pool.execute("UPDATE workers SET swept_at = NULL")
 
     def workspace(self, task_id: str) -> Path:
         return self.settings.workspaces_dir / "default" / task_id / "files"
