@@ -148,4 +148,4 @@ def attempts(api: Api, task_id: str, as_json: bool) -> None:
 def _attempt_row(one: Attempt) -> list[str]:
     met = f"{sum(verdict.passed for verdict in one.verdicts)} of {len(one.verdicts)}" if one.verdicts else "-"
     chosen, changes = "*" if one.chosen else "", one_line(one.changes or "none", 60)
-    return [chosen, str(one.number), one.status, met, changes, str(one.steps), spent(one.usage), one.task_id]
+    return [chosen, str(one.number), one.status, met, changes, str(one.steps), show_usage(one.usage), one.task_id]
