@@ -24,7 +24,7 @@ from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 async def running(stack: Stack, ledger: Path) -> list[str]:
     tasks = [
-        await stack.submit("[[script:say words=80 delay=0.1]]"),
+        await stack.submit("[[script:say words=120 delay=0.1]]"),
         await stack.submit('[[script:count n=12 tool=bash input={"command": "sleep 0.5"}]]'),
         await stack.submit("[[script:count n=25 tool=report_progress]]"),
         await stack.submit(calls(("ledger_once", {"path": str(ledger), "seconds": 6}))),
@@ -53,16 +53,31 @@ async def all_well(stack: Stack, tasks: list[str], ledger: Path) -> None:
 
 
 @pytest.mark.proves("S3-B07")
-async def test_tasks_survive_a_killed_temporal_server(stack: Stack, tmp_path: Path) -> None:
+async def test_tasks_survive_a_killed_temporal_and_then_a_killed_postgres(stack: Stack, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     tasks = await running(stack, ledger)
-    before = stack.pid("temporal")
+    temporal, postgres = stack.pid("temporal"), stack.pid("postgres")
     with stack.frozen_supervisor():
         stack.signal("temporal", signal.SIGKILL)
         waiting = await stack.submit("[[script:say text=patient]]")  # accepted while Temporal is unavailable
         assert (await stack.record(waiting))["status"] == "submitted"
-    await stack.back("temporal", before)
+    await stack.back("temporal", temporal)
     assert (await stack.wait(waiting))["status"] == "completed"
+    with stack.frozen_supervisor():
+        stack.signal("postgres", signal.SIGKILL)
+        await asyncio.sleep(1)
+        refused = await stack.http.post("/tasks", json={"agent": "tester", "input": "x"})
+        assert refused.status_code == 503 and refused.headers["retry-after"]
+    await stack.back("postgres", postgres)
+
+    async def answering() -> bool:
+        try:
+            return (await stack.http.get(f"/tasks/{tasks[0]}")).status_code == 200
+        except httpx2.TransportError:
+            return False
+
+    await eventually(answering, what="the API reads again")
+    await stack.pool.expire_connections()
     await all_well(stack, tasks, ledger)
 
 
@@ -106,28 +121,6 @@ def stopped_postgres(stack: Stack) -> Iterator[None]:
 
 async def reads(stack: Stack) -> bool:
     return (await stack.http.get("/tasks")).status_code == 200
-
-
-async def test_tasks_survive_a_killed_postgres(stack: Stack, tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger"
-    tasks = await running(stack, ledger)
-    before = stack.pid("postgres")
-    with stack.frozen_supervisor():
-        stack.signal("postgres", signal.SIGKILL)
-        await asyncio.sleep(1)
-        refused = await stack.http.post("/tasks", json={"agent": "tester", "input": "x"})
-        assert refused.status_code == 503 and refused.headers["retry-after"]
-    await stack.back("postgres", before)
-
-    async def answering() -> bool:
-        try:
-            return (await stack.http.get(f"/tasks/{tasks[0]}")).status_code == 200
-        except httpx2.TransportError:
-            return False
-
-    await eventually(answering, what="the API reads again")
-    await stack.pool.expire_connections()
-    await all_well(stack, tasks, ledger)
 
 
 @pytest.mark.proves("S1-22")

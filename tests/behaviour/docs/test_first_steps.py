@@ -29,7 +29,7 @@ async def typed_until(command: str, wanted: str, env: dict[str, str], gone: bool
         code, output = await typed(command, env)
         return code == 0 and (wanted in output) != gone
 
-    await eventually(look, seconds=60, what=f"{command} shows {wanted}")
+    await eventually(look, seconds=60, pause=0.5, what=f"{command} shows {wanted}")
 
 
 async def typed(command: str, env: dict[str, str]) -> tuple[int | None, str]:
