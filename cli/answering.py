@@ -50,6 +50,8 @@ class RequestDetails(Model):
     more_files: MoreFiles | None = None
     note: str | None = None
     rule: AgentRule | None = None  # that requires the approval
+    hosts: list[str] = []
+    network: bool = True  # of its command
     variables: dict[str, str] = {}
     options: list[str] = []
     so_far: RequestSpent = RequestSpent()
@@ -83,6 +85,7 @@ def show_request(request: InputRequest, *, hint: bool = True) -> None:
     facts(
         [
             ("always", f"allows {rules} without asking, in this conversation only" if rules else None),
+            ("reaches", one_line(", ".join(details.hosts)) or (None if details.network else "no network")),
             ("task", request.session_id),
             ("request", request.id),
             ("so far", f"{counted(spent.steps, 'step')}, {spent.tokens:,} tokens, {dollars(spent.cost_usd)}"),

@@ -14,7 +14,7 @@ from cli.render.output import PROGRAM, emit, note
 
 def watch(api: Api, task_id: str, *, after: int, patience_ms: int, as_json: bool, no_input: bool = False) -> NoReturn:
     asks = not (no_input or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
-    printer = EventPrinter(task_id)
+    printer = EventPrinter(task_id, api.find_url)
     status = ""
 
     def notify(text: str) -> None:

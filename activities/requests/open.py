@@ -29,7 +29,7 @@ from domain.json_object import JsonObject
 from domain.json_schema import run_check
 from domain.messages import calls_of
 from domain.plan import Plan, PlanStep
-from domain.policy.rules import Action, ApprovalRules, literal_pattern, rules_about
+from domain.policy.rules import Action, ApprovalRules, SubjectKind, literal_pattern, rules_about
 from domain.sessions.input_request import (
     ALWAYS_SCHEMA,
     PLAN_SCHEMA,
@@ -44,7 +44,7 @@ from domain.sessions.input_request import (
     SettleRequest,
     approval_schema,
 )
-from domain.sessions.session import AgentRef, CallState, EffectKind, preview
+from domain.sessions.session import AgentRef, CallState, EffectKind, SandboxMode, preview
 from domain.sessions.writes import NewRequest, RequestOpening, RequestSettlement, ShownRequest, SpentSoFar
 from store import events, input_requests, messages, sessions, tool_calls, triggers, variables
 from store.agents import Definitions
@@ -442,6 +442,7 @@ class Questions:
             rule = judge_call(tool, arguments, layers).rule
             details |= {"rule": rule.model_dump(mode="json")} if rule else {}
             details |= {"always": [literal_pattern(one) for one in tool.call_subjects(arguments) or [""]]}
+        details |= await self._reach(session, request.agents, tool, arguments)
         details |= await self._files(session, tool, arguments)
         question = f"May {tool.name} run: {tool.call_summary(arguments)}?"
         found = await find_risk(self._pool, session.tenant, session.rules, tool.name, arguments)
@@ -455,6 +456,20 @@ class Questions:
             answer_schema=_changeable(tool),
             gate=gate,
         )
+
+    async def _reach(
+        self, session: SessionRow, agents: list[AgentRef], tool: Tool, arguments: JsonObject
+    ) -> JsonObject:
+        """What is known for certain: whether it may run twice, the hosts it names, that its command has no network."""
+        found: JsonObject = {} if tool.external else {"effect": tool.effect.value}
+        if tool.subject and tool.subject.kind is SubjectKind.HOST:
+            found["hosts"] = tool.call_subjects(arguments) or []
+        config = session.task.config
+        if tool.kind is EffectKind.COMMAND and agents and config.environment is None:
+            agent = await self._definitions.load(agents[-1])
+            if config.sandbox is SandboxMode.ISOLATED or not agent.network:
+                found["network"] = False
+        return found
 
     async def _files(self, session: SessionRow, tool: Tool, arguments: JsonObject) -> JsonObject:
         """The files that a command would run. The approval covers them with their present content only."""

@@ -2,7 +2,7 @@
 
 import { h, svg } from "./dom.js";
 
-const [HEIGHT, LEFT, TOP, BOTTOM] = [170, 46, 12, 22];
+const [HEIGHT, LEFT, TOP, BOTTOM] = [170, 58, 12, 22];
 
 function frame(width, most, text, labels, sentence, marks) {
   const y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / most);

@@ -133,7 +133,7 @@ function steps(trace, other) {
   return origin?.session_id === trace.session_id ? trace.steps.filter((one) => one.step >= origin.from_step) : trace.steps;
 }
 
-export function inPairs(a, b) {
+function inPairs(a, b) {
   const [ours, theirs] = [steps(a, b), steps(b, a)];
   const taken = (ours.length < a.steps.length ? a.steps : theirs.length < b.steps.length ? b.steps : []).slice(0, -Math.min(ours.length, theirs.length) || undefined).filter((one) => !ours.includes(one) && !theirs.includes(one));
   return [

@@ -7,8 +7,9 @@ import { ago, amount, brief, clock, cost, count, duration, left, short, time } f
 import { icon } from "./icons.js";
 import { decision } from "./decision.js";
 import { insist, keepCurrent, listen, soon } from "./live.js";
-import { bones, choice, crumbs, empty, pill, shape, shownFiles, square, toast } from "./parts.js";
+import { bones, choice, crumbs, empty, meter, pill, shape, shownFiles, square, toast } from "./parts.js";
 import { callView } from "./step_view.js";
+import { raiseDialog } from "./task_dialogs.js";
 import { drawMarkdown, markdown } from "./texts.js";
 import { gist, timeline } from "./timeline.js";
 
@@ -40,6 +41,7 @@ export function conversation(main, { parameters: [id] }) {
   const blocks = new Map(); // session -> its turn as it is drawn
   const asks = new Map();
   let record = null;
+  let budget = null;
   let mail = { items: [], pending_count: 0 };
   let reading = null;
   let pieces = ""; // of the message that is being written
@@ -51,6 +53,7 @@ export function conversation(main, { parameters: [id] }) {
     const [found, page, box] = await Promise.all([get(`/conversations/${id}`), newest(), get(`/conversations/${id}/mailbox`, { all: true, limit: 1000 })]);
     record = found;
     mail = box;
+    budget ??= await get(`/tasks/${id}/budget`).catch(() => null); // once: what is used of it is in the record
     if (!page.items.some((one) => state.turns.has(one.session_id))) {
       state.turns.clear(); // the first page, or none of those that were shown: turns between them are missing
       state.cursor = page.next_cursor;
@@ -117,7 +120,14 @@ export function conversation(main, { parameters: [id] }) {
       ),
     );
     const spent = Object.values(record.usage);
-    fill(place.spent, h("span", { class: "soft" }, "Cost of the conversation"), h("b", { class: "num" }, cost(spent.some((one) => one.cost_usd === null) ? null : spent.reduce((sum, one) => sum + one.cost_usd, 0))));
+    const sum = spent.some((one) => one.cost_usd === null) ? null : spent.reduce((all, one) => all + one.cost_usd, 0);
+    const limit = budget?.tree?.budgets.find((one) => one.budget === "cost_usd")?.limit;
+    const active = record.live_sessions[0];
+    fill(
+      place.spent,
+      h("div", { class: "line" }, h("span", { class: "soft grow" }, "Cost of the conversation"), h("b", { class: "num" }, cost(sum))),
+      limit ? [meter(sum ?? 0, limit, "Cost of the conversation"), h("div", { class: "line" }, h("span", { class: "soft grow" }, `limit ${cost(limit)}`), active ? action("Raise…", async () => raiseDialog(active, await get(`/tasks/${active}/budget`), () => { budget = null; return load(); }), { class: "small" }) : null)] : null,
+    );
   }
 
   function tree() {
@@ -136,7 +146,7 @@ export function conversation(main, { parameters: [id] }) {
       others.length
         ? h("ul", { class: "threads" }, others.slice(0, MOST_SUBAGENTS).map((one) => {
           const thread = names.get(one.thread_id);
-          return h("li", { key: one.session_id, class: thread?.depth > 1 ? "deep" : "", "aria-current": state.thread === one.session_id ? "true" : null, "data-session": one.session_id }, shape(one.status), h("button", { type: "button", class: "plain cut", onclick: () => lookAt(one.session_id) }, h("span", {}, one.name || thread?.name || one.agent, " "), h("span", { class: "faint" }, one.handed_to ? `→ ${one.handed_to}` : short(one.title, 60))), controls(one));
+          return h("li", { key: one.session_id, class: thread?.depth > 1 ? "deep" : "", "aria-current": state.thread === one.session_id ? "true" : null, "data-session": one.session_id }, shape(one.status), h("button", { type: "button", class: "plain cut", onclick: () => lookAt(one.session_id) }, h("span", {}, one.name || thread?.name || one.agent, " "), h("span", { class: "faint" }, one.handed_to ? `→ ${one.handed_to}` : one.agent === (one.name || thread?.name) ? "" : one.agent)), controls(one));
         }))
         : null,
     );
@@ -220,7 +230,7 @@ export function conversation(main, { parameters: [id] }) {
       if (one.type === "tool_call") calls.push({ call: one });
       else (calls.find((known) => !known.result && known.call.tool === one.tool) ?? calls[calls.push({}) - 1]).result = one;
     }
-    return h("div", { class: "work" }, calls.map(({ call, result }) => h("details", { class: `message tool ${result?.failed ? "failed" : ""}` }, h("summary", {}, icon(result?.failed ? "failed" : "shell", result?.failed ? "bad-c" : ""), h("code", {}, (call ?? result).tool), h("span", { class: "cut grow faint" }, short(call ? gist(call.input) : result.text, 120)), result ? null : icon("runs", "live-c")), callView({ index: 0, tool: (call ?? result).tool, arguments: call?.input ?? "{}", state: result ? (result.failed ? "failed" : "ok") : "started", result: result?.text ?? "" }))));
+    return h("div", { class: "work" }, calls.map(({ call, result }) => h("details", { class: `message tool ${result?.failed ? "failed" : ""}` }, h("summary", {}, icon(result?.failed ? "failed" : "shell", result?.failed ? "bad-c" : ""), h("code", {}, (call ?? result).tool), h("span", { class: "cut grow faint" }, short(call ? gist(call.input) : result.text, 120)), result ? null : icon("runs", "live-c")), callView({ index: 0, tool: (call ?? result).tool, arguments: call?.input ?? "{}", state: result ? (result.failed ? "failed" : "ok") : "started", result: result?.text ?? "", files: result?.files }))));
   }
 
   function asksView() {
@@ -270,7 +280,7 @@ export function conversation(main, { parameters: [id] }) {
   async function threadView() {
     const session = state.thread ?? subagents().find(unfinished)?.session_id ?? subagents()[0]?.session_id;
     if (!session) return fill(place.thread, empty("branch", "No subagents", "Those that this agent asks appear here."));
-    const branch = branches().find((one) => one.session_id === session);
+    if (state.trace?.session_id !== session) state.prompt = (await get(`/sessions/${session}`)).display_messages.find((one) => one.type === "user")?.text;
     if (state.trace?.session_id !== session || !state.trace.ended_at) state.trace = await get(`/tasks/${session}/trace`, { chars: 800 });
     const { trace } = state;
     if (trace.session_id !== (state.thread ?? session)) return;
@@ -278,7 +288,7 @@ export function conversation(main, { parameters: [id] }) {
     fill(
       place.thread,
       h("header", { class: "line" }, h("span", { class: "face sub", "aria-hidden": "true" }, (trace.name || trace.agent)[0]), h("div", { class: "grow" }, h("b", {}, trace.name || trace.agent), h("small", { class: "faint" }, ` ${trace.name && trace.name !== trace.agent ? `${trace.agent}, ` : ""}${time(trace.created_at)}, ${cost(trace.usage.cost_usd)}`)), pill(trace.status), h("a", { class: "button quiet square", href: `#/tasks/${session}`, "aria-label": "Open the task", title: "Open the task" }, icon("web")), square("cross", "Close", () => main.classList.remove("beside"), { class: "quiet square narrow" })),
-      h("div", { class: "bubble" }, short(branch?.title ?? trace.title, 600)),
+      h("div", { class: "bubble" }, short(state.prompt ?? trace.title, 600)),
       open ? h("p", { class: "notice wait" }, icon("waits"), short(open.question, 200), " · ", left(open.deadline)) : null,
       trace.steps.map((step) => [
         step.models.filter((one) => one.text).map((one) => h("div", { class: "say" }, markdown(one.text))),

@@ -13,7 +13,8 @@ const APPROVALS = new Set(["tool_approval", "plan_approval"]);
 const MOST = 20_000; // characters of each part
 const SEEN_MS = 400; // before a key approves
 const EXPIRY = { cancel: "the task is cancelled", deny: "it is denied", default: "its default is taken" };
-const KNOWN = new Set(["tool", "arguments", "diff", "files", "more_files", "plan", "note", "options", "rule", "so_far", "always", "external"]);
+const KNOWN = new Set(["tool", "arguments", "diff", "files", "more_files", "plan", "note", "options", "rule", "so_far", "always", "external", "effect", "hosts", "network"]);
+const EFFECTS = { read: "It changes nothing", idempotent: "It may run again after a crash", once: "It runs at most once, even after a crash" };
 
 export const isApproval = (request) => APPROVALS.has(request.kind);
 
@@ -38,7 +39,8 @@ export function decision(request, { answered, heading = true, after = null }) {
   const clock = h("span", { class: "num", "data-deadline": request.deadline }, left(request.deadline));
   const always_ = h("input", { type: "checkbox", id: `always-${request.id}`, class: "box" });
   const editable = Boolean(always || Object.keys(changes).length);
-  const seenAt = performance.now();
+  let seenAt = Infinity; // when its end came into view
+  const eyes = new IntersectionObserver(([one]) => { if (one.isIntersecting) seenAt = Math.min(seenAt, performance.now()); });
   let editing = null;
 
   async function send(input) {
@@ -75,6 +77,8 @@ export function decision(request, { answered, heading = true, after = null }) {
           : action("Answer", () => send(form.value()), { class: "primary" }),
       ),
     );
+    eyes.disconnect();
+    eyes.observe(element.querySelector(".facts-list"));
   }
 
   draw();
@@ -82,12 +86,13 @@ export function decision(request, { answered, heading = true, after = null }) {
     element,
     request,
     tick: () => fill(clock, left(request.deadline)),
-    // A key: what it means must have been in view for a moment.
+    // A key approves only what has been in view for a moment, as a whole.
     press(key) {
-      if (editing) return;
       const button = element.querySelector(`[data-do="${key.toLowerCase()}"]`);
-      if (!button || button.getBoundingClientRect().bottom > innerHeight + 1) return;
-      if (key.toLowerCase() === "a" && performance.now() - seenAt < SEEN_MS) return;
+      if (editing || !button) return;
+      const hidden = seenAt === Infinity || [...element.querySelectorAll(".more, .diff .quiet")].some((one) => one.checkVisibility());
+      if (/a/i.test(key) && hidden) return toast("There is more of it: scroll to its end and show all, or press Approve.");
+      if (/a/i.test(key) && performance.now() - seenAt < SEEN_MS) return;
       if (key === "A") always_.checked = Boolean(always && patterns);
       button.click();
     },
@@ -184,7 +189,7 @@ function asText(value) {
   return values.length === 1 && typeof values[0] === "string" ? values[0] : Object.entries(inner).map(([name, one]) => `${name}: ${typeof one === "string" ? one : JSON.stringify(one)}`).join("\n");
 }
 
-export const ruleText = (rule) => `${rule.action} ${rule.permission} ${rule.pattern ?? "*"}`;
+const ruleText = (rule) => `${rule.action} ${rule.permission} ${rule.pattern ?? "*"}`;
 
 // What is known of a request: the call, its difference, what it runs, and the facts. Nothing that nobody knows.
 function known(request) {
@@ -197,7 +202,7 @@ function known(request) {
   const rule = details.rule ? h("span", { class: "faint cut" }, "rule ", h("code", {}, ruleText(details.rule))) : null;
   const call = details.tool && details.arguments ? code([icon(kindIcon(request)), h("code", { class: "grow" }, details.tool), details.diff ? null : rule], bounded(called, MOST), { id: request.id }) : null;
   return [
-    details.diff ? [difference([details.diff], { head: h("header", {}, icon("edit"), h("code", {}, details.tool), h("b", { class: "grow" }, "would change"), rule, h("span", { class: "num", "data-sums": "" })) }), h("details", { class: "fold" }, h("summary", {}, icon("right"), "Arguments"), call)] : call,
+    details.diff ? [difference([details.diff], { head: h("header", {}, icon("edit"), h("code", { class: "grow" }, details.tool), rule, h("span", { class: "num", "data-sums": "" })) }), h("details", { class: "fold" }, h("summary", {}, icon("right"), "Arguments"), call)] : call,
     (details.files ?? []).map((file) => code([icon("file"), h("span", { class: "grow" }, "runs ", h("code", {}, file.path))], bounded(file.text ?? `${file.size} bytes, not text`, MOST))),
     details.more_files ? h("p", { class: "soft" }, `It names ${count(details.more_files.count, "more file")}.`) : null,
     Array.isArray(details.plan) ? h("ol", { class: "plan" }, details.plan.map((step) => h("li", {}, step))) : null,
@@ -207,7 +212,10 @@ function known(request) {
       "ul",
       { class: "facts-list" },
       details.note ? h("li", {}, icon("file"), h("span", {}, details.note)) : null,
+      details.hosts?.length ? h("li", {}, icon("web"), h("span", {}, "It reaches ", h("b", {}, details.hosts.join(", ")))) : null,
+      details.network === false ? h("li", {}, icon("web"), h("span", {}, "Its command has no network")) : null,
       details.diff ? h("li", {}, icon("undo"), h("span", {}, "What the file holds now is kept")) : null,
+      EFFECTS[details.effect] ? h("li", {}, icon("again"), h("span", {}, EFFECTS[details.effect])) : null,
       spent ? h("li", {}, icon("money"), h("span", { class: "so-far" }, `${cost(spent.cost_usd)}, ${count(spent.tokens, "token")}, ${count(spent.steps, "step")} so far`)) : null,
       h("li", {}, icon("clock"), h("span", {}, `If nobody answers, ${EXPIRY[request.on_expiry] ?? "not known"}`)),
       isApproval(request) ? h("li", {}, icon("shield"), h("span", {}, "If you deny, it is told why and continues")) : null,

@@ -152,10 +152,9 @@ export function inbox(main, { parameters: [wanted] }) {
       h(
         "div",
         { class: "intro", key: `intro ${request.id}`, "data-shown": request.id },
-        h("div", { class: "line" }, h("button", { type: "button", class: "quiet square phone", "aria-label": "Back to the list", onclick: () => main.firstChild.classList.remove("opened") }, icon("back")), h("span", { class: "pill wait" }, icon("waits"), isApproval(request) ? "Approval" : "Question"), h("a", { class: "to cut", href: `#/tasks/${request.session_id}` }, short(task?.title, 60) || "the task"), h("span", { class: "soft" }, task ? `${task.agent} v${task.agent_version} · ${cost(task.usage.cost_usd)} so far` : ""), h("span", { class: "grow" }), h("span", { class: "num soft", "data-deadline": request.deadline }, left(request.deadline))),
+        h("div", { class: "line" }, h("button", { type: "button", class: "quiet square phone", "aria-label": "Back to the list", onclick: () => main.firstChild.classList.remove("opened") }, icon("back")), h("span", { class: "pill wait" }, icon("waits"), isApproval(request) ? "Approval" : "Question"), h("a", { class: "to cut", href: `#/tasks/${request.session_id}` }, short(task?.title, 60) || "the task"), h("span", { class: "soft" }, task ? `${task.agent} v${task.agent_version} · ${cost(task.usage.cost_usd)} so far` : ""), h("a", { class: "to", href: `#/conversations/${request.conversation_id}` }, "Conversation"), h("span", { class: "grow" }), h("span", { class: "num soft", "data-deadline": request.deadline }, left(request.deadline))),
         h("h1", {}, request.question),
         text ? h("div", { class: "before" }, said(text)) : null,
-        h("p", { class: "links" }, h("a", { class: "to", href: `#/tasks/${request.session_id}` }, "Task"), h("a", { class: "to", href: `#/conversations/${request.conversation_id}` }, "Conversation")),
       ),
       shown.element,
     );

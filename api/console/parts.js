@@ -5,9 +5,6 @@ import { action, append, fill, h } from "./dom.js";
 import { bounded, plain } from "./format.js";
 import { icon } from "./icons.js";
 
-// Files that a model was shown: a picture as one, a document by its name.
-export const shownFiles = (files) => (files ?? []).map((one) => h("a", { href: address(`/files/${one.file_id}`) }, one.type === "image" ? h("img", { class: "picture", src: address(`/files/${one.file_id}`), alt: one.name, loading: "lazy" }) : [icon("file"), one.name]));
-
 const LINES = 12; // of a code block, before "Show all"
 
 // status -> shape, colour, word
@@ -61,27 +58,26 @@ export function square(name, label, run, more = {}) {
 }
 
 // Code with a head: the first lines, the rest on demand.
-export function code(head, text, { kind = "", id = "" } = {}) {
+export function code(head, text, { kind = "", id = "", lines = LINES } = {}) {
   const whole = bounded(String(text ?? ""));
   const box = h("div", { class: `code ${kind}`, own: true, stamp: `${id}\u0000${head.map((one) => one?.textContent ?? one).join(" ")}\u0000${whole}` });
   if (head.length) append(box, [h("header", {}, head, square("copy", "Copy", () => navigator.clipboard?.writeText(whole).then(() => toast("Copied."))))]);
-  if (whole) appendText(box, whole);
+  if (whole) appendText(box, whole, lines);
   return box;
 }
 
-export function appendText(box, whole) {
+export function appendText(box, whole, most = LINES) {
   const lines = whole.split("\n");
-  const long = lines.length > LINES + 3 || whole.length > 3000;
-  const pre = h("pre", { tabindex: "0" }, long ? `${lines.slice(0, LINES).join("\n").slice(0, 3000)}\n…` : whole);
+  const long = lines.length > most + 3 || whole.length > 250 * most;
+  const pre = h("pre", { tabindex: "0" }, long ? `${lines.slice(0, most).join("\n").slice(0, 250 * most)}\n…` : whole);
   box.append(pre);
   if (!long) return;
-  const more = h("button", { type: "button", class: "more", onclick: () => { pre.textContent = plain(whole); more.remove(); } }, lines.length > LINES + 3 ? `Show all ${lines.length.toLocaleString()} lines` : "Show all");
+  const more = h("button", { type: "button", class: "more", onclick: () => { pre.textContent = plain(whole); more.remove(); } }, lines.length > most + 3 ? `Show all ${lines.length.toLocaleString()} lines` : "Show all");
   box.append(more);
 }
 
-export function tag(text) {
-  return h("code", { class: "tag" }, text);
-}
+// Files that a model was shown or has made: a picture as it is, another one by its name.
+export const shownFiles = (all) => (all ?? []).map(({ file_id, url = `/files/${file_id}`, name, media_type }) => h("a", { class: "to", href: address(url), download: name }, /^image\/(png|jpeg|webp|gif)$/.test(media_type) ? h("img", { class: "picture", src: address(url), alt: name, loading: "lazy" }) : [icon("file"), name]));
 
 export function empty(name, title, text, act = null) {
   return h("div", { class: "empty" }, icon(name), h("b", {}, title), text ? h("p", {}, text) : null, act);

@@ -62,8 +62,8 @@ export function callView(call, request = null, whole = false) {
     edits && !whole ? difference(edits.texts, { head: h("header", {}, head, h("code", { class: "faint cut" }, edits.path), h("span", { class: "num", "data-sums": "" })), empty: "It changes nothing." }) : codeOf(head, given, { whole, id: call.index }),
     settled,
     call.result ? resultView(call, whole, failed) : null,
-    whole ? null : shownFiles(call.files),
-    (call.sessions ?? []).map((child) => h("p", {}, icon("branch", "sub-c"), link(`#/tasks/${child.session_id}`, `subagent ${child.name || child.agent}`))),
+    shownFiles(call.files),
+    (call.sessions ?? []).map((child) => h("p", { class: "line" }, icon("branch", "sub-c"), link(`#/tasks/${child.session_id}`, `subagent ${child.name || child.agent}`))),
   ]);
   return box;
 }

@@ -7,7 +7,7 @@ import { amount, bounded, bytes, clock, cost, count, duration, json, short, toke
 import { icon } from "./icons.js";
 import { decision } from "./decision.js";
 import { keepCurrent, soon } from "./live.js";
-import { bones, broken, crumbs, empty, meter, pill, square, toast } from "./parts.js";
+import { bones, broken, crumbs, empty, meter, pill, shownFiles, square, toast } from "./parts.js";
 import { stepView } from "./step_view.js";
 import { compareDialog, raiseDialog, rerunDialog } from "./task_dialogs.js";
 import { difference, drawRows, markdown, textsReady } from "./texts.js";
@@ -237,7 +237,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
       ),
       h("div", { class: "say output", tabindex: "0", role: "region", "aria-label": "Result" }, outputView(result.output)),
       result.artifacts.length ? h("ul", { class: "chips" }, result.artifacts.map((one) => h("li", {}, icon("file"), artifact(one), one.size ? h("small", { class: "faint" }, ` ${bytes(one.size)}`) : null))) : null,
-      result.artifacts.filter((one) => /^image\/(png|jpeg|webp|gif)$/.test(one.media_type) && /^\/files\//.test(one.url)).map((one) => h("img", { class: "picture", src: address(one.url), alt: one.name, loading: "lazy" })),
+      shownFiles(result.artifacts.filter((one) => /^image\/(png|jpeg|webp|gif)$/.test(one.media_type) && /^\/files\//.test(one.url))),
     );
   }
 
@@ -368,10 +368,11 @@ export function task(main, { session, parameters: [id, child, number] }) {
       h("ul", { class: "lines" }, whole.marks.map((one) => h("li", {}, h("small", {}, clock(one.at)), h("span", {}, `${one.type.replaceAll("_", " ")}: ${one.text}`)))),
     );
     await textsReady();
+    for (const picture of page.querySelectorAll("img")) picture.src = await inline(picture.src);
     for (const control of page.querySelectorAll("button, select, svg")) control.remove();
     for (const anchor of page.querySelectorAll("a")) anchor.replaceWith(...anchor.childNodes);
     const style = await (await fetch(address("/console/console.css"))).text();
-    const policy = "default-src 'none'; style-src 'unsafe-inline'";
+    const policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
     const head = [h("meta", { charset: "utf-8" }), h("meta", { "http-equiv": "Content-Security-Policy", content: policy }), h("title", {}, record.title || id), h("style", {})];
     head[3].textContent = style;
     const text = `<!doctype html>\n<html lang="en" class="file"><head>${head.map((one) => one.outerHTML).join("")}</head><body>${page.outerHTML}</body></html>`;
@@ -452,6 +453,13 @@ export function task(main, { session, parameters: [id, child, number] }) {
       lanes.close();
     },
   };
+}
+
+// A file of ours as an address that has it in itself.
+async function inline(url) {
+  const reader = new FileReader();
+  reader.readAsDataURL(await (await fetch(url)).blob());
+  return new Promise((ready) => { reader.onload = () => ready(reader.result); });
 }
 
 // A file of ours, or an address on the web; anything else that a result may name is only shown.

@@ -18,13 +18,13 @@ const ITEM = { done: ["done", "good-c"], in_progress: ["runs", "live-c"], skippe
 const at = (moment) => new Date(moment).getTime();
 const costOf = (step) => step.models.reduce((sum, one) => sum + (one.usage.cost_usd ?? 0), 0);
 const tokensOf = (step) => step.models.reduce((sum, one) => sum + tokens(one.usage), 0);
-export const stepId = (trace, step) => `${trace.session_id}:${step.step}`;
+const stepId = (trace, step) => `${trace.session_id}:${step.step}`;
 
 // What a step said or did, as a line.
 export function titleOf(trace, step) {
   const said = step.models.map((one) => one.text).find(Boolean);
   if (said) return short(said.replace(/[*`#>]/g, "").split(/(?<=[.!?])\s|\n/)[0], 120);
-  const call = step.tools[0];
+  const call = step.tools.find((one) => !BOOKKEEPING.has(one.tool)) ?? step.tools[0];
   if (call) return call.tool === "update_plan" ? "Updates the plan" : `${call.tool} ${short(gist(call.arguments), 80)}`;
   const thought = step.models.map((one) => one.thinking).find(Boolean);
   return thought ? short(thought, 100) : step.models.length ? "an empty answer" : trace.ended_at ? "no answer of the model" : "waits for the model";
@@ -81,7 +81,7 @@ function merge(spans) {
   return merged;
 }
 
-export const childrenOf = (trace) => [...trace.steps.flatMap(function inside(step) { return step.tools.flatMap((call) => [...(call.sessions ?? []), ...(call.steps ?? []).flatMap(inside)]); }), ...(trace.sessions ?? [])];
+const childrenOf = (trace) => [...trace.steps.flatMap(function inside(step) { return step.tools.flatMap((call) => [...(call.sessions ?? []), ...(call.steps ?? []).flatMap(inside)]); }), ...(trace.sessions ?? [])];
 export const everySession = (trace) => [trace, ...childrenOf(trace).flatMap(everySession)];
 
 // From time to a place between 0 and 1. What nobody worked in is folded.
@@ -329,7 +329,7 @@ export function timeline({ pick, narrow }) {
     if (row.kind === "session") return [icon(row.open ? "down" : "right", "sub-c"), h("span", { class: "cut" }, h("b", { class: "sub-c" }, row.name), " ", h("small", { class: "faint" }, count(row.steps, "step"), row.status && row.status !== "completed" ? `, ${row.status.replaceAll("_", " ")}` : ""))];
     const bad = row.bars.some(([kind]) => kind === "bad");
     const acting = row.step.tools.filter((one) => !BOOKKEEPING.has(one.tool));
-    const names = [...new Set((acting.length ? acting : row.step.tools).map((one) => one.tool))].map((name) => { const many = row.step.tools.filter((one) => one.tool === name).length; return many > 1 ? `${name} ×${many}` : name; });
+    const names = [...new Set(acting.map((one) => one.tool))].map((name) => { const many = row.step.tools.filter((one) => one.tool === name).length; return many > 1 ? `${name} ×${many}` : name; });
     return [row.depth ? null : h("span", { class: "n" }, row.step.step), h("span", { class: "cut title" }, row.title), row.retries ? h("span", { class: "tag desk" }, count(row.retries, "retry", "retries")) : null, names.length && !row.title.startsWith(`${names[0]} `) ? h("code", { class: `desk ${bad ? "bad-c" : row.asks ? "wait-c" : "faint"}` }, short(names.join(" "), 24)) : null];
   }
 

@@ -58,7 +58,7 @@ class Chat:
         self._agent = agent
         self._conversation_id = conversation_id
         self._terminal = terminal and not as_json
-        self._view = ChatView(self._terminal)
+        self._view = ChatView(self._terminal, api.find_url)
         self._questions = ChatRequests(api)
         self._may_answer, self._inputs = not (as_json or no_input), ChatInputs(feed, patience, self._terminal)
         self._brought = brought

@@ -17,8 +17,8 @@ class AnswerPrinter(EventPrinter):
 
     Calls that an event of their own shows are left out, unless the caller brought a tool of that name."""
 
-    def __init__(self, task_id: str, brought: Collection[str] = ()) -> None:
-        super().__init__(task_id)
+    def __init__(self, task_id: str, find_url: Callable[[], str], brought: Collection[str] = ()) -> None:
+        super().__init__(task_id, find_url)
         self._left_out = HAVE_OWN_EVENT.difference(brought)
 
     def on_task_submitted(self, event: EventData) -> None:
@@ -68,8 +68,8 @@ class AnswerPrinter(EventPrinter):
 class MarkdownPrinter(AnswerPrinter):
     """Prints an answer on a terminal in whole blocks, so that a prompt can stay below it."""
 
-    def __init__(self, task_id: str, brought: Collection[str] = ()) -> None:
-        super().__init__(task_id, brought)
+    def __init__(self, task_id: str, find_url: Callable[[], str], brought: Collection[str] = ()) -> None:
+        super().__init__(task_id, find_url, brought)
         self._blocks = MarkdownStream()
         self._thought = ""
 
@@ -129,7 +129,8 @@ class SubagentPrinter:
 class ChatView:
     """Prints everything in a chat, so that no line is printed in the middle of another."""
 
-    def __init__(self, terminal: bool) -> None:
+    def __init__(self, terminal: bool, find_url: Callable[[], str]) -> None:
+        self._find_url = find_url
         self._printer = MarkdownPrinter if terminal else AnswerPrinter
         self.brought: dict[str, list[str]] = {}  # names of the tools that callers brought, by session
         self._answers: dict[str, AnswerPrinter] = {}
@@ -151,7 +152,8 @@ class ChatView:
         click.echo(dim(clean(text)), err=True)
 
     def answer_event(self, session_id: str, event: EventData) -> None:
-        printer = self._answers.setdefault(session_id, self._printer(session_id, self.brought.get(session_id, ())))
+        brought = self.brought.get(session_id, ())
+        printer = self._answers.setdefault(session_id, self._printer(session_id, self._find_url, brought))
         if self._current is not printer:
             self.clear()
         self._current = printer

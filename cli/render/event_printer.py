@@ -1,6 +1,7 @@
 """Prints a task's events for people, one method for each type of event."""
 
 import json
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -28,8 +29,9 @@ from domain.limits import figure
 class EventPrinter:
     """Prints deltas as they come, and the whole text after them only if a part of it was missed."""
 
-    def __init__(self, task_id: str) -> None:
+    def __init__(self, task_id: str, find_url: Callable[[], str]) -> None:
         self._task_id = task_id
+        self._find_url = find_url  # of the server, for links
         self._streaming = ""  # the kind of text on the unfinished line, if any
         self._texts: dict[str, str] = {}  # the text streamed in this step, by kind
         self._last_message = ""
@@ -124,7 +126,8 @@ class EventPrinter:
         )
         for file in map(ShownFile.model_validate, event.get("files", [])):
             pixels = f", {file.width}×{file.height}" if file.width else ""
-            self._line(f"     {one_line(file.name)}{pixels}, {size(file.size)}, GET /files/{file.file_id}", dim=True)
+            link = f"{self._find_url().rstrip('/')}/files/{file.file_id}"
+            self._line(f"     {one_line(file.name)}{pixels}, {size(file.size)}, {link}", dim=True)
 
     def on_progress(self, event: EventData) -> None:
         self._line(f"  .. {one_line(event['message'])}")

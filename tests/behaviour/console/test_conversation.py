@@ -145,6 +145,10 @@ async def test_promote_fire_when_idle_steer_and_terminate(stack: Stack, opened: 
     assert any("Mind the gap." in prompt for prompt in await talk.prompts(talk.id))
 
     await page.goto(f"{stack.url}/#/conversations/{talk.id}")
+    fired = page.locator(".exchange", has_text="Fired: 2 outcomes became a turn")
+    await expect(fired.locator(".chips button")).to_have_text(["helper", "helper"])
+    await expect(page.locator("[data-turn] button", has_text="Outcomes of the mailbox").last).to_be_visible()
+    assert "you" not in (await fired.locator(".who").first.inner_text()).lower().split()
     terminate = page.locator("main").get_by_role("button", name="Terminate")
     await terminate.click()
     await page.get_by_role("button", name="Keep it").click()

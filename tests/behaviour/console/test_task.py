@@ -7,13 +7,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import FilePayload, expect
+from playwright.async_api import FilePayload, Locator, expect
 from temporalio import workflow
 from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
 
 from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.behaviour.conversations.talk import AGENTS as TEAM
+from tests.behaviour.conversations.talk import Gate, chain
 from tests.behaviour.supervision.people import waiting
 from tests.support.git_server import git, make_repository
 from tests.support.pictures import png
@@ -22,6 +23,13 @@ from tests.support.stack import Stack, steps
 from workflows.ui import CONVERSATION
 
 pytestmark = needs_browser
+
+
+DROP = """() => {
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File(["by bus"], "dropped.txt"));
+    document.querySelector(".drop").dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true }));
+}"""
 
 
 async def test_task_is_started_by_a_form_of_the_input_schema(stack: Stack, opened: Opener) -> None:
@@ -38,6 +46,8 @@ async def test_task_is_started_by_a_form_of_the_input_schema(stack: Stack, opene
     await page.get_by_label("Limit of its cost").fill("0.5")
     notes: FilePayload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"by train"}
     await page.get_by_label("Files for its workspace").set_input_files(notes)
+    await page.evaluate(DROP)
+    await expect(page.locator(".chips li")).to_have_text([re.compile("notes.txt"), re.compile("dropped.txt")])
     await page.get_by_role("button", name="Start").click()
     await expect(page.get_by_role("alert")).to_contain_text("days")  # the error of the server is shown
     await page.get_by_label("days (optional)").fill("3")
@@ -46,18 +56,12 @@ async def test_task_is_started_by_a_form_of_the_input_schema(stack: Stack, opene
     task_id = page.url.rsplit("/", 1)[1]
     record = await stack.wait(task_id)
     assert (record["title"], record["limits"]["cost_usd"]) == ('{"city": "Bremen", "days": 3}', 0.5)
-    assert "notes.txt" in json.dumps((await stack.nodes(task_id))[0]["body"])  # the uploaded file is in the workspace
-
-
-async def test_pictures_that_the_model_was_shown_are_pictures(stack: Stack, opened: Opener) -> None:
-    file = await stack.http.post("/files", params={"name": "map.png"}, content=png(16, 9))
-    context = {"files": [file.json()["file_id"]]}
-    task_id = (await stack.run(steps([("read_file", {"path": "map.png"})]), context=context))["task_id"]
-    page = await opened(f"{stack.url}/#/tasks/{task_id}")
-    await page.locator(".step-row").first.click()
-    picture = page.locator("article.call img.picture")
-    await expect(picture).to_be_visible()
-    assert await picture.evaluate("(one) => one.decode().then(() => [one.naturalWidth, one.alt])") == [16, "map.png"]
+    body = json.dumps((await stack.nodes(task_id))[0]["body"])
+    assert "notes.txt" in body and "dropped.txt" in body  # the uploaded files are in the workspace
+    await page.goto(f"{stack.url}/#/start")
+    await expect(page.get_by_label("Agent", exact=True)).to_have_value("traveller")  # what was used last
+    await expect(page.get_by_label("Limit of its cost")).to_have_value("0.5")
+    await expect(page.get_by_label("city")).to_be_visible()
 
 
 async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack: Stack, opened: Opener) -> None:
@@ -128,6 +132,21 @@ async def test_plan_is_the_outline_waiting_is_folded_and_the_request_is_decided_
     await expect(band).to_be_visible()
     await page.keyboard.press("z")
     await expect(band).to_have_count(0)  # to scale
+    failed = page.locator(".r .bar.bad")
+    whole = await bar_width(failed)
+    await page.keyboard.press("+")
+    assert await bar_width(page.locator(".r .bar.wait")) > 0
+    await page.keyboard.press("0")
+    assert await bar_width(failed) == whole
+    box = await failed.bounding_box()
+    axis = await page.locator(".axis .track").bounding_box()
+    assert box and axis
+    await page.mouse.move(box["x"], axis["y"] + 5)
+    await page.mouse.down()
+    await page.mouse.move(box["x"] + box["width"], axis["y"] + 5)
+    await page.mouse.up()
+    assert await bar_width(failed) > 0.9 * axis["width"]  # what was dragged over is the whole now
+    await page.keyboard.press("0")
     await page.keyboard.press("k")
     await expect(page.locator(".step .chip")).to_have_text("Step 8")
     assert page.url.endswith(f"/{task_id}/8")
@@ -139,6 +158,54 @@ async def test_plan_is_the_outline_waiting_is_folded_and_the_request_is_decided_
     await expect(page.locator(".step .chip")).to_have_text("Step 8")  # what was chosen stays
     await page.keyboard.press("j")
     await expect(page.locator(".decided-by")).to_contain_text("approved by")
+
+
+async def bar_width(bar: Locator) -> float:
+    box = await bar.bounding_box()
+    return box["width"] if box else 0
+
+
+async def test_last_step_is_followed_until_another_is_chosen(stack: Stack, opened: Opener) -> None:
+    for definition in TEAM:
+        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    gates = [Gate(), Gate(), Gate()]
+    task_id = await stack.submit(chain(*([one.call] for one in gates)), "lead")
+    await stack.seen(task_id, "tool_called")
+    page = await opened(f"{stack.url}/#/tasks/{task_id}")
+    chip, follow = page.locator(".step .chip"), page.get_by_role("button", name="Follow")
+    await expect(chip).to_have_text("Step 1")
+    gates[0].open()
+    await expect(chip).to_have_text("Step 2")
+    await page.keyboard.press("k")
+    await expect(chip).to_have_text("Step 1")
+    gates[1].open()
+    await expect(page.locator('[data-row$=":3"]')).to_be_visible()
+    await expect(chip).to_have_text("Step 1")  # it never changes without a choice
+    await follow.click()
+    await expect(chip).to_have_text("Step 3")
+    gates[2].open()
+    await stack.wait(task_id)
+
+
+async def test_pictures_are_shown_with_the_call_in_the_chat_and_in_the_shared_file(
+    stack: Stack, opened: Opener, tmp_path: Path
+) -> None:
+    given = await stack.http.post("/files?name=shots/a.png", content=png(30, 20, fill=7))
+    look = steps([("read_file", {"path": "shots/a.png"})])
+    task_id = (await stack.run(look, context={"files": [given.json()["file_id"]]}))["task_id"]
+    page = await opened(f"{stack.url}/#/tasks/{task_id}/1")
+    picture = page.locator(".step .call img")
+    await expect(picture).to_have_js_property("naturalWidth", 30)
+    await page.get_by_label("More").click()
+    async with page.expect_download() as download:
+        await page.get_by_role("button", name="Share as one file").click()
+    await (await download.value).save_as(shared := tmp_path / "shared.html")
+    await page.goto(f"{stack.url}/#/conversations/{task_id}")
+    await expect(page.locator(".exchange img").first).to_have_js_property("naturalWidth", 30)  # as it was sent
+    await page.locator(".work summary").click()
+    await expect(page.locator(".work img")).to_have_js_property("naturalWidth", 30)
+    await page.goto(shared.as_uri())
+    await expect(page.locator("img")).to_have_js_property("naturalWidth", 30)
 
 
 # what a person has typed, the focus and the elements stay when a list is drawn again in another order

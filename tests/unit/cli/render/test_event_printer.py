@@ -8,12 +8,15 @@ import pytest
 from cli.render.event_printer import EventPrinter
 from domain import events as e
 from domain.events import EVENTS, BudgetLow, BudgetRaised, InputEscalated, InputReminder
+from domain.pictures import FileBlock
 from domain.plan import PlanStep, StepState
 from domain.sessions.session import Reason, Scope, Status, Usage
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.stand_in import TASK, StandIn
 
 USAGE = Usage(llm_calls=3, tool_invocations=2, input_tokens=12_000, output_tokens=345, cost_usd=0.05)
+
+PICTURE = FileBlock(type="image", file_id="f2", name="a.png", media_type="image/png", size=120, width=30, height=20)
 
 
 def ended(status: Status = Status.COMPLETED, reason: Reason = Reason.GOAL_REACHED, **more: object) -> e.Ended:
@@ -40,7 +43,7 @@ def test_printer_shows_a_whole_task(server: StandIn, cli: Cli) -> None:
         e.MessageDelta(step=1, text="around."),
         e.Message(step=1, text="I look around."),
         e.ToolCalled(tool="bash", args='{"command": "ls\\n -l"}'),
-        e.ToolReturned(tool="bash", state="failed", preview="no such\nfile"),
+        e.ToolReturned(tool="bash", state="failed", preview="no such\nfile", files=[PICTURE]),
         e.PlanUpdated(
             steps=[
                 PlanStep(title="look", status=StepState.DONE),
@@ -68,6 +71,7 @@ def test_printer_shows_a_whole_task(server: StandIn, cli: Cli) -> None:
         "thinking: Where to begin?\nI look around.\n",
         '  -> bash {"command": "ls\\n -l"}',
         "  failed bash: no such file",
+        f"     a.png, 30×20, 120 B, {server.url}/files/f2\n",
         "    [x] look\n    [>] read\n    [ ] write",
         "  replanning: the command failed",
         "  .. half way",
