@@ -70,9 +70,10 @@ install_with_pip() {
         "$python" -m venv --clear "$venv"
     fi
     echo 1 >"$lock/status"
+    # Python compiles what it imports; compiling everything takes half as long again, and 60 MB more
     {
         PIP_REQUIRE_VIRTUALENV=1 "$venv/bin/python" -m pip install --progress-bar off --disable-pip-version-check \
-            --require-hashes -r "$root/$1" && echo 0 >"$lock/status"
+            --no-compile --require-hashes -r "$root/$1" && echo 0 >"$lock/status"
     } | show_progress "$1"
     [ "$(cat "$lock/status")" = 0 ]
 }

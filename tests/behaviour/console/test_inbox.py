@@ -146,6 +146,7 @@ async def test_one_key_approves_and_allows_such_calls_from_now_on(stack: Stack, 
     await expect(card.locator(".facts-list")).to_contain_text("It changes nothing")
     await card.locator("[data-do=d]").click()
     await page.get_by_role("dialog").get_by_role("button", name="Deny").click()
+    await expect(card).to_have_count(0)
     [request] = await waiting(stack, task_id)
     card = await chosen(page, request)
     await expect(card.locator(".facts-list")).to_contain_text("Its command has no network")
