@@ -109,6 +109,7 @@ class Mirrors:
                 f"rm -f .git/FETCH_HEAD .git/hooks/*\n{origin}",
                 folder,
                 readable=mirror,
+                seconds=FETCH_SECONDS,
             )
 
     async def _fetch_commit(self, tenant: str, mirror: Path, tree: Tree) -> None:

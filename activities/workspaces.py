@@ -127,6 +127,7 @@ class Workspaces:
         self._tenant_bytes = tenant_bytes  # 0: no limit
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._indexes = IndexFiles()
+        self._making: set[asyncio.Task[Path]] = set()  # a reference, because the event loop keeps only a weak one
         self._used: dict[str, tuple[float, int]] = {}  # by tenant: time of the sum, and bytes
         # its own threads, so that slow disks do not delay other work
         self._threads = ThreadPoolExecutor(AT_ONCE, "workspaces")
@@ -138,6 +139,15 @@ class Workspaces:
 
     async def ready(self, tenant: str, workspace_id: str, version: int) -> Path:
         """The directory, updated to `version` of its manifest. Files that only this worker has are left alone."""
+        if self.folder(tenant, workspace_id).exists():
+            return await self._update(tenant, workspace_id, version)
+        # A large tree takes longer than a short call may: the call's retry finds what is finished meanwhile.
+        making = asyncio.ensure_future(self._update(tenant, workspace_id, version))
+        self._making.add(making)
+        making.add_done_callback(self._making.discard)
+        return await asyncio.shield(making)
+
+    async def _update(self, tenant: str, workspace_id: str, version: int) -> Path:
         home = self._home(tenant, workspace_id)
         folder = self.folder(tenant, workspace_id)
         async with self._lock(tenant, workspace_id), lock_workspace(home):

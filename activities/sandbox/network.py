@@ -22,6 +22,7 @@ _CHUNK = 64 * 1024
 _NOTED = 5  # refusals that are listed in the command's output
 _GATEWAY_PATH = re.compile(r"/(https?)/([^/?#]+)(/.*)")
 _NOT_FORWARDED = ("host", "connection", "keep-alive", "te", "upgrade", "http2-settings")
+_OVERRIDES = ("x-http-method-override", "x-http-method", "x-method-override")  # a GET that some servers take for a POST
 PROXY_URL = f"http://{listener.ADDRESS[0]}:{listener.ADDRESS[1]}"
 # Programs disagree about the case, and Node reads neither unless it is configured to.
 ENVIRONMENT = {
@@ -254,7 +255,7 @@ def _parse_gateway_request(method: str, path: str, lines: list[str], credentials
         raise _RefusedError(
             f"the credential {credential.name} may only read, and {method} of this path may change something"
         )
-    kept = [line for line in lines if line.partition(":")[0].strip().lower() != "authorization"]
+    kept = [line for line in lines if line.partition(":")[0].strip().lower() not in ("authorization", *_OVERRIDES)]
     kept.append(f"Authorization: {credential.header(asked)}")
     return _Request(url, host_of(url), _write_opening(method, parsed.raw_path, parsed.netloc, kept), gateway=True)
 

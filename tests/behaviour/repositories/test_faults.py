@@ -117,6 +117,25 @@ async def test_a_stalled_command_that_ends_after_its_step_was_closed_writes_noth
     assert not {"begun", "app.py", "late.txt"} & manifest.keys()
 
 
+async def test_a_tree_that_takes_longer_than_a_call_is_built_once(stack: Stack, tmp_path: Path) -> None:
+    """A call that must have it on another worker may have seconds; its retries would begin again each time."""
+    built = []
+
+    async def build(tenant: str, tree: Tree, folder: Path) -> None:
+        built.append(tree.commit)
+        await asyncio.sleep(1.0)
+        (folder / "app.py").write_text("whole\n")
+
+    space, tree = new_id(), Tree(url="https://git.example.org/a", commit="0" * 40, branch="errand/x")
+    await environments.set_tree(stack.pool, "default", space, tree)
+    spaces = Workspaces(stack.pool, tmp_path, build_tree=build)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(spaces.ready("default", space, 0), 0.3)
+    folder = await spaces.ready("default", space, 0)
+    assert (folder / "app.py").read_text() == "whole\n" and len(built) == 1
+
+
 async def test_two_tasks_in_one_repository_see_nothing_of_each_other(stack: Stack, origin: Origin) -> None:
     environment = await define(stack, origin.url, setup="echo prepared > ignored.txt")
     config = {"environment": environment}

@@ -59,7 +59,8 @@ async def test_a_request_gets_the_credential_over_tls(host: Host, workspace: Pat
     said = await ask(
         host,
         workspace,
-        "curl -s -H 'Authorization: Bearer mine' -H 'authorization : x' $ERRAND_GATEWAY/HOST/user?a=b%20c\n"
+        "curl -s -H 'Authorization: Bearer mine' -H 'authorization : x' -H 'X-HTTP-Method-Override: POST' "
+        "$ERRAND_GATEWAY/HOST/user?a=b%20c\n"
         "curl -s --noproxy '' $ERRAND_GATEWAY/HOST/through-the-proxy\n"  # programs that ignore $no_proxy
         "git ls-remote https://localhost:${ERRAND_GATEWAY:+" + str(host.port) + "}/shop.git",
     )
@@ -68,6 +69,7 @@ async def test_a_request_gets_the_credential_over_tls(host: Host, workspace: Pat
     assert first.startswith(f"GET /user?a=b%20c HTTP/1.1\r\nHost: localhost:{host.port}\r\n")
     for one in (first, second):
         assert one.lower().count("authorization") == 1 and f"Authorization: Bearer {SECRET}\r\n" in one
+    assert "override" not in first.lower()  # a credential that may read would write
     assert third.startswith("GET /shop.git/info/refs?service=git-upload-pack ") and "Authorization: Basic " in third
 
 
