@@ -28,17 +28,15 @@ async def get_replies(pool: Pool, tenant: str, session_id: str, limit: int) -> l
 async def get_calls(pool: Pool, tenant: str, session_id: str, limit: int) -> dict[tuple[str, int], ToolSpan]:
     """The tool calls by message and index. Their arguments are in the message."""
     rows = await pool.fetch(
-        """SELECT node, call_index AS index, tool, effect, state, result, shown AS files, started_at, ended_at
+        """SELECT node, call_index AS index, tool, effect, state, result, shown AS files, usage, started_at, ended_at
              FROM tool_calls
             WHERE tenant = $1 AND session_id = $2 ORDER BY node, call_index LIMIT $3""",
         tenant,
         session_id,
         limit,
     )
-    return {
-        (row["node"], row["index"]): ToolSpan(arguments="", **{**row, "files": json.loads(row["files"])})
-        for row in rows
-    }
+    read = [{**row, "files": json.loads(row["files"]), "usage": json.loads(row["usage"] or "null")} for row in rows]
+    return {(row["node"], row["index"]): ToolSpan(arguments="", **row) for row in read}
 
 
 async def find_spawned(pool: Pool, tenant: str, session_id: str, limit: int) -> list[str]:

@@ -55,7 +55,7 @@ export function callView(call, request = null, whole = false) {
   const state = asks ? h("span", { class: "pill wait" }, icon("waits"), "waits for a person") : call.state === "ok" ? icon("tick", "good-c") : h("span", { class: `pill ${failed ? "bad" : "live"}` }, icon(failed ? "failed" : "runs"), call.state.replaceAll("_", " "));
   const edits = editOf(call);
   const given = onlyText(call.arguments);
-  const head = [icon(/edit|write|patch/.test(call.tool) ? "edit" : "shell"), h("code", {}, call.tool), state, h("span", { class: "grow" }), call.started_at && !asks ? h("span", { class: "num" }, span(call)) : null];
+  const head = [icon(/edit|write|patch/.test(call.tool) ? "edit" : "shell"), h("code", {}, call.tool), state, h("span", { class: "grow" }), call.usage ? h("span", { class: "num" }, cost(call.usage.cost_usd)) : null, call.started_at && !asks ? h("span", { class: "num" }, span(call)) : null];
   const settled = request && request.status !== "open" ? h("p", { class: "decided-by soft" }, icon("shield"), `${verdict(request)} by ${request.answered_by ?? "nobody"}${request.answered_at ? `, ${time(request.answered_at)}` : ""}${request.answer?.notes ? `: ${request.answer.notes}` : ""}`) : null;
   const box = h("article", { class: `call ${failed ? "bad" : ""}`, key: `call ${call.index}`, "data-tool": call.tool });
   append(box, [

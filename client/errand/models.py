@@ -682,6 +682,7 @@ class ToolSpan(Model):
     state: str = Field(description="started, ok, failed, unknown or cancelled")
     result: str
     files: list[ShownFile] = Field(default_factory=list, description="that the model was shown with the result")
+    usage: Usage | None = Field(default=None, description="of a model that the tool asked, as for a search")
     started_at: datetime
     ended_at: datetime | None
     steps: list["StepTrace"] = Field(default_factory=list, description="of a subagent that ran inside this session")

@@ -6,6 +6,7 @@ import pytest
 import pytest_asyncio
 
 from tests.behaviour.activities.test_vendors import CLAUDE, cost
+from tests.behaviour.debugging.test_recorded import trace
 from tests.behaviour.supervision.people import answered, waiting
 from tests.support.stack import Stack, calls, of_type
 
@@ -41,6 +42,8 @@ async def test_a_search_is_recorded_and_paid_for(searches: Stack, fault: str) ->
     assert [one["name"] for one in sources if one["kind"] == "search"] == ["first lighthouse lens"]
     assert FEE < record["usage"]["cost_usd"] - models < 2 * FEE  # the fee, and the tokens of the search
     assert record["usage"]["llm_calls"] == len(used) + 1
+    [made] = [call for step in (await trace(stack, task_id))["steps"] for call in step["tools"]]
+    assert made["usage"]["cost_usd"] == pytest.approx(record["usage"]["cost_usd"] - models, abs=1e-9)
     assert record["usage"]["input_tokens"] > sum(event["call"]["input_tokens"] for event in used)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from domain.events import CallAttempt, EventRow, ToolCalled, ToolReturned
 from domain.ids import new_id
-from domain.sessions.session import CallState, Effect, SessionRef
-from domain.sessions.writes import ToolCallKey, ToolClaim, ToolCommit
+from domain.sessions.session import CallState, Effect, SessionRef, Usage
+from domain.sessions.writes import BudgetUse, ToolCallKey, ToolClaim, ToolCommit
 from store import budgets, events, tool_calls
 from store.database import Pool, to_json
 from tests.behaviour.store.conftest import Accept
@@ -84,6 +84,23 @@ async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Ac
     assert tree is not None and tree.tool_calls == 1
     other = await tool_calls.claim(pool, claim(ref, new_id(), 1, Effect.READ, spent="no more"))
     assert (other.go, other.spent, other.text) == (False, True, "no more")
+
+
+async def test_cost_of_a_call_is_counted_once_although_its_result_was_lost(
+    pool: Pool, accept: Accept
+) -> None:
+    """As for a search by a model's vendor. The attempt that finds the result still learns what it cost."""
+    ref, node = await accept(), new_id()
+    await budgeted(pool, ref, max_cost_usd=1)
+    assert (await tool_calls.claim(pool, claim(ref, node, 1, Effect.READ))).go
+    paid = Usage(llm_calls=1, input_tokens=40, output_tokens=2, cost_usd=0.25)
+    used = {"usage": paid, "used": BudgetUse(tokens=paid.tokens, cost_usd=paid.cost_usd)}
+    for _ in range(2):  # the second repeats the first, whose answer was lost
+        assert await tool_calls.commit(pool, outcome(ref, node, 1, "found", Effect.READ).model_copy(update=used))
+    found = await tool_calls.claim(pool, claim(ref, node, 2, Effect.READ))
+    assert (found.go, found.text, found.usage) == (False, "found", paid)
+    tree = await budgets.get(pool, ref.tenant, ref.conversation_id)
+    assert tree is not None and (tree.tokens, tree.cost_usd) == (42, 0.25)
 
 
 async def test_read_claimed_by_another_attempt_at_the_same_time_is_shown_once(pool: Pool, accept: Accept) -> None:
