@@ -86,9 +86,7 @@ async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Ac
     assert (other.go, other.spent, other.text) == (False, True, "no more")
 
 
-async def test_cost_of_a_call_is_counted_once_although_its_result_was_lost(
-    pool: Pool, accept: Accept
-) -> None:
+async def test_cost_of_a_call_is_counted_once_although_its_result_was_lost(pool: Pool, accept: Accept) -> None:
     """As for a search by a model's vendor. The attempt that finds the result still learns what it cost."""
     ref, node = await accept(), new_id()
     await budgeted(pool, ref, max_cost_usd=1)
