@@ -30,6 +30,8 @@ from workflows.session.loop import activate, build_model_call, run_line, run_sid
 from workflows.session.requests import ask_variables
 from workflows.ui import STATUS, current_details
 
+NO_REPOSITORY = "repository"  # the error of a session whose tree could not be made, or not be set up
+
 
 @workflow.defn(name=wire.SESSION)
 class Session:
@@ -69,7 +71,7 @@ class Session:
                 await self._summarise(ending.reason)
             if self.context.has_hooks(self.context.state.line):
                 await hooks.at_end(self.context, ending, self.context.state.line)
-            if start.tree:
+            if start.tree and ending.error_type != NO_REPOSITORY:  # else it would be tried again, for a minute
                 await collect_changes(self.context)
             # A message that arrives from here on opens another session: the activity gives the conversation what this
             # one has not taken.
@@ -260,7 +262,7 @@ async def prepare_tree(session: SessionContext) -> Ending | None:
     except ActivityError as error:
         session.check()
         _, message = cause(error)
-        return Ending(Reason.ERROR, "repository", message)
+        return Ending(Reason.ERROR, NO_REPOSITORY, message)
     return None
 
 

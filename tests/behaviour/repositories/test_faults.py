@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -206,8 +207,10 @@ async def test_a_repository_that_attacks_reaches_nothing(stack: Stack, origin: O
     assert record["status"] == "completed" and not canary.exists()
     replies = await stack.asked(record["task_id"])
     assert "root:" not in str(replies) and "end" in str(replies[2]["body"]["messages"][-1])
+    began = time.monotonic()
     record = await stack.run("look", config={"environment": environment, "ref": "names"})
     assert (record["status"], record["error"]["type"]) == ("failed", "repository")
+    assert time.monotonic() - began < 30  # its changes would be asked for during a minute
 
 
 @pytest.mark.parametrize(
