@@ -335,8 +335,13 @@ def read_error(error: BaseException) -> Reported | None:
     if status in (404, 405) and error.type is None:
         kind = "wrong_form"
     said = str(error.api_message or "") or f"The model API answered {status}."
+    kind = "billing_error" if _NO_CREDIT in said else kind
     return Reported(kind, said, error.response, status, retryable=status >= 500, too_long=_too_long(kind, said))
 
 
+_TOO_LONG = re.compile(r"prompt is too long|exceed context limit|input is too long", re.I)  # the last is Bedrock's
+_NO_CREDIT = "credit balance is too low"  # with status 400
+
+
 def _too_long(kind: str, said: str) -> bool:
-    return kind == "invalid_request_error" and "prompt is too long" in said
+    return kind == "invalid_request_error" and _TOO_LONG.search(said) is not None

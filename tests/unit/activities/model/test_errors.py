@@ -61,6 +61,21 @@ def test_message_of_the_endpoint_is_bounded_and_shows_no_key() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "type"),
+    [
+        ("Your credit balance is too low to access the Anthropic API.", "billing_error"),
+        ("input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000", wire.CONTEXT_TOO_LONG),
+        ("Input is too long for requested model.", wire.CONTEXT_TOO_LONG),
+        ("messages: at least one message is required", "invalid_request_error"),
+    ],
+)
+def test_a_bad_request_can_mean_something_else(said: str, type: str) -> None:
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
+    error = anthropic.BadRequestError("no", response=httpx2.Response(400, request=REQUEST), body=body)
+    assert classify_failure(error, "m").type == type
+
+
+@pytest.mark.parametrize(
     ("data", "type", "begins", "retryable"),
     [
         ('{"type":"error","error":{"type":"overloaded_error","message":"Busy"}}', "overloaded_error", "Busy (", True),
