@@ -9,7 +9,7 @@ from domain.ids import new_id
 from domain.limits import Raise
 from domain.sessions.session import Reason, RecordedStop, SessionRef
 from domain.sessions.writes import RequestAnswer, ThreadMessage
-from store import budgets, conversations, input_requests, sessions
+from store import budgets, conversations, input_requests, sessions, workers
 from tests.behaviour.missions.test_missions import create as mission
 from tests.behaviour.schedules.clock import create as schedule
 from tests.behaviour.schedules.clock import fired
@@ -51,6 +51,28 @@ async def test_session_of_a_terminated_workflow_is_lost(stack: Stack) -> None:
     assert (await stack.record(living))["status"] == "working"
     await stack.cancel(living)
     await stack.wait(living)
+
+
+async def test_one_worker_sweeps_for_all(stack: Stack) -> None:
+    """The stack's worker does, without being asked; another one only if none has for long enough."""
+    task_id = await stack.submit(HANGS)
+    await stack.seen(task_id, "message_delta")
+    await stack.session(task_id).terminate("from outside")
+    await stack.pool.execute("UPDATE workers SET swept_at = NULL")
+
+    async def ended() -> dict[str, object] | None:
+        await stack.age(task_id)
+        record = await stack.record(task_id)
+        return record if record["ended_at"] else None
+
+    assert (await eventually(ended, seconds=40, what="a worker swept"))["reason"] == "lost"
+    other = f"other/{new_id()}"
+    await workers.beat(stack.pool, other, "none")
+    try:
+        assert not await workers.begin_sweep(stack.pool, other, 3_600)
+        assert await workers.begin_sweep(stack.pool, other, 0)
+    finally:
+        await workers.leave(stack.pool, other)
 
 
 async def test_sweeper_starts_accepted_sessions_of_an_open_conversation(stack: Stack) -> None:
