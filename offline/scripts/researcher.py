@@ -121,11 +121,8 @@ def _search_web(transcript: Transcript, plan: DemoPlan, question: str, wanted: l
     listed = [f"- {page.input['url']}, read at {_read_at(page)}" for page in read]
     report = _layout(question, findings, gaps, listed)
     yield Reply(calls=(plan.tick(), progress(many(len(findings), "finding"), 70), write_file(name, report)))
-    saved = [
-        ToolUse("save_artifact", {"url": url, "type": "page", "description": f"Read at {_read_at(page)}"})
-        for page in read
-        for url in (page.input["url"],)
-    ]
+    pages_read = [{"url": page.input["url"], "description": f"Read at {_read_at(page)}"} for page in read]
+    saved = [ToolUse("save_artifact", {"type": "page", **one}) for one in pages_read]
     plan.finished = ["done"] * len(plan.titles)
     yield Reply(calls=(save(name, f"Report on: {question}"), *saved, plan.call(), progress("The report is saved", 100)))
     yield Reply(text=with_notes(_answer(question, findings, gaps, name), transcript))
