@@ -26,12 +26,16 @@ async def test_requests_are_passed_on_when_temporal_is_back(stack: Stack) -> Non
         before = stack.pid("temporal")
         with stack.frozen_supervisor():
             stack.signal("temporal", signal.SIGKILL)
-            waiting = await stack.submit("[[script:say text=patient]]")
-            assert (await stack.cancel(stopped)).status_code == 202
-            await answer(stack, answered)
-            sent = await stack.http.post(f"/tasks/{steered}/steer", json={"message": "Remember the milk."}, timeout=20)
-            assert sent.status_code == 202
-            schedule = (await stack.http.post("/schedules", json=rules, timeout=20)).raise_for_status().json()
+            # all at the same time, because each waits for Temporal for some seconds
+            waiting, cancelled, _, sent, made = await asyncio.gather(
+                stack.submit("[[script:say text=patient]]"),
+                stack.cancel(stopped),
+                answer(stack, answered),
+                stack.http.post(f"/tasks/{steered}/steer", json={"message": "Remember the milk."}, timeout=20),
+                stack.http.post("/schedules", json=rules, timeout=20),
+            )
+            assert (cancelled.status_code, sent.status_code) == (202, 202)
+            schedule = made.raise_for_status().json()
             assert (await stack.record(waiting))["status"] == "submitted"
         await stack.back("temporal", before)
         assert (await stack.wait(waiting))["status"] == "completed"

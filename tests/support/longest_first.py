@@ -11,7 +11,7 @@ LONGEST = {
     "behaviour/docs/test_docs.py": 93,
     "faults/test_matrix.py": 86,
     "behaviour/docs/test_tutorial.py": 83,
-    "faults/test_accepted_meanwhile.py": 41,
+    "faults/test_accepted_meanwhile.py": 30,
     "behaviour/cli/test_demos.py": 38,
     "behaviour/repositories/test_faults.py": 35,
     "behaviour/channels/test_addresses.py": 34,
