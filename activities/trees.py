@@ -83,7 +83,8 @@ class Mirrors:
     def __init__(self, pool: Pool, root: Path, commands: Commands, guard: Guard, environments: Environments) -> None:
         self._pool = pool
         self._root = root
-        self._commands = commands
+        # git keeps a whole history in one file
+        self._commands = replace(commands, limits=replace(commands.limits, file_bytes=commands.limits.disk_bytes))
         self._guard = guard
         self._environments = environments
 

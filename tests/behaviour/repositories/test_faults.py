@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import random
 import re
 import time
 from pathlib import Path
@@ -211,6 +212,22 @@ async def test_a_repository_that_attacks_reaches_nothing(stack: Stack, origin: O
     record = await stack.run("look", config={"environment": environment, "ref": "names"})
     assert (record["status"], record["error"]["type"]) == ("failed", "repository")
     assert time.monotonic() - began < 30  # its changes would be asked for during a minute
+
+
+async def test_a_repository_may_be_larger_than_a_file_of_a_command(
+    stack: Stack, origin: Origin, tmp_path: Path
+) -> None:
+    (origin.folder / "large.bin").write_bytes(random.randbytes(300_000))
+    git(origin.folder, "add", "-A")
+    git(origin.folder, "commit", "-qm", "Large")
+    commands = Commands(await choose("auto"), SandboxLimits(file_bytes=200_000))
+    guard = Guard(stack.settings.allow_private_hosts)
+    mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
+    source = TreeSource(url=origin.url)
+    tree = Tree(**source.model_dump(), commit=await mirrors.find_commit("default", source), branch="errand/x")
+    (tmp_path / "tree").mkdir()
+    await mirrors.build("default", tree, tmp_path / "tree")
+    assert (tmp_path / "tree/large.bin").stat().st_size == 300_000
 
 
 @pytest.mark.parametrize(
