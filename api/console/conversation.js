@@ -99,7 +99,7 @@ export function conversation(main, { parameters: [id] }) {
 
   function head() {
     const running = record.live_sessions.length;
-    crumbs(link("#/conversations", "Chats"), short(record.title, 60) || id);
+    if (place.head.isConnected) crumbs(link("#/conversations", "Chats"), short(record.title, 60) || id);
     fill(
       place.head,
       h(

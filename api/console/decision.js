@@ -39,8 +39,8 @@ export function decision(request, { answered, heading = true, after = null }) {
   const clock = h("span", { class: "num", "data-deadline": request.deadline }, left(request.deadline));
   const always_ = h("input", { type: "checkbox", id: `always-${request.id}`, class: "box" });
   const editable = Boolean(always || Object.keys(changes).length);
-  let seenAt = Infinity; // when its end came into view
-  const eyes = new IntersectionObserver(([one]) => { if (one.isIntersecting) seenAt = Math.min(seenAt, performance.now()); });
+  let seenAt = Infinity; // since when its end is in view
+  const eyes = new IntersectionObserver((all) => { seenAt = all.at(-1).isIntersecting ? performance.now() : Infinity; });
   let editing = null;
 
   async function send(input) {

@@ -4,7 +4,7 @@ import { plain } from "./format.js";
 import { give, handle, lay, setUp } from "./keyed.js";
 
 const PROPERTIES = new Set(["value", "checked", "disabled", "selected", "hidden", "open", "readOnly", "indeterminate"]);
-const SHOWN = new Set(["title", "aria-label", "placeholder"]); // attributes that people read
+const SHOWN = new Set(["title", "aria-label", "placeholder", "alt"]); // attributes that people read
 
 // `key` names an element among its siblings, `own` makes it an island (see keyed.js), `css` sets its style.
 export function h(tag, { key, own, stamp, live, css, ...attributes } = {}, ...children) {

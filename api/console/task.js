@@ -90,7 +90,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
     };
     const fact = (name, ...value) => h("div", { class: "desk" }, h("dt", {}, name), h("dd", {}, value));
     const cached = tokens(record.usage) ? Math.round((100 * record.usage.cache_read_tokens) / tokens(record.usage)) : 0;
-    crumbs(link("#/", "Tasks"), h("a", { class: "cut", href: `#/conversations/${record.conversation_id}` }, "Conversation"), short(record.title, 60) || id);
+    if (place.head.isConnected) crumbs(link("#/", "Tasks"), h("a", { class: "cut", href: `#/conversations/${record.conversation_id}` }, "Conversation"), short(record.title, 60) || id); // else another view is shown by now
     fill(
       place.head,
       h(

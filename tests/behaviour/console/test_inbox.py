@@ -156,6 +156,28 @@ async def test_one_key_approves_and_allows_such_calls_from_now_on(stack: Stack, 
     assert (await stack.wait(task_id))["status"] == "completed"  # the second call matches the rule
 
 
+async def test_key_approves_only_what_was_in_view_to_its_end(stack: Stack, opened: Opener) -> None:
+    lines = "".join(f"line {number}\n" for number in range(80))
+    rules = [{"permission": "write_file", "action": "ask"}]
+    task_id = await stack.submit(calls(("write_file", {"path": "long.txt", "content": lines})), permissions=rules)
+    [request] = await waiting(stack, task_id)
+    page = await opened(f"{stack.url}/#/tasks/{task_id}")
+    card = page.locator(f'[data-request="{request["id"]}"]')
+    more = page.locator(".toast", has_text="There is more of it")
+    await expect(card.locator(".diff .line")).to_have_count(30)
+    await page.wait_for_timeout(450)
+    await page.keyboard.press("a")
+    await expect(more).to_have_count(1)
+    await card.get_by_role("button", name="Show all").click()
+    await page.keyboard.press("a")
+    await expect(more).to_have_count(2)  # its end is not in view yet
+    await expect(card.get_by_role("button", name="Approve")).to_be_in_viewport()
+    await card.locator(".body").evaluate("(one) => { one.scrollTop = one.scrollHeight; }")
+    await page.wait_for_timeout(450)
+    await page.keyboard.press("a")
+    assert (await stack.wait(task_id))["status"] == "completed"
+
+
 async def test_plan_is_edited_before_it_is_approved(stack: Stack, opened: Opener) -> None:
     await define(stack)
     task_id = await stack.submit(steps([plan("look", "burn it")]), "asker", config={"approval_required": True})

@@ -25,7 +25,7 @@ HOSTILE = f'<img src=x onerror="{ATTACK}"><script>{ATTACK}</script>[x](javascrip
 
 PRINTED = HOSTILE.replace("\x1b", "").replace("\u202e", "")  # the part that a definition may contain
 SVG = f'<svg xmlns="http://www.w3.org/2000/svg"><script>{ATTACK}</script></svg>'
-LABELS = """Array.from(document.querySelectorAll("main *"), (one) => ["title", "aria-label", "placeholder"].map(
+LABELS = """Array.from(document.querySelectorAll("main *"), (one) => ["title", "aria-label", "placeholder", "alt"].map(
     (name) => one.getAttribute(name) ?? "").join(" ")).join(" ")"""
 
 
