@@ -108,12 +108,18 @@ async def test_promote_fire_when_idle_steer_and_terminate(stack: Stack, opened: 
         assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
     helper, lead = Gate(), Gate()
     script = chain([async_delegate("helper", say("Of the first."))], [task(helper.then("Promoted."))], [lead.call])
-    talk = await Talk.begin(stack, script)
+    talk = await Talk.begin(stack, script, config={"tree": {"max_cost_usd": 5}})
     waits = await talk.child(1)
     await stack.seen(waits.id, "tool_called")
     page = await opened(f"{stack.url}/#/conversations/{talk.id}")
 
     await expect(page.locator(".thread .work code", has_text="wait_for")).to_have_count(1)
+    await expect(page.locator(".thread .bubble")).to_contain_text("[[script:chain")  # what it was asked, not its title
+    await expect(page.locator(".spent")).to_contain_text("limit $5.00")
+    await page.get_by_role("button", name="Raise…").click()
+    await page.get_by_label("cost usd, of the conversation").fill("7")
+    await page.get_by_role("dialog").get_by_role("button", name="Raise").click()
+    await expect(page.locator(".spent")).to_contain_text("limit $7.00")
     # only subagents that block their parent have this button
     await page.locator(f'[data-key="promote {waits.id}"]').click()
     await expect(page.get_by_role("button", name="Promote")).to_have_count(0)
