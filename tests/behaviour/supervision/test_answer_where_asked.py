@@ -58,6 +58,7 @@ async def test_always_is_a_rule_for_this_conversation_alone(people: Stack, envir
     def say_always() -> None:
         with Terminal("run", "careful", again, env=environment) as shown:
             shown.expect("allows bash touch a without asking, in this conversation only")
+            shown.expect("no network")  # of its command
             shown.expect("Approve?")
             shown.type("approve")
             shown.expect("'approve' is none of them")
@@ -115,6 +116,7 @@ async def test_chat_takes_answers_approvals_and_plans(people: Stack, environment
             shown.type(steps([bash("touch a")], [bash("touch a")], [bash("touch second")]))
             shown.expect("command: touch a")
             shown.expect("allows bash touch a without asking, in this conversation only")
+            shown.expect("no network")  # of its command
             shown.expect("Approve?")
             shown.type("approve")
             shown.expect("'approve' is none of them")
