@@ -1,6 +1,7 @@
 """What the commands of a task in an environment have: variables, hosts, credentials. A plain task opens none."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from activities.egress import Guard
@@ -21,6 +22,17 @@ class OpenEnvironment:
 
     spec: EnvironmentSpec
     credentials: tuple[Credential, ...] = ()  # the repository's own comes first
+    exposed: Mapping[str, str] = field(default_factory=dict)  # variables of commands that hold a credential
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Of the agent's commands and of the criteria's."""
+        return {**self.spec.variables, **self.exposed}
+
+    @property
+    def hidden(self) -> list[str]:
+        """What is removed from the output of commands: a host may answer with what it was sent."""
+        return [*(text for one in self.credentials for text in one.texts), *self.exposed.values()]
 
     def credential_for(self, url: str) -> Credential | None:
         return next((one for one in self.credentials if is_bound(one.rules, url)), None)
@@ -52,13 +64,16 @@ class Environments:
         self._keys = keys
 
     async def open(self, tenant: str, name: str) -> OpenEnvironment | None:
-        """None if it was deleted. A credential that was deleted is left out: its requests are refused."""
+        """None if it was deleted. A credential that was deleted is left out: its requests are refused, its variable
+        is not set."""
         spec = await environments.get(self._pool, tenant, name)
         if spec is None:
             return None
-        used = spec.used_credentials
-        found = await credentials.open_named(self._pool, tenant, used, self._keys) if used else {}
-        return OpenEnvironment(spec, tuple(found[one] for one in used if one in found))
+        used, exposed = spec.used_credentials, spec.exposed
+        named = [*used, *exposed.values()]
+        found = await credentials.open_named(self._pool, tenant, named, self._keys) if named else {}
+        variables = {variable: found[name].secret for variable, name in exposed.items() if name in found}
+        return OpenEnvironment(spec, tuple(found[one] for one in used if one in found), variables)
 
     async def open_secrets(self, tenant: str, spec: EnvironmentSpec) -> dict[str, str]:
         """The variables of the setup that hold credentials. Raises KeyError with the name of one that is gone."""

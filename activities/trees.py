@@ -368,8 +368,7 @@ class Trees:
         network = environment.setup_network(self._commands.guard)
         variables = {**spec.variables, **secrets}
         result = await self._commands.run(script, folder, spec.setup_seconds, network, variables=variables)
-        hidden = [*secrets.values(), *(text for one in environment.credentials for text in one.texts)]
-        log = Redactor(hidden).text(clean(result.output))[-MAX_LOG:]
+        log = Redactor([*secrets.values(), *environment.hidden]).text(clean(result.output))[-MAX_LOG:]
         failed = result.exit_code != 0
         await self._write_event(ref, ev.SetupFinished(ok=not failed, reused=reused, seconds=_since(began), log=log))
         if failed:

@@ -85,6 +85,11 @@ class EnvironmentSpec(Strict):
     secrets: dict[ExportName, CredentialName] = Field(
         default_factory=dict, max_length=20, description="for the setup alone: a variable that holds a credential"
     )
+    exposed: dict[ExportName, CredentialName] = Field(
+        default_factory=dict,
+        max_length=20,
+        description="for the agent's commands, which can read it: a variable that holds a credential",
+    )
     network: NetworkMode = Field(
         default=NetworkMode.OFF, strict=False, description="of the agent's commands, as far as its rules allow"
     )

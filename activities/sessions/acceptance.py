@@ -122,10 +122,10 @@ class AcceptanceChecks:
             network = self._commands.network(agent, check.sandbox, bounds)
         version, _ = await workspaces.get(self._pool, check.ref.tenant, check.workspace_id)
         folder = await self._workspaces.ready(check.ref.tenant, check.workspace_id, version)
-        variables = environment.spec.variables if environment is not None else NONE
+        variables = environment.variables if environment is not None else NONE
         result = await self._commands.run(criterion.run, folder, criterion.timeout_s, network, variables=variables)
-        hidden = [text for one in environment.credentials for text in one.texts] if environment is not None else []
-        output = Redactor(hidden).text(clean(result.output)).strip()  # a host may answer with what it was sent
+        hidden = environment.hidden if environment is not None else []
+        output = Redactor(hidden).text(clean(result.output)).strip()
         ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {criterion.timeout_s} s"
         ended = f"stopped: {result.stopped}" if result.stopped else ended
         why = result.refusal or f"{ended}: {output[-WHY:] or '(no output)'}"

@@ -247,8 +247,8 @@ class RunTool:
         environment = None
         if claim.environment is not None:
             environment = await self._environments.open(request.ref.tenant, claim.environment)
-        if environment is not None:  # a host may answer with what it was sent
-            state.redactor.add(text for one in environment.credentials for text in one.texts)
+        if environment is not None:
+            state.redactor.add(environment.hidden)
         return ToolContext(
             ref=request.ref,
             agent=agent.name,
@@ -263,7 +263,7 @@ class RunTool:
             state=state,
             permits=partial(self._permits, request, tool),
             network=await self._network(request, agent, environment),
-            variables=environment.spec.variables if environment is not None else NONE,
+            variables=environment.variables if environment is not None else NONE,
             repository=self._repositories.of(request, folder, environment) if environment is not None else None,
             remote=claim.remote,
             skills=agent.skills,

@@ -74,7 +74,8 @@ async def _check_credentials(call: Call, body: EnvironmentSpec) -> None:
     known = await credentials.list_all(call.pool, call.tenant)
     named = {"/git/credential": body.git.credential}
     named |= {f"/credentials/{index}": name for index, name in enumerate(body.credentials)}
-    named |= {f"/secrets/{variable}": name for variable, name in body.secrets.items()}
+    for field, given in (("secrets", body.secrets), ("exposed", body.exposed)):
+        named |= {f"/{field}/{variable}": name for variable, name in given.items()}
     problems = [
         finding(pointer, "not_found", "there is no such credential", list(known)[:50])
         for pointer, name in named.items()

@@ -949,6 +949,7 @@ class Environment(Model):
     maintenance: str | None = None
     variables: dict[str, str] = {}
     secrets: dict[str, str] = Field(default={}, description="variables of the setup, and their credentials")
+    exposed: dict[str, str] = Field(default={}, description="variables of commands, and their credentials")
     network: str = "off"
     hosts: list[str] = []
     credentials: list[str] = []

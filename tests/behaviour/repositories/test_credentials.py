@@ -118,23 +118,27 @@ async def test_a_missing_credential_ends_the_task_before_the_model_is_asked(stac
         assert why in record["error"]["message"] and record["usage"]["llm_calls"] == 0
 
 
-async def test_setup_has_secrets_that_the_agent_does_not_have(stack: Stack, origin: Origin) -> None:
+async def test_setup_has_secrets_and_commands_have_what_is_exposed(stack: Stack, origin: Origin) -> None:
     credential, name = await store_credential(stack, origin), f"c-{new_id()}"
     origin.forge.token, secret = None, f"secret-{new_id()}"
-    assert (await stack.http.put(f"/credentials/{name}", json={"secret": secret})).status_code == 201
+    shown, exposed = f"c-{new_id()}", f"exposed-{new_id()}"
+    for one, value in ((name, secret), (shown, exposed)):
+        assert (await stack.http.put(f"/credentials/{one}", json={"secret": value})).status_code == 201
     environment = await define(
         stack,
         origin.url,
         {"credential": credential},
         variables={"MODE": "quick"},
         secrets={"NPM_TOKEN": name},
-        setup='echo "$MODE ${#NPM_TOKEN} $NPM_TOKEN"',
+        exposed={"SHOWN": shown},
+        setup='echo "$MODE ${#NPM_TOKEN} $NPM_TOKEN ${SHOWN:-no other}"',
     )
     record = await stack.run(
-        steps([("bash", {"command": 'echo "mode $MODE, token ${NPM_TOKEN:-none}"'})]),
+        steps([("bash", {"command": 'echo "mode $MODE, token ${NPM_TOKEN:-none}, ${#SHOWN} $SHOWN"'})]),
         config={"environment": environment},
     )
     [done] = [one for one in await stack.events(record["task_id"]) if one["type"] == "setup_finished"]
-    assert f"quick {len(secret)} " in done["log"] and secret not in done["log"]
-    assert "mode quick, token none" in str((await stack.asked(record["task_id"]))[1]["body"]["messages"][-1])
-    assert await secrets_found(stack, [secret.encode()]) == []
+    assert f"quick {len(secret)} " in done["log"] and "no other" in done["log"] and secret not in done["log"]
+    asked = str(await stack.asked(record["task_id"]))
+    assert f"mode quick, token none, {len(exposed)} " in asked and exposed not in asked
+    assert await secrets_found(stack, [secret.encode(), exposed.encode()]) == []
