@@ -396,7 +396,7 @@ async def find_unstarted(pool: Pool, older_than_s: float, limit: int = 100) -> l
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM variable_requests
              WHERE status = 'answered' AND answered_at < now() - make_interval(secs => $1)
-             ORDER BY answered_at LIMIT $2""",
+             ORDER BY random() LIMIT $2""",
         older_than_s,
         limit,
     )

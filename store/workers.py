@@ -81,7 +81,7 @@ async def begin_sweep(pool: Pool, worker_id: str, every_s: float) -> bool:
     both: a sweep can be repeated."""
     found = await pool.fetchval(
         """UPDATE workers SET swept_at = now() WHERE id = $1 AND NOT EXISTS (
-               SELECT FROM workers WHERE swept_at > now() - make_interval(secs => $2)) RETURNING id""",
+               SELECT FROM workers WHERE swept_at BETWEEN now() - make_interval(secs => $2) AND now()) RETURNING id""",
         worker_id,
         every_s,
     )

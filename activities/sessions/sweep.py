@@ -82,31 +82,36 @@ class Sweep:
         self._conversations = WorkflowClient(client, task_queue)
         self._finish = FinishSession(pool, self._conversations, Definitions(pool), events, Contexts(pool))
         self._workspaces = workspaces
-        self._tidied = 0.0
         self._sent: set[str] = set()  # signals that this worker has sent
         self._dispatcher = dispatcher
         self._schedules = ScheduleSync(pool, ScheduleClient(client, task_queue))
 
     async def watch(self, worker_id: str) -> None:
-        """Look at everything when a worker starts; then, until cancelled, every few seconds at what requests left, for
-        which a caller may wait, and now and then sweep."""
+        """Look at everything when a worker starts; besides, until cancelled, every few seconds at what requests left,
+        for which a caller may wait, and now and then sweep. None of it waits for the others."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look_first())
+            group.create_task(_repeat("a look at what waits", self._pass_on))
+            group.create_task(_repeat("a sweep", partial(self._sweep_in_turn, worker_id)))
+            group.create_task(_repeat("the removal of folders", self._forget_folders))
+
+    async def _look_first(self) -> None:
         try:
             if started := await self._look():
                 log.info("started %d sessions that had waited for a worker", started)
         except Exception as error:  # the next sweep tries again
-            log.warning("the first look failed (%s)", type(error).__name__)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_repeat("a look at what waits", self._pass_on))
-            group.create_task(_repeat("a sweep", partial(self._sweep_in_turn, worker_id)))
+            log.warning("the first look failed: %r", error)
 
     async def _sweep_in_turn(self, worker_id: str) -> None:
         """Sweep if no worker has lately; one that dies in the middle leaves the rest to the next."""
         if await workers.begin_sweep(self._pool, worker_id, SWEEP_SECONDS):
             async with asyncio.timeout(SWEEP_WITHIN):
                 await self.sweep()
-        if time.monotonic() - self._tidied > TIDY_SECONDS:  # each worker has its own directories
-            await self._workspaces.forget()
-            self._tidied = time.monotonic()
+
+    async def _forget_folders(self) -> None:
+        """Each worker has its own. A large one, or one in use, takes its time."""
+        await self._workspaces.forget()
+        await asyncio.sleep(TIDY_SECONDS)
 
     async def sweep(self) -> None:
         failed: Exception | None = None
@@ -318,7 +323,7 @@ async def _repeat(what: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except Exception as error:  # the database or Temporal may be unreachable; the next time may succeed
-            log.info("%s failed (%s)", what, type(error).__name__)
+            log.warning("%s failed: %r", what, error)
 
 
 async def one_by_one(what: str, items: Iterable[Item], work: Callable[[Item], Awaitable[object]]) -> list[Exception]:

@@ -17,7 +17,7 @@ from domain.sessions.session import Effect
 
 _TEXTUAL = re.compile(r"^(text/|application/(json|xml|javascript|x-yaml|yaml|x-ndjson|[\w.+-]+\+(json|xml)\Z))")
 # Encodings of pages. Python has others: for a text in Punycode it needs minutes.
-_FAMILIES = "utf|us-ascii|ascii|iso|latin|windows|cp|koi8|mac|gb|big5|euc|shift|ks_c"
+_FAMILIES = "utf|us-ascii|ascii|iso|latin|windows|cp|koi8|mac|gb|hz|big5|euc|shift|sjis|tis|ibm|ks_c"
 _CHARSET = re.compile(rf"charset=[\"']?((?:{_FAMILIES})[\w.:-]*)", re.IGNORECASE)
 
 _HTML_TIME_S = 10.0
