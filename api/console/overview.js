@@ -98,7 +98,7 @@ export function overview(main) {
 
   async function deliveries() {
     const [failed, pending] = await Promise.all(["failed", "pending"].map((state) => get("/deliveries", { status: state, limit: 50 })));
-    const items = [...failed.items, ...pending.items.filter((one) => one.last_error)];
+    const items = [...pending.items.filter((one) => one.last_error), ...failed.items]; // those that may still arrive first
     fill(
       place.deliveries,
       card(

@@ -179,4 +179,5 @@ async def test_models_shows_who_answers_and_what_it_costs(stack: Stack, environm
     assert rows["claude-opus-4-5"][:2] == ["$5", "$25"] and rows["openai/mystery"][:2] == ["unknown", "unknown"]
     assert rows["openai/gpt-4o"][:2] == ["$2.5", "$10"]
     code, shown = await errand(environment, "models", "nobody/x")
-    assert code == 1 and "there is no provider 'nobody'; there are anthropic, locked, mistaken, openai" in shown
+    assert code == 1 and "there is no provider 'nobody'; there are anthropic, " in shown
+    assert "locked, mistaken, openai" in shown

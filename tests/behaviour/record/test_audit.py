@@ -81,7 +81,7 @@ async def test_log_shows_what_was_denied_steered_and_cancelled(recorded: Stack) 
     late = await recorded.http.post(f"/tasks/{task_id}/steer", json={"message": "more"})
     assert late.status_code == 404
     verified = (await recorded.http.get(f"/tasks/{task_id}/audit/verify")).json()
-    assert verified["intact"] and verified["entries"] > len(found)
+    assert verified["intact"] and verified["entries"] >= len(found)
 
 
 async def test_agents_and_keys_are_in_the_tenants_own_chain(recorded: Stack) -> None:

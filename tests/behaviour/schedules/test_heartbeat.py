@@ -17,7 +17,7 @@ from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, fired, runs, show, tick, trigger, until
 from tests.faults.heartbeats import PER_DAY, START, beat
-from tests.support.stack import Stack, calls
+from tests.support.stack import Stack, calls, eventually
 
 LOOK = {"run": 'n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n; [ "$n" = 5 ] && echo "alarm" || exit 3'}
 
@@ -35,7 +35,12 @@ async def test_a_check_with_nothing_to_do_costs_one_row_and_no_model_call(stack:
         await stack.wait(run["session_id"])
         [request] = await asked(stack, word)  # one model call in seven ticks
         assert "<check_output>\nalarm\n</check_output>" in str(request["messages"][0]).replace("\\n", "\n")
-        await watcher.delivery(subscription, status="delivered")  # one notification, for the run that did something
+
+        async def told() -> bool:
+            found = [one for one in await watcher.deliveries(subscription) if one["task_id"] == run["session_id"]]
+            return [one["status"] for one in found] == ["delivered"]
+
+        await eventually(told, what="one notification, for the run that did something")
         await stack.http.delete(f"/subscriptions/{subscription['id']}")
 
 

@@ -37,7 +37,7 @@ STAYS = {
     "sessions": "agent agent_owner cancel_requested created_by delivery emitted_once error_type handed_to limits "
     "models reason rerun retry rules run_id session_type sides status subagent subagent_name tools trigger usage",
     "threads": "agent name parent_thread_id",
-    "tool_calls": "effect holder kind node state tool",
+    "tool_calls": "effect holder kind node state tool usage",
 }
 
 

@@ -79,6 +79,7 @@ async def test_task_result_shows_output_usage_and_log(api: httpx2.AsyncClient, p
         "size": 8,
         "media_type": "text/markdown",
         "file_id": file_id,
+        "description": "",
         "content": "# Report",
     }
     assert (await api.get(artifact["url"])).content == b"# Report"
