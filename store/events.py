@@ -9,12 +9,12 @@ import asyncpg
 
 from domain.events import EventRow, Recorded, ToolCalled
 from domain.redaction import redact_json
-from store.database import Pool, to_json
+from store.database import Connection, Pool, to_json
 
 CHANNEL = "events"  # NOTIFY payload: tenant/conversation/session
 
 
-async def append(pool: Pool, batch: str, rows: Sequence[EventRow], *, again: bool = False) -> None:
+async def append(pool: "Pool | Connection", batch: str, rows: Sequence[EventRow], *, again: bool = False) -> None:
     """Write a batch in one statement; `again` marks a repetition whose first result was lost."""
     await pool.execute("SELECT append_events($1, $2, $3::jsonb)", batch, again, to_json(rows))
 
@@ -36,7 +36,9 @@ async def of_conversation(
     return [_read(row) for row in await pool.fetch(_OF_CONVERSATION, tenant, conversation_id, after, limit)]
 
 
-async def newest_of_types(pool: Pool, tenant: str, session_id: str, types: Sequence[str], limit: int) -> list[Recorded]:
+async def newest_of_types(
+    pool: "Pool | Connection", tenant: str, session_id: str, types: Sequence[str], limit: int
+) -> list[Recorded]:
     """The newest events of these types, which are not deltas, in the order in which they happened."""
     rows = await pool.fetch(
         """SELECT session_id, seq, conv_seq, type, at, data FROM events

@@ -225,14 +225,15 @@ async def contents(pool: Pool, tenant: str, file_ids: list[str]) -> dict[str, by
     return {row["id"]: bytes(row["content"]) for row in rows}
 
 
-async def starts(pool: Pool, tenant: str, file_ids: list[str]) -> dict[str, bytes]:
+async def starts(pool: Pool, tenant: str, file_ids: list[str], length: int = 16) -> dict[str, bytes]:
     """The first bytes of each of the files."""
     rows = await pool.fetch(
-        """SELECT f.id, substring(b.content FROM 1 FOR 16) AS start
+        """SELECT f.id, substring(b.content FROM 1 FOR $3) AS start
              FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
             WHERE f.tenant = $1 AND f.id = ANY($2::text[])""",
         tenant,
         file_ids,
+        length,
     )
     return {row["id"]: bytes(row["start"]) for row in rows}
 

@@ -63,6 +63,11 @@ async def take_over(pool: Pool, holder: Holder, run: str) -> bool:
     return done is not None
 
 
+async def check(connection: Connection, ref: SessionRef, run: str | None) -> None:
+    """Refuse the writes of a transaction whose run does not own the session, or whose session has ended."""
+    await connection.execute("SELECT check_run($1, $2, $3, true, false)", ref.tenant, ref.session_id, run)
+
+
 async def state(pool: Pool, session: SessionRow) -> SessionState:
     """Rebuild the state of a session from what was committed, for a run that takes it over."""
     tenant, session_id = session.tenant, session.id

@@ -303,7 +303,7 @@ class CallModel:
             stop_reason=turn.stop_reason or StopReason.ANSWERED,
             calls=calls,
             usage=turn.usage,
-            full=takes_turn and self._models.nearly_full(call.model, turn.usage),
+            full=takes_turn and not self.platform_alone and self._models.nearly_full(call.model, turn.usage),
             preview=preview(turn.answer()),
             interrupted=turn.stop_reason is StopReason.INTERRUPTED,
             **dict(rare),

@@ -178,11 +178,16 @@ class SessionContext:
         return self.outdated
 
     def take(self, line: Line) -> list[str]:
-        """The messages that enter the context with the next call; only the main line receives messages."""
-        if not line.is_main:
+        """The messages that enter the context with the next call; only the main line receives messages. While attempts
+        are chosen from, they wait for the model."""
+        if not line.is_main or (self.chooses(line) and line.head is not None):
             return []
         taken, self.state.inbox = self.state.inbox, []
         return taken
+
+    def chooses(self, line: Line) -> bool:
+        """Whether other sessions do its task, and none of their results is its own yet."""
+        return self.start.attempts and line.is_main and not self.state.chosen
 
     def untake(self, messages: list[str] | None) -> None:
         self.state.inbox = [*(messages or []), *self.state.inbox]

@@ -157,8 +157,8 @@ async def think(
         session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())
         if reply.raised is not None:
             session.raise_limits(reply.raised)
-        if session.start.attempts and line.is_main:
-            session.state.chosen = session.state.chosen or not reply.calls
+        if session.chooses(line) and purpose is Purpose.TURN:
+            session.state.chosen = not (reply.calls or reply.interrupted)
         session.check()
         if hooked:
             await hooks.run_hooks(session, line, HookPoint.AFTER_MODEL, HookSubject(node=reply.head))
@@ -186,7 +186,7 @@ def _start_call(
         return activity_calls.call_model(call, activity_calls.ACTIVATE, "immediate subagents")
     if (handler := session.handler_of(line)) is not None:
         return activity_calls.call_model(call, activity_calls.CALL_HANDLER, f"handler {handler}")
-    if session.start.attempts and line.is_main and not session.state.chosen:
+    if session.chooses(line) and call.purpose is Purpose.TURN:
         return activity_calls.call_model(call, activity_calls.ATTEMPTS, "attempts")
     return activity_calls.call_model(call)
 

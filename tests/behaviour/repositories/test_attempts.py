@@ -1,16 +1,20 @@
 """Attempts: several sessions do one task from the same commit, and one result becomes the task's."""
 
 import asyncio
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from domain.events import AttemptChosen, ChosenBy, EventRow
+from domain.sessions.session import SessionRef
 from settings import ROOT
+from store import events, files, workspaces
 from tests.behaviour.repositories.conftest import Origin, artifact, define
 from tests.behaviour.repositories.test_commands import errand
 from tests.behaviour.supervision.people import answered, waiting
 from tests.support.git_server import git
-from tests.support.stack import Stack, eventually, of_type, steps
+from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 Call = tuple[str, dict[str, Any]]
 
@@ -133,6 +137,91 @@ async def test_attempts_publish_nothing(stack: Stack, origin: Origin, committer:
     assert not [one for one in origin.branches() if one.startswith("errand/")]
     asked = await stack.asked(record["task_id"])
     assert len(asked) == 4 and "push_branch" not in {tool["name"] for tool in asked[0]["body"]["tools"]}
+
+
+async def test_the_judge_is_shown_the_beginning_of_large_patches(stack: Stack, origin: Origin) -> None:
+    """What it is shown does not take longer the larger they are, and the smallest of them is known all the same."""
+    large, larger = (f"yes ä | head -c {size} > big.txt" for size in (6_000_000, 7_000_000))
+    record = await stack.run(
+        steps(*differ(origin, larger, large)), config={"environment": await prepare(stack, origin), "attempts": 2}
+    )
+    compared = await attempts_of(stack, record["task_id"])
+    assert record["status"] == "completed" and compared["chosen_by"] == "size", compared
+    happened = await stack.events(record["task_id"])
+    [chosen], ended = of_type(happened, "attempt_chosen"), of_type(happened, "subagent_ended")
+    took = datetime.fromisoformat(chosen["at"]) - datetime.fromisoformat(ended[-1]["at"])
+    assert took.total_seconds() < 5
+    [winner] = [one for one in compared["items"] if one["chosen"]]
+    assert winner["patch"]["size"] == min(one["patch"]["size"] for one in compared["items"])
+    [case] = [one["body"] for one in await stack.asked(record["task_id"]) if "choose_attempt" in str(one["body"])]
+    assert len(str(case)) < 100_000 and "more bytes]" in str(case)
+
+
+async def test_a_judge_that_fails_loses_no_attempt(stack: Stack, origin: Origin) -> None:
+    """Its request is refused because of what a patch says. One that changed nothing is not the smallest change."""
+    refuses = 'printf "\\133\\133%s:400 times=always\\135\\135" fault > new.txt'
+    record = await stack.run(
+        steps(*differ(origin, "true", refuses)), config={"environment": await prepare(stack, origin), "attempts": 2}
+    )
+    compared = await attempts_of(stack, record["task_id"])
+    assert (record["status"], compared["chosen_by"]) == ("completed", "size"), record
+    assert "fault:400" in (await artifact(stack, record["task_id"], "changes.patch")).decode()
+
+
+async def test_attempts_that_changed_nothing_are_judged_by_their_answers(stack: Stack, origin: Origin) -> None:
+    config = {"environment": await prepare(stack, origin), "attempts": 2}
+    record = await stack.run(steps(*differ(origin, "echo one", "echo two")), config=config)
+    compared = await attempts_of(stack, record["task_id"])
+    assert compared["chosen_by"] == "size" and len(await stack.asked(record["task_id"])) == 5  # one of a judge
+
+
+async def test_messages_during_the_attempts_are_read_after_the_choice(stack: Stack, origin: Origin) -> None:
+    """All that was said before the attempts began is their task; the rest comes after the choice, with its files."""
+    environment = await prepare(stack, origin, setup="sleep 3")
+    work = steps([("bash", {"command": "echo made > made.txt; sleep 4"})])
+    task_id = await stack.submit(work, config={"environment": environment, "attempts": 2})
+    await stack.seen(task_id, "progress")
+    answer = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "Mind the gap."})
+    assert answer.status_code == 202, answer.text
+
+    async def begun() -> bool:
+        return len((await attempts_of(stack, task_id))["items"]) == 2
+
+    await eventually(begun)
+    tried = [one["task_id"] for one in (await attempts_of(stack, task_id))["items"]]
+    for one in tried:
+        await stack.seen(one, "tool_called")
+    content = b"arrived\n"
+    [digest] = await files.put_blobs(stack.pool, "default", [content])
+    entry: workspaces.ManifestEntry = {"sha256": digest, "size": len(content), "mode": 0o644}
+    await workspaces.update(stack.pool, "default", task_id, lambda known: {**known, "note.txt": entry})
+    look = calls(("bash", {"command": "cat made.txt note.txt"}))
+    await stack.http.post(f"/tasks/{task_id}/steer", json={"message": look})
+    record = await stack.wait(task_id)
+    assert record["status"] == "completed", record
+    assert "made\narrived" in (await stack.result(task_id))["output"]
+    asked = [str(one["body"]) for one in await stack.asked(task_id)]
+    assert len([one for one in asked if "Mind the gap." in one]) == len(asked)
+
+
+async def test_a_choice_that_was_written_is_kept(stack: Stack, origin: Origin, committer: str) -> None:
+    """As after a worker that died between the choice and the commit of its reply."""
+    config = {"environment": await prepare(stack, origin), "attempts": 2}
+    work = steps(*differ(origin, "echo a > new.txt", "echo b > new.txt"))
+    task_id = await stack.submit(work, agent=committer, config=config)
+    [request] = await waiting(stack, task_id)
+    first, _ = (await attempts_of(stack, task_id))["items"]
+    record = await stack.record(task_id)
+    ref = SessionRef(tenant="default", session_id=task_id, conversation_id=record["conversation_id"])
+    event = AttemptChosen(number=1, child_session_id=first["task_id"], chosen_by=ChosenBy.JUDGE, why="It was.")
+    await events.append(stack.pool, f"{task_id}/{event.type}", [EventRow.of(ref, event)])
+    _, made, _ = await workspaces.get_all(stack.pool, "default", first["task_id"])
+    await workspaces.update(stack.pool, "default", task_id, lambda _: made)
+    await answered(stack, task_id, request["details"]["options"][1])
+    await stack.wait(task_id)
+    chosen, other = (await attempts_of(stack, task_id))["items"]
+    assert chosen["chosen"] and not other["chosen"]
+    assert await artifact(stack, task_id, "changes.patch") == (await stack.http.get(chosen["patch"]["url"])).content
 
 
 async def test_a_kill_while_attempts_run_loses_and_doubles_none(stack: Stack, origin: Origin) -> None:
