@@ -108,7 +108,9 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
             session_id,
         )
         sides = await connection.fetch(
-            """SELECT side, body::jsonb ? 'immediate' AS immediate FROM messages
+            """SELECT side, body::jsonb ? 'immediate' AS immediate,
+                      NOT body::jsonb @? '$.content[*] ? (@.type == "tool_call")'
+                  AND body::jsonb ->> 'stop_reason' IS DISTINCT FROM 'interrupted' AS answers FROM messages
                 WHERE tenant = $1 AND session_id = $2 AND kind = $3 AND line = 'main' ORDER BY id""",
             tenant,
             session_id,
@@ -139,6 +141,7 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
         turns=first.turns,
         sides=first.sides,
         handed_over=first.handed_over,
+        chosen=start.attempts and any(row["answers"] for row in sides),
         step=session.step if session.head else 0,
         version=session.version,
         usage=session.usage,

@@ -19,6 +19,7 @@ from api.views.results import task_record
 from domain.conversations.requests import Promote
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import derive_id, new_id
+from domain.sessions.new_session import Trigger
 from domain.sessions.session import Reason, Scope
 from domain.sessions.writes import ThreadMessage
 from domain.task import Strict
@@ -239,8 +240,8 @@ async def promote_task(call: Stopper, task_id: str, response: Response) -> model
     session = await own_session(call, task_id)
     if session.status.terminal:
         raise _refuse_ended(session)
-    if session.spawned_by is None:
-        raise Conflict("Only a subagent can be promoted.", type="not-blocking")
+    if session.spawned_by is None or session.trigger is Trigger.ATTEMPT:
+        raise Conflict("Only a subagent that is not an attempt can be promoted.", type="not-blocking")
     if not session.blocking:
         response.status_code = 200
         return await _record(call, session)

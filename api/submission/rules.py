@@ -343,14 +343,18 @@ async def check_repository(call: Call, config: TaskConfig) -> None:
         await check_file(call, file)
 
 
-def check_attempts(spec: TaskSpec, *, sided: bool) -> None:
-    """Refuse attempts where several sessions cannot do the same: they begin with the input at a commit."""
+def check_attempts(spec: TaskSpec, attempts: int, limits: Limits, *, sided: bool) -> None:
+    """Refuse attempts where several sessions cannot do the same: they begin with the input at a commit. Those whose
+    limits leave nothing for the choice would be made for nothing."""
     context = spec.context
     reasons = {
         "they begin at the same commit of a repository, and this task has none": not spec.config.has_tree,
         "they do not know earlier messages": bool(context.history or context.history_session),
         "a plan is approved for one session": spec.config.approval_required,
         "the agent has sides, hooks or other agents as its tools": sided,
+        "to start them, to ask a person and to choose takes 3 steps": limits.steps < 3,
+        "each is a tool call, and so is a question about them": limits.tool_calls is not None
+        and limits.tool_calls <= attempts,
     }
     if found := [why for why, holds in reasons.items() if holds]:
         raise Invalid("This task cannot have attempts.", errors=[finding("/config/attempts", "unavailable", found[0])])

@@ -209,7 +209,7 @@ async def check_task(
     if spec.config.has_tree or spec.config.ref is not None:
         await rules.check_repository(call, spec.config)
     if spec.config.attempts is not None:
-        rules.check_attempts(spec, sided=sided)
+        rules.check_attempts(spec, spec.config.attempts, limits, sided=sided)
     notices = rules.notices_of_prices(every, limits, call.services.prices)
     notices += await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms

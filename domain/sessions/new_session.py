@@ -272,7 +272,7 @@ class NewSession(Supervision):
             title=f"{label} (@{agent.name} subagent)",
             spec={
                 "agent": agent.name,
-                "config": parent.task.config.model_dump(mode="json", exclude_defaults=True),
+                "config": parent.task.config.model_dump(mode="json", exclude_defaults=True, exclude={"attempts"}),
                 **({"arguments": arguments} if arguments else {}),
                 **({"tags": list(tags)} if tags else {}),
                 **({"channel": {"thread": thread}} if thread else {}),  # where its questions are asked

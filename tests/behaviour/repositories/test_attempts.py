@@ -12,7 +12,7 @@ from settings import ROOT
 from store import events, files, workspaces
 from tests.behaviour.repositories.conftest import Origin, artifact, define
 from tests.behaviour.repositories.test_commands import errand
-from tests.behaviour.supervision.people import answered, waiting
+from tests.behaviour.supervision.people import answer, answered, waiting
 from tests.support.git_server import git
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
@@ -104,6 +104,8 @@ async def test_people_choose_what_the_judge_cannot(stack: Stack, origin: Origin,
     [request] = await waiting(stack, task_id)
     assert [option[:9] for option in request["details"]["options"]] == ["attempt 1", "attempt 2"]
     if answers:
+        for unclear in ("Attempt 2", "not attempt 1, attempt 2"):
+            assert (await answer(stack, task_id, request["id"], unclear)).status_code == 422
         await answered(stack, task_id, request["details"]["options"][1])
     record = await stack.wait(task_id)
     compared = await attempts_of(stack, task_id)
@@ -253,6 +255,8 @@ async def test_a_task_that_cannot_have_attempts_is_refused(stack: Stack, origin:
         ({"attempts": 9, "environment": environment}, {}),
         ({"attempts": 2, "environment": environment, "approval_required": True}, {"agent": "assistant"}),
         ({"attempts": 2, "environment": environment}, {"context": history}),
+        ({"attempts": 2, "environment": environment, "max_steps": 2}, {}),
+        ({"attempts": 2, "environment": environment, "max_tool_calls": 2}, {}),
     ):
         task = {"agent": "tester", "input": "x", "config": config, **more}
         answer = await stack.http.post("/tasks", json=task)

@@ -36,11 +36,11 @@ async def test_a_check_with_nothing_to_do_costs_one_row_and_no_model_call(stack:
         [request] = await asked(stack, word)  # one model call in seven ticks
         assert "<check_output>\nalarm\n</check_output>" in str(request["messages"][0]).replace("\\n", "\n")
 
-        async def told() -> bool:
+        async def delivered() -> bool:
             found = [one for one in await watcher.deliveries(subscription) if one["task_id"] == run["session_id"]]
             return [one["status"] for one in found] == ["delivered"]
 
-        await eventually(told, what="one notification, for the run that did something")
+        await eventually(delivered, what="one notification, for the run that did something")
         await stack.http.delete(f"/subscriptions/{subscription['id']}")
 
 

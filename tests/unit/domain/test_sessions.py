@@ -9,11 +9,12 @@ from errand.models import EffectRecord
 from hypothesis import given
 from hypothesis import strategies as st
 
+from domain.conversations.subagents import DelegationTool
 from domain.json_object import JsonObject
 from domain.json_schema import fits
 from domain.sessions.acceptance import EFFECTS, LINE, case, list_effects
 from domain.sessions.input_request import approval_schema
-from domain.sessions.new_session import NewSession
+from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import (
     LIMIT_REASONS,
     PREVIEW,
@@ -23,6 +24,7 @@ from domain.sessions.session import (
     Effect,
     EffectKind,
     EffectState,
+    Limits,
     Reason,
     SessionRef,
     Status,
@@ -127,6 +129,24 @@ def test_a_continuation_answers_in_the_same_thread_of_a_channel_but_not_the_same
     spec = {"input": "x", "channel": {"thread": "t1", "message_id": "m1"}}
     new = NewSession(agent_owner="*", agent="a", agent_version=1, models=["m"], spec=spec)
     assert NewSession.continuing(new).spec == {"input": "x", "channel": {"thread": "t1", "message_id": None}}
+
+
+def test_a_child_of_a_task_with_attempts_has_none_itself() -> None:
+    spec = {"input": "x", "config": {"attempts": 3, "input_timeout": 5}}
+    new = NewSession(agent_owner="*", agent="a", agent_version=1, models=["m"], spec=spec)
+    parent = new.place(SessionRef(tenant="default", session_id="s", conversation_id="c"))
+    child = NewSession.for_child(
+        parent,
+        parent.agent_ref,
+        Supervision(),
+        tool=DelegationTool.TASK,
+        name="n",
+        label="n",
+        models=["m"],
+        tools=[],
+        limits=Limits(),
+    )
+    assert child.spec["config"] == {"input_timeout": 5}
 
 
 SOON = datetime(2030, 1, 1, tzinfo=UTC)

@@ -104,6 +104,9 @@ async def test_promote_of_other_than_a_waiting_subagent_is_refused(api: httpx2.A
     problem(await api.post(f"/tasks/{root}/promote"), 409, "not-blocking")
     free, bound = await spawned(pool, root), await spawned(pool, root, blocking=True)
     assert (await api.post(f"/tasks/{free}/promote")).status_code == 200
+    attempt = await spawned(pool, root, blocking=True)
+    await pool.execute("UPDATE sessions SET trigger = 'attempt' WHERE id = $1", attempt)
+    problem(await api.post(f"/tasks/{attempt}/promote"), 409, "not-blocking")
     problem(await api.post(f"/tasks/{bound}/promote"), 503, "dependency-unavailable")
     await end(pool, bound)
     problem(await api.post(f"/tasks/{bound}/promote"), 409, "already-terminal")
