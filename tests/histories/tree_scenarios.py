@@ -5,12 +5,15 @@ Each returns the id of the workflow to record.
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from domain.agents.hook import HookPoint
 from tests.behaviour.conversations.talk import Gate, Talk, agent, async_task, chain, gather, say, task
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, until
+from tests.support.git_server import git, make_repository
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 DOWN = "503 Service Unavailable"
@@ -209,6 +212,21 @@ async def _rerun(stack: Stack) -> str:
     return f"session/{task_id}"
 
 
+async def _attempts(stack: Stack) -> str:
+    """Two attempts at a task, and a message that is read after the choice."""
+    with TemporaryDirectory() as folder:
+        make_repository(Path(folder) / "shop", {"app.py": "print('one')\n"})
+        git(Path(folder) / "shop", "bundle", "create", "-q", "../sent.bundle", "HEAD")
+        sent = await stack.http.post("/files?name=r.bundle", content=(Path(folder) / "sent.bundle").read_bytes())
+    work = steps([("bash", {"command": "echo x > x.txt; sleep 2"})])
+    task_id = await stack.submit(work, config={"repository": sent.json()["file_id"], "attempts": 2})
+    await stack.seen(task_id, "subagent_started")
+    (await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "And then?"})).raise_for_status()
+    await stack.wait(task_id)
+    await stack.session(task_id).result()
+    return f"session/{task_id}"
+
+
 async def _delivered(stack: Stack) -> str:
     """A delivery with three attempts: the second after a pause, the third at once by a resend."""
     subscribers = Subscribers(stack)
@@ -246,6 +264,7 @@ TREE_SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "instances": _instances,
     "hooked_tree": _hooked_tree,
     "rerun": _rerun,
+    "attempts": _attempts,
     "notification_delivery": _delivered,
     "tick": _ticked,
 }
