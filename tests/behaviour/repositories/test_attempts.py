@@ -115,6 +115,20 @@ async def test_people_choose_what_the_judge_cannot(stack: Stack, origin: Origin,
     assert await artifact(stack, task_id, "changes.patch") == (await stack.http.get(chosen["patch"]["url"])).content
 
 
+async def test_a_large_case_for_the_judge_compacts_nothing(stack: Stack, origin: Origin, committer: str) -> None:
+    """The session's own is short: it is not compacted, which would begin the attempts again."""
+    environment = await prepare(stack, origin)
+    config = {"environment": environment, "attempts": 2, "model": "small-1"}
+    work = steps(*differ(origin, "yes aaaa | head -c 15000 > new.txt", "yes bbbb | head -c 15000 > new.txt"))
+    task_id = await stack.submit(work, agent=committer, config=config)
+    [request] = await waiting(stack, task_id)
+    record = await answered(stack, task_id, request["details"]["options"][0])
+    compared = await attempts_of(stack, task_id)
+    assert record["status"] == "completed" and compared["chosen_by"] == "person"
+    assert record["usage"]["input_tokens"] > 0.8 * 8_000 and len(compared["items"]) == 2
+    assert not [node for node in await stack.nodes(task_id) if node["kind"] == "summary"]
+
+
 async def test_a_task_fails_if_no_attempt_completes(stack: Stack, origin: Origin) -> None:
     record = await stack.run(
         steps([("bash", {"command": "echo x > x.txt"})]),
