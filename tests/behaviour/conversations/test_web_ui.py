@@ -40,7 +40,7 @@ async def test_mailbox_query_shows_each_waiting_outcome(team: Stack) -> None:
     client = WorkflowClient(team.client, team.settings.task_queue)
 
     async def both() -> list[PendingOutcome] | None:
-        waiting = await client.mailbox(talk.id) or []
+        waiting = sorted(await client.mailbox(talk.id) or [], key=lambda one: one.id)
         return waiting if len(waiting) == 2 else None
 
     outcomes = await eventually(both, what="both were posted")
@@ -55,7 +55,7 @@ async def test_mailbox_query_shows_each_waiting_outcome(team: Stack) -> None:
     await client.reopen("default", talk.id)
     assert await eventually(both, what="both were loaded") == outcomes
     shown = await talk.shown("/mailbox", live=True)
-    assert [item["message_id"] for item in shown["items"]] == [outcome.id for outcome in outcomes]
+    assert sorted(item["message_id"] for item in shown["items"]) == [outcome.id for outcome in outcomes]
 
 
 async def test_outcomes_of_a_fire_without_a_commit_are_shown_again(team: Stack) -> None:

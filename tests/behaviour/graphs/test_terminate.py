@@ -24,13 +24,15 @@ SIDES: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": Tru
 async def family(stack: Stack) -> None:
     approver = {"calls": [call("approve", summary="Fine.")]}
     await define(stack, "te_quick", prompt("te_quick_a", "Done."), prompt("te_b", approver, tools=(APPROVE,)), **SIDES)
+    late = prompt("te_late_a", "Done.", delay=3)
+    await define(stack, "te_late", late, prompt("te_b", approver, tools=(APPROVE,)), **SIDES)
     slow = prompt("te_slow_a", {"calls": [call("bash", command=f"sleep {SECONDS}")]}, "Done.", tools=("bash",))
     await define(stack, "te_slow", slow, prompt("te_b", approver, tools=(APPROVE,)), **SIDES)
     wordy = prompt("te_wordy_a", "word " * 400, delay=0.2)
     await define(stack, "te_wordy", wordy, prompt("te_b", approver, tools=(APPROVE,)), **SIDES)
     config = [
         {"name": name, "blocking": False, "resumable": {"max_instances": 1}}
-        for name in ("te_quick", "te_slow", "te_wordy")
+        for name in ("te_quick", "te_late", "te_slow", "te_wordy")
     ]
     assert (await stack.http.put("/agents/te_lead", json=agent("te_lead", subagent_tools=config))).is_success
 
@@ -134,7 +136,7 @@ async def test_messages_are_taken_in_order_before_the_next_step_and_else_begin_a
     texts = [node["body"]["parts"][0]["text"] for node in nodes]
     assert texts[1:] == [f"note {number}" for number in range(5)] and {node["step"] for node in nodes[1:]} == {2}
     # when nothing is running, the result of a background child starts a turn
-    later = await talk.say(chain([create("bob", "te_quick")], last="Off."))
+    later = await talk.say(chain([create("bob", "te_late")], last="Off."))
     await talk.ended(later)
 
     async def woken() -> Any:

@@ -146,6 +146,7 @@ async def test_fast_spending_raises_one_event(bounded: Stack) -> None:
     assert (event["kind"], event["threshold"]) == ("spend_rate", 1.0) and event["value"] > 1
 
 
+@pytest.mark.together(False)  # its command runs in this process, whose output pytest changes between tests
 @pytest.mark.proves("S1-63")
 async def test_the_budget_of_a_task_its_subagents_and_their_tree(bounded: Stack) -> None:
     config = {"max_tokens": 50_000, "max_tool_calls": 3, "tree": {"max_tokens": 90_000, "max_sessions": 4}}
@@ -167,6 +168,7 @@ async def test_the_budget_of_a_task_its_subagents_and_their_tree(bounded: Stack)
     assert (await cli(bounded, "budget", "nobody")).exit_code != 0
 
 
+@pytest.mark.together(False)
 async def test_budget_command_raises_limits(bounded: Stack) -> None:
     config = {"max_steps": 1, "max_cost_usd": 0.5, "ttl": 60_000, "tree": {"max_steps": 1, "max_cost_usd": 1}}
     task_id = await bounded.submit(calls(ask("Which?")), "curious", config=config)
