@@ -138,15 +138,23 @@ class WorkflowClient:
             )
 
     async def stop(self, session_id: str, request: StopRequest) -> bool:
-        """Ask a session to stop. False if Temporal did not accept it, or has no such workflow (yet).
+        """Ask a session to stop. False if Temporal did not accept it.
 
         It is a signal, because Temporal stores a signal at once. An update is stored only once a worker has accepted
         it: with many stops at once most would time out and be repeated, which keeps the workers from the first ones."""
         handle = self._client.get_workflow_handle(session_workflow_id(session_id))
         try:
             await handle.signal(wire.STOP, request, rpc_timeout=ANSWER_WITHIN)
-        except (RPCError, RuntimeError):
-            return False
+        except (RPCError, RuntimeError) as error:
+            if not isinstance(error, RPCError) or error.status is not RPCStatusCode.INVALID_ARGUMENT:
+                return is_over(error)
+        else:
+            return True
+        # A run takes a limited number of signals, but always a cancel: it then stops without grace.
+        try:
+            await handle.cancel(rpc_timeout=ANSWER_WITHIN)
+        except (RPCError, RuntimeError) as error:
+            return is_over(error)
         return True
 
     # Updates of a conversation. A refusal is raised as a domain error, an update without an answer as Unavailable.

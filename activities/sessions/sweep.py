@@ -154,16 +154,20 @@ class Sweep:
         died: a start, a stop, an answer, a message, a schedule. What fails here the sweep repeats."""
         for session in await sessions.find_unstarted(self._pool, STARTING_SECONDS):
             await self._look_at(session)
-        for tenant, session_id, what in await sessions.find_unheard(self._pool, STARTING_SECONDS):
-            # once: a session may take its time to stop, and each signal is an event in its history
-            if self._is_news(signal := f"{session_id}/{what}"):
-                if (unheard := await sessions.get(self._pool, tenant, session_id)) is not None:
-                    await self._look_at(unheard)
-                self._sent.add(signal)
+        unheard = await sessions.find_unheard(self._pool, STARTING_SECONDS)
+        await one_by_one("stops and answers", unheard, lambda one: self._repeat_signal(*one))
         for message in await conversations.find_unsignalled(self._pool, limit=20):
             await self._signal(*message)
         for schedule in await schedules.find_unsynced(self._pool, limit=20):
             await self._schedules.put(schedule)
+
+    async def _repeat_signal(self, tenant: str, session_id: str, what: str) -> None:
+        """Once Temporal has taken it, it is not repeated: a session may take its time to stop, and each signal is an
+        event in its history. A session for which too many signals wait takes none."""
+        if self._is_news(signal := f"{session_id}/{what}"):
+            if (unheard := await sessions.get(self._pool, tenant, session_id)) is not None:
+                await self._look_at(unheard)
+            self._sent.add(signal)
 
     def _is_news(self, signal: str) -> bool:
         """Whether this worker has not sent this signal yet. It forgets, since a repeated signal is harmless."""
@@ -212,11 +216,11 @@ class Sweep:
             await self._raise_limits(session)
             for request_id in await input_requests.find_unheard(self._pool, session.tenant, session.id):
                 # the answer was given while Temporal was unreachable
-                await self._conversations.signal_answer(session.id, request_id)
+                _require(await self._conversations.signal_answer(session.id, request_id))
         else:
             stop = session.cancel_requested
             request = StopRequest(reason=stop.reason, by=stop.by, note=stop.note, grace_ms=stop.grace_ms)
-            await self._conversations.stop(session.id, request)
+            _require(await self._conversations.stop(session.id, request))
         return False
 
     async def _raise_limits(self, session: sessions.SessionRow) -> None:
@@ -315,6 +319,11 @@ class ScheduleSync:
 
 
 # Background work: what fails is tried again, and delays nothing else.
+
+
+def _require(taken: bool) -> None:
+    if not taken:
+        raise Unavailable("Temporal did not take a signal.")
 
 
 async def _repeat(what: str, work: Callable[[], Awaitable[None]]) -> None:

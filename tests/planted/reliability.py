@@ -223,8 +223,8 @@ BUGS = [
     Bug(
         "a stop that Temporal did not take is forgotten",
         "activities/sessions/sweep.py",
-        "in await sessions.find_unheard(self._pool, STARTING_SECONDS):",
-        "in []:",
+        "unheard = await sessions.find_unheard(self._pool, STARTING_SECONDS)",
+        "unheard: list[tuple[str, str, str]] = []",
         ("tests/faults/test_accepted_meanwhile.py::test_requests_are_passed_on_when_temporal_is_back",),
     ),
     Bug(
