@@ -82,6 +82,7 @@ SHARED_THREADS = {
         "activities/tools/run_tool.py::shorten_output",
     ],
     "computes over data of limited size": [
+        "activities/delegation/attempts.py::Attempts._choose",
         "activities/delegation/plan.py::Planner.plan",
         "activities/requests/approved_files.py::files_to_approve",
         "activities/requests/file_diff.py::diff_of",

@@ -109,7 +109,7 @@ KEYS: dict[str, Fields] = {
         "background": (CreateResponse,),
     },
     "resets": {"head": (ev.ContextLost,)},
-    "runs": {"immediate": (ReplyBody, ResultsBody)},
+    "runs": {"immediate": (ReplyBody, ResultsBody), "stop_reason": (ReplyBody,)},
     "send_replies": {"question": (ev.InputRequired,), "options": (ev.InputRequired,), "text": (ev.ContextLost,)},
     "sessions": {"at": (RecordedStop,)},
     "settle_budget": {"budget": (ev.BudgetLow,)},
