@@ -209,14 +209,14 @@ async def test_a_model_without_a_price_has_no_cost(stack: Stack) -> None:
 
 async def test_thinking_is_shown_and_kept(stack: Stack) -> None:
     definition = {
-        "name": "thinker",
+        "name": "muser",
         "description": "Thinks.",
         "thinking_tokens": 1024,
         "tools": ["list_files"],
         "prompt": "Think.",
     }
-    assert (await stack.http.put("/agents/thinker", json=definition)).is_success
-    record = await stack.run('[[script:think thought="weighing it" text=answer]]', "thinker")
+    assert (await stack.http.put("/agents/muser", json=definition)).is_success
+    record = await stack.run('[[script:think thought="weighing it" text=answer]]', "muser")
     events = await stack.events(record["task_id"])
     assert [event["text"] for event in of_type(events, "thinking")] == ["weighing it"]
     assert of_type(events, "thinking_delta")

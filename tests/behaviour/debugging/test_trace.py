@@ -70,14 +70,14 @@ async def test_decisions_thoughts_and_subagents_are_in_the_tree(team: Stack) -> 
 @pytest.mark.proves("S0-B20")
 async def test_trace_shows_thinking_and_waits(stack: Stack) -> None:
     thinker: dict[str, Any] = {
-        "name": "thinker",
+        "name": "ponderer",
         "description": "Thinks.",
         "prompt": "You think.",
         "tools": ["update_plan"],
         "thinking_tokens": 1_024,
     }
-    assert (await stack.http.put("/agents/thinker", json=thinker)).is_success
-    record = await stack.run("[[script:think]]", "thinker")
+    assert (await stack.http.put("/agents/ponderer", json=thinker)).is_success
+    record = await stack.run("[[script:think]]", "ponderer")
     trace = await trace_of(stack, record["task_id"])
     said = trace.steps[0].models[0]
     events = await stack.events(record["task_id"])

@@ -86,9 +86,9 @@ async def test_continuation_names_the_session_it_continues(recorded: Stack) -> N
 
 @pytest.mark.proves("S1-81", "S1-82", "S1-83")
 async def test_trace_has_reasons_thinking_and_cost(recorded: Stack) -> None:
-    thinker = agent("thinker", thinking_tokens=2048, prompt='[[script:think thought="Weigh it." text="Because."]]')
-    assert (await recorded.http.put("/agents/thinker", json=thinker)).is_success
-    record = await recorded.run("Why?", "thinker")
+    thinker = agent("weigher", thinking_tokens=2048, prompt='[[script:think thought="Weigh it." text="Because."]]')
+    assert (await recorded.http.put("/agents/weigher", json=thinker)).is_success
+    record = await recorded.run("Why?", "weigher")
     log = (await recorded.result(record["task_id"], audit_log="full"))["audit_log"]
     assert [event["text"] for event in of_type(log, "thinking", "message")] == ["Weigh it.", "Because."]
     [used] = of_type(log, "usage_updated")
