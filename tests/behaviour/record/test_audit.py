@@ -14,7 +14,7 @@ from domain.audit import link
 from domain.ids import new_id
 from settings import ROOT
 from store import audit, keys
-from tests.support.stack import Stack, calls, steps
+from tests.support.stack import Stack, calls, eventually, steps
 
 ACCOUNT = pwd.getpwuid(os.geteuid()).pw_name  # that runs the tests, and calls without a key
 PERSON = f"account {ACCOUNT}"
@@ -80,8 +80,13 @@ async def test_log_shows_what_was_denied_steered_and_cancelled(recorded: Stack) 
     assert [entry["actor"] for entry in found if entry["action"] in ("message", "stop")] == [ACCOUNT, PERSON]
     late = await recorded.http.post(f"/tasks/{task_id}/steer", json={"message": "more"})
     assert late.status_code == 404
-    verified = (await recorded.http.get(f"/tasks/{task_id}/audit/verify")).json()
-    assert verified["intact"] and verified["entries"] >= len(found)
+
+    async def verified() -> bool:  # the chain of the whole conversation, to which its own end is added later
+        state = (await recorded.http.get(f"/tasks/{task_id}/audit/verify")).json()
+        assert state["intact"], state
+        return bool(state["entries"] > len(found))
+
+    await eventually(verified, what="more entries than those of the task")
 
 
 async def test_agents_and_keys_are_in_the_tenants_own_chain(recorded: Stack) -> None:
