@@ -4,7 +4,8 @@ A step of a session is model/call_model.py, then tools/run_tool.py for each call
 What both use is beside this file: attempt.py (which attempt this is, and what a cancel means), workspaces.py,
 thread_state.py, user_code.py, events.py, egress.py. sessions/ opens and ends sessions, requests/ asks people,
 delegation/ starts other agents. mcp/, hooks/, handlers/, notifications/ and schedules/ are features that a plain task
-does not enter. Only the worker imports this package; the command line reads its registries.
+does not enter, and so are trees.py, environments.py and pull_requests.py (repositories) and skills.py; dead_workers.py
+runs when a worker starts. Only the worker and the bench import this package; the command line reads its registries.
 """
 
 from collections.abc import Callable

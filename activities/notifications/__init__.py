@@ -1,3 +1,3 @@
 """Notifications. dispatcher.py finds what is due, deliver.py is one attempt, channels.py the ways to send it.
-The dispatcher runs beside the worker; the wiring imports the rest.
+The dispatcher runs beside the worker, and the sweep lets it repair; the wiring imports the rest.
 """

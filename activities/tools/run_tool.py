@@ -1,7 +1,8 @@
 """A tool call, from claim to commit: claimed before its effect, fenced by attempt and run.
 
-`RunTool.run_call` is the story; the sections below it are in its order. The next model call reads the result from the
-store. Tools do not import this module; what they may use is in tool.py.
+`RunTool.run_call` is the story; the methods below it are in its order, and then the functions that they use: a place on
+the worker, guard, run, what is recorded. The next model call reads the result from the store. Tools do not import this
+module; what they may use is in tool.py.
 """
 
 import asyncio

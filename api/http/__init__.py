@@ -2,6 +2,6 @@
 
 In the order of a request: `middleware` (the head, problems, the log), `auth` (who calls, with which rights), `body`
 (read, parsed, validated), `lookup` (the session that it names), `idempotency` (a repetition), `paging`, `problems` (how
-a refusal looks), `metrics`. It imports nothing else of the API but `api.services`, and the form of errors of
-`faces/responses`; everything else of the API may import it.
+a refusal looks), `metrics`, `transfers` (whole files, few at once). It imports nothing else of the API but
+`api.services`, and the form of errors of `faces/responses`; everything else of the API may import it.
 """

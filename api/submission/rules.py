@@ -45,7 +45,7 @@ from store.sessions import SessionRow
 
 
 async def find_agent(call: Call, name: str) -> TaskAgent:
-    """The current agent, which is kept for the next task."""
+    """The current agent of this name, if a caller may start it."""
     found = await agents.get_for_task(call.pool, call.tenant, name)
     if found is not None and found.definition.mode is not Mode.SUBAGENT:
         return found

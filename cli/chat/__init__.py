@@ -1,3 +1,4 @@
 """The interactive chat. Read loop.py (a turn after the other), inputs.py (lines and events in one queue), view.py (what
-is printed), terminal_input.py (editing a line). The command chat imports loop.py.
+is printed), commands.py (what begins with a slash), terminal_input.py (editing a line). The command chat imports
+loop.py.
 """

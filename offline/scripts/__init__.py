@@ -1,4 +1,8 @@
-"""All scripts by name, and the choice of one for a request. A new script is one function and one line here."""
+"""All scripts by name, and the choice of one for a request. A new script is one function and one line here.
+
+Read marked.py first (scripts that a marker names), then demo.py; the other files play the sample agents, closing.py the
+requests that the platform itself makes. offline/server.py imports this.
+"""
 
 from offline.markers import Marker, MarkerError, find_markers
 from offline.reply import Reply, Script, ScriptFunction, play
