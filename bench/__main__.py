@@ -47,7 +47,7 @@ class Sizes:
     messages: int = 20
     waiting: int = 80
     crowd: int = 500
-    long: tuple[int, ...] = (100, 500, 1_000, 2_000)
+    long: tuple[int, ...] = (500, 1_000, 1_500, 2_000)
 
 
 QUICK = Sizes(

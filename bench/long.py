@@ -1,12 +1,14 @@
-"""One long session: what a step costs at its 100th, 500th, 1,000th and 2,000th, while the context grows by 1 KB a step
-and is compacted now and then. The stand-in for the model reads the whole context each time, which takes it longer the
-more there is; so its own CPU time is shown, and the steps are also compared without it."""
+"""One long session: what a step of each quarter costs, while the context grows by 1 KB a step and is compacted every
+few hundred steps. A whole quarter is taken, because a step costs more just before a compaction than just after one.
+The stand-in for the model reads the whole context each time; so its own CPU time is shown, and the steps are also
+compared without it."""
 
 import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from itertools import pairwise
 from operator import itemgetter
 
 from bench import cpu
@@ -18,7 +20,6 @@ from store import events
 
 TENANT = "default"
 GROW = 1_024
-OVER = 50  # steps whose mean is taken: the last ones up to each mark
 EVERY_S = 0.5  # between two looks at the stand-in's CPU time
 SECONDS_A_STEP = 3.0  # maximum before the measurement fails
 
@@ -33,11 +34,11 @@ async def measure(lab: Lab, marks: Sequence[int]) -> list[Row]:
         await lab.ours.check(task_id, most - 1)  # the last step is the answer
     moments = await _moments(lab, task_id)
     rows, means, own = [], [], []
-    for mark in marks:
-        began, ended = moments[max(0, mark - OVER)], moments[mark]
-        steps = min(mark, OVER)
+    for last, mark in pairwise((0, *marks)):
+        began, ended = moments[last], moments[mark]
+        steps = mark - last
         means.append((ended - began).total_seconds() * 1_000 / steps)
-        rows.append(Row(f"step up to number {mark} of one session", "ms", [means[-1]]))
+        rows.append(Row(f"steps {last + 1} to {mark} of one session", "ms", [means[-1]]))
         if samples:
             model = (_at(samples, ended) - _at(samples, began)) * 1_000 / steps
             own.append(max(means[-1] - model, 0.1))
