@@ -42,7 +42,7 @@ class WebhookConnector:
 
 
 def unreadable(error: ValidationError) -> Invalid:
-    """The faults by field; the values that were sent are never repeated."""
+    """The refusal of a body, with its faults by field; the values that were sent are never repeated."""
     found = [
         {"pointer": "".join(f"/{place}" for place in one["loc"]), "code": one["type"], "message": one["msg"]}
         for one in error.errors(include_input=False, include_url=False)

@@ -255,7 +255,7 @@ async def list_working(pool: Pool) -> list[tuple[str, str]]:
 
 
 async def find_open_requests(pool: Pool, mission: Mission) -> list[str]:
-    """The open input requests of its runs."""
+    """The open input requests of its runs, without those that wait for an event."""
     rows = await pool.fetch(
         f"""SELECT r.id FROM input_requests r JOIN ({SESSIONS}) s ON s.tenant = r.tenant AND s.id = r.session_id
              WHERE r.status = 'open' AND r.event_key IS NULL ORDER BY r.id""",

@@ -236,7 +236,8 @@ async def _lock_threads(connection: Connection, tenant: str, conversation_id: st
 async def _pass_on(
     connection: Connection, tenant: str, known: dict[str, _Thread], thread: _Thread, values: dict[str, str]
 ) -> None:
-    """Order the threads deepest first, because opening a session below locks the rows in the same order."""
+    """Write the values of a thread and of those below that inherit them, the deepest first: opening a session below
+    locks the rows in the same order."""
     for child in (one for one in known.values() if one.parent_thread_id == thread.id):
         if passed := await _find_passed(connection, tenant, thread, child, values):
             await _pass_on(connection, tenant, known, child, passed)

@@ -134,7 +134,7 @@ class OpenAI:
         return [str(one["id"]) for one in data or () if isinstance(one, dict) and "id" in one]
 
     async def search(self, model: str, query: str) -> SearchReply:
-        """Only OpenAI's other API searches."""
+        """Search by OpenAI's other API: the one of `ask` cannot."""
         sent = {
             "model": model,
             "input": query,
@@ -340,7 +340,7 @@ class ReplyReader:
                 self.stopped = str(reason)
 
     def _grow(self, piece: JsonObject) -> None:
-        """A call begins with its id and name. Some endpoints send no index, or the same one for every call."""
+        """Add a piece to its call. An id and a name begin one: some endpoints send no index, or always the same."""
         index, function = piece.get("index") or 0, piece.get("function") or {}
         call = self._places.get(index)
         if call is None or (piece.get("id") and function.get("name") and piece["id"] != call["theirs"]):

@@ -205,7 +205,7 @@ class Sweep:
         await idempotency.forget_old_locks(self._pool)
 
     async def _look_at(self, session: sessions.SessionRow) -> bool:
-        """Whether it had to be started."""
+        """Bring the workflow of a session in line with its row. Whether it had to be started."""
         running = await self._running(session.id)
         if running is None:
             # It was accepted, but Temporal does not know it. The same id makes a second start harmless.

@@ -69,7 +69,8 @@ async def judge_reply(
 def judge_calls(
     known: dict[str, Tool], offered: Offered, blocks: list[ToolCallBlock], layers: list[list[Rule]], may_ask: bool
 ) -> list[ToolCall]:
-    """`known`: all tools, including those that are not offered."""
+    """What the layers say about each call: it runs, asks first, or is refused. `known`: all tools, including those that
+    are not offered."""
     calls = []
     for index, block in enumerate(blocks):
         name = block.name

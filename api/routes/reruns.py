@@ -164,7 +164,7 @@ def _check(source: SessionRow, body: RerunBody) -> None:
 
 
 def _list_changes(body: RerunBody) -> list[str]:
-    """The changes to the original."""
+    """The names of what the rerun changes."""
     unchanged = RerunBody()
     return [name for name in CHANGES if getattr(body, name) != getattr(unchanged, name)]
 

@@ -5,6 +5,7 @@ import re
 import shlex
 
 import click
+import pytest
 
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
@@ -16,6 +17,17 @@ from domain.sessions.session import Reason
 from offline.faults import CONDITIONS, STREAM_KINDS
 from offline.scripts import SCRIPTS
 from settings import ROOT
+
+PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "tutorial.md")  # all of it is one
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_opens_with_what_it_is_for_and_an_example_that_runs(page: str) -> None:
+    opening = (ROOT / "docs" / page).read_text().split("\n## ")[0]
+    purpose, *blocks = re.split(r"^```", opening.split("\n", 1)[1], flags=re.MULTILINE)
+    assert len(purpose.split()) > 8, "what it is for"
+    assert [block for block in blocks if re.match(r"sh\n|sh norun=tests/|python file=", block)], "an example"
+
 
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
