@@ -8,23 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from bench import (
-    crowd,
-    duet,
-    fanout,
-    fire,
-    handle,
-    history,
-    long,
-    memory,
-    message_history,
-    pieces,
-    reattach,
-    recovery,
-    steps,
-    stream,
-    throughput,
-)
+from bench import handle, history, long, memory, pieces, recovery, steps, throughput
 from bench.lab import Lab, open_lab
 from bench.table import Row, render
 from deploy.state import StackError
@@ -39,14 +23,8 @@ class Sizes:
     at_once: int = 20
     histories: tuple[int, ...] = (10, 50, 200)
     submissions: int = 20
-    readers: int = 4
-    replies: int = 20
     streamed: int = 3
-    children: int = 100
-    pending: tuple[int, ...] = (1, 100, 1_000)
-    messages: int = 20
     waiting: int = 80
-    crowd: int = 500
     long: tuple[int, ...] = (500, 1_000, 1_500, 2_000)
 
 
@@ -56,14 +34,8 @@ QUICK = Sizes(
     at_once=2,
     histories=(2, 6),
     submissions=3,
-    readers=1,
-    replies=3,
     streamed=1,
-    children=5,
-    pending=(1, 5),
-    messages=3,
     waiting=3,
-    crowd=4,
     long=(3, 6),
 )
 
@@ -75,18 +47,11 @@ Measurement = Callable[[Lab, int, Sizes], Awaitable[list[Row]]]
 MEASUREMENTS: dict[str, Measurement] = {
     "memory": lambda lab, rounds, sizes: memory.measure(lab, sizes.waiting),
     "steps": lambda lab, rounds, sizes: steps.measure(lab, rounds, sizes.steps),
-    "sides": lambda lab, rounds, sizes: duet.measure(lab, rounds, sizes.steps),
     "sessions": lambda lab, rounds, sizes: throughput.measure(lab, rounds, sizes.sessions, sizes.at_once),
     "history": lambda lab, rounds, sizes: history.measure(lab, sizes.histories),
     "handle": lambda lab, rounds, sizes: handle.measure(lab, rounds, sizes.submissions),
-    "stream": lambda lab, rounds, sizes: stream.measure(lab, rounds, sizes.readers, sizes.replies),
     "pieces": lambda lab, rounds, sizes: pieces.measure(lab, rounds, sizes.streamed),
-    "fan-out": lambda lab, rounds, sizes: fanout.measure(lab, rounds, sizes.children),
-    "fire": lambda lab, rounds, sizes: fire.measure(lab, rounds, sizes.pending),
-    "messages": lambda lab, rounds, sizes: message_history.measure(lab, sizes.messages),
-    "crowd": lambda lab, rounds, sizes: crowd.measure(lab, sizes.crowd),
     "long": lambda lab, rounds, sizes: long.measure(lab, sizes.long),
-    "reattach": lambda lab, rounds, sizes: reattach.measure(lab, rounds, sizes.steps),
     "recovery": lambda lab, rounds, sizes: recovery.measure(lab, rounds),
 }
 

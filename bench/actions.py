@@ -6,17 +6,15 @@ Cloud does, has them.
 """
 
 import asyncio
-import json
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import click
 import httpx2
 from temporalio.api.enums.v1 import EventType
 
 from bench import cpu
-from bench.fanout import PER_DELTA
 from bench.history import size
 from bench.lab import Lab, open_lab
 from bench.scratch import stored_bytes
@@ -24,6 +22,7 @@ from domain.ids import session_workflow_id
 
 STEPS = 10
 SESSIONS = 10
+PER_DELTA = 3  # words of the offline model's text in one delta
 
 USD_PER_ACTION = 50 / 1_000_000  # the first five million of a month; more are cheaper
 USD_PER_ACTIVE_BYTE_HOUR = 0.042 / 1e9
@@ -138,24 +137,17 @@ def _listed(counts: dict[str, int] | dict[str, float]) -> str:
     return f"{sum(counts.values()):g} actions ({', '.join(f'{count:g} {name}' for name, count in counts.items())})"
 
 
-def as_json(found: CloudFigures) -> str:
-    usd = {seconds: found.usd(seconds) for seconds in found.heartbeats}
-    return json.dumps({**asdict(found), "usd_per_1000_steps": usd})
-
-
 @click.command()
 @click.option("--seconds", "lengths", type=click.IntRange(min=1), multiple=True, default=(1, 60), show_default=True)
 @click.option("--beat", default=1.0, show_default=True, help="Seconds between heartbeats.")
-@click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the text.")
-def main(lengths: tuple[int, ...], beat: float, json_wanted: bool) -> None:
+def main(lengths: tuple[int, ...], beat: float) -> None:
     """Count actions and stored bytes, with model calls of so many seconds."""
 
     async def run() -> CloudFigures:
         async with open_lab(cancel_heartbeat_seconds=beat) as lab:
             return await measure(lab, lengths)
 
-    found = asyncio.run(run())
-    click.echo(as_json(found) if json_wanted else as_text(found))
+    click.echo(as_text(asyncio.run(run())))
 
 
 if __name__ == "__main__":

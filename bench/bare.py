@@ -39,19 +39,9 @@ class BareLoopUnsandboxed:
 class BareIdle:
     """A workflow that only waits: the least that a workflow in the worker's memory costs."""
 
-    def __init__(self) -> None:
-        self._ends = False
-
     @workflow.run
-    async def run(self, activities: int = 1) -> None:
-        """`activities`: how many it runs before it ends."""
-        await workflow.wait_condition(lambda: self._ends)
-        for _ in range(activities):
-            await workflow.execute_activity(TOOL, "short", start_to_close_timeout=_PATIENCE)
-
-    @workflow.signal
-    def end(self) -> None:
-        self._ends = True
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
 
     @workflow.query
     def awake(self) -> bool:

@@ -2,10 +2,9 @@
 measures appends, reads, the sizes of its indexes, and vacuum after a tenth of the sessions was removed."""
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 
@@ -84,8 +83,7 @@ def as_text(found: EventLogFigures) -> str:
 
 @click.command()
 @click.option("--rows", type=click.IntRange(min=PER_SESSION * 10), multiple=True, default=(100_000, 10_000_000))
-@click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the text.")
-def main(rows: tuple[int, ...], json_wanted: bool) -> None:
+def main(rows: tuple[int, ...]) -> None:
     """Measure a table of this many events, for each number."""
 
     async def run(many: int) -> EventLogFigures:
@@ -96,8 +94,7 @@ def main(rows: tuple[int, ...], json_wanted: bool) -> None:
                 return await measure(pool, many)
 
     for many in rows:
-        found = asyncio.run(run(many))
-        click.echo(json.dumps(asdict(found)) if json_wanted else as_text(found))
+        click.echo(as_text(asyncio.run(run(many))))
 
 
 if __name__ == "__main__":

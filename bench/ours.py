@@ -11,7 +11,6 @@ from domain.ids import session_workflow_id
 from domain.sessions.session import SessionResult, Status
 
 AGENT = "assistant"
-DUET = "bench-duet"
 LOOKER = "bench-looker"
 LOOKS = {"description": "Looks at things.", "prompt": "You look at things.", "tools": ["look"]}
 WRITES = '[[script:count n={} tool=write_file input={{"path": "a.txt", "content": "x"}}]]'
@@ -42,13 +41,13 @@ class Ours:
         task_id: str = answer.json()["task_id"]
         return task_id
 
-    async def reached(self, task_id: str, *, status: str | None = None, step: int = 0, pause: float = 0.02) -> None:
+    async def reached(self, task_id: str, *, status: str | None = None, step: int = 0) -> None:
         """Wait until the task is shown with this status, or at this step."""
-        for _ in range(int(PATIENCE / pause)):
+        for _ in range(int(PATIENCE / 0.02)):
             record = (await self._api.get(f"/tasks/{task_id}")).json()
             if (status is None or record["status"] == status) and (record["progress"]["step"] or 0) >= step:
                 return
-            await asyncio.sleep(pause)
+            await asyncio.sleep(0.02)
         raise RuntimeError(f"task {task_id} did not reach {status or step}")
 
     async def closed(self, task_id: str) -> None:
@@ -93,23 +92,6 @@ class Ours:
         task_id = await self.submit(prompt(steps), steps + 2, agent=LOOKER)
         await self.closed(task_id)
         return task_id
-
-    async def define_duet(self, turns: int) -> None:
-        """An agent whose two sides answer each other this many times."""
-        prompts = {
-            name: {"name": name, "text": f'You are measured. [[script:turns json=[{{"text": "{text}"}}]]]'}
-            for name, text in (("ping", "Ping."), ("pong", "Pong."))
-        }
-        fields = {"description": "Measured.", "prompts": prompts, "max_session_turns": turns}
-        sides = {"side_a": {"prompt": "ping"}, "side_b": {"prompt": "pong"}}
-        (await self._api.put(f"/agents/{DUET}", json={"name": DUET, **fields, **sides})).raise_for_status()
-
-    async def play_duet(self, turns: int) -> None:
-        task_id = await self.submit("Play.", turns + 2, agent=DUET)
-        await self.closed(task_id)
-        record = (await self._api.get(f"/tasks/{task_id}")).json()
-        if record["reason"] != "turn_limit":
-            raise RuntimeError(f"task {task_id} ended {record['status']} ({record['reason']})")
 
     async def _run(self, text: str, steps: int) -> str:
         task_id = await self.submit(text, steps + 2)

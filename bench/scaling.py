@@ -6,13 +6,12 @@ says which of them would be full first with a core of its own.
 
 import asyncio
 import contextlib
-import json
 import os
 import socket
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -119,8 +118,7 @@ def as_text(scales: Sequence[Scale]) -> str:
 @click.option("--apis", type=click.IntRange(min=1), multiple=True, default=(1, 2), show_default=True)
 @click.option("--sessions", default=60, show_default=True)
 @click.option("--at-once", default=20, show_default=True)
-@click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the table.")
-def main(workers: tuple[int, ...], apis: tuple[int, ...], sessions: int, at_once: int, json_wanted: bool) -> None:
+def main(workers: tuple[int, ...], apis: tuple[int, ...], sessions: int, at_once: int) -> None:
     """Measure every number of workers with every number of API processes."""
 
     async def run() -> list[Scale]:
@@ -130,8 +128,7 @@ def main(workers: tuple[int, ...], apis: tuple[int, ...], sessions: int, at_once
                 await measure(lab, folder, many, several, sessions, at_once) for several in apis for many in workers
             ]
 
-    scales = asyncio.run(run())
-    click.echo(json.dumps([asdict(one) for one in scales]) if json_wanted else as_text(scales))
+    click.echo(as_text(asyncio.run(run())))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 PostgreSQL, beside the same bytes in a file: `python -m bench.storage`."""
 
 import asyncio
-import json
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -75,16 +74,14 @@ def as_text(found: StorageFigures) -> str:
 
 
 @click.command()
-@click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the text.")
-def main(json_wanted: bool) -> None:
+def main() -> None:
     """Measure on a separate stack."""
 
     async def run() -> StorageFigures:
         async with open_lab() as lab:
             return await measure(lab)
 
-    found = asyncio.run(run())
-    click.echo(json.dumps(asdict(found)) if json_wanted else as_text(found))
+    click.echo(as_text(asyncio.run(run())))
 
 
 if __name__ == "__main__":

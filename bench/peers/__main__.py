@@ -1,4 +1,4 @@
-"""`python -m bench.peers`: the scripted loop on each peer and on Errand, then one table, or with --json one object."""
+"""`python -m bench.peers`: the scripted loop on each peer and on Errand, then one table."""
 
 import asyncio
 import tempfile
@@ -10,7 +10,7 @@ import click
 from bench.lab import open_lab
 from bench.peers.contest import Result, compete, home_team, visitors
 from bench.peers.peer import PEERS, Peer, installed
-from bench.peers.report import as_json, as_table
+from bench.peers.report import as_table
 from deploy.state import StackError
 
 LENGTHS = (10, 50)
@@ -34,8 +34,7 @@ async def run(
 @click.option(
     "--streamed", is_flag=True, help="LangGraph and OpenAI Agents stream the model's answer too, as Errand does."
 )
-@click.option("--json", "json_wanted", is_flag=True, help="One JSON object instead of the table.")
-def main(rounds: int, long_wanted: bool, names: tuple[str, ...], streamed: bool, json_wanted: bool) -> None:
+def main(rounds: int, long_wanted: bool, names: tuple[str, ...], streamed: bool) -> None:
     """Errand and its peers on the same scripted loop, in the same run on the same servers."""
     peers = [peer for peer in PEERS if not names or peer.name in names]
     lengths = (*LENGTHS, LONG) if long_wanted else LENGTHS
@@ -43,7 +42,7 @@ def main(rounds: int, long_wanted: bool, names: tuple[str, ...], streamed: bool,
         results = asyncio.run(run(peers, lengths, rounds, lambda text: click.echo(text, err=True), streamed=streamed))
     except StackError as error:
         raise click.ClickException(str(error)) from None
-    click.echo(as_json(results, rounds) if json_wanted else as_table(results, rounds))
+    click.echo(as_table(results, rounds))
 
 
 if __name__ == "__main__":

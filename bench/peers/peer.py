@@ -22,9 +22,8 @@ from settings import ROOT
 VENV = ROOT / ".venv-peers"
 LOCK = "bench/peers/requirements.txt"
 STARTS_WITHIN = 120.0
-# nothing leaves this machine: no traces, no usage figures, no check for a newer version
+# nothing leaves this machine: no traces
 QUIET = {"LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
-QUIET |= {"LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGGRAPH_NO_VERSION_CHECK": "true", "LOG_LEVEL": "WARNING"}
 
 ROWS = (
     "No server between the calls: the process that runs the loop writes the result of each step as one row, where "
@@ -35,12 +34,6 @@ CHECKPOINTS = (
     "No server between the calls, and no history of them: the process that runs the loop writes a checkpoint after "
     "each node, with the whole list of messages. But nothing resumes a run whose process died; the caller "
     "has to."
-)
-SERVER = (
-    "Called over HTTP: a thread and a run. PyPI has only the server's development runtime, which keeps "
-    "runs and their queue in memory and polls the queue every half second, so a run begins up to a second "
-    "late; checkpoints are written to PostgreSQL as in the row above. The runtime that keeps runs in PostgreSQL is "
-    "a container image that requires a licence key."
 )
 
 
@@ -60,9 +53,7 @@ PEERS = (
     Peer("openai_agents_temporal", "OpenAI Agents on Temporal"),
     Peer("langgraph_temporal", "LangGraph on Temporal"),
     Peer("langgraph_postgres", "LangGraph, PostgreSQL saver", CHECKPOINTS),
-    Peer("langgraph_server", "LangGraph's server, PostgreSQL saver", SERVER),
     Peer("pydantic_ai_dbos", "pydantic-ai on DBOS", ROWS),
-    Peer("dbos_bare", "DBOS alone, short texts", ROWS),
 )
 
 

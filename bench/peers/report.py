@@ -1,13 +1,10 @@
-"""The contest as one table of ratios to the bare loop, or as one object."""
+"""The contest as one table of ratios to the bare loop."""
 
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import fields
 from itertools import chain
 from math import nan
 from statistics import median
-from typing import Any
 
 from bench.peers.contest import Figures, Result
 from bench.table import Spread
@@ -43,7 +40,7 @@ def as_table(results: Sequence[Result], rounds: int) -> str:
     return "\n\n".join(
         [
             f"rounds: {rounds}; each figure is the ratio to the bare loop in the same round, median [range]\n"
-            "the bare loop and DBOS alone pass short texts; all others call the same offline model over HTTP",
+            "the bare loop passes short texts; all others call the same offline model over HTTP",
             f"{line(HEADER)}\n{'-' * (sum(widths) + 2 * len(widths) - 2)}",
             *("\n".join([_scale(group[0]), *map(line, rows)]) for group, rows in zip(groups, tables, strict=True)),
             "\n".join(f"[{number}] {note}" for number, note in enumerate(notes, 1)),
@@ -55,12 +52,6 @@ def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
     """A failed row has only a name and a reason, which has no width limit."""
     names, whole = [len(line[0]) for line in lines], [line for line in lines if len(line) == len(HEADER)]
     return [max(names), *(max(len(line[column]) for line in whole) for column in range(1, len(HEADER)))]
-
-
-def as_json(results: Sequence[Result], rounds: int) -> str:
-    bare = {steps: next(result for result in results if result.steps == steps) for steps in _lengths(results)}
-    rows = [_record(result, bare[result.steps]) for result in results]
-    return json.dumps({"rounds": rounds, "cores": os.cpu_count(), "rows": rows})
 
 
 def _lengths(results: Sequence[Result]) -> list[int]:
@@ -82,12 +73,3 @@ def _cells(result: Result, bare: Result, notes: list[str]) -> tuple[str, ...]:
     if result.failed:
         return name, f"FAILED: {result.failed}"
     return name, *(str(spread) if spread else "none" for spread in ratios(result, bare).values())
-
-
-def _record(result: Result, bare: Result) -> dict[str, Any]:
-    record: dict[str, Any] = {"contestant": result.contestant.name, "steps": result.steps}
-    if result.failed:
-        return record | {"failed": result.failed}
-    values = {name: vars(Spread.of(every)) if every else None for name, every in _values(result).items()}
-    to_bare = {name: vars(spread) if spread else None for name, spread in ratios(result, bare).items()}
-    return record | {"values": values, "ratios_to_bare": to_bare, "note": result.contestant.note}

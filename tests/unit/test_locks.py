@@ -28,5 +28,5 @@ def test_lock_of_the_peers_has_what_is_asked_for() -> None:
     lock = (ROOT / LOCKS[-1]).read_text()
     asked = (ROOT / LOCKS[-1]).with_suffix(".in").read_text()
     pins = re.findall(r"^([a-z-]+)(?:\[[a-z,]+\])?(==\S+)", asked, re.MULTILINE)
-    assert len(pins) == 11
+    assert len(pins) == len(re.findall(r"^[^#\n]", asked, re.MULTILINE))
     assert all(f"\n{name}{version} " in f"\n{lock}" for name, version in pins)

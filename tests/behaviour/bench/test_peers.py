@@ -1,6 +1,5 @@
 """The comparison with peers: the bare loop as a peer on the real stack, the table, and the lock file."""
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from bench.lab import Lab
 from bench.peers.__main__ import main
 from bench.peers.contest import Contestant, Figures, Result, compete, home_team, visitors
 from bench.peers.peer import PEERS, Peer, PeerFailed, stage
-from bench.peers.report import as_json, as_table
+from bench.peers.report import as_table
 from bench.peers.script import counted, result
 from bench.scratch import scratch_database, stored_bytes
 from settings import ROOT
@@ -86,13 +85,6 @@ def test_ratios_are_one_table() -> None:
     assert "quick [1] 0.38 [0.25-0.50] 0.50 none 0.00" in lines  # 10/20 and 10/40 are ratios within one round
     assert "limited FAILED: history size exceeds limit" in lines
     assert lines[-1] == "[1] Why."
-
-
-def test_report_is_one_object() -> None:
-    bare, quick, limited = json.loads(as_json(RESULTS, 2))["rows"]
-    assert bare["ratios_to_bare"]["ms"] == {"median": 1, "low": 1, "high": 1}
-    assert quick["ratios_to_bare"]["history"] is None and quick["values"]["ms"]["median"] == 10
-    assert limited["failed"] == "history size exceeds limit" and "values" not in limited
 
 
 def test_every_peer_has_its_file_and_can_be_chosen() -> None:
