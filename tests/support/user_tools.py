@@ -78,6 +78,5 @@ TOOLS = [
     Tool(name="whoami", description="Says for whom it acts.", input=Nothing, run=whoami, effect=Effect.IDEMPOTENT),
     Tool(name="defer", description="Queues a tool.", input=Defer, run=defer, effect=Effect.IDEMPOTENT),
     Tool(name="assign", description="Sets variables.", input=Assign, run=assign, effect=Effect.IDEMPOTENT),
-    Tool(name="assign_by_read", description="Sets variables.", input=Assign, run=assign, effect=Effect.READ),
     Tool(name="reveal", description="Uses variables.", input=Reveal, run=reveal, effect=Effect.IDEMPOTENT),
 ]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
@@ -50,24 +49,6 @@ def test_the_shipped_agents_load() -> None:
     # people with another vendor's key would have a model without a price among them
     assert not any(one.model or one.fallback_models for one in agents.values())
     assert [name for name, agent in agents.items() if agent.may_ask] == ["assistant", "coder"]
-
-
-@pytest.mark.parametrize(
-    ("value", "valid"),
-    [
-        ("Review the parser", True),
-        ({"path": "src", "focus": "security"}, True),
-        ({"path": "src"}, True),
-        ({"focus": "security"}, False),
-        ({"path": "src", "depth": 3}, False),
-        ("", False),
-        (7, False),
-    ],
-)
-def test_the_reviewer_takes_text_or_a_path(value: object, valid: bool) -> None:
-    schema = load_agents(FOLDER, KNOWN)["code-reviewer"].input_schema
-    assert schema is not None
-    assert Draft202012Validator(schema).is_valid(value) is valid
 
 
 @pytest.mark.parametrize("text", ["", "No front matter", "---\nname: helper\n", "name: helper\n---\nHelp."])
@@ -115,10 +96,6 @@ def test_an_unknown_limit_names_the_known_ones() -> None:
     assert problem.allowed == tuple(AgentLimits.model_fields)
 
 
-def test_an_unknown_mode_names_the_modes() -> None:
-    assert problems(agent_text("mode: boss\n"))["mode"].allowed == ("primary", "subagent", "all")
-
-
 @pytest.mark.parametrize(
     ("extra", "field"),
     [
@@ -131,21 +108,6 @@ def test_an_unknown_mode_names_the_modes() -> None:
 )
 def test_a_wrong_type_names_the_field(extra: str, field: str) -> None:
     assert field in problems(agent_text(extra))
-
-
-def test_an_unknown_tool_names_the_tools() -> None:
-    problem = problems(agent_text("tools: [bash, hammer]\n"))["tools"]
-    assert "'hammer'" in problem.message
-    assert problem.allowed == tuple(sorted(TOOLS))
-
-
-def test_a_name_that_differs_from_the_file_is_refused() -> None:
-    assert problems(agent_text(name="other"))["name"].allowed == ("helper",)
-
-
-@pytest.mark.parametrize("prompt", ["", "  \n\t"])
-def test_a_missing_prompt_is_refused(prompt: str) -> None:
-    assert "missing" in problems(agent_text(prompt=prompt))["prompt"].message
 
 
 def test_a_prompt_in_the_front_matter_is_refused() -> None:

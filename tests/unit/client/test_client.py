@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from pathlib import Path
 
 import httpx2
@@ -124,13 +123,3 @@ def test_an_artifact_elsewhere_is_not_requested() -> None:
     artifact = models.Artifact(type="pr", name="7", url="https://x", size=1, media_type="text/plain", file_id="f")
     with pytest.raises(errors.ErrandError, match="is an address"):
         next(requests.download(artifact))
-
-
-def test_the_client_imports_nothing_of_the_application() -> None:
-    """In an installed package the application is not on the path of a program that uses the client."""
-    folder = Path(models.__file__).parent
-    for file in folder.glob("*.py"):
-        if file.name != "__main__.py":
-            found = re.findall(r"^\s*(?:from|import) (api|cli|deploy|domain|settings|store)\b", file.read_text(), re.M)
-            assert found == [], file.name
-    assert (folder / "py.typed").exists()

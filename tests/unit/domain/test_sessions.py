@@ -25,7 +25,6 @@ from domain.sessions.session import (
     EffectKind,
     EffectState,
     Limits,
-    Reason,
     SessionRef,
     Status,
     Usage,
@@ -35,27 +34,6 @@ from domain.sessions.session import (
 )
 from domain.sessions.writes import NewBudget
 
-STATUS_OF = {
-    Reason.GOAL_REACHED: Status.COMPLETED,
-    Reason.CALLER_CANCEL: Status.CANCELLED,
-    Reason.INTERRUPTED: Status.CANCELLED,
-    Reason.TERMINATED: Status.CANCELLED,
-    Reason.INPUT_TIMEOUT: Status.CANCELLED,
-    Reason.ERROR: Status.FAILED,
-    Reason.TTL: Status.FAILED,
-    Reason.STEP_LIMIT: Status.FAILED,
-    Reason.TURN_LIMIT: Status.FAILED,
-    Reason.TOKEN_BUDGET: Status.FAILED,
-    Reason.COST_BUDGET: Status.FAILED,
-    Reason.TOOL_LIMIT: Status.FAILED,
-    Reason.TREE_BUDGET: Status.FAILED,
-    Reason.LOOP_DETECTED: Status.FAILED,
-    Reason.ACCEPTANCE_FAILED: Status.FAILED,
-    Reason.CONSTRAINT_VIOLATED: Status.FAILED,
-    Reason.NEEDS_INPUT: Status.FAILED,
-    Reason.POLICY_DENIED: Status.FAILED,
-    Reason.LOST: Status.FAILED,
-}
 COUNTS = st.integers(0, 10**9)
 USAGES = st.builds(
     Usage,
@@ -67,16 +45,6 @@ USAGES = st.builds(
     cache_write_tokens=COUNTS,
     cost_usd=st.none() | st.integers(0, 10**6).map(lambda millionths: millionths / 10**6),
 )
-
-
-def test_the_table_of_reasons_is_complete() -> None:
-    assert set(STATUS_OF) == set(Reason)
-
-
-@pytest.mark.parametrize("reason", Reason)
-def test_each_reason_has_its_status(reason: Reason) -> None:
-    assert reason.status is STATUS_OF[reason]
-    assert reason.status.terminal
 
 
 def test_half_of_the_states_are_final_and_limits_are_failures() -> None:

@@ -1,12 +1,9 @@
 """Tasks: the opening text that the agent reads, and the title."""
 
 import json
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from domain.task import TaskSpec, opening, title_of
 
@@ -70,29 +67,3 @@ def test_a_title_is_one_short_line(spec: TaskSpec) -> None:
     source = spec.title or (spec.input if isinstance(spec.input, str) else json.dumps(spec.input))
     flat = " ".join(source.split())
     assert title == flat if len(flat) <= 120 else title == flat[:119] + "…"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"agent": ""},
-        {"input": ""},
-        {"input": " \r\n"},
-        {"input": 7},
-        {"unknown": 1},
-        {"config": {"ttl": 999}},
-        {"config": {"ttl": "5000"}},
-        {"config": {"ttl": True}},
-        {"config": {"max_steps": 0}},
-        {"config": {"max_cost_usd": 0}},
-        {"config": {"max_cost_usd": float("inf")}},
-        {"config": {"sandbox": "none"}},
-        {"context": {"files": ["../etc/passwd"]}},
-        {"context": {"history": [{"role": "system", "content": "x"}]}},
-    ],
-)
-def test_a_wrong_task_is_refused(change: dict[str, Any]) -> None:
-    good = {"agent": "assistant", "input": "Do it."}
-    assert TaskSpec.model_validate(good)
-    with pytest.raises(ValidationError):
-        TaskSpec.model_validate(good | change)

@@ -47,6 +47,14 @@ RM = [
     "ls; (rm -rf x)",
     "echo $(rm -rf x)",
     "! rm -rf x",
+    "ls | rm -rf x",
+    "ls & rm -rf x",
+    "ls && rm -rf x",
+    "ls\nrm -rf x",
+    "echo `rm -rf x`",
+    'echo "$(rm -rf x)"',
+    "diff <(rm -rf x) z",
+    "{ rm -rf x; }",
 ]
 
 

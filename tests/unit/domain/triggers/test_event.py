@@ -77,12 +77,6 @@ def test_work_for_a_template_is_bounded(template: str) -> None:
     assert time.process_time() - begun < 0.3
 
 
-@pytest.mark.parametrize("template", ["{{secrets.x}}", "{{payload.x y}}", "{{}}", "{{payload.a()}}"])
-def test_template_with_anything_but_paths_is_refused(template: str) -> None:
-    with pytest.raises(ValidationError):
-        TriggerRules.model_validate({"signature": "github", "template": template})
-
-
 def test_key_needs_all_of_its_parts() -> None:
     assert render_key("order:{{payload.n}}", EVENT) == "order:1"
     assert render_key("order:{{payload.none}}", EVENT) is None
