@@ -118,7 +118,7 @@ async def test_an_endpoint_of_another_form_is_named(stack: Stack) -> None:
 async def pair(stack: Stack, request: pytest.FixtureRequest) -> tuple[str, str]:
     first, second = request.param
     definition = {
-        "name": "traveller",
+        "name": "vendors-traveller",
         "description": "Goes from one vendor to the other.",
         "model": first,
         "fallback_models": [second],
@@ -126,7 +126,7 @@ async def pair(stack: Stack, request: pytest.FixtureRequest) -> tuple[str, str]:
         "tools": ["list_files"],
         "prompt": "Try.",
     }
-    assert (await stack.http.put("/agents/traveller", json=definition)).is_success
+    assert (await stack.http.put("/agents/vendors-traveller", json=definition)).is_success
     return first, second
 
 
@@ -135,7 +135,7 @@ async def test_an_outage_moves_a_session_to_another_vendor_and_back(stack: Stack
     there, here = (name.rpartition("/")[2] for name in pair)
     away = f"[[fault:529 retry_after=0 times=always at=2 model={there}]]"
     back = f"[[fault:529 retry_after=0 times=always at=4 model={here}]]" if not first.startswith("locked") else ""
-    task_id = await stack.submit(f"[[script:count n=4]] {away} {back}", "traveller")
+    task_id = await stack.submit(f"[[script:count n=4]] {away} {back}", "vendors-traveller")
     record = await stack.wait(task_id)
     assert record["status"] == "completed", record["error"]
     events = await stack.events(task_id)

@@ -113,9 +113,9 @@ async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack:
 async def test_plan_is_the_outline_waiting_is_folded_and_the_request_is_decided_there(
     stack: Stack, opened: Opener
 ) -> None:
-    for definition in (*TEAM, MENDER):
+    for definition in (*TEAM, MENDER | {"name": "repairer"}):  # the shipped mender stays as it is
         assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
-    task_id = await stack.submit(repair(), "mender")
+    task_id = await stack.submit(repair(), "repairer")
     await waiting(stack, task_id)
     page = await opened(f"{stack.url}/#/tasks/{task_id}")
     items = page.locator(".r.plan .name")

@@ -101,10 +101,10 @@ async def test_a_cancelled_mission_stops_its_run(stack: Stack) -> None:
 async def test_a_cancel_that_died_half_way_is_finished_by_a_repeat_or_by_the_sweeper(stack: Stack) -> None:
     gate = Gate()
     script = chain([gate.call])
-    agent = {"name": "gated", "description": "x", "prompt": "x", "tools": ["wait_for"]}
-    assert (await stack.http.put("/agents/gated", json=agent)).is_success
+    agent = {"name": "mission-gated", "description": "x", "prompt": "x", "tools": ["wait_for"]}
+    assert (await stack.http.put("/agents/mission-gated", json=agent)).is_success
     for repeats in (True, False):
-        made = await create(stack, task={"agent": "gated", "input": script})
+        made = await create(stack, task={"agent": "mission-gated", "input": script})
         row = await run(stack, made)
         await stack.seen(row["session_id"], "tool_called")
         await missions.end(stack.pool, "default", made["id"], MissionStatus.CANCELLED, "and then the API was killed")

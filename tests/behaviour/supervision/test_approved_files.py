@@ -2,6 +2,8 @@
 
 import asyncio
 import hashlib
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,13 +47,24 @@ async def test_files_of_a_command_are_shown_and_it_runs_with_them(people: Stack)
     assert await made(people, task_id) == ["good"]
 
 
+async def touched(file: Path) -> bool:
+    """Make the file as soon as its folder exists."""
+    if await asyncio.to_thread(file.parent.is_dir):
+        await asyncio.to_thread(file.touch)
+    return await asyncio.to_thread(file.exists)
+
+
 @pytest.mark.parametrize("before", [[write(GOOD)], []], ids=["changed", "new"])
 async def test_approval_is_void_when_a_file_was_changed_since(people: Stack, before: list[Any]) -> None:
-    """A second call of the same reply replaces the file while the person looks at the first call."""
+    """A second call of the same reply replaces the file while the person looks at the first call, and not earlier: a
+    file that is replaced before the request is opened is the one that the person sees."""
     first = [before] if before else []
-    script = steps(*first, [bash("sh deploy.sh"), write(BAD)])
+    script = steps(
+        *first, [bash("sh deploy.sh"), bash(f"until [ -e seen ]; do sleep 0.05; done; echo {BAD.strip()} > deploy.sh")]
+    )
     task_id = await people.submit(script, "asker", permissions=GATE)
     [request] = await waiting(people, task_id)
+    await eventually(partial(touched, people.workspace(task_id) / "seen"), what="the second call may go on")
 
     async def exchanged() -> bool:
         row = await people.pool.fetchval("SELECT manifest FROM workspaces WHERE id = $1", task_id)

@@ -131,14 +131,14 @@ MODEL = "claude-haiku-4-5"
 @pytest.mark.proves("S3-19")
 async def test_task_sets_files_notes_model_tools_and_rules_and_its_tools_act_for_it(people: Stack) -> None:
     stack = people
-    traveller = agent("traveller", tools=[*TESTER["tools"], "whoami"])
-    assert (await stack.http.put("/agents/traveller", json=traveller)).is_success
+    traveller = agent("own-traveller", tools=[*TESTER["tools"], "whoami"])
+    assert (await stack.http.put("/agents/own-traveller", json=traveller)).is_success
     sent = await stack.http.post("/files", params={"name": "notes.md"}, content=b"the port is 8080\n")
     bash = [("bash", {"command": f"echo x > {name}"}) for name in ("kept", "secret", "secret-but-allowed", "asked")]
     wanted = calls(("read_file", {"path": "notes.md"}), *bash, ("save_artifact", {"path": "kept"}), ("whoami", {}))
     task_id = await stack.submit(
         wanted,
-        "traveller",
+        "own-traveller",
         context={"files": [sent.json()["file_id"]], "notes": ["Mind the gap."]},
         config={"model": MODEL},
         boundary={"tools": ["read_file", "bash", "whoami"]},
@@ -162,7 +162,7 @@ async def test_task_sets_files_notes_model_tools_and_rules_and_its_tools_act_for
     results = [block for block in second["messages"][-1]["content"] if block["type"] == "tool_result"]
     assert [block.get("is_error", False) for block in results] == [False, False, True, False, False, True, False]
     assert "the port is 8080" in json.dumps(results[0])
-    assert f"I act for traveller in {task_id} of {task_id}." in json.dumps(results[-1])
+    assert f"I act for own-traveller in {task_id} of {task_id}." in json.dumps(results[-1])
     folder = stack.workspace(task_id)  # its own directory only
     files = await asyncio.to_thread(lambda: {path.name for path in folder.iterdir() if path.is_file()})
     assert files == {"notes.md", "kept", "secret-but-allowed", "asked", "whoami"}
