@@ -5,20 +5,25 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from settings import ROOT
+from tests.support.command import cli
 from tests.support.stack import Stack
-from tests.support.terminal import CTRL_D, Terminal
 
 
-async def errand(stack: Stack, *args: str, typed: str = "", code: int = 0) -> str:
-    """Run the command and return its stdout."""
+async def errand(stack: Stack, *args: str, code: int = 0) -> str:
+    said = await cli(stack, *args)
+    assert said.exit_code == code, said.output[-2_000:]
+    return said.stdout
+
+
+async def chat(stack: Stack, *args: str, typed: str, code: int = 0) -> str:
+    """Return the stdout of a chat, which runs in another process because it takes Ctrl-C."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli", *args),
+        *(sys.executable, "-m", "cli", "chat", *args),
         cwd=ROOT,
         env={**os.environ, **stack.env},
         stdin=subprocess.PIPE,
@@ -41,7 +46,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 @pytest.mark.proves("S0-12", "S0-31", "S0-36")
 async def test_piped_chat_starts_a_subagent_and_fires_its_outcome(stack: Stack) -> None:
     typed = "Ask the researcher to look for lighthouses\n/mailbox\n/wait\n/mailbox\n/fire And now?\n/mailbox\n/tree\n"
-    text = await errand(stack, "chat", typed=typed)
+    text = await chat(stack, typed=typed)
     assert "Task dispatched to 'researcher' (session: " in text
     assert '  | researcher: completed. On "look for lighthouses" the sources say:' in text
     mail, fired = text.index("waiting"), text.index("This has come back:")
@@ -53,12 +58,12 @@ async def test_piped_chat_starts_a_subagent_and_fires_its_outcome(stack: Stack) 
 
 
 async def test_script_can_continue_with_the_json_of_each_command(stack: Stack) -> None:
-    events = objects(await errand(stack, "chat", "--json", typed="Ask the researcher to look for lighthouses\n"))
+    events = objects(await chat(stack, "--json", typed="Ask the researcher to look for lighthouses\n"))
     assert {event["type"] for event in events} >= {"message_delta", "message", "tool_called", "task_completed"}
     numbers = [event["conv_seq"] for event in events]
     assert numbers == list(range(1, len(numbers) + 1))
     conversation = events[0]["session_id"]
-    await errand(stack, "chat", "--conversation", conversation, typed="/wait\n")
+    await chat(stack, "--conversation", conversation, typed="/wait\n")
     for options in ([], ["--live"]):
         [message] = objects(await errand(stack, "mailbox", conversation, "--json", *options))[0]["items"]
         assert message["subagent_name"] == "researcher" and message["delivered_to"] is None
@@ -68,37 +73,28 @@ async def test_script_can_continue_with_the_json_of_each_command(stack: Stack) -
     assert message["delivered_to"] == fired["session_id"]
     await errand(stack, "fire", conversation, code=5)
     [forked] = objects(await errand(stack, "fork", fired["session_id"], "--json"))
-    assert "My last answer" not in await errand(
-        stack, "chat", "--conversation", forked["conversation_id"], typed="hi\n"
-    )
+    assert "My last answer" not in await chat(stack, "--conversation", forked["conversation_id"], typed="hi\n")
     [found] = objects(await errand(stack, "tree", conversation, "--json"))
     assert [len(one["children"]) for one in found["sessions"]] == [1, 0]
     await errand(stack, "terminate", conversation, "--yes")
-    await errand(stack, "chat", "--conversation", conversation, typed="hi\n", code=5)
+    await chat(stack, "--conversation", conversation, typed="hi\n", code=5)
 
 
-async def test_empty_input_is_one_clear_error(stack: Stack, tmp_path: Path) -> None:
-    def shown(*given: str) -> tuple[int, str]:
-        env = {**stack.env, "XDG_STATE_HOME": str(tmp_path), "NO_COLOR": "1"}
-        with Terminal("run", "tester", *given, "--title", "empty input", env=env) as terminal:
-            if given == ("-",):
-                terminal.type("", CTRL_D)
-            return terminal.exit_code(), terminal.text
-
+async def test_empty_input_is_one_clear_error(stack: Stack) -> None:
     for given, problem in (
         ("", "String should have at least 1 character"),
         (" ", "there is nothing in it"),
-        ("-", "String should have at least 1 character"),
+        ("-", "String should have at least 1 character"),  # an empty stdin
     ):
-        code, text = await asyncio.to_thread(shown, given)
-        error, reason = text.splitlines()
-        assert code == 5 and error.startswith("Error: ") and reason == f"  /input: {problem}", text
+        said = await cli(stack, "run", "tester", given, "--title", "empty input")
+        error, reason = said.stderr.splitlines()
+        assert said.exit_code == 5 and error.startswith("Error: ") and reason == f"  /input: {problem}", said.output
     assert not (await stack.http.get("/tasks", params={"text": "empty input"})).json()["items"]
 
 
 async def test_answer_is_steered_and_interrupted_and_the_next_one_still_comes(stack: Stack) -> None:
     typed = "[[script:say words=500]] [[fault:slow]]\n/interrupt\nAnd what now?\n"
-    text = await errand(stack, "chat", "--agent", "tester", typed=typed)
+    text = await chat(stack, "--agent", "tester", typed=typed)
     _, second = text.split("cancelled (interrupted)")
     assert "And what now?" in second  # the answer quotes it
     slow = await stack.submit("[[script:count n=30]] [[fault:slow]]")

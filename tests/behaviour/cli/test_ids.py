@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from settings import ROOT
 from store.keys import Right
 from tests.behaviour.supervision.people import bearer
+from tests.support.command import cli
 from tests.support.stack import Stack
 from tests.support.terminal import TAB, Terminal
 
@@ -23,17 +25,19 @@ def environment(stack: Stack, tmp_path: Path) -> dict[str, str]:
     return {**stack.env, "XDG_STATE_HOME": str(tmp_path), "NO_COLOR": "1"}
 
 
-async def errand(environment: dict[str, str], *args: str) -> tuple[int, str]:
-    """Run the command; return its exit code and the terminal's text."""
-
-    def run() -> tuple[int, str]:
-        with Terminal(*args, env=environment) as shown:
-            return shown.exit_code(), shown.text
-
-    return await asyncio.to_thread(run)
+Errand = Callable[..., Awaitable[tuple[int, str]]]
 
 
-async def test_prefix_last_and_dash_name_a_task(stack: Stack, environment: dict[str, str]) -> None:
+@pytest.fixture
+def errand(stack: Stack, tmp_path: Path) -> Errand:
+    async def run(*args: str, state: Path = tmp_path) -> tuple[int, str]:
+        said = await cli(stack, *args, state=state, input=None, **stack.env)
+        return said.exit_code, said.output
+
+    return run
+
+
+async def test_prefix_last_and_dash_name_a_task(stack: Stack, errand: Errand) -> None:
     first = await stack.submit("[[script:say words=3]]", title="the first of two")
     await stack.wait(first)
     second = await stack.submit("[[script:say words=3]]", title="the second of two")
@@ -41,77 +45,74 @@ async def test_prefix_last_and_dash_name_a_task(stack: Stack, environment: dict[
     listed = (await stack.http.get("/tasks?limit=200&text=OF+two&top_level=true&own=true")).json()["items"]
     short = {one["task_id"]: one["short_id"] for one in listed}
     assert set(short) == {first, second}
-    code, shown = await errand(environment, "show", short[first])
+    code, shown = await errand("show", short[first])
     assert code == 0 and first in shown and "the first of two" in shown
-    code, shown = await errand(environment, "show", "-")
+    code, shown = await errand("show", "-")
     assert code == 0 and first in shown
     foreign = {"agent": "tester", "input": "[[script:say words=3]]"}
     submitted = await stack.http.post("/tasks", json=foreign, headers=await bearer(stack, Right.SUBMIT))
     assert submitted.status_code == 202
-    code, shown = await errand(environment, "show", "last")
+    code, shown = await errand("show", "last")
     assert code == 0 and second in shown  # the caller's newest task, not the newest of all
-    code, shown = await errand(environment, "show", short[first].upper())
+    code, shown = await errand("show", short[first].upper())
     assert code == 0 and first in shown
 
 
-async def test_second_turn_names_its_conversation(stack: Stack, environment: dict[str, str], tmp_path: Path) -> None:
+async def test_second_turn_names_its_conversation(environment: dict[str, str], errand: Errand) -> None:
     def chat(*args: str) -> None:
         command = [sys.executable, "-m", "cli", "chat", "--agent", "tester", *args]
         env = {**os.environ, **environment, "PYTHONPATH": str(ROOT)}
         subprocess.run(command, input=b"[[script:say words=3]]\n", env=env, check=True, timeout=60, capture_output=True)
 
     await asyncio.to_thread(chat)
-    first = await last_used(environment)
+    first = await last_used(errand)
     await asyncio.to_thread(chat, "--conversation", "-")
-    second = await last_used(environment)
+    second = await last_used(errand)
     assert second["conversation_id"] == first["task_id"] and second["parent_session_id"] == first["task_id"]
     conversation, turn = first["task_id"], second["task_id"]
     for typed in ("last", "-", turn, turn[:-2], conversation):
-        code, shown = await errand(environment, "tree", typed, "--json")
+        code, shown = await errand("tree", typed, "--json")
         assert code == 0 and json.loads(shown)["conversation_id"] == conversation, (typed, shown)
     for command in (("mailbox", turn), ("inbox", "--conversation", turn), ("variables", "show", turn)):
-        code, shown = await errand(environment, *command, "--json")
+        code, shown = await errand(*command, "--json")
         assert code == 0, shown
-    code, shown = await errand(environment, "fire", turn)
+    code, shown = await errand("fire", turn)
     assert code == 5 and "mailbox-empty" in shown
 
 
-async def last_used(environment: dict[str, str]) -> dict[str, Any]:
-    code, shown = await errand(environment, "show", "-", "--json")
+async def last_used(errand: Errand) -> dict[str, Any]:
+    code, shown = await errand("show", "-", "--json")
     assert code == 0, shown
     found: dict[str, Any] = json.loads(shown)
     return found
 
 
-async def test_unknown_and_ambiguous_prefixes_are_named(stack: Stack, environment: dict[str, str]) -> None:
+async def test_unknown_and_ambiguous_prefixes_are_named(stack: Stack, errand: Errand, tmp_path: Path) -> None:
     ids = [await stack.submit("[[script:say words=3]]", title=f"number {n}") for n in range(2)]
-    code, shown = await errand(environment, "show", "zzzz")
+    code, shown = await errand("show", "zzzz")
     assert code == 4 and "no id begins with 'zzzz'" in shown
-    code, shown = await errand(environment, "cancel", "0")
+    code, shown = await errand("cancel", "0")
     assert code == 2 and "several ids begin with '0'" in shown and "number 1" in shown and "number 0" in shown
     for task_id in ids:
         assert (await stack.wait(task_id))["status"] == "completed"  # nothing was cancelled
-    code, shown = await errand(environment, "show", "a b")
+    code, shown = await errand("show", "a b")
     assert code == 4 and "is not the beginning of an id" in shown
-    fresh = {**environment, "XDG_STATE_HOME": environment["XDG_STATE_HOME"] + "/fresh"}
-    code, shown = await errand(fresh, "show", "-")
+    code, shown = await errand("show", "-", state=tmp_path / "fresh")
     assert code == 4 and "no task was used here before" in shown
 
 
-async def test_tasks_shows_top_level_tasks_and_a_subagent_names_its_parent(
-    stack: Stack, environment: dict[str, str]
-) -> None:
+async def test_tasks_shows_top_level_tasks_and_a_subagent_names_its_parent(stack: Stack, errand: Errand) -> None:
     parent = await stack.submit("Ask the researcher to look for lighthouses", "assistant", title="lead of the ids test")
     child = str((await stack.seen(parent, "subagent_started"))["child_session_id"])
     await stack.wait(parent)
     await stack.wait(child)
     record = await stack.record(child)
     assert (record["spawned_by"], record["parent_session_id"]) == (parent, None)
-    own = json.loads((await errand(environment, "tasks", "--limit", "200", "--json"))[1])["items"]
-    everything = json.loads((await errand(environment, "tasks", "--all", "--limit", "200", "--json"))[1])["items"]
+    own = json.loads((await errand("tasks", "--limit", "200", "--json"))[1])["items"]
+    everything = json.loads((await errand("tasks", "--all", "--limit", "200", "--json"))[1])["items"]
     assert parent in {one["task_id"] for one in own} and child not in {one["task_id"] for one in own}
     assert {parent, child} <= {one["task_id"] for one in everything}
-    code, shown = await errand(environment, "tasks", "--text", "LEAD of the ids")
+    code, shown = await errand("tasks", "--text", "LEAD of the ids")
     assert code == 0 and shown.count("lead of the ids test") == 1
 
 
@@ -165,8 +166,8 @@ async def test_shells_complete_commands_ids_and_agents(
     await asyncio.to_thread(complete)
 
 
-async def test_models_shows_who_answers_and_what_it_costs(stack: Stack, environment: dict[str, str]) -> None:
-    code, shown = await errand(environment, "models", "--json")
+async def test_models_shows_who_answers_and_what_it_costs(errand: Errand) -> None:
+    code, shown = await errand("models", "--json")
     assert code == 0, shown
     found = {one["provider"]: one for one in json.loads(shown)["items"]}
     assert found["anthropic"]["default"] and found["anthropic"]["problem"] is None
@@ -174,10 +175,10 @@ async def test_models_shows_who_answers_and_what_it_costs(stack: Stack, environm
     assert "Set a valid key of [providers.locked]" in found["locked"]["problem"]
     assert "seems to speak another one" in found["mistaken"]["problem"]
     assert "invalid" not in json.dumps([one["endpoint"] for one in found.values()])
-    code, shown = await errand(environment, "models", "claude-opus-4-5", "openai/gpt-4o", "openai/mystery")
+    code, shown = await errand("models", "claude-opus-4-5", "openai/gpt-4o", "openai/mystery")
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.strip()}
     assert rows["claude-opus-4-5"][:2] == ["$5", "$25"] and rows["openai/mystery"][:2] == ["unknown", "unknown"]
     assert rows["openai/gpt-4o"][:2] == ["$2.5", "$10"]
-    code, shown = await errand(environment, "models", "nobody/x")
+    code, shown = await errand("models", "nobody/x")
     assert code == 1 and "there is no provider 'nobody'; there are anthropic, " in shown
     assert "locked, mistaken, openai" in shown

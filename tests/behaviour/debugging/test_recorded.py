@@ -7,8 +7,8 @@ from typing import Any
 import httpx2
 
 from tests.behaviour.conversations.talk import Gate, async_delegate, chain, say, task
-from tests.behaviour.debugging.errand import cli
 from tests.behaviour.debugging.test_rerun import reran
+from tests.support.command import cli
 from tests.support.stack import Stack, of_type, steps
 
 DENY_RM = [{"permission": "bash", "pattern": "rm *", "action": "deny"}]

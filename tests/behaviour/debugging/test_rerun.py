@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.behaviour.debugging.errand import cli
+from tests.support.command import cli
 from tests.support.launch import TESTER
 from tests.support.stack import Stack, steps
 

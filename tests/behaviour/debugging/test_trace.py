@@ -7,7 +7,7 @@ import pytest
 from errand.models import Trace
 
 from tests.behaviour.conversations.talk import chain, say, task
-from tests.behaviour.debugging.errand import cli
+from tests.support.command import cli
 from tests.support.stack import Stack, calls, of_type, steps
 
 EVIL = '<script>alert(1)</script>\u001b[31m"><img src=x onerror=alert(1)>'

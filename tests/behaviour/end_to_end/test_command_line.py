@@ -10,25 +10,25 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from settings import ROOT
+from tests.support.command import cli
 from tests.support.stack import Stack
 
 
-async def errand(stack: Stack, *args: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli", *args), cwd=ROOT, env=os.environ | stack.env, stdout=PIPE, stderr=PIPE
-    )
-
-
 async def output(stack: Stack, *args: str) -> tuple[int, str]:
-    process = await errand(stack, *args)
-    out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode() + err.decode()
+    said = await cli(stack, *args)
+    return said.exit_code, said.output
 
 
 @pytest.mark.proves("F-08", "S1-03", "S1-08")
 async def test_caller_disconnects_and_another_process_reattaches(stack: Stack) -> None:
-    watching = await errand(stack, "run", "tester", "[[script:say words=60 delay=0.1]]")
+    script = "[[script:say words=60 delay=0.1]]"
+    watching = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", "run", "tester", script),
+        cwd=ROOT,
+        env=os.environ | stack.env,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
     assert watching.stdout is not None
     first = await watching.stdout.readline()
     assert first

@@ -13,7 +13,7 @@ from temporalio.api.common.v1 import Payload
 from cli.errors import Exit
 from cli.render.traces import trace_lines
 from tests.behaviour.conversations.talk import chain
-from tests.behaviour.debugging.errand import cli
+from tests.support.command import cli
 from tests.support.stack import Stack, of_type
 
 SUMMARY = "oak-tree.svg: a top-down asset of 64 by 64 units, checked for size, view and text."

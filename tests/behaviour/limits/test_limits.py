@@ -9,20 +9,10 @@ import pytest
 
 from tests.behaviour.conversations.talk import Talk, chain, say, task
 from tests.behaviour.supervision.people import answer, ask, waiting
-from tests.behaviour.supervision.test_command_line import cli
+from tests.support.command import cli
 from tests.support.stack import Stack, calls, eventually, of_type
 
 pytestmark = pytest.mark.together
-
-
-@pytest.mark.proves("D10")
-async def test_the_limit_of_tool_calls_ends_with_a_summary(stack: Stack) -> None:
-    record = await stack.run("[[script:forever tool=list_files]]", config={"max_tool_calls": 3})
-    assert (record["status"], record["reason"], record["partial"]) == ("failed", "tool_limit", True)
-    assert record["usage"]["tool_invocations"] == 3
-    returned = [event["state"] for event in of_type(await stack.events(record["task_id"]), "tool_returned")]
-    assert returned == ["ok"] * 3 + ["failed"]
-    assert (await stack.result(record["task_id"]))["output"].startswith("Summary:")
 
 
 async def test_no_call_beyond_the_limit_runs_and_exactly_the_limit_is_fine(stack: Stack) -> None:
@@ -118,13 +108,6 @@ async def test_tasks_that_nobody_asks_for_expire_wherever_they_are(bounded: Stac
         return bool(await bounded.pool.fetchval(kept, list(left)) == 0)
 
     await eventually(removed, pause=0.5, what="their content is removed")
-
-
-async def test_session_out_of_time_while_waiting_for_people_ends_with_input_timeout(bounded: Stack) -> None:
-    task_id = await bounded.submit(calls(ask("Which?")), "curious", config={"ttl": 2_500})
-    await waiting(bounded, task_id)
-    record = await bounded.wait(task_id)
-    assert (record["status"], record["reason"]) == ("cancelled", "input_timeout")
 
 
 @pytest.mark.proves("S1-26")

@@ -2,33 +2,24 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from domain.ids import new_id
-from settings import ROOT
 from tests.behaviour.missions.test_missions import create, show
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.offline.test_demos import MEND, SHOP, SHOP_TEST
+from tests.support.command import cli
 from tests.support.stack import Stack, eventually
 
 CHECK = "python3 -m unittest -q >/tmp/log 2>&1 && exit 3; cat /tmp/log"
 
 
 async def errand(stack: Stack, *argv: str, group: str = "missions") -> Any:
-    command = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli", group, *argv, "--json"),
-        env={**os.environ, **stack.env},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-    )
-    stdout, _ = await command.communicate()
-    assert command.returncode == 0
-    return json.loads(stdout)
+    said = await cli(stack, group, *argv, "--json")
+    assert said.exit_code == 0, said.output
+    return json.loads(said.stdout)
 
 
 async def run(stack: Stack, name: str, mission_id: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tests.behaviour.notifications.receivers import Mail, Receiver, smtp_receive
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.notifications.test_feed import at_rest, by_socket, by_sse, page
 from tests.behaviour.supervision.people import answered, ask
-from tests.behaviour.supervision.test_command_line import cli
+from tests.support.command import cli
 from tests.support.launch import free_port
 from tests.support.stack import calls, eventually
 

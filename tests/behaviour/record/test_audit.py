@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import os
 import pwd
-import sys
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from errand.models import ChainedEntry
 
 from domain.audit import link
 from domain.ids import new_id
-from settings import ROOT
 from store import audit, keys
+from tests.support.command import cli
 from tests.support.stack import Stack, calls, eventually, steps
 
 ACCOUNT = pwd.getpwuid(os.geteuid()).pw_name  # that runs the tests, and calls without a key
@@ -135,12 +134,8 @@ async def test_a_deleted_last_entry_is_shown_by_every_reader(recorded: Stack) ->
             assert not said["intact"], path
             broken = {"chain": task["conversation_id"], "seq": row["seq"], "problem": "it is missing"}
             assert said["broken"] == broken, path
-        argv = [sys.executable, "-m", "cli", "audit", "verify"]
-        program = await asyncio.create_subprocess_exec(
-            *argv, env={**os.environ, **recorded.env}, cwd=ROOT, stdout=asyncio.subprocess.PIPE
-        )
-        printed, _ = await program.communicate()
-        assert program.returncode == 1 and task["conversation_id"] in printed.decode()
+        verified = await cli(recorded, "audit", "verify")
+        assert verified.exit_code == 1 and task["conversation_id"] in verified.output
     finally:
         if row is not None:  # the log of the other tests is whole
             names, places = ", ".join(row.keys()), ", ".join(f"${n + 1}" for n in range(len(row)))

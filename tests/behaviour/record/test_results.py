@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.record.conftest import SCHEMA, agent, swept
-from tests.behaviour.supervision.test_command_line import cli
+from tests.support.command import cli
 from tests.support.stack import Stack, calls, of_type, steps
 
 READ = ("read_file", {"path": "notes.md"})

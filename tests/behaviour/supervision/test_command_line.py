@@ -2,25 +2,10 @@
 
 import asyncio
 import json
-import threading
 
-from click.testing import CliRunner, Result
-
-from cli.main import errand
 from tests.behaviour.supervision.people import agent, ask, bash, output, plan, waiting
+from tests.support.command import cli
 from tests.support.stack import Stack, calls, steps
-
-ONE_AT_A_TIME = threading.Lock()  # the runner replaces the output of the whole process
-
-
-async def cli(stack: Stack, *args: str, input: str | None = None) -> Result:
-    env = {"ERRAND_URL": stack.url, "ERRAND_API_KEY": "", "ERRAND_DATA_DIR": str(stack.root)}
-
-    def run() -> Result:
-        with ONE_AT_A_TIME:
-            return CliRunner().invoke(errand, list(args), input=input, env=env, prog_name="./errand")
-
-    return await asyncio.to_thread(run)
 
 
 async def test_the_inbox_shows_all_that_is_needed_and_takes_answers(people: Stack) -> None:

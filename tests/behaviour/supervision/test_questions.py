@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +13,7 @@ from errand import AsyncErrand
 
 from domain.sessions.writes import ENDED_FIRST
 from tests.behaviour.supervision.people import answer, answered, ask, bash, output, waiting
+from tests.support.command import cli
 from tests.support.many_rows import copy_request
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
@@ -72,21 +71,6 @@ async def test_open_requests_are_listed_by_deadline_and_answered_ones_by_their_a
     for order, status in (("answered", "open"), ("deadline", "answered"), ("worst", "open")):
         refused = await people.http.get("/input-requests", params={"order": order, "status": status})
         assert refused.status_code == 422 and refused.json()["errors"][0]["pointer"] == "/order", refused.text
-
-
-async def test_a_partial_answer_keeps_the_rest_open(people: Stack) -> None:
-    task_id = await people.submit(calls(ask("A?"), ask("B?")), "asker")
-    first, second = await waiting(people, task_id, 2)
-    assert (await answer(people, task_id, first["id"], "a")).status_code == 202
-
-    async def settled() -> bool:
-        return len(of_type(await people.events(task_id), "tool_returned")) == 1
-
-    await eventually(settled, what="the first answer arrived")
-    assert (await people.record(task_id))["status"] == "input_required"
-    assert [one["id"] for one in await waiting(people, task_id)] == [second["id"]]
-    await answered(people, task_id, "b")
-    assert await output(people, task_id) == "ask_user returned: a\nask_user returned: b"
 
 
 @pytest.mark.parametrize(
@@ -161,10 +145,8 @@ async def test_client_and_command_answer_although_the_first_reply_is_lost(people
                 async with AsyncErrand(url) as client:
                     await client.answer(task_id, "443", request=request["id"])
             else:
-                argv = [sys.executable, "-m", "cli", "answer", task_id, request["id"], "443"]
-                env = people.env | {"ERRAND_URL": url}
-                done = await asyncio.to_thread(subprocess.run, argv, env=env, capture_output=True, timeout=60)
-                assert done.returncode == 0, done.stderr
+                done = await cli(people, "answer", task_id, request["id"], "443", ERRAND_URL=url)
+                assert done.exit_code == 0, done.output
         assert len(lost) == 1
         await people.wait(task_id)
         assert "443" in await output(people, task_id)
