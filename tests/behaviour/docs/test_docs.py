@@ -7,13 +7,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import pytest_asyncio
 
 from activities.egress import Fetcher
 from activities.handlers.registry import load_handlers
@@ -29,8 +30,10 @@ from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from settings import ROOT
 from store.keys import Right
+from tests.support.command_server import write_program
+from tests.support.launch import running
 from tests.support.layering import PACKAGES
-from tests.support.stack import Stack
+from tests.support.stack import Stack, eventually
 from workflows.registry import WORKFLOWS
 
 PAGES = [
@@ -98,11 +101,24 @@ def differences(sample: Any, real: Any, where: str = "") -> Iterator[str]:
         yield f"{where} is {real!r}"
 
 
+@pytest_asyncio.fixture(scope="module")
+async def commands(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]:
+    """The address of a server of commands. The script `./errand` itself is run by the tutorial."""
+    folder = tmp_path_factory.mktemp("commands")
+    argv = [sys.executable, "-m", "tests.support.command_server", str(folder / "socket")]
+    async with running(argv, folder / "log", {"PATH": os.environ["PATH"]}):
+        await eventually(lambda: asyncio.to_thread((folder / "socket").is_socket), what="the commands are imported")
+        yield folder / "socket"
+
+
 @pytest.mark.parametrize("page", RUNNABLE)
-async def test_commands_in_docs_work_and_print_what_is_shown(stack: Stack, tmp_path: Path, page: str) -> None:
+async def test_commands_in_docs_work_and_print_what_is_shown(
+    stack: Stack, commands: Path, tmp_path: Path, page: str
+) -> None:
     for entry in ROOT.iterdir():
-        if not entry.name.startswith("."):
+        if not entry.name.startswith(".") and entry.name != "errand":
             (tmp_path / entry.name).symlink_to(entry)
+    write_program(tmp_path / "errand", commands)
     command = await asyncio.create_subprocess_exec(
         *("sh", "-c", script(page, stack.url)),
         cwd=tmp_path,
