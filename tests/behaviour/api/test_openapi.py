@@ -13,8 +13,6 @@ from api.conversations.bodies import RunBody
 from domain.task import TaskSpec
 from settings import ROOT
 
-NO_KEY = ("GET /healthz", "GET /readyz", "POST /hooks/{connector_id}", "POST /triggers/{trigger}")
-
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:

@@ -10,16 +10,14 @@ from typing import Any, cast
 import httpx2
 import pytest
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.testing import ActivityEnvironment
 
-from activities.sessions.open import OpenSessions
 from agents.loader import load_prices
 from api.conversations.bodies import FireBody
 from api.conversations.fire import fire as fire_now
 from api.http.auth import Call, account_caller
 from api.http.idempotency import IdempotencyKey
 from api.services import Services
-from domain.conversations.requests import Fire, Fired, OpenBatch, Opened, OpenSession
+from domain.conversations.requests import Fire, Fired
 from domain.errors import TooMany, Unavailable
 from domain.ids import new_id
 from domain.sealing import KeyRing
@@ -218,38 +216,3 @@ async def test_a_fire_counts_as_a_live_task_of_its_key(team: Stack) -> None:
     with pytest.raises(TooMany):
         await workflow_client.fire("default", talk.id, fire)
     assert len(await talk.mail(pending_only=True)) == 1 and len(await talk.sessions()) == 2
-
-
-async def with_outcomes_opening_a_fire(stack: Stack) -> tuple[Talk, list[str]]:
-    talk = await Talk.done(stack, chain([async_task(say(f"Part {n}.")) for n in range(3)], last="Off."))
-    await talk.posted(3)
-    return talk, [message.message_id for message in await talk.mail()]
-
-
-async def opening(talk: Talk) -> OpenSession:
-    session = NewSession.continuing(await talk.session(talk.id)).model_copy(update={"trigger": Trigger.FIRE})
-    return OpenSession(session_id=new_id(), thread_id=talk.id, session=session, fires=True)
-
-
-async def opened(talk: Talk, one: OpenSession) -> Opened:
-    activity = OpenSessions(talk.stack.pool, talk.stack.client, SharedVariables(KeyRing(), {}))
-    batch = OpenBatch(tenant="default", conversation_id=talk.id, sessions=[one.model_copy(deep=True)])
-    [answer] = (await ActivityEnvironment().run(activity.open_sessions, batch)).sessions
-    return answer
-
-
-async def test_a_repetition_gets_the_same_answer(team: Stack) -> None:
-    talk, held = await with_outcomes_opening_a_fire(team)
-    one = await opening(talk)
-    for answer in (await opened(talk, one), await opened(talk, one)):
-        assert answer.start is not None and answer.refused is None
-        assert answer.mail == held
-    assert [message.delivered_to for message in await talk.mail()] == [one.session_id] * 3
-
-
-async def test_another_fire_finds_nothing(team: Stack) -> None:
-    talk, _ = await with_outcomes_opening_a_fire(team)
-    first, second = await opening(talk), await opening(talk)
-    await opened(talk, first)
-    assert (await opened(talk, second)).refused == "mailbox_empty"
-    assert [message.delivered_to for message in await talk.mail()] == [first.session_id] * 3

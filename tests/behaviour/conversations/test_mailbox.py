@@ -103,14 +103,6 @@ async def test_delivered_outcome_is_not_delivered_again(team: Stack) -> None:
     assert waiting == 0
 
 
-@dataclass
-class Ends:
-    talk: Talk
-    rows: dict[str, SessionRow]
-    types: dict[str, str]
-    prompts: dict[str, str]
-
-
 async def stopped_child(stack: Stack, prompt: str) -> tuple[Talk, SessionRow, str]:
     talk = await Talk.done(stack, chain([async_task(prompt)], last="Off."))
     child = await talk.child()
@@ -149,27 +141,6 @@ async def test_subagent_interrupted_without_output_has_failed(team: Stack) -> No
     [message] = await talk.mail()
     assert message.source_type == "subagent_failed" and child.output is None
     assert prompt == (f"Async subagent 'helper' (session: {child.id}) failed:\nended without an answer (interrupted)")
-
-
-@scene
-async def interrupted_between_tools(stack: Stack) -> tuple[Talk, SessionRow, str]:
-    """It has called a tool but written no text yet."""
-    talk = await Talk.done(stack, chain([async_task(Gate().then())], last="Off."))
-    child = await talk.child()
-    await stack.seen(child.id, "tool_called")
-    assert (await stack.http.post(f"/tasks/{child.id}/interrupt")).status_code == 202
-    await talk.posted(1)
-    fired = await talk.fire()
-    return talk, await talk.session(child.id), (await talk.prompts(fired.id))[0]
-
-
-@pytest.mark.proves("S0-42")
-async def test_subagent_interrupted_after_a_commit_without_text_has_a_result(team: Stack) -> None:
-    talk, child, prompt = await interrupted_between_tools(team)
-    [message] = await talk.mail()
-    assert child.committed and child.output is None and message.source_type == "subagent_result"
-    note = "[Interrupted (interrupted); this is what it had so far.]"
-    assert prompt == f"Async subagent 'helper' (session: {child.id}) completed:\n{note}\n(no output)"
 
 
 @pytest.mark.proves("S0-23")

@@ -58,21 +58,6 @@ async def test_mailbox_query_shows_each_waiting_outcome(team: Stack) -> None:
     assert sorted(item["message_id"] for item in shown["items"]) == [outcome.id for outcome in outcomes]
 
 
-async def test_outcomes_of_a_fire_without_a_commit_are_shown_again(team: Stack) -> None:
-    talk = await Talk.done(team, chain([async_task(say("Found it."))], last="Off."))
-    await talk.posted(1)
-    client = WorkflowClient(team.client, team.settings.task_queue)
-
-    async def waiting() -> list[PendingOutcome] | None:
-        return await client.mailbox(talk.id)
-
-    before = await eventually(waiting, what="the outcome waits")
-    response = await team.http.post(f"/conversations/{talk.id}/fire", json={"input": BROKEN})
-    assert response.is_success, response.text
-    await talk.rest()
-    assert await eventually(waiting, what="the outcome is back") == before
-
-
 async def test_details_link_a_session_with_its_conversation_parent_and_subagents(team: Stack) -> None:
     gate = Gate()
     talk = await Talk.done(team, chain([async_task(gate.then("Late."))], last="Off."))

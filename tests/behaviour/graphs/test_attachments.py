@@ -207,31 +207,28 @@ async def test_shared_workspace_keeps_the_paths(stack: Stack) -> None:
     assert await talk.prompts(child.id) == ["Look at drafts/oak.txt.\n\nAttachments:\n- drafts/oak.txt"]
 
 
-@pytest.mark.parametrize(
-    ("path", "why"),
-    [
-        ("../oak.txt", "contains '..'"),
-        ("/etc/passwd", "is absolute"),
-        ("drafts/none.txt", "There is no file"),
-        ("drafts", "only files can be attached"),
-        ("drafts/link.txt", "only files can be attached"),
-        ("drafts/outside.txt", "There is no file"),
-        ("linked/oak.txt", "There is no file"),
-        ("secret/key.txt", "A rule keeps 'secret/key.txt' from you: deny read_file \"secret/*\""),
-        ("guarded/key.txt", "A rule keeps 'guarded/key.txt' from you: ask read_file \"guarded/*\""),
-        ("drafts/../guarded/key.txt", "contains '..'"),
-        ("./guarded//key.txt", 'ask read_file "guarded/*"'),
-        ("open/key.txt", None),  # it goes along
-    ],
-)
-async def test_file_that_cannot_be_attached_starts_no_subagent(stack: Stack, path: str, why: str | None) -> None:
+REFUSED = {
+    "../oak.txt": "contains '..'",
+    "/etc/passwd": "is absolute",
+    "drafts/none.txt": "There is no file",
+    "drafts": "only files can be attached",
+    "drafts/link.txt": "only files can be attached",
+    "drafts/outside.txt": "There is no file",
+    "linked/oak.txt": "There is no file",
+    "secret/key.txt": "A rule keeps 'secret/key.txt' from you: deny read_file \"secret/*\"",
+    "guarded/key.txt": "A rule keeps 'guarded/key.txt' from you: ask read_file \"guarded/*\"",
+    "drafts/../guarded/key.txt": "contains '..'",
+    "./guarded//key.txt": 'ask read_file "guarded/*"',
+}
+
+
+async def test_file_that_cannot_be_attached_starts_no_subagent(stack: Stack) -> None:
     secret = "mkdir secret guarded open; tee secret/key.txt guarded/key.txt > open/key.txt <<< x"
     links = "ln -s oak.txt drafts/link.txt; ln -s /etc/passwd drafts/outside.txt; ln -s drafts linked"
     makes = ("bash", {"command": f"{secret}; {links}"})
-    pair = ("at_pair", {"message": "Grow.", "attachments": [path]})
-    talk = await Talk.done(stack, chain([WRITES], [makes], [pair]), "at_lead")
-    refusal = (await talk.results())[2]
-    if why is None:
-        assert await talk.children()
-    else:
-        assert why in refusal and "Nothing was sent." in refusal and not await talk.children()
+    pairs = [[("at_pair", {"message": path, "attachments": [path]})] for path in (*REFUSED, "open/key.txt")]
+    talk = await Talk.done(stack, chain([WRITES], [makes], *pairs), "at_lead")
+    _, _, *refusals, _ = await talk.results()
+    for (path, why), refusal in zip(REFUSED.items(), refusals, strict=True):
+        assert why in refusal and "Nothing was sent." in refusal, path
+    assert len(await talk.children()) == 1  # with open/key.txt

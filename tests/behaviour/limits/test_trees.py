@@ -105,14 +105,6 @@ async def test_failed_call_releases_its_reservation(bounded: Stack) -> None:
     assert (await talk.ended(talk.id)).reason == "goal_reached"
 
 
-async def test_tree_shares_its_time(bounded: Stack) -> None:
-    talk = await Talk.begin(
-        bounded, "[[script:forever]]", "thrifty", config={"max_steps": 1_000, "tree": {"ttl": 2_000}}
-    )
-    row = await talk.ended(talk.id)
-    assert row.reason == "ttl" and (row.deadline - row.created_at).total_seconds() <= 2
-
-
 async def test_conversation_with_a_spent_budget_refuses_turns_until_it_is_raised(bounded: Stack) -> None:
     talk = await Talk.done(bounded, say("One."), "thrifty", config={"tree": {"max_steps": 1}})
     body = {"input": say("Two."), "if_busy": "reject"}

@@ -12,7 +12,6 @@ from domain.sessions.input_request import RequestKind
 from store import keys
 from store.keys import Right
 from tests.behaviour.notifications.subscribers import Subscribers
-from tests.behaviour.supervision.people import bearer
 from tests.support.stack import Stack, eventually
 from tests.unit.activities.test_egress import LITERALS, Recording, names
 
@@ -187,18 +186,3 @@ async def test_route_for_an_unknown_kind_of_request_is_refused(subscribers: Subs
     [found] = answer.json()["errors"]
     assert (answer.status_code, found["pointer"]) == (422, "/config/routes/applause")
     assert set(found["allowed"]) == {*RequestKind, "budget_low", "anomaly"} - {RequestKind.EXTERNAL_EVENT}
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("POST", "/subscriptions"), ("DELETE", "/subscriptions/{}"), ("POST", "/subscriptions/{}/rotate")],
-)
-async def test_only_supervisors_manage_subscriptions(subscribers: Subscribers, method: str, path: str) -> None:
-    made = await subscribers.subscribe("https://hooks.example.org/", every_task=False)
-    reader = await bearer(subscribers.stack, Right.SUBMIT, Right.READ)
-    body = {"name": "mine", "channel": "webhook", "target": "https://hooks.example.org/"}
-    refused = await subscribers.stack.http.request(method, path.format(made["id"]), json=body, headers=reader)
-    assert (refused.status_code, refused.json()["needed"]) == (403, ["supervise"])
-    assert made["id"] in [
-        one["id"] for one in (await subscribers.stack.http.get("/subscriptions", headers=reader)).json()["items"]
-    ]

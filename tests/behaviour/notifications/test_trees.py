@@ -5,35 +5,7 @@ import pytest
 from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, say, steer
 from tests.behaviour.notifications.receivers import Receiver
 from tests.behaviour.notifications.subscribers import Subscribers
-from tests.behaviour.supervision.people import ask
-from tests.support.stack import calls, eventually
-
-
-async def test_question_of_a_subagent_notifies_and_its_end_does_not(
-    subscribers: Subscribers, receiver: Receiver
-) -> None:
-    definition = {"description": "x", "prompt": "x", "tools": []}
-    for name, more in (
-        ("told-helper", {"mode": "subagent", "may_ask": True}),
-        ("told-lead", {"may_ask": True, "subagents": [{"agent": "told-helper", "may_ask": True}]}),
-    ):
-        said = await subscribers.stack.http.put(f"/agents/{name}", json={**definition, "name": name, **more})
-        assert said.is_success, said.text
-    made = await subscribers.subscribe(f"{receiver.url}/lead", every_task=False)
-    inner = {"agent": "told-helper", "prompt": calls(ask("Which port?")), "description": "find out"}
-    task_id = await subscribers.stack.submit(calls(("task", inner)), "told-lead", config={"notify": [made["name"]]})
-    [asked] = await receiver.got("/lead")
-    data = asked.json["data"]
-    assert (asked.json["type"], data["question"]) == ("input_required", "Which port?")
-    assert data["conversation_id"] == task_id != data["task_id"]
-    said = await subscribers.stack.http.post(
-        f"/tasks/{data['task_id']}/input", json={"response_to": data["request_id"], "input": "80"}
-    )
-    assert said.status_code == 202
-    await subscribers.stack.wait(task_id)
-    _, ended = await receiver.got("/lead", 2)
-    assert ended.json["data"]["task_id"] == task_id
-    assert len(await subscribers.deliveries(made)) == 2
+from tests.support.stack import eventually
 
 
 async def test_fired_continuation_notifies_the_subscriptions_of_its_task(

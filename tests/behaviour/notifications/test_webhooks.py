@@ -38,29 +38,16 @@ async def test_end_of_a_task_is_delivered_signed_and_once(subscribers: Subscribe
     await eventually(delivered, what="both are delivered")
 
 
-async def test_task_names_its_subscriptions(subscribers: Subscribers, receiver: Receiver) -> None:
-    named = await subscribers.subscribe(f"{receiver.url}/named", every_task=False)
-    kind = await subscribers.subscribe(f"{receiver.url}/kind", "push", every_task=False)
-    await subscribers.stack.run("[[script:say text=quiet]]")
-    task_id = (await subscribers.stack.run("[[script:say text=x]]", config={"notify": [named["name"], "push"]}))[
-        "task_id"
-    ]
-    assert [one.json["data"]["task_id"] for one in await receiver.got("/named")] == [task_id]
-    await receiver.got("/kind")
-    for subscription in (named, kind):
-        assert [one["task_id"] for one in await subscribers.deliveries(subscription)] == [task_id]
-
-
 @pytest.mark.proves("S1-47")
 async def test_task_chooses_its_subscriptions_and_its_sandbox(subscribers: Subscribers, receiver: Receiver) -> None:
-    definition = TESTER | {"name": "networked", "network": True}
-    assert (await subscribers.stack.http.put("/agents/networked", json=definition)).is_success
+    definition = TESTER | {"name": "hook-networked", "network": True}
+    assert (await subscribers.stack.http.put("/agents/hook-networked", json=definition)).is_success
     named = await subscribers.subscribe(f"{receiver.url}/chosen", every_task=False)
     command = calls(("bash", {"command": "echo proxy=${HTTPS_PROXY:-none}"}))
     shown = {}
     for mode in ("networked", "isolated"):
         config = {"sandbox": mode, "notify": [named["name"]] if mode == "isolated" else []}
-        task_id = (await subscribers.stack.run(command, agent="networked", config=config))["task_id"]
+        task_id = (await subscribers.stack.run(command, agent="hook-networked", config=config))["task_id"]
         shown[mode] = str((await subscribers.stack.asked(task_id))[-1]["body"]["messages"][-1])
     assert "proxy=http://" in shown["networked"] and "proxy=none" in shown["isolated"]
     await receiver.got("/chosen")

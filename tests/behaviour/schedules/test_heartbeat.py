@@ -16,7 +16,6 @@ from tests.behaviour.conversations.talk import BROKEN, asked
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, fired, runs, show, tick, trigger, until
-from tests.faults.heartbeats import PER_DAY, START, beat
 from tests.support.stack import Stack, calls, eventually
 
 LOOK = {"run": 'n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n; [ "$n" = 5 ] && echo "alarm" || exit 3'}
@@ -99,16 +98,6 @@ async def test_no_duplicate_heartbeats_whatever_repeats_a_tick(stack: Stack) -> 
     assert (await show(stack, made["id"]))["runs"] == {"skipped": 13}
     count = "SELECT count(*) FROM sessions WHERE conversation_id = $1"
     assert await stack.pool.fetchval(count, made["conversation_id"]) == 0
-
-
-@pytest.mark.exactly_once
-async def test_a_day_of_heartbeats_has_one_row_for_each_due_time_though_the_worker_is_killed(stack: Stack) -> None:
-    """By hand, 30 days with 20 kills: `python -m tests.faults.heartbeats`."""
-    quiet = {"start": "00:00", "end": "23:59"}  # the cheapest reason to skip a run
-    schedule_id, due = await beat(stack, days=1, kills=2, within_s=300, least_kills=1, quiet_hours=quiet)
-    assert sorted(due) == [START + timedelta(minutes=15 * number) for number in range(PER_DAY)]
-    assert {run["status"] for run in await runs(stack, schedule_id)} == {"skipped"}
-    await stack.http.delete(f"/schedules/{schedule_id}")
 
 
 @pytest.mark.together

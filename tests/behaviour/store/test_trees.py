@@ -77,18 +77,3 @@ async def test_a_child_that_is_being_accepted_is_waited_for_and_found(pool: Pool
     assert await cancelling
     found = await threads.find_descendants(pool, "default", root.session_id)
     assert set(found) == {ref_of(middle).session_id, ref_of(wanted).session_id}
-
-
-async def test_an_outcome_wakes_nobody_in_a_cancelled_tree(pool: Pool, accept: Accept) -> None:
-    scopes: tuple[Literal[Scope.TREE] | None, ...] = (None, Scope.TREE)
-    for scope in scopes:
-        held = scope is not None
-        root = await accept()
-        one = child_of(root)
-        await accepted(pool, one)
-        await cancel(pool, root, scope)
-        for _ in range(2):  # the second call returns the same
-            ended = await end(pool, ref_of(one), Reason.CALLER_CANCEL)
-            assert ended.held is held and ended.mail
-        waits = await pool.fetchval("SELECT count(*) FROM inbox WHERE conversation_id = $1", root.conversation_id)
-        assert waits == (0 if held else 1)

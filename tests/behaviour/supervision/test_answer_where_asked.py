@@ -232,22 +232,6 @@ async def test_half_typed_line_in_chat_answers_no_other_question(people: Stack, 
     assert not await asyncio.to_thread((people.workspace(conversation) / "second").exists)
 
 
-async def test_plan_is_edited_at_the_terminal(people: Stack, environment: dict[str, str]) -> None:
-    def edit() -> None:
-        script = steps([plan("look", "burn")], [bash("echo done")])
-        with Terminal("run", "asker", script, "--approve-plan", env=environment) as shown:
-            shown.expect("May this plan be carried out?")
-            shown.expect("Approve? y(es), n(o), e(dit the steps), l(ater)")
-            shown.type("e")
-            shown.expect("burn")
-            shown.type("\x7f\x7f\x7f\x7f\x7ftidy up", "\x1b\r")
-            shown.expect("completed (goal_reached)")
-
-    await asyncio.to_thread(edit)
-    record = await people.record(await newest(people))
-    assert [step["title"] for step in record["plan"]["steps"]] == ["look", "tidy up"]
-
-
 async def test_no_input_leaves_it_waiting_and_answer_finds_the_only_question(
     people: Stack, environment: dict[str, str]
 ) -> None:

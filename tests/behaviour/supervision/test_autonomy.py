@@ -88,7 +88,7 @@ async def by_clock(stack: Stack, agent: str, goal: str) -> str:
     return task_id
 
 
-@pytest.mark.proves("S1-85")
+@pytest.mark.proves("S1-04", "S1-85")
 async def test_same_goal_takes_another_course_where_python_is_denied_by_person_and_by_schedule(people: Stack) -> None:
     """The same goal in two environments: one can run Python, the other denies it. Nobody sends a further message."""
     denied = {"permission": "bash", "pattern": "python3*", "action": "deny"}

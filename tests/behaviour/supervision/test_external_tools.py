@@ -104,14 +104,6 @@ async def test_an_external_call_is_gated_and_withheld_like_any_other(people: Sta
     assert 'forbid this call of look_up: deny look_up "*"' in await output(people, denied["task_id"])
 
 
-@pytest.mark.parametrize(("then", "reason"), [({"on_input_timeout": "deny"}, "goal_reached"), ({}, "input_timeout")])
-async def test_unanswered_call_ends_as_its_task_configures(people: Stack, then: dict[str, Any], reason: str) -> None:
-    record = await people.run(calls(look_up(1)), config=CONFIG | {"input_timeout": 1_000} | then)
-    assert record["reason"] == reason
-    if reason == "goal_reached":
-        assert "Nobody answered this call in time." in await output(people, record["task_id"])
-
-
 async def test_a_dry_run_asks_nobody_and_lists_the_call(people: Stack) -> None:
     record = await people.run(calls(look_up(1)), config=CONFIG | {"dry_run": True})
     assert record["reason"] == "goal_reached"

@@ -247,14 +247,6 @@ async def test_boundary_binds_tools_and_paths(people: Stack) -> None:
     assert [(one["kind"], one["state"]) for one in done] == [("file", "done")] and "src/a" in done[0]["description"]
 
 
-async def test_boundary_binds_hosts(people: Stack) -> None:
-    tried = [("fetch_url", {"url": "http://EXAMPLE.org:1/"}), ("fetch_url", {"url": "http://127.0.0.1:1/"}), bash("id")]
-    record = await people.run(calls(*tried), "asker", boundary={"hosts": ["127.0.0.1"]})
-    said = (await output(people, record["task_id"])).splitlines()
-    assert "forbid" in said[0] and "not public" in said[1] and "bash" in said[2]
-    assert [one["state"] for one in await results(people, record["task_id"])] == ["failed", "failed", "failed"]
-
-
 OWN_TOOLS = agent(
     "own-tools", tools=["write_file", "save_artifact", "copy_file", "ping", "add", "ledger_again", "bash"]
 )
@@ -336,21 +328,6 @@ async def test_rights_decide_who_may_answer_and_who_may_approve(people: Stack) -
         "clarification": "answer",
         "tool_approval": "supervise",
     }
-
-
-@pytest.mark.parametrize(
-    ("spec", "pointer"),
-    [
-        ({"permissions": [{"permission": "bash", "action": "perhaps"}]}, "/permissions/0/action"),
-        ({"permissions": [{"permission": "bash", "pattern": "", "action": "deny"}]}, "/permissions/0/pattern"),
-        ({"boundary": {"files": ["x"]}}, "/boundary/files"),
-        ({"config": {"ttl": 5_000, "input_timeout": 6_000}}, "/config/input_timeout"),
-        ({"config": {"on_input_timeout": "deny"}}, "/config/on_input_timeout"),
-    ],
-)
-async def test_rules_that_make_no_sense_are_refused(people: Stack, spec: dict[str, Any], pointer: str) -> None:
-    said = await people.http.post("/tasks", json={"agent": "tester", "input": "x", **spec})
-    assert (said.status_code, said.json()["errors"][0]["pointer"]) == (422, pointer), said.text
 
 
 async def test_a_task_may_forbid_a_subagent(people: Stack) -> None:

@@ -21,6 +21,7 @@ async def test_a_limit_ends_with_a_summary(stack: Stack) -> None:
         ({"max_steps": 3}, "step_limit", 3),
         ({"max_tokens": 100}, "token_budget", 1),
         ({"max_cost_usd": 0.0001, "model": "claude-opus-4-5"}, "cost_budget", 1),
+        ({"max_tool_calls": 3}, "tool_limit", 4),
         ({"ttl": 3_000}, "ttl", None),
     ]
     records = await asyncio.gather(*(stack.run(slow, config=config) for config, _, _ in limits))

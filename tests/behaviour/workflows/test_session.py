@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from domain.ids import is_id
-from tests.support.launch import TESTER
 from tests.support.stack import Stack, calls, of_type, steps
 
 pytestmark = pytest.mark.together
@@ -146,28 +145,3 @@ async def test_many_sessions_run_side_by_side(stack: Stack, tmp_path: Any) -> No
         together += change
         most = max(most, together)
     assert most >= 10, "sessions ran one after the other"
-
-
-@pytest.mark.proves("S1-04")
-async def test_the_same_request_takes_another_course_where_the_tools_return_something_else(stack: Stack) -> None:
-    """Plan, act, observe, replan: one agent may run Python; the other is denied it and replans."""
-    denied = {"permission": "bash", "pattern": "python3*", "action": "deny"}
-    courses = {}
-    for name, rules in (("free", []), ("hindered", [denied])):
-        said = await stack.http.put(f"/agents/{name}", json=TESTER | {"name": name, "permissions": rules})
-        assert said.is_success, said.text
-        task_id = await stack.submit("Compute the first 6 primes [[script:assistant]]", name)
-        assert (await stack.wait(task_id))["status"] == "completed"
-        assert "2, 3, 5, 7, 11, 13" in (await stack.result(task_id))["output"]
-        courses[name] = await stack.events(task_id)
-    states = {
-        name: [event["state"] for event in of_type(events, "tool_returned") if event["tool"] == "bash"]
-        for name, events in courses.items()
-    }
-    assert states == {"free": ["failed", "ok"], "hindered": ["failed", "failed", "ok"]}
-    planned = {
-        name: {step["title"] for event in of_type(events, "plan_updated") for step in event["steps"]}
-        for name, events in courses.items()
-    }
-    assert "Run it with the interpreter" in planned["free"] & planned["hindered"]
-    assert planned["hindered"] - planned["free"] == {"Run it with awk instead of Python"}

@@ -57,20 +57,6 @@ async def test_stream_replays_then_follows_then_ends(api: httpx2.AsyncClient, po
     assert last["message"] == "live" and last["at"]
 
 
-async def test_live_event_arrives_without_delay(api: httpx2.AsyncClient, pool: Pool) -> None:
-    task_id = await submitted(api)
-    # shorter than the interval of the fallback read
-    async with asyncio.timeout(4), api.stream("GET", f"/tasks/{task_id}/events") as answer:
-        reader = frames(answer)
-        await anext(reader)
-        await asyncio.sleep(0.1)
-        sent = time.monotonic()
-        await record(pool, task_id, Progress(message="now"))
-        assert (await anext(reader))["data"]["message"] == "now"
-        assert time.monotonic() - sent < 1.0
-        await end(pool, task_id)
-
-
 async def test_idle_stream_does_not_poll_the_database(
     api: httpx2.AsyncClient, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
