@@ -174,6 +174,7 @@ async def find(
     status: RequestStatus | None = RequestStatus.OPEN,
     session_id: str | None = None,
     conversation_id: str | None = None,
+    created_by: str | None = None,
     order: RequestOrder = RequestOrder.NEWEST,
     after: tuple[datetime | None, str] = (None, ""),
     limit: int = 100,
@@ -186,13 +187,15 @@ async def find(
         f"""SELECT {_COLUMNS} FROM input_requests
              WHERE tenant = $1 AND (event_key IS NULL OR $2::text IS NOT NULL OR $3::text IS NOT NULL)
                AND ($2::text IS NULL OR session_id = $2) AND ($3::text IS NULL OR conversation_id = $3) {only}
-               AND ($5::text = '' OR {is_after})
+               AND ($5::text = '' OR {is_after}) AND ($7::text IS NULL OR EXISTS (SELECT FROM sessions s
+                    WHERE s.tenant = $1 AND s.id = input_requests.session_id AND s.created_by = $7))
              ORDER BY {ordering} LIMIT $6""",
         tenant,
         session_id,
         conversation_id,
         *after,
         limit,
+        created_by,
     )
     return [_read(row) for row in rows]
 

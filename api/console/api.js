@@ -2,8 +2,11 @@
 
 const BASE = new URL("..", import.meta.url); // the console works behind any prefix
 const RETRY_MS = [500, 1000, 2000, 5000];
+const UNREACHED = new Set([502, 503, 504]); // a proxy says so of a server that does not answer
 
-export class Problem extends Error {
+const pause = (failures) => new Promise((wake) => setTimeout(wake, RETRY_MS[Math.min(failures, RETRY_MS.length - 1)]));
+
+class Problem extends Error {
   constructor(status, body) {
     const found = (body.errors ?? []).map((one) => `${one.pointer || one.code}: ${one.message ?? one.code}`);
     super([body.detail || body.title || `The server answered ${status}.`, ...found].join(" "));
@@ -77,13 +80,19 @@ function randomKey() {
 }
 
 // A separate key for each press of a button: a request that is repeated after a lost answer happens once.
-export async function post(path, body, { once = false } = {}) {
+// `kept` is called when the server does not answer: the request is then repeated until it does.
+export async function post(path, body, { once = false, kept = null } = {}) {
   const options = { body, key: once ? randomKey() : undefined };
-  try {
-    return await content(await send("POST", path, options));
-  } catch (error) {
-    if (!(error instanceof Away) || !once) throw error;
-    return content(await send("POST", path, options));
+  for (let failures = 0; ; failures++) {
+    try {
+      return await content(await send("POST", path, options));
+    } catch (error) {
+      const away = error instanceof Away || UNREACHED.has(error.status);
+      if (!once || !away || (failures && !kept)) throw error;
+      if (!kept) continue;
+      kept();
+      await pause(failures);
+    }
   }
 }
 
@@ -148,7 +157,7 @@ export function follow(path, on, { after = "latest", restart = "latest", state =
         }
       }
       state(false);
-      await new Promise((wake) => setTimeout(wake, RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)]));
+      await pause(failures++);
     }
   })();
   return () => stop.abort();

@@ -41,15 +41,11 @@ function frame(after) {
   const who = session.key_id ? `${session.name} · ${session.tenant}` : `${session.name}, this machine`;
   document.body.replaceChildren(
     h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
-    h(
-      "nav",
-      { class: "rail", "aria-label": "Main" },
+    h("nav", { class: "rail", "aria-label": "Main" },
       h("a", { class: "brand", href: "#/", "aria-label": "Errand", title: "Errand" }, icon("brand")),
       PLACES.map(([hash, name, shape]) => h("a", { href: hash, "data-nav": hash }, icon(shape), name, hash === "#/inbox" ? h("span", { class: "count", "data-waiting": "" }) : null)),
     ),
-    h(
-      "header",
-      { class: "top" },
+    h("header", { class: "top" },
       h("div", { class: "crumbs" }),
       h("span", { class: "grow" }),
       h("button", { type: "button", class: "jump", "aria-label": "Search or run a command", onclick: palette }, icon("search"), h("span", { class: "grow" }, "Search or run a command"), kbd("⌘K")),

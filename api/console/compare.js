@@ -44,9 +44,7 @@ export function compare(main, { parameters: [a, b] }) {
       place,
       h("div", { class: "line" }, h("h1", {}, "Compare"), h("span", { class: `pill banner ${first || ending ? "wait" : "good"}`, role: "status" }, found), h("span", { class: "grow" }), h("span", { class: "soft desk" }, kbd("N"), " next ", kbd("P"), " previous"), link(`#/compare/${b}/${a}`, h("span", { class: "button" }, icon("compare"), "Swap")), action("Other task…", () => compareDialog(a, one.trace.agent))),
       h("dl", { class: "stats" }, delta("Cost", one.trace.usage.cost_usd, other.trace.usage.cost_usd, cost), delta("Time", span(one.trace), span(other.trace), brief), delta("Steps", one.trace.steps.length, other.trace.steps.length, String), delta("Tokens", tokens(one.trace.usage), tokens(other.trace.usage), amount), delta("Criteria met", met(one), met(other), (value) => (value === null ? "none" : String(value)), true)),
-      h(
-        "div",
-        { class: "cmp scroll", tabindex: "0", role: "region", "aria-label": "Both tasks, step by step" },
+      h("div", { class: "cmp scroll", tabindex: "0", role: "region", "aria-label": "Both tasks, step by step" },
         h("div", { class: "pair heads" }, side("A", one), h("span", { class: "m" }), side("B", other, from)),
         folded ? h("button", { type: "button", class: "pair fold", onclick: () => { opened.add("equal"); draw(); } }, h("span", { class: "c" }, icon("right"), `${folded} equal steps`), h("span", { class: "m" }, "="), h("span", { class: "c" }, icon("right"), `${folded} equal steps${from ? ", taken over" : ""}`)) : null,
         pairs.map((pair, at) => (at < folded ? null : pairView(pair, at))),
@@ -103,10 +101,9 @@ export function compare(main, { parameters: [a, b] }) {
     place.querySelector(`[data-pair="${next}"]`).scrollIntoView({ block: "center" });
   }
 
-  const end = insist(load, (error) => fill(place, h("p", { class: "notice", role: "alert" }, error.message)));
   return {
     key: (event) => (event.key === "n" ? (step(1), true) : event.key === "p" ? (step(-1), true) : false),
-    leave: end,
+    leave: insist(load, (error) => fill(place, h("p", { class: "notice", role: "alert" }, error.message))),
   };
 }
 

@@ -5,8 +5,8 @@ import { get, post } from "./api.js";
 import { action, append, confirmed, fill, h, link } from "./dom.js";
 import { ago, amount, brief, clock, cost, count, duration, left, short, time } from "./format.js";
 import { icon } from "./icons.js";
-import { decision } from "./decision.js";
-import { insist, keepCurrent, listen, soon } from "./live.js";
+import { decisions } from "./decision.js";
+import { ends, every, insist, keepCurrent, listen, single, soon } from "./live.js";
 import { bones, choice, crumbs, empty, meter, pill, shape, shownFiles, square, toast } from "./parts.js";
 import { callView } from "./step_view.js";
 import { raiseDialog } from "./task_dialogs.js";
@@ -25,7 +25,7 @@ export function conversation(main, { parameters: [id] }) {
     head: h("div", { class: "head" }),
     tree: h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Turns and threads" }),
     spent: h("footer", { class: "spent" }),
-    earlier: h("p", { class: "more", hidden: true }, action("Earlier turns", earlier)),
+    earlier: h("p", { class: "more", hidden: true }, action("Earlier turns", () => earlier())),
     turns: h("div"),
     asks: h("div", { class: "asks" }),
     said: h("div", { class: "chat", role: "log", "aria-label": "What was said", tabindex: "0" }),
@@ -39,11 +39,10 @@ export function conversation(main, { parameters: [id] }) {
   const sending = h("div", { class: "line" });
   const state = { turns: new Map(), cursor: null, mode: "queue", view: "read", thread: null, trace: null, turn: null };
   const blocks = new Map(); // session -> its turn as it is drawn
-  const asks = new Map();
+  const asks = decisions(load);
   let record = null;
   let budget = null;
   let mail = { items: [], pending_count: 0 };
-  let reading = null;
   let pieces = ""; // of the message that is being written
   let drawn = ""; // the part of it that is shown as Markdown
   let framed = 0;
@@ -78,19 +77,14 @@ export function conversation(main, { parameters: [id] }) {
     tree();
   }
 
-  function earlier() {
+  const earlier = single(async () => {
     const { cursor } = state;
-    reading ??= (cursor ? get(`/conversations/${id}/turns`, { full: true, newest: true, limit: PAGE, cursor }) : Promise.resolve(null))
-      .then((page) => {
-        if (!page || cursor !== state.cursor) return; // answered too late
-        state.cursor = page.next_cursor;
-        take(page);
-      })
-      .finally(() => {
-        reading = null;
-      });
-    return reading;
-  }
+    if (!cursor) return;
+    const page = await get(`/conversations/${id}/turns`, { full: true, newest: true, limit: PAGE, cursor });
+    if (cursor !== state.cursor) return; // answered too late
+    state.cursor = page.next_cursor;
+    take(page);
+  });
 
   const inOrder = () => [...state.turns.values()].sort((a, b) => b.created_at.localeCompare(a.created_at) || b.session_id.localeCompare(a.session_id));
   const branches = () => record.sessions.flatMap(function below(one) { return [one, ...one.children.flatMap(below)]; });
@@ -102,9 +96,7 @@ export function conversation(main, { parameters: [id] }) {
     if (place.head.isConnected) crumbs(link("#/conversations", "Chats"), short(record.title, 60) || id);
     fill(
       place.head,
-      h(
-        "div",
-        { class: "line" },
+      h("div", { class: "line" },
         h("h1", { class: "cut", title: record.title }, record.title || id),
         running ? pill("working", `${running} running`) : record.status === "open" ? pill("completed", "Idle") : pill("cancelled", "Terminated"),
         h("span", { class: "soft desk cut" }, `${count(branches().length, "session")} · ${count(subagents().length, "subagent session")} · changed ${ago(record.updated_at)}`),
@@ -234,11 +226,9 @@ export function conversation(main, { parameters: [id] }) {
   }
 
   function asksView() {
-    const open = record.input_requests.filter((one) => one.kind !== "external_event");
-    for (const request of open) if (!asks.has(request.id)) asks.set(request.id, decision(request, { answered: load }));
-    const ids = new Set(open.map((one) => one.id));
-    for (const one of asks.keys()) if (!ids.has(one)) asks.delete(one);
-    fill(place.asks, [...asks.values()].slice(0, 3).map((one) => one.element), asks.size > 3 ? link("#/inbox", `and ${asks.size - 3} more in the inbox`) : null);
+    asks.set(record.input_requests.filter((one) => one.kind !== "external_event"));
+    const all = asks.elements();
+    fill(place.asks, all.slice(0, 3), all.length > 3 ? link("#/inbox", `and ${all.length - 3} more in the inbox`) : null);
   }
 
   function mailbox() {
@@ -247,9 +237,7 @@ export function conversation(main, { parameters: [id] }) {
     const why = busy ? "A session is running: fire when it has ended." : mail.pending_count ? "" : "The mailbox is empty.";
     fill(
       place.mailbox,
-      h(
-        "header",
-        { class: "line" },
+      h("header", { class: "line" },
         h("h2", {}, "Mailbox"),
         h("span", { class: `count badge ${mail.pending_count ? "" : "none"}` }, String(mail.pending_count)),
         h("span", { class: "grow" }),
@@ -365,7 +353,7 @@ export function conversation(main, { parameters: [id] }) {
   const writes = h("div", { class: "markdown" });
   const rest = h("p", { class: "markdown raw" });
   const stop = keepCurrent(`/conversations/${id}/events`, load, { main, problem: place.problem, matters, ms: 200 });
-  const clockwork = setInterval(() => asks.forEach((one) => one.tick()), 1000);
+  const clockwork = every(1000, asks.tick);
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) sending.querySelector(".primary").click();
   });
@@ -375,9 +363,7 @@ export function conversation(main, { parameters: [id] }) {
     main,
     place.problem,
     place.head,
-    h(
-      "div",
-      { class: "three" },
+    h("div", { class: "three" },
       h("nav", { class: "pane", "aria-label": "Turns and threads" }, place.tree, place.spent),
       h("section", { class: "pane" }, place.said, h("div", { class: "lanes" }, lanes.tools, lanes.element), place.asks, h("div", { class: "composer" }, text, sending)),
       h("aside", { class: "pane side", "aria-label": "Mailbox and subagent" }, place.mailbox, place.thread),
@@ -389,20 +375,12 @@ export function conversation(main, { parameters: [id] }) {
 
   return {
     key(event) {
-      const [first] = asks.values();
-      if (/^[adeA]$/.test(event.key) && first && !event.repeat) first.press(event.key);
-      else if (event.key === "Escape") main.classList.remove("beside");
+      if (asks.press(event)) return true;
+      if (event.key === "Escape") main.classList.remove("beside");
       else return false;
       return true;
     },
-    leave() {
-      stop();
-      clearTimeout(waits);
-      clearInterval(clockwork);
-      grows.disconnect();
-      lanes.close();
-      main.classList.remove("charted", "beside");
-    },
+    leave: ends(stop, clockwork, lanes.close, () => grows.disconnect(), () => clearTimeout(waits)),
   };
 }
 
@@ -437,11 +415,5 @@ export function conversations(main) {
   list.hidden = true;
   fill(main, h("div", { class: "page" }, h("h1", { class: "sr" }, "Chats"), h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() }, h("span", { class: "search" }, icon("search"), text), h("span", { class: "grow" }), h("span", { class: "check" }, mine, h("label", { for: "mine" }, "Mine"))), h("div", { class: "table scroll", tabindex: "0", role: "region", "aria-label": "Conversations" }, list, note, more)));
   const first = insist(load, (error) => fill(note, error.message));
-  return {
-    key: (event) => event.key === "/" && (text.focus(), true),
-    leave() {
-      stop();
-      first();
-    },
-  };
+  return { key: (event) => event.key === "/" && (text.focus(), true), leave: ends(stop, first) };
 }

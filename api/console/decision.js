@@ -2,15 +2,17 @@
 // request is shown: approve, deny with a reason, edit in place, allow such calls from now on.
 
 import { get, post } from "./api.js";
-import { action, dialog, fill, h, link } from "./dom.js";
+import { action, ask, fill, h, link } from "./dom.js";
 import { bounded, cost, count, json, left, short, time } from "./format.js";
 import { icon } from "./icons.js";
 import { code, kbd, toast } from "./parts.js";
 import { schemaForm } from "./schema_form.js";
 import { difference, markdown } from "./texts.js";
 
+const sending = new Map(); // request -> whether its answer, which is on its way, waits for the server; whatever page is shown
 const APPROVALS = new Set(["tool_approval", "plan_approval"]);
 const MOST = 20_000; // characters of each part
+const KEPT = "Your answer is kept, and sent when the server is back.";
 const SEEN_MS = 400; // before a key approves
 const EXPIRY = { cancel: "the task is cancelled", deny: "it is denied", default: "its default is taken" };
 const KNOWN = new Set(["tool", "arguments", "diff", "files", "more_files", "plan", "note", "options", "rule", "so_far", "always", "external", "effect", "hosts", "network"]);
@@ -43,10 +45,20 @@ export function decision(request, { answered, heading = true, after = null }) {
   const eyes = new IntersectionObserver((all) => { seenAt = all.at(-1).isIntersecting ? performance.now() : Infinity; });
   let editing = null;
 
-  async function send(input) {
-    const text = await answer(request, input);
+  async function send(input, kept = () => {}) {
+    if (sending.has(request.id)) throw new Error("Your answer is on its way.");
+    sending.set(request.id, false);
+    let text;
+    try {
+      text = await answer(request, input, () => { sending.set(request.id, true); draw(); kept(); });
+    } finally {
+      sending.delete(request.id);
+      draw();
+    }
     await answered(request, text);
   }
+
+  const note = () => (sending.get(request.id) ? h("span", { class: "wait-c", role: "status" }, KEPT) : null);
 
   const approve = () => send(always_.checked && patterns ? { approved: true, always: patterns.split("\n") } : { approved: true });
 
@@ -59,22 +71,21 @@ export function decision(request, { answered, heading = true, after = null }) {
 
   function draw() {
     const head = heading ? h("header", {}, icon(editing ? "edit" : "waits"), h("span", { class: "grow question" }, editing ? "Approve with other arguments" : request.question), clock) : null;
-    if (editing) return fill(element, head, h("div", { class: "body", key: "edit" }, editing.body), h("footer", { key: "edit" }, editing.buttons));
+    if (editing) return fill(element, head, h("div", { class: "body", key: "edit" }, editing.body), h("footer", { key: "edit" }, editing.buttons, note()));
     fill(
       element,
       head,
       h("div", { class: "body", key: "look" }, known(request), form?.element, after),
-      h(
-        "footer",
-        { key: "look" },
+      h("footer", { key: "look" },
         isApproval(request)
           ? [
               action(["Approve", kbd("A")], approve, { class: "primary", "data-do": "a" }),
-              action(["Deny…", kbd("D")], () => deny(request, send), { class: "danger", "data-do": "d" }),
+              action(["Deny…", kbd("D")], () => deny(send), { class: "danger", "data-do": "d" }),
               editable ? action(["Edit…", kbd("E")], edit, { "data-do": "e" }) : null,
               always && patterns ? h("label", { class: "always", for: always_.id, title: "From now on run such calls of this conversation without asking" }, always_, "Always ", h("code", { class: "cut" }, short(patterns, 60)), kbd("⇧A")) : null,
             ]
           : action("Answer", () => send(form.value()), { class: "primary" }),
+        note(),
       ),
     );
     eyes.disconnect();
@@ -99,10 +110,33 @@ export function decision(request, { answered, heading = true, after = null }) {
   };
 }
 
+// The decisions of a view: each card stays as it is while its request is open.
+export function decisions(answered) {
+  const known = new Map();
+  return {
+    set(open) {
+      const ids = new Set(open.map((one) => one.id));
+      for (const id of known.keys()) if (!ids.has(id)) known.delete(id);
+      const fresh = open.filter((one) => !known.has(one.id));
+      for (const one of fresh) known.set(one.id, decision(one, { answered: (request) => { known.delete(request.id); return answered(); } }));
+      return fresh.length > 0;
+    },
+    elements: () => [...known.values()].map((one) => one.element),
+    tick: () => known.forEach((one) => one.tick()),
+    // A key is for the first of them.
+    press(event) {
+      const [first] = known.values();
+      if (!first || event.repeat || !/^[adeA]$/.test(event.key)) return false;
+      first.press(event.key);
+      return true;
+    },
+  };
+}
+
 // Answers a request once. Returns what to say about it; somebody else may have been first.
-async function answer(request, input) {
+async function answer(request, input, kept) {
   try {
-    await post(`/tasks/${request.session_id}/input`, { response_to: request.id, input }, { once: true });
+    await post(`/tasks/${request.session_id}/input`, { response_to: request.id, input }, { once: true, kept });
     const what = input?.approved === undefined ? "Answered" : input.approved ? "Approved" : "Denied";
     toast(`${what}: ${short(request.question, 70)}`, link(`#/tasks/${request.session_id}`, "Open task"));
     return `${what}: ${request.question}`;
@@ -115,23 +149,10 @@ async function answer(request, input) {
   }
 }
 
-function deny(request, send) {
-  dialog("Deny", (close) => {
-    const notes = h("textarea", { rows: 3, id: "notes", autofocus: true });
-    return [
-      h("p", { class: "soft" }, "The agent is told, and continues without it."),
-      h("div", { class: "field" }, h("label", { for: "notes" }, "Why? The agent reads it (optional)"), notes),
-      h(
-        "footer",
-        {},
-        h("button", { type: "button", onclick: close }, "Back", kbd("esc")),
-        action(["Deny", kbd("⌘↵")], async () => {
-          await send(notes.value ? { approved: false, notes: notes.value } : { approved: false });
-          close();
-        }, { class: "danger" }),
-      ),
-    ];
-  });
+function deny(send) {
+  const about = "The agent is told, and continues without it.";
+  const run = (notes, close) => send(notes ? { approved: false, notes } : { approved: false }, close);
+  ask("Deny", "Why? The agent reads it (optional)", ["Deny", kbd("⌘↵")], run, { about, kind: "danger" });
 }
 
 // The call as a form in the place of its text. A standing rule is a separate decision: it is sent only if its box was ticked.
@@ -208,9 +229,7 @@ function known(request) {
     Array.isArray(details.plan) ? h("ol", { class: "plan" }, details.plan.map((step) => h("li", {}, step))) : null,
     details.options?.length ? h("ul", { class: "options" }, details.options.map((one) => h("li", {}, one))) : null,
     Object.keys(rest).length ? code([icon("more"), h("span", { class: "grow" }, "more about it")], bounded(json(rest), MOST)) : null,
-    h(
-      "ul",
-      { class: "facts-list" },
+    h("ul", { class: "facts-list" },
       details.note ? h("li", {}, icon("file"), h("span", {}, details.note)) : null,
       details.hosts?.length ? h("li", {}, icon("web"), h("span", {}, "It reaches ", h("b", {}, details.hosts.join(", ")))) : null,
       details.network === false ? h("li", {}, icon("web"), h("span", {}, "Its command has no network")) : null,

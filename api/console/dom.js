@@ -87,12 +87,23 @@ export function dialog(title, build) {
   return box;
 }
 
+// A dialog that asks for a text; `run` gets it, and the function that closes it.
+export function ask(title, question, label, run, { about = "", kind = "primary" } = {}) {
+  dialog(title, (close) => {
+    const text = h("textarea", { rows: 3, id: "asked", autofocus: true });
+    const press = async () => { await run(text.value, close); close(); };
+    return [
+      about ? h("p", { class: "soft" }, about) : null,
+      h("div", { class: "field" }, h("label", { for: "asked" }, question), text),
+      h("footer", {}, h("button", { type: "button", onclick: close }, "Back"), action(label, press, { class: kind })),
+    ];
+  });
+}
+
 export function confirmed(title, explanation, label, run) {
   dialog(title, (close) => [
     h("p", { class: "soft" }, explanation),
-    h(
-      "footer",
-      {},
+    h("footer", {},
       h("button", { type: "button", onclick: close, autofocus: true }, "Keep it"),
       action(label, async () => {
         await run();

@@ -1,11 +1,11 @@
 // Tasks: the figures of today, what waits for people, and every task as it changes.
 
 import { get } from "./api.js";
-import { action, fill, h } from "./dom.js";
+import { fill, h } from "./dom.js";
 import { ago, amount, brief, clock, cost, count, duration, left, short, time, tokens, took } from "./format.js";
 import { icon } from "./icons.js";
 import { kindIcon } from "./decision.js";
-import { insist, listen, soon } from "./live.js";
+import { ends, every, insist, listen, soon } from "./live.js";
 import { bones, choice, crumbs, empty, kbd, meter, planStrip, shape } from "./parts.js";
 import { virtualList } from "./virtual_list.js";
 
@@ -13,12 +13,15 @@ const PAGE = 100;
 const MOST_WAITING = 3;
 const LIVE = ["submitted", "working", "input_required"];
 const STATES = [["", "All"], ["working", "Running"], ["input_required", "Waiting"], ["failed", "Failed"], ["completed", "Done"]];
+const TEXTS = ["text", "agent", "since"]; // filters that are empty unless they are set
+const PERIODS = [["", "Any time"], ["1", "Today"], ["7", "7 days"], ["30", "30 days"]]; // with today
 
 export function home(main) {
   const state = { tasks: new Map(), read: new Map(), asked: null, cursor: null, status: "", hidden: 0 }; // a cursor is valid for the filters it was asked with
   const filters = {
     text: h("input", { type: "search", id: "text", placeholder: "Part of the title", "aria-label": "Text" }),
     agent: h("select", { id: "agent", "aria-label": "Agent" }, h("option", { value: "" }, "All agents")),
+    since: h("select", { id: "since", "aria-label": "Begun" }, PERIODS.map(([value, name]) => h("option", { value }, name))),
     mine: h("input", { type: "checkbox", class: "box", id: "mine" }),
     subagents: h("input", { type: "checkbox", class: "box", id: "subagents" }),
   };
@@ -61,7 +64,9 @@ export function home(main) {
   }
 
   function query() {
+    const [days, midnight] = [Number(filters.since.value), new Date().setHours(0, 0, 0, 0)];
     return {
+      created_after: days ? new Date(midnight - (days - 1) * 86_400_000).toISOString() : null,
       agent: filters.agent.value,
       status: state.status,
       text: filters.text.value.trim(),
@@ -115,10 +120,11 @@ export function home(main) {
     else fill(note, filtered() ? empty("search", "No task fits", "Other tasks do not fit these filters.", h("button", { type: "button", onclick: clear }, "Clear the filters")) : empty("tasks", "Nothing was asked yet", "Tasks appear here as soon as somebody starts one.", h("a", { class: "button primary", href: "#/start" }, "Start a task")));
   }
 
-  const filtered = () => Boolean(filters.text.value || filters.agent.value || state.status || filters.mine.checked);
+  const filtered = () => Boolean(state.status || filters.mine.checked || TEXTS.some((name) => filters[name].value));
 
   function clear() {
-    filters.text.value = filters.agent.value = state.status = "";
+    state.status = "";
+    for (const name of TEXTS) filters[name].value = "";
     filters.mine.checked = false;
     filter();
     stateView();
@@ -168,10 +174,10 @@ export function home(main) {
     figuresSoon();
   });
   const filter = soon(() => load({ anew: true }).catch((error) => fill(note, error.message)));
-  const clockwork = setInterval(() => {
+  const clockwork = every(15_000, () => {
     load().catch(() => {}); // tasks that no worker has begun give no notice
     figuresSoon();
-  }, 15_000);
+  });
   for (const [name, input] of Object.entries(filters)) input.addEventListener(name === "text" ? "input" : "change", filter);
   let rest = null;
   const within = () => list.element.matches(":hover") || list.element.contains(document.activeElement);
@@ -187,18 +193,15 @@ export function home(main) {
   stateView();
   fill(
     main,
-    h(
-      "div",
-      { class: "page" },
+    h("div", { class: "page" },
       h("h1", { class: "sr" }, "Tasks"),
       figures,
       needs,
-      h(
-        "form",
-        { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
+      h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
         states,
         h("span", { class: "search" }, icon("search"), filters.text, kbd("/")),
         filters.agent,
+        filters.since,
         h("span", { class: "grow" }),
         h("span", { class: "check" }, filters.mine, h("label", { for: "mine" }, "Mine")),
         h("span", { class: "check" }, filters.subagents, h("label", { for: "subagents" }, "Subagents and reruns")),
@@ -224,16 +227,7 @@ export function home(main) {
     return true;
   }
 
-  return {
-    key,
-    leave() {
-      stop();
-      reads.forEach((end) => end());
-      clearInterval(clockwork);
-      clearTimeout(rest);
-      list.close();
-    },
-  };
+  return { key, leave: ends(stop, ...reads, clockwork, list.close, () => clearTimeout(rest)) };
 }
 
 function taskRow(one) {

@@ -2,11 +2,11 @@
 // decision. Answered by mouse, by form, or by j k a d e.
 
 import { get } from "./api.js";
-import { action, fill, h, link } from "./dom.js";
+import { action, fill, h } from "./dom.js";
 import { ago, cost, left, short } from "./format.js";
 import { icon } from "./icons.js";
 import { decision, isApproval, kindIcon, said, verdict } from "./decision.js";
-import { insist, listen, soon } from "./live.js";
+import { ends, every, insist, listen, single, soon } from "./live.js";
 import { bones, crumbs, empty, kbd } from "./parts.js";
 import { titleOf } from "./timeline.js";
 
@@ -15,18 +15,19 @@ const MOST_LOOKS = 20; // at a time
 const MOST_BEFORE = 4; // steps
 
 export function inbox(main, { parameters: [wanted] }) {
+  const mine = h("input", { type: "checkbox", class: "box", id: "mine", onchange: whose });
   const list = h("ol", { class: "requests", "aria-label": "Open requests" });
   const done = h("ul", { class: "decided" });
   const note = h("p", { role: "status", class: "said" });
   const place = h("section", { class: "pane detail-pane", "aria-label": "The chosen request" });
   const way = h("section", { live: true, class: "way", "aria-label": "How it got here" });
-  const further = h("p", { class: "more" }, action("Show further requests", nextPage));
+  const further = h("p", { class: "more" }, action("Show further requests", () => nextPage()));
   const open = new Map(); // id -> request
   const gone = new Set(); // a request that was settled never opens again, whatever an answer that was late says
   const asking = new Map(); // session -> its task
   const before = new Map(); // session -> what it said and did before it asked
+  let own = null; // true: only of this person's tasks
   let cursor = null;
-  let reading = null;
   let read = false;
   let chosen = wanted; // undefined: not yet, null: somebody else has settled it
   let chosenAt = 0;
@@ -34,22 +35,31 @@ export function inbox(main, { parameters: [wanted] }) {
   let moved = Promise.resolve();
 
   async function load() {
-    take(await get("/input-requests", { status: "open", order: "deadline", limit: PAGE }));
+    await page(null);
     await decided();
   }
 
-  // Pages are read as one scrolls or moves to their end: people look at the nearest deadlines.
-  function nextPage() {
-    reading ??= (cursor ? get("/input-requests", { status: "open", order: "deadline", limit: PAGE, cursor }).then(take) : Promise.resolve()).finally(() => {
-      reading = null;
-    });
-    return reading;
+  const failed = (error) => fill(note, error.message);
+
+  function whose() {
+    own = mine.checked || null;
+    open.clear();
+    load().catch(failed);
   }
 
-  function take(page) {
-    cursor = page.next_cursor;
+  async function page(from) {
+    const asked = own;
+    const found = await get("/input-requests", { status: "open", order: "deadline", own, limit: PAGE, cursor: from });
+    if (asked === own) take(found); // else it is too late
+  }
+
+  // Pages are read as one scrolls or moves to their end: people look at the nearest deadlines.
+  const nextPage = single(async () => cursor && page(cursor));
+
+  function take(found) {
+    cursor = found.next_cursor;
     read = true;
-    page.items.forEach(put);
+    found.items.forEach(put);
     draw();
     introduce().catch(() => {}); // the requests can be answered without it
   }
@@ -68,12 +78,14 @@ export function inbox(main, { parameters: [wanted] }) {
   // What is open in a conversation after something happened in it.
   async function look(conversation) {
     const found = [];
+    const asked = own;
     let next = null;
     do {
-      const page = await get("/input-requests", { status: "open", conversation_id: conversation, limit: 200, cursor: next });
+      const page = await get("/input-requests", { status: "open", own, conversation_id: conversation, limit: 200, cursor: next });
       found.push(...page.items.filter((one) => one.kind !== "external_event"));
       next = page.next_cursor;
     } while (next);
+    if (asked !== own) return;
     const still = new Set(found.map((one) => one.id));
     for (const [id, request] of open) {
       if (request.conversation_id !== conversation || still.has(id)) continue;
@@ -93,7 +105,7 @@ export function inbox(main, { parameters: [wanted] }) {
   }
 
   async function decided() {
-    const page = await get("/input-requests", { status: "answered", order: "answered", limit: 12 });
+    const page = await get("/input-requests", { status: "answered", order: "answered", own, limit: 12 });
     fill(
       done,
       page.items.map((one) =>
@@ -149,9 +161,7 @@ export function inbox(main, { parameters: [wanted] }) {
     fill(way, h("header", {}, h("h2", { class: "label grow" }, "How it got here"), h("a", { class: "to", href: `#/tasks/${request.session_id}` }, "Open the task"), kbd("O")), h("ol", {}, steps.map((one) => h("li", { key: one.step }, h("a", { class: "cut grow", href: `#/tasks/${request.session_id}/${one.step}` }, h("span", { class: "faint" }, `Step ${one.step} `), one.title), icon(one.failed ? "failed" : "tick", one.failed ? "bad-c" : "good-c")))));
     fill(
       place,
-      h(
-        "div",
-        { class: "intro", key: `intro ${request.id}`, "data-shown": request.id },
+      h("div", { class: "intro", key: `intro ${request.id}`, "data-shown": request.id },
         h("div", { class: "line" }, h("button", { type: "button", class: "quiet square phone", "aria-label": "Back to the list", onclick: () => main.firstChild.classList.remove("opened") }, icon("back")), h("span", { class: "pill wait" }, icon("waits"), isApproval(request) ? "Approval" : "Question"), h("a", { class: "to cut", href: `#/tasks/${request.session_id}` }, short(task?.title, 60) || "the task"), h("span", { class: "soft" }, task ? `${task.agent} v${task.agent_version} · ${cost(task.usage.cost_usd)} so far` : ""), h("a", { class: "to", href: `#/conversations/${request.conversation_id}` }, "Conversation"), h("span", { class: "grow" }), h("span", { class: "num soft", "data-deadline": request.deadline }, left(request.deadline))),
         h("h1", {}, request.question),
         text ? h("div", { class: "before" }, said(text)) : null,
@@ -240,14 +250,14 @@ export function inbox(main, { parameters: [wanted] }) {
     changed.add(notice.type === "lost" ? "*" : notice.conversation_id);
     refresh();
   });
-  const clockwork = setInterval(() => {
+  const clockwork = every(1000, () => {
     for (const one of main.querySelectorAll("[data-deadline]")) {
       const text = left(one.dataset.deadline);
       fill(one, one.classList.contains("countdown") ? text.replace(" left", "") : text);
     }
     for (const request of open.values()) if (new Date(request.deadline) < Date.now()) changed.add(request.conversation_id); // it has expired, or has more time
     if (changed.size) refresh();
-  }, 1000);
+  });
   const count = h("span", { class: "count" });
   const bare = empty("inbox", "Nothing waits for you", "Requests of agents appear here as they ask.");
   bare.hidden = true;
@@ -256,13 +266,9 @@ export function inbox(main, { parameters: [wanted] }) {
   crumbs("Inbox");
   fill(
     main,
-    h(
-      "div",
-      { class: `two ${wanted ? "opened" : ""}` },
-      h(
-        "section",
-        { class: "pane", "aria-label": "Requests" },
-        h("header", { class: "sec" }, h("h1", { class: "grow" }, "Waiting for people"), count),
+    h("div", { class: `two ${wanted ? "opened" : ""}` },
+      h("section", { class: "pane", "aria-label": "Requests" },
+        h("header", { class: "sec" }, h("h1", { class: "grow" }, "Waiting for people"), count, h("span", { class: "check" }, mine, h("label", { for: "mine" }, "Mine"))),
         note,
         h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Requests and decisions" }, list, bare, further, h("h2", { class: "sub" }, "Decided lately"), done),
         h("footer", { class: "mini desk" }, h("span", {}, kbd("J"), kbd("K"), " move"), h("span", {}, kbd("A"), " approve"), h("span", {}, kbd("D"), " deny"), h("span", {}, kbd("E"), " edit")),
@@ -271,14 +277,6 @@ export function inbox(main, { parameters: [wanted] }) {
     ),
   );
   fill(place, bones(3));
-  const first = insist(() => load().then(() => fill(note)), (error) => fill(note, error.message));
-  return {
-    key,
-    leave() {
-      stop();
-      first();
-      clearInterval(clockwork);
-      atEnd.disconnect();
-    },
-  };
+  const first = insist(() => load().then(() => fill(note)), failed);
+  return { key, leave: ends(stop, first, clockwork, () => atEnd.disconnect()) };
 }

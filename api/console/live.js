@@ -51,6 +51,15 @@ export async function badge() {
   document.title = `${waiting ? `(${waiting}) ` : ""}Errand`;
 }
 
+// Calls `run` again and again; returns the function that ends it.
+export function every(ms, run) {
+  const timer = setInterval(run, ms);
+  return () => clearInterval(timer);
+}
+
+// Ends what a view has begun, when it is left.
+export const ends = (...all) => () => all.forEach((end) => end());
+
 // Calls `run` soon, once for many calls, and again if it was called meanwhile.
 export function soon(run, ms = 150) {
   let timer = null;
@@ -80,6 +89,12 @@ export function soon(run, ms = 150) {
       }
     }, pause);
   };
+}
+
+// Calls `run`, which is asynchronous, unless it still runs: then its result counts for this call, too.
+export function single(run) {
+  let running = null;
+  return () => (running ??= run().finally(() => { running = null; }));
 }
 
 // Runs `run` until it succeeds, or is refused; `failed` gets each error. Returns a function that ends it.

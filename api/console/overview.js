@@ -5,7 +5,7 @@ import { action, fill, h } from "./dom.js";
 import { bars, legend, lines } from "./charts.js";
 import { DAY, HOURS, ago, clock, cost, count, duration, left, short, time } from "./format.js";
 import { icon } from "./icons.js";
-import { insist, listen, soon } from "./live.js";
+import { ends, every, insist, listen, soon } from "./live.js";
 import { bones, broken, choice, crumbs, empty } from "./parts.js";
 
 const MOST_AGENTS = 3; // with a colour of their own
@@ -124,12 +124,6 @@ export function overview(main) {
   ];
   const refresh = soon(numbers, 2000);
   const stop = listen((notice) => /^(session_|task_|lost)/.test(notice.type) && refresh());
-  const clockwork = setInterval(() => { health().catch(() => {}); deliveries().catch(() => {}); }, 5000);
-  return {
-    leave() {
-      stop();
-      reads.forEach((end) => end());
-      clearInterval(clockwork);
-    },
-  };
+  const clockwork = every(5000, () => [health, deliveries].forEach((read) => read().catch(() => {})));
+  return { leave: ends(stop, ...reads, clockwork) };
 }

@@ -56,9 +56,7 @@ export function startTask(main, { parameters }) {
     h(
       "div",
       { class: "page scroll", onkeydown: (event) => event.key === "Enter" && (event.metaKey || event.ctrlKey) && main.querySelector("button.primary").click() },
-      h(
-        "div",
-        { class: "card form" },
+      h("div", { class: "card form" },
         h("h1", {}, "Start a task"),
         h("div", { class: "field" }, h("label", { for: "agent" }, "Agent"), chosen, about),
         place,

@@ -21,9 +21,7 @@ export function stepView(step, { requests = [], whole = false, marks = [] } = {}
     step.models.filter((one) => one.text).map((one) => h("div", { class: "say" }, markdown(one.text))),
     retries.length ? codeOf([icon("again"), h("b", { class: "grow" }, `The model answered at attempt ${retries.length + 1}`)], retries.map((one) => `${clock(one.at)}  ${one.text}`).join("\n"), { whole }) : null,
     step.tools.map((call) => callView(call, requests.find((one) => one.details?.tool === call.tool && sameCall(one, call) && one.created_at >= step.started_at), whole)),
-    h(
-      "p",
-      { class: "usage faint" },
+    h("p", { class: "usage faint" },
       step.models.map((one) => [
         h("span", {}, one.model),
         h("span", { class: "num" }, span(one)),

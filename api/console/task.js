@@ -2,11 +2,11 @@
 // once it has ended, its result. The address names the step.
 
 import { address, get, getText, post } from "./api.js";
-import { action, append, confirmed, dialog, fill, h, link } from "./dom.js";
+import { action, append, ask, confirmed, dialog, fill, h, link } from "./dom.js";
 import { amount, bounded, bytes, clock, cost, count, duration, json, short, tokens, took } from "./format.js";
 import { icon } from "./icons.js";
-import { decision } from "./decision.js";
-import { keepCurrent, soon } from "./live.js";
+import { decisions } from "./decision.js";
+import { ends, every, keepCurrent, soon } from "./live.js";
 import { bones, broken, crumbs, empty, meter, pill, shownFiles, square, toast } from "./parts.js";
 import { stepView } from "./step_view.js";
 import { compareDialog, raiseDialog, rerunDialog } from "./task_dialogs.js";
@@ -16,16 +16,17 @@ import { everySession, timeline, titleOf } from "./timeline.js";
 const CHARS = 240; // of each text in the outline
 const WHOLE = 100_000; // of each text in the chosen step, and in a file that is shared
 const MOST_ROWS = 200;
+const MOST_CHANGED = 8; // files beside the step
 const MOST_FILES = 50; // of the changes in a repository
 
 export function task(main, { session, parameters: [id, child, number] }) {
-  const place = Object.fromEntries(["head", "asks", "result", "changes", "step", "tab"].map((name) => [name, h("div", { class: name })]));
+  const place = Object.fromEntries(["head", "asks", "result", "changes", "step", "files", "tab"].map((name) => [name, h("div", { class: name })]));
   const tabs = h("div", { class: "tabs" });
   const problem = h("p", { class: "problem notice", role: "alert" });
   const lanes = timeline({ pick: (row, byHand) => pick(row, byHand), narrow: () => innerWidth < 640 });
   const panes = h("div", { class: "panes" });
   const known = { record: null, trace: null, budget: null, requests: [], result: null, files: null, effects: null, audit: null, chain: null, detail: null };
-  const asks = new Map(); // request -> its decision
+  const asks = decisions(() => { fill(place.asks, asks.elements()); return load(); });
   let chosen = number ? `${child ?? id}:${number}` : null;
   let followed = !number;
   let tab = "timeline";
@@ -77,6 +78,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
     ]);
     Object.assign(known, { attempts, files: files.items.filter((one) => one.kind !== "folder"), unread: files.error, effects, audit, chain });
     tabsView();
+    changedSoFar();
   }, 400);
 
   function head() {
@@ -93,9 +95,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
     if (place.head.isConnected) crumbs(link("#/", "Tasks"), h("a", { class: "cut", href: `#/conversations/${record.conversation_id}` }, "Conversation"), short(record.title, 60) || id); // else another view is shown by now
     fill(
       place.head,
-      h(
-        "div",
-        { class: "line" },
+      h("div", { class: "line" },
         h("h1", { class: "cut", title: record.title }, record.title || id),
         pill(record.status),
         record.reason && record.reason !== "goal_reached" ? h("span", { class: "soft cut" }, record.reason.replaceAll("_", " ")) : null,
@@ -103,13 +103,9 @@ export function task(main, { session, parameters: [id, child, number] }) {
         ended ? action([icon("again"), "Rerun…"], () => rerun(1)) : action([icon("chats"), "Message…"], message),
         action([icon("compare"), "Compare…"], () => compareDialog(id, record.agent)),
         ended ? action([icon("undo"), "Replay on today's code"], replay, { class: "desk" }) : action("Cancel…", () => confirmed("Cancel this task?", "It ends and keeps what it has.", "Cancel it", () => post(`/tasks/${id}/cancel`, { scope: "tree" })), { class: "danger" }),
-        h(
-          "details",
-          { class: "menu", key: "menu" },
+        h("details", { class: "menu", key: "menu" },
           h("summary", { "aria-label": "More", title: "More" }, icon("more")),
-          h(
-            "div",
-            { class: "float" },
+          h("div", { class: "float" },
             action([icon("save"), "Share as one file"], share),
             action([icon("money"), "Raise the budget…"], () => raiseDialog(id, known.budget, load), { disabled: ended, "data-raise": "" }),
             record.rerun_of ? h("a", { href: `#/compare/${record.rerun_of.session_id}/${id}` }, icon("compare"), "Compare with the original") : null,
@@ -119,9 +115,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
         ),
       ),
       record.error ? h("p", { class: "notice" }, icon("failed"), record.error.message) : null,
-      h(
-        "dl",
-        { class: "facts" },
+      h("dl", { class: "facts" },
         fact("Agent", `${record.agent} `, h("span", { class: "soft" }, `v${record.agent_version}`)),
         fact("Model", record.models[0]),
         fact(ended ? "Took" : "Running for", duration(took(record)), waited > 1000 ? h("span", { class: "soft" }, `${duration(waited)} waiting`) : null),
@@ -157,16 +151,11 @@ export function task(main, { session, parameters: [id, child, number] }) {
     fill(place.tab, view ? view() : null);
   }
 
-  // What waits for a person, wherever it was asked: the card stays as it is while its request is open.
+  // What waits for a person, wherever it was asked.
   function asksView(open) {
-    if (open.some((one) => !asks.has(one.id))) panes.classList.add("asked"); // the pane comes over the timeline, where there is no room for both
-    for (const request of open) if (!asks.has(request.id)) asks.set(request.id, decision(request, { answered: async () => { asks.delete(request.id); drawAsks(); await load(); } }));
-    const ids = new Set(open.map((one) => one.id));
-    for (const one of asks.keys()) if (!ids.has(one)) asks.delete(one);
-    drawAsks();
+    if (asks.set(open)) panes.classList.add("asked"); // the pane comes over the timeline, where there is no room for both
+    fill(place.asks, asks.elements());
   }
-
-  const drawAsks = () => fill(place.asks, [...asks.values()].map((one) => one.element));
 
   function pick(row, byHand) {
     if (byHand) {
@@ -204,9 +193,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
     const own = row.session.session_id === id;
     fill(
       place.step,
-      h(
-        "header",
-        { class: "line" },
+      h("header", { class: "line" },
         square("back", "Back to the timeline", () => panes.classList.remove("opened", "asked"), { class: "quiet square narrow" }),
         h("span", { class: "chip" }, `Step ${row.step.step}`, step.speaker ? ` (${step.speaker})` : "", own ? "" : ` of ${row.session.name || row.session.agent}`),
         h("h2", { class: "cut grow" }, row.title),
@@ -227,9 +214,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
     const met = result.acceptance?.filter((one) => one.passed).length;
     fill(
       place.result,
-      h(
-        "header",
-        { class: "line" },
+      h("header", { class: "line" },
         h("h2", {}, "Result"),
         result.acceptance ? h("span", { class: `pill ${met === result.acceptance.length ? "good" : "bad"}` }, icon(met === result.acceptance.length ? "tick" : "cross"), `${met} of ${result.acceptance.length} criteria`) : null,
         h("span", { class: "grow" }),
@@ -282,9 +267,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
     return [
       by ? h("p", { class: "notice good" }, icon("tick"), `Attempt ${best.number} was chosen by ${by}: ${short(why, 300)}`) : null,
       items.map((one) =>
-        h(
-          "p",
-          { class: "file", key: one.task_id },
+        h("p", { class: "file", key: one.task_id },
           icon(one.chosen ? "tick" : "file", one.chosen ? "good-c" : ""),
           h("a", { class: "to", href: `#/tasks/${one.task_id}` }, `Attempt ${one.number}`),
           pill(one.status),
@@ -303,18 +286,35 @@ export function task(main, { session, parameters: [id, child, number] }) {
     if (known.unread) return broken(known.unread, beside);
     if (!files.length) return empty("file", "No files", "The workspace of this task is empty.");
     const shown = [...files].sort((a, b) => Number(!a.change) - Number(!b.change));
-    const name = (one) =>
-      one.kind === "file" && one.change !== "removed"
-        ? h("a", { class: "to cut", href: address(`/tasks/${id}/workspace/file?path=${encodeURIComponent(one.path)}`), download: one.path.split("/").pop(), rel: "noopener" }, one.path)
-        : h("span", { class: "cut" }, one.path, one.target ? ` → ${one.target}` : "");
     return [
-      shown.slice(0, MOST_ROWS).map((one) =>
-        one.change && one.kind === "file"
-          ? h("details", { class: "file", key: one.path, ontoggle: (event) => event.currentTarget.open && changeOf(one.path, event.currentTarget) }, h("summary", {}, icon("file"), name(one), h("span", { class: "grow" }), h("small", { class: "faint" }, bytes(one.size)), h("span", { class: `chip ${one.change}` }, one.change)), h("div", { class: "diff", own: true }))
-          : h("p", { class: "file", key: one.path }, icon("file"), name(one), h("span", { class: "grow" }), h("small", { class: "faint" }, bytes(one.size)), one.change ? h("span", { class: "chip" }, one.change) : null),
-      ),
+      shown.slice(0, MOST_ROWS).map(fileView),
       shown.length > MOST_ROWS ? h("p", { class: "faint" }, `and ${count(shown.length - MOST_ROWS, "more file", "more files")}: errand pull ${id}`) : null,
     ];
+  }
+
+  // A file of the workspace; what has changed in it since the beginning is read when it is opened.
+  function fileView(one) {
+    const url = address(`/tasks/${id}/workspace/file?path=${encodeURIComponent(one.path)}`);
+    const name = one.kind === "file" && one.change !== "removed"
+      ? h("a", { class: "to cut", href: url, download: one.path.split("/").pop(), rel: "noopener" }, one.path)
+      : h("span", { class: "cut" }, one.path, one.target ? ` → ${one.target}` : "");
+    const size = h("small", { class: "faint" }, bytes(one.size));
+    const line = [icon("file"), name, h("span", { class: "grow" }), size, one.change ? h("span", { class: `chip ${one.change}` }, one.change) : null];
+    if (!one.change || one.kind !== "file") return h("p", { class: "file", key: one.path }, line);
+    const ontoggle = (event) => event.currentTarget.open && changeOf(one.path, event.currentTarget);
+    return h("details", { class: "file", key: one.path, ontoggle }, h("summary", {}, line), h("div", { class: "diff", own: true }));
+  }
+
+  // Beside the step of a task that runs; later its result and its files say it.
+  function changedSoFar() {
+    const changed = known.record.ended_at ? [] : known.files.filter((one) => one.change);
+    const more = changed.length - MOST_CHANGED;
+    fill(
+      place.files,
+      changed.length ? h("h2", { class: "label" }, "Changed in the workspace so far", h("span", {}, changed.length)) : null,
+      changed.slice(0, MOST_CHANGED).map(fileView),
+      more > 0 ? h("p", { class: "faint" }, `${count(more, "more file")} under Files`) : null,
+    );
   }
 
   async function changeOf(path, box) {
@@ -355,9 +355,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
   async function share() {
     const whole = await get(`/tasks/${id}/trace`, { chars: WHOLE });
     const { record } = known;
-    const page = h(
-      "main",
-      { class: "shared" },
+    const page = h("main", { class: "shared" },
       h("h1", {}, record.title || id),
       h("p", { class: "soft" }, `${record.status.replaceAll("_", " ")} · ${record.agent} v${record.agent_version} · ${record.models[0]} · ${cost(record.usage.cost_usd)} · ${count(tokens(record.usage), "token")} · ${duration(took(record))} · ${clock(record.created_at)}`),
       record.error ? h("p", { class: "notice" }, record.error.message) : null,
@@ -391,27 +389,20 @@ export function task(main, { session, parameters: [id, child, number] }) {
   }
 
   function message() {
-    dialog("Message to the running task", (close) => {
-      const text = h("textarea", { rows: 3, id: "note", autofocus: true });
-      return [
-        h("div", { class: "field" }, h("label", { for: "note" }, "It reads this before its next step"), text),
-        h("footer", {}, h("button", { type: "button", onclick: close }, "Back"), action("Send", async () => {
-          if (!text.value.trim()) throw new Error("Write a message first.");
-          await post(`/conversations/${known.record.conversation_id}/messages`, { input: text.value, if_busy: "steer" }, { once: true });
-          close();
-          toast("Sent.");
-        }, { class: "primary" })),
-      ];
+    ask("Message to the running task", "It reads this before its next step", "Send", async (text) => {
+      if (!text.trim()) throw new Error("Write a message first.");
+      await post(`/conversations/${known.record.conversation_id}/messages`, { input: text, if_busy: "steer" }, { once: true });
+      toast("Sent.");
     });
   }
 
   const rerun = (from) => rerunDialog(id, known.record, from);
 
   const stop = keepCurrent(`/tasks/${id}/events`, load, { main, problem, matters: (event) => !event.type.endsWith("_delta"), ms: 250 });
-  const clockwork = setInterval(() => {
-    for (const one of asks.values()) one.tick();
+  const clockwork = every(1000, () => {
+    asks.tick();
     if (known.record && !known.record.ended_at) head();
-  }, 1000);
+  });
   const divider = h("div", { class: "divider", role: "separator", "aria-orientation": "vertical", "aria-label": "Width of the panes", tabindex: "0", "aria-valuenow": "57", onpointerdown: drag, onkeydown: (event) => widen({ ArrowLeft: -3, ArrowRight: 3 }[event.key] ?? 0) });
   let width = Number(localStorage.getItem("divider") ?? 57);
   widen(0);
@@ -430,29 +421,20 @@ export function task(main, { session, parameters: [id, child, number] }) {
     divider.onpointerup = () => { divider.onpointermove = null; };
   }
 
-  append(panes, [h("section", { class: "pane", "aria-label": "What happened" }, tabs, lanes.element, place.tab), divider, h("aside", { class: "pane side", "aria-label": "The chosen step" }, place.asks, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Result and step" }, place.result, place.changes, place.step))]);
+  append(panes, [h("section", { class: "pane", "aria-label": "What happened" }, tabs, lanes.element, place.tab), divider, h("aside", { class: "pane side", "aria-label": "The chosen step" }, place.asks, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Result and step" }, place.result, place.changes, place.step, place.files))]);
   fill(main, problem, place.head, panes);
   tabsView();
   const waits = setTimeout(() => known.record || fill(place.step, bones(5)), 300);
 
   function key(event) {
-    const [first] = asks.values();
-    if (/^[adeA]$/.test(event.key) && first && !event.repeat) first.press(event.key);
-    else if (event.key === "[" || event.key === "]") widen(event.key === "[" ? -5 : 5);
+    if (asks.press(event)) return true;
+    if (event.key === "[" || event.key === "]") widen(event.key === "[" ? -5 : 5);
     else if (event.key === "Escape") panes.classList.remove("opened", "asked");
     else return known.trace ? lanes.key(event) : false;
     return true;
   }
 
-  return {
-    key,
-    leave() {
-      stop();
-      clearTimeout(waits);
-      clearInterval(clockwork);
-      lanes.close();
-    },
-  };
+  return { key, leave: ends(stop, clockwork, lanes.close, () => clearTimeout(waits)) };
 }
 
 // A file of ours as an address that has it in itself.

@@ -85,7 +85,7 @@ const childrenOf = (trace) => [...trace.steps.flatMap(function inside(step) { re
 export const everySession = (trace) => [trace, ...childrenOf(trace).flatMap(everySession)];
 
 // From time to a place between 0 and 1. What nobody worked in is folded.
-function scaleOf(trace, fold, now) {
+function scaleOf(trace, folded, now) {
   const all = everySession(trace);
   const begin = at(trace.created_at);
   const end = Math.max(begin + 1, ...all.map((one) => (one.ended_at ? at(one.ended_at) : now)));
@@ -101,7 +101,9 @@ function scaleOf(trace, fold, now) {
     }),
   );
   const worked = busy.reduce((sum, [from, to]) => sum + to - from, 0) || end - begin;
-  const gaps = !fold ? [] : [[begin, begin], ...busy, [end, end]].slice(1).map(([from], index, list) => [index ? list[index - 1][1] : begin, from]).filter(([from, to]) => to - from > Math.max(2000, worked * 0.06));
+  const gaps = [[begin, begin], ...busy, [end, end]]
+    .map(([from], index, list) => [index ? list[index - 1][1] : begin, from])
+    .filter(([from, to]) => to - from > Math.max(2000, worked * 0.06) && folded(from));
   const waits = all.flatMap((one) => waitsOf(one, now));
   const share = gaps.length ? Math.min(BAND, 0.35 / gaps.length) : 0;
   const active = end - begin - gaps.reduce((sum, [from, to]) => sum + to - from, 0) || 1;
@@ -157,7 +159,7 @@ function groupsOf(trace, plan) {
 }
 
 export function timeline({ pick, narrow }) {
-  const state = { trace: null, plan: null, measure: "time", fold: true, zoom: [0, 1], chosen: null, opened: new Map(), rows: [] };
+  const state = { trace: null, plan: null, measure: "time", fold: true, unfolded: new Set(), zoom: [0, 1], chosen: null, opened: new Map(), rows: [] };
   const head = h("div", { class: "axis" });
   const tools = h("div", { class: "tools" });
   const bands = h("div", { class: "bands", "aria-hidden": "true" });
@@ -172,7 +174,7 @@ export function timeline({ pick, narrow }) {
     const { trace } = state;
     if (!trace) return;
     const now = Date.now();
-    scale = scaleOf(trace, state.fold && state.measure === "time", now);
+    scale = scaleOf(trace, (from) => state.fold && state.measure === "time" && !state.unfolded.has(from), now);
     const rows = [];
     const total = everySession(trace).reduce((sum, one) => sum + one.steps.length, 0);
     const isOpen = (id, usually) => state.opened.get(id) ?? usually;
@@ -248,7 +250,7 @@ export function timeline({ pick, narrow }) {
     const middle = ([, , a, b]) => (a + b) / 2;
     const marks = !timed ? [] : [
       ...ticksOf(scale, state.zoom, narrow()).filter(([place]) => visible(place)).map(([place, text]) => h("span", { key: `tick ${text}`, css: { left: `${inView(place) * 100}%` } }, text)),
-      ...scale.bands.filter((one) => visible(middle(one))).map((one) => h("button", { type: "button", key: `band ${one[0]}`, class: `band-label ${one[4]}`, title: one[4] === "wait" ? "everybody waited for a person; open it to scale" : "nothing ran; open it to scale", css: { left: `${inView(middle(one)) * 100}%` }, onclick: () => toggleFold() }, brief(one[1] - one[0]).replace(/:\d\d$/, " min"))),
+      ...scale.bands.filter((one) => visible(middle(one))).map((one) => bandView(one, inView(middle(one)))),
     ];
     fill(head, h("span", { class: "lab" }, "Plan and steps"), h("div", { class: "track", key: "track", onpointerdown: drag }, marks), h("span", { class: "tail" }, h("span", {}, timed ? "time" : state.measure), timed ? h("b", {}, "cost") : null));
     const edges = timed ? scale.bands : [];
@@ -258,12 +260,21 @@ export function timeline({ pick, narrow }) {
       choice("By", [["time", "Time"], ["tokens", "Tokens"], ["cost", "Cost"]], state.measure, (value) => { state.measure = value; draw(); }),
       square("zoomin", "Zoom in", () => zoom(0.5)),
       square("zoomout", "Zoom out", () => zoom(2)),
-      square("fold", "Fold waiting time", toggleFold, { "aria-pressed": String(state.fold) }),
+      square("fold", "Fold waiting time", () => toggleFold(), { "aria-pressed": String(state.fold && !state.unfolded.size) }),
     );
   }
 
-  function toggleFold() {
-    state.fold = !state.fold;
+  function bandView([from, to, , , kind], place) {
+    const why = kind === "wait" ? "everybody waited for a person" : "nothing ran";
+    const attributes = { title: `${why}; open it to scale`, css: { left: `${place * 100}%` }, onclick: () => toggleFold(from) };
+    return h("button", { type: "button", key: `band ${from}`, class: `band-label ${kind}`, ...attributes }, brief(to - from).replace(/:\d\d$/, " min"));
+  }
+
+  // One band, or without it all of them.
+  function toggleFold(from) {
+    if (from) state.unfolded.add(from);
+    else state.fold = !state.fold || state.unfolded.size > 0;
+    if (!from) state.unfolded.clear();
     state.zoom = [0, 1];
     draw();
   }

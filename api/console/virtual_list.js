@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { overlay } from "./keyed.js";
+import { single } from "./live.js";
 
 const MARGIN = 8; // rows above and below what is visible
 
@@ -10,7 +11,7 @@ export function virtualList({ label, height, row, more = null, key = (item) => i
   const box = h("div", { live: true, class: "virtual", role, tabindex: "0", "aria-label": label }, spacer);
   const shown = new Map(); // key -> { item, element }
   let items = [];
-  let loading = false;
+  const next = single(async () => more?.());
 
   function draw() {
     spacer.style.height = `${items.length * height}px`;
@@ -43,14 +44,7 @@ export function virtualList({ label, height, row, more = null, key = (item) => i
       known.element.remove();
       shown.delete(id);
     }
-    if (more && !loading && last >= items.length - MARGIN) {
-      loading = true;
-      more()
-        .catch(() => {}) // the server is unavailable for a moment: scrolling tries again
-        .finally(() => {
-          loading = false;
-        });
-    }
+    if (last >= items.length - MARGIN) next().catch(() => {}); // the server is unavailable for a moment: scrolling tries again
   }
 
   box.addEventListener("scroll", draw, { passive: true });

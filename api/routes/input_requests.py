@@ -28,6 +28,7 @@ _EXAMPLE = {"response_to": "01jd2s0p8m3kq5w7x9z1b2c4d6", "input": {"approved": T
 class RequestQuery(ListParameters):
     status: RequestStatus = RequestStatus.OPEN
     conversation_id: Id | None = None
+    own: bool = Field(default=False, description="true: only of tasks that the caller's own key submitted")
     order: RequestOrder = Field(
         default=RequestOrder.NEWEST,
         description="deadline: of open ones, the nearest first; answered: of answered ones, the latest answer first",
@@ -59,6 +60,7 @@ async def list_input_requests(call: Reader, query: Annotated[RequestQuery, Query
         call.tenant,
         status=query.status,
         conversation_id=query.conversation_id,
+        created_by=call.caller.created_by if query.own else None,
         order=query.order,
         after=moment_and_id(filters, query.cursor),
         limit=query.limit + 1,

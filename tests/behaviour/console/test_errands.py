@@ -172,13 +172,17 @@ async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: 
     task_id = await stack.submit(script, "asker", config={"max_steps": 2}, acceptance_criteria=[kept])
     [request] = await waiting(stack, task_id)
     page = await opened(f"{stack.url}/#/tasks/{task_id}")
+    beside = page.locator(".side .files")
+    await expect(beside).to_contain_text("Changed in the workspace so far")
+    await beside.locator("details.file summary").click()
+    await expect(beside.locator(".diff .added > span")).to_have_text("x")
     shows = {"Files": "notes/a.txt", "Audit": "The chain is intact", "Events": "input required: Which?"}
     for tab, text in shows.items():
         await page.get_by_role("tab", name=tab).click()
         await expect(page.locator("main")).to_contain_text(text)
     await page.get_by_role("tab", name="Files").click()
-    await page.locator("details.file summary").click()
-    await expect(page.locator("details.file .diff .added > span")).to_have_text("x")  # since the task began
+    await page.locator(".pane > .tab details.file summary").click()
+    await expect(page.locator(".pane > .tab .diff .added > span")).to_have_text("x")  # since the task began
     await expect(page.locator("[data-budget=ttl]")).to_contain_text("of 1 h")
     await page.get_by_label("More").click()
     await page.locator("[data-raise]").click()

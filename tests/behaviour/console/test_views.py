@@ -129,8 +129,18 @@ async def test_home_filters_shows_why_a_task_failed_and_what_today_costs(stack: 
     await page.get_by_label("Mine").check()
     await expect(elsewhere).to_have_count(0)
     await expect(page.locator(".task-row", has=why)).to_contain_text(failed["error"]["message"][:40])
+    await stack.pool.execute(
+        "UPDATE sessions SET created_at = now() - interval '2 days' WHERE id = $1", failed["task_id"]
+    )
+    await page.get_by_label("Begun").select_option("Today")
+    await expect(why).to_have_count(0)
+    await page.get_by_label("Begun").select_option("7 days")
+    await expect(why).to_be_visible()
     await page.get_by_role("button", name="Done").click()
     await expect(why).to_have_count(0)
+    await page.get_by_role("button", name="Clear the filters").click()
+    await expect(page.get_by_label("Begun")).to_have_value("")
+    await page.get_by_label("Mine").check()
     await page.get_by_role("button", name="Failed").click()
     await expect(why).to_be_visible()
     await expect(page.locator(".stats")).to_contain_text("Spent today")
