@@ -207,22 +207,5 @@ async def test_a_model_without_a_price_has_no_cost(stack: Stack) -> None:
     assert refused.status_code == 422
 
 
-async def test_thinking_is_shown_and_kept(stack: Stack) -> None:
-    definition = {
-        "name": "muser",
-        "description": "Thinks.",
-        "thinking_tokens": 1024,
-        "tools": ["list_files"],
-        "prompt": "Think.",
-    }
-    assert (await stack.http.put("/agents/muser", json=definition)).is_success
-    record = await stack.run('[[script:think thought="weighing it" text=answer]]', "muser")
-    events = await stack.events(record["task_id"])
-    assert [event["text"] for event in of_type(events, "thinking")] == ["weighing it"]
-    assert of_type(events, "thinking_delta")
-    nodes = await stack.nodes(record["task_id"])
-    assert [block["type"] for block in nodes[-1]["body"]["content"]] == ["thinking", "text"]
-
-
 def _time(text: str) -> datetime:
     return datetime.fromisoformat(text)

@@ -9,7 +9,6 @@ from openai import AsyncOpenAI, AsyncStream
 from openai.types.responses import FunctionToolParam, Response, ResponseStreamEvent
 from pydantic import BaseModel
 
-from tests.behaviour.faces.conftest import key_of
 from tests.behaviour.supervision.people import waiting
 from tests.support.stack import Stack, calls, eventually, steps
 
@@ -240,20 +239,6 @@ async def test_approvals_stay_in_the_inbox_or_go_to_the_caller(stack: Stack, cli
         input=[{"type": "mcp_approval_response", "approval_request_id": item.id, "approve": False, "reason": "no"}],
     )
     assert denied.id == f"{theirs.id}_2" and "denied" in denied.output_text
-
-
-async def test_the_key_of_another_tenant_sees_nothing(stack: Stack, client: AsyncOpenAI) -> None:
-    own = await client.responses.create(model="tester", input="[[script:say text=secret]]")
-    headers = {"Authorization": f"Bearer {await key_of(stack, 'elsewhere')}"}
-    async with httpx2.AsyncClient(base_url=stack.url, headers=headers, timeout=20) as http:
-        for method, path in (("GET", ""), ("GET", "/input_items"), ("POST", "/cancel"), ("DELETE", "")):
-            answer = await http.request(method, f"/v1/responses/{own.id}{path}")
-            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found"), path
-        body = {"model": "assistant", "input": "mine now", "previous_response_id": own.id}
-        assert (await http.post("/v1/responses", json=body)).json()["error"]["code"] == "previous_response_not_found"
-        by_conversation = {"model": "assistant", "input": "mine now", "conversation": f"conv_{session_of(own)}"}
-        assert (await http.post("/v1/responses", json=by_conversation)).status_code == 404
-    assert (await client.responses.retrieve(own.id)).output_text == "secret"
 
 
 async def test_settings_of_a_request_reach_the_model_and_others_change_nothing(

@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click import unstyle
@@ -12,7 +11,6 @@ from temporalio.api.common.v1 import Payload
 
 from cli.errors import Exit
 from cli.render.traces import trace_lines
-from tests.behaviour.conversations.talk import chain
 from tests.support.command import cli
 from tests.support.stack import Stack, of_type
 
@@ -21,13 +19,6 @@ SUMMARY = "oak-tree.svg: a top-down asset of 64 by 64 units, checked for size, v
 
 def decoded(payload: Payload) -> str:
     return str(json.loads(payload.data)) if payload.data else ""
-
-
-async def _children(stack: Stack, task_id: str) -> list[dict[str, Any]]:
-    rows = await stack.pool.fetch(
-        "SELECT id, status, reason, output, error FROM sessions WHERE spawned_by = $1", task_id
-    )
-    return [dict(row) for row in rows]
 
 
 @pytest.mark.proves("S4-34")
@@ -61,26 +52,6 @@ async def test_a_failure_is_what_the_worker_says(stack: Stack) -> None:
     record = await stack.wait(task_id)
     assert (record["status"], record["reason"], record["error"]["type"]) == ("failed", "error", "session_fail")
     assert record["error"]["message"].startswith("Not drawable: Something impossible")
-
-
-async def test_a_dual_agent_works_as_a_subagent(stack: Stack) -> None:
-    parent = {
-        "name": "art-lead",
-        "description": "Orders assets.",
-        "prompt": "You are tested.",
-        "tools": ["list_files", "read_file", "write_file", "edit_file"],
-        "subagents": ["asset_subagent"],
-    }
-    (await stack.http.put("/agents/art-lead", json=parent)).raise_for_status()
-    order = {"agent": "asset_subagent", "prompt": "Oak tree", "description": "draw an oak"}
-    task_id = await stack.submit(chain([("task", order)]), agent="art-lead")
-    assert (await stack.wait(task_id))["status"] == "completed"
-    assert SUMMARY in (await stack.result(task_id))["output"]
-    task_id = await stack.submit(chain([("async_task", order)], [("gather", {"task_ids": ["$0"]})]), agent="art-lead")
-    assert (await stack.wait(task_id))["status"] == "completed"
-    assert SUMMARY in (await stack.result(task_id))["output"]
-    [child] = await _children(stack, task_id)
-    assert (child["status"], child["output"]) == ("completed", SUMMARY)
 
 
 async def test_agents_add_brings_the_prompts_beside_the_file(stack: Stack, tmp_path: Path) -> None:

@@ -50,31 +50,3 @@ async def test_delivery_waits_for_a_part_that_is_away(
     await subscribers.stack.back(part, before)
     [request] = await receiver.got("/away")
     assert request.json["type"] == "budget_low" and request.json["data"]["budget"] == "tokens"
-
-
-async def test_the_worker_is_killed_while_it_sends(subscribers: Subscribers, receiver: Receiver, task_id: str) -> None:
-    receiver.held = asyncio.Event()
-    made = await subscribers.subscribe(f"{receiver.url}/during")
-    await happens(subscribers.stack, task_id)
-    await receiver.got("/during")
-    before = await subscribers.stack.kill("worker")
-    receiver.held.set()
-    await subscribers.stack.back("worker", before)
-    first, second = await receiver.got("/during", 2)
-    assert (first.headers["webhook-id"], first.body) == (second.headers["webhook-id"], second.body)
-    await subscribers.delivery(made, status="delivered", attempts=1)
-
-
-async def test_a_delivery_that_was_ended_from_outside_is_taken_up_again(
-    subscribers: Subscribers, receiver: Receiver, task_id: str
-) -> None:
-    receiver.answers["/ended"] = ["500 Oh", "204 No Content"]
-    made = await subscribers.subscribe(f"{receiver.url}/ended")
-    await happens(subscribers.stack, task_id)
-    delivery = await subscribers.delivery(made, attempts=1)
-    await subscribers.workflow(delivery).terminate("a test")
-    await subscribers.stack.pool.execute(
-        "UPDATE deliveries SET next_at = now() - interval '1 hour' WHERE id = $1", delivery["id"]
-    )
-    await subscribers.stack.sweep()
-    await subscribers.delivery(made, status="delivered", attempts=2)

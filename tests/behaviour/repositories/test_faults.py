@@ -23,26 +23,35 @@ from tests.support.git_server import git
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 
-async def killed_when(stack: Stack, path: Path) -> None:
-    """Kill the worker as soon as a command has made a file."""
+async def test_a_kill_in_the_setup_and_in_a_call_loses_nothing_of_the_tree(stack: Stack, origin: Origin) -> None:
+    """One kill for two tasks: in the setup of one, and in a call of the other."""
+    environment = await define(stack, origin.url, setup="echo run >> runs; sleep 3; echo finished > finished")
+    working = await stack.submit(
+        steps(
+            [("bash", {"command": "echo more >> app.py && git commit -qam More && rm old.txt"})],
+            [("bash", {"command": "echo begun > begun; sleep 60"})],
+            [("bash", {"command": "git log --format=%s; git status --short"})],
+        ),
+        config={"environment": await define(stack, origin.url)},
+    )
 
-    async def begun() -> bool:
+    async def exists(path: Path) -> bool:
         return await asyncio.to_thread(path.exists)
 
-    await eventually(begun)
+    await eventually(lambda: exists(stack.workspace(working) / "begun"), what="the call runs")
+    look = calls(("bash", {"command": "sort -u runs finished"}))
+    preparing = await stack.submit(look, config={"environment": environment})
+    await eventually(lambda: exists(stack.workspace(preparing) / "runs"), what="the setup runs")
     await stack.back("worker", await stack.kill("worker"))
-
-
-async def test_a_kill_in_the_setup_runs_it_again(stack: Stack, origin: Origin) -> None:
-    environment = await define(stack, origin.url, setup="echo run >> runs; sleep 3; echo finished > finished")
-    task_id = await stack.submit(
-        calls(("bash", {"command": "sort -u runs finished"})), config={"environment": environment}
-    )
-    await killed_when(stack, stack.workspace(task_id) / "runs")
-    assert (await stack.wait(task_id))["status"] == "completed"
-    assert "finished\nrun" in (await stack.result(task_id))["output"]
-    events = await stack.events(task_id)
+    for task_id in (preparing, working):
+        assert (await stack.wait(task_id))["status"] == "completed"
+    assert "finished\nrun" in (await stack.result(preparing))["output"]
+    events = await stack.events(preparing)
     assert len(of_type(events, "tree_prepared")) == len(of_type(events, "setup_finished")) == 1
+    seen = str((await stack.asked(working))[3]["body"]["messages"][-1])
+    assert "More" in seen and "Add the files" in seen and " D old.txt" in seen
+    patch = await artifact(stack, working, "changes.patch")
+    assert b"+more" in patch and b"deleted file" in patch
 
 
 async def test_a_killed_fetch_does_not_block_the_repository(stack: Stack, origin: Origin) -> None:
@@ -59,23 +68,6 @@ async def test_a_killed_fetch_does_not_block_the_repository(stack: Stack, origin
     record = await stack.run(calls(("bash", {"command": "cat app.py"})), config={"environment": environment})
     assert record["status"] == "completed" and "newer" in (await stack.result(record["task_id"]))["output"]
     assert not [path for path in left if path.exists()]
-
-
-async def test_a_kill_while_the_agent_works_keeps_the_tree(stack: Stack, origin: Origin) -> None:
-    task_id = await stack.submit(
-        steps(
-            [("bash", {"command": "echo more >> app.py && git commit -qam More && rm old.txt"})],
-            [("bash", {"command": "echo begun > begun; sleep 60"})],
-            [("bash", {"command": "git log --format=%s; git status --short"})],
-        ),
-        config={"environment": await define(stack, origin.url)},
-    )
-    await killed_when(stack, stack.workspace(task_id) / "begun")
-    assert (await stack.wait(task_id))["status"] == "completed"
-    seen = str((await stack.asked(task_id))[3]["body"]["messages"][-1])
-    assert "More" in seen and "Add the files" in seen and " D old.txt" in seen
-    patch = await artifact(stack, task_id, "changes.patch")
-    assert b"+more" in patch and b"deleted file" in patch
 
 
 async def test_a_worker_behind_does_not_publish_an_older_tree(stack: Stack, tmp_path: Path) -> None:

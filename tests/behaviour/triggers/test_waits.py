@@ -117,16 +117,6 @@ async def test_an_event_that_came_before_the_wait_counts_once(waiters: Stack) ->
     assert [one["outcome"] for one in await sender.events()] == ["delivered", "kept"]
 
 
-async def test_stopped_wait_releases_its_key(waiters: Stack) -> None:
-    key = f"k:{new_id()}"
-    first = await waiters.submit(chain([wait(key)], last="ok"), agent="waiter")
-    await _waits(waiters, first)
-    assert (await waiters.cancel(first)).status_code == 202
-    await waiters.wait(first)
-    second = await waiters.run(chain([wait(key, timeout_s=1)], last="ok"), agent="waiter")
-    assert await _results(waiters, second["task_id"]) == [f"No event with the key {key} arrived in time."]
-
-
 async def test_wait_for_a_trigger_ignores_events_of_agents(waiters: Stack) -> None:
     key = f"order:{new_id()}"
     sender = await Sender.new(waiters, **{**KEYED, "correlation": "{{payload.key}}"})
