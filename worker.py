@@ -219,7 +219,7 @@ async def run(settings: Settings) -> None:
     async with pool, EventWriter(pool) as events:
         services = build_services(settings, pool, client, events, sandbox)
         known = Catalogue(tools=services.tools, handlers=services.handlers, hooks=services.hooks)
-        files = AgentFiles(pool, AgentFolder(settings.agents_dir, known), activities.shipped_lists(services))
+        files = AgentFiles(pool, AgentFolder(settings.agents_dir, known), activities.build_shipped_lists(services))
         await patiently(files.publish, seconds=math.inf)  # the database may be restarting, or its disk full
         own, model = _problems(settings.tools_module), ModelTrial(services.models, settings.default_model)
         await model.run()

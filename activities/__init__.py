@@ -181,6 +181,6 @@ def _tool_lists(services: ActivityServices) -> ToolLists:
     return ToolLists(services.pool, services.fetcher, services.commands, services.keys, services.variables)
 
 
-def shipped_lists(services: ActivityServices) -> ShippedLists:
+def build_shipped_lists(services: ActivityServices) -> ShippedLists:
     """Apart, because a worker reads the tool lists of shipped agents before it takes up any work."""
     return ShippedLists(services.pool, _tool_lists(services))

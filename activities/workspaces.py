@@ -37,7 +37,7 @@ from domain.policy.rules import MAX_DEPTH, PathError
 from domain.sessions.session import preview
 from store import files, workspaces
 from store.database import Pool, patiently
-from store.workspaces import Fence, Manifest, ManifestEntry, pieces_of, stored_bytes, without_conflicts
+from store.workspaces import Fence, Manifest, ManifestEntry, count_stored_bytes, pieces_of, without_conflicts
 
 log = logging.getLogger("errand.worker")
 Stamp = tuple[int, int, int, int]  # inode, size, mtime and ctime; ctime cannot be set by a command
@@ -328,7 +328,7 @@ class WorkspaceScan:
             self.entries, self.gone = dict(self.index["entries"]), []
             return
         self._count = sum(not known.get("tree") for known in self.entries.values())
-        self._bytes = sum(stored_bytes(known["entry"]) for known in self.entries.values())
+        self._bytes = sum(count_stored_bytes(known["entry"]) for known in self.entries.values())
         batch: dict[str, bytes] = {}
         size, since = 0, time.monotonic()
         for one in found.values():
@@ -419,7 +419,7 @@ class WorkspaceScan:
             return None
         # Holes cost nothing: only the bytes that the file occupies count.
         occupied = min(one.info.st_size, one.info.st_blocks * 512)
-        before = stored_bytes(known["entry"]) if known else 0
+        before = count_stored_bytes(known["entry"]) if known else 0
         if not self._fits(one.path, known, occupied, before):
             return None
         try:
@@ -473,7 +473,7 @@ class WorkspaceScan:
             if self._count >= self.caps.files:
                 return self._skip(path, _too_many(self.caps))
             self._count += 1
-        self._bytes += stored_bytes(entry) - (stored_bytes(known["entry"]) if known else 0)
+        self._bytes += count_stored_bytes(entry) - (count_stored_bytes(known["entry"]) if known else 0)
         self.entries[path] = replace_entry(known, entry, stamp)
         if known is None or known["entry"] != entry:
             self.changed[path] = entry
@@ -566,11 +566,11 @@ class WorkspaceRestore:
         batch: list[str] = []
         size = 0
         for path, entry in self._select(None).items():
-            if batch and (size + stored_bytes(entry) > BATCH_BYTES or len(batch) >= BATCH_FILES):
+            if batch and (size + count_stored_bytes(entry) > BATCH_BYTES or len(batch) >= BATCH_FILES):
                 yield batch
                 batch, size = [], 0
             batch.append(path)
-            size += stored_bytes(entry)
+            size += count_stored_bytes(entry)
         if batch:
             yield batch
 

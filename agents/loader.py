@@ -18,7 +18,7 @@ from agents.problems import (
     mcp_problems,
     names_a_server,
     side_problems,
-    validated,
+    validate_parts,
     with_agents_separated,
 )
 from domain import front_matter
@@ -34,7 +34,7 @@ from domain.agents.definition import (
 )
 from domain.agents.models import PriceTable, Providers
 from domain.agents.system_prompt import argument_names
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.json_object import JsonObject
 from domain.json_schema import schema_problems
 from domain.policy.rules import names_a_tool
@@ -158,7 +158,7 @@ def _read_agent(
     problems: list[FieldProblem] = []
     if "prompt" in fields:
         problems.append(FieldProblem("prompt", "belongs below the front matter, not in it"))
-    definition, found = validated({**fields, "prompt": body if body.strip() else ""}, AgentDefinition)
+    definition, found = validate_parts({**fields, "prompt": body if body.strip() else ""}, AgentDefinition)
     problems += found
     if definition is None:
         raise AgentFileError(file, problems)
@@ -311,7 +311,7 @@ def read_text(path: Path) -> str:
 
 
 def _validate(fields: JsonObject, file: str, model: type[Model]) -> Model:
-    definition, problems = validated(fields, model)
+    definition, problems = validate_parts(fields, model)
     if definition is None or problems:
         raise AgentFileError(file, problems)
     return definition
@@ -362,7 +362,7 @@ def _read_skill(folder: Path, agents: Path) -> JsonObject:
         skill = parse_skill(read_text(folder / SKILL_FILE), folder.name)
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / SKILL_FILE]
         if len(paths) > MOST_FILES:
-            raise SkillError(f"{counted(len(paths), 'file')}; there may be {MOST_FILES}")
+            raise SkillError(f"{format_count(len(paths), 'file')}; there may be {MOST_FILES}")
         files = {path.relative_to(folder).as_posix(): read_text(path) for path in paths}
     except SkillError as error:
         raise AgentFileError(f"{name}/{SKILL_FILE}", [FieldProblem("(file)", str(error))]) from None

@@ -117,7 +117,7 @@ NAMES = {"name", "agent"}
 KINDS = {*SideKind}  # who takes the turns of a side
 
 
-def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, list[FieldProblem]]:
+def validate_parts(fields: JsonObject, model: type[Model]) -> tuple[Model | None, list[FieldProblem]]:
     """Parse a definition without its invalid fields, and list the errors in those, so that they do not hide errors in
     the rest. None if the rest would have another meaning without them."""
     try:
@@ -135,7 +135,7 @@ def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, lis
         removed = sum(_remove(rest, path, anything=path in unknown) for path in paths) == len(paths)
     if not removed:
         return None, problems
-    definition, more = validated(rest, model)
+    definition, more = validate_parts(rest, model)
     named = {problem.field for problem in problems}
     return definition, [*problems, *(problem for problem in more if problem.field not in named)]
 

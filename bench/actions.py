@@ -17,7 +17,7 @@ from temporalio.api.enums.v1 import EventType
 from bench import cpu
 from bench.history import size
 from bench.lab import Lab, open_lab
-from bench.scratch import stored_bytes
+from bench.scratch import count_stored_bytes
 from domain.ids import session_workflow_id
 
 STEPS = 10
@@ -66,12 +66,12 @@ async def measure(lab: Lab, lengths: tuple[int, ...], sessions: int = SESSIONS) 
     heartbeats = {seconds: await _heartbeats(lab, seconds) for seconds in lengths}
     await lab.ours.look(STEPS)
     database = lab.database_url.rpartition("/")[2]
-    before = await stored_bytes(lab.pool, database)
+    before = await count_stored_bytes(lab.pool, database)
     tasks = [await lab.ours.look(STEPS) for _ in range(sessions)]
-    middle = await stored_bytes(lab.pool, database)
+    middle = await count_stored_bytes(lab.pool, database)
     for _ in range(sessions):
         await lab.ours.look(2 * STEPS)
-    after = await stored_bytes(lab.pool, database)
+    after = await count_stored_bytes(lab.pool, database)
     return CloudFigures(
         session=dict(nothing),
         step=step,
@@ -99,7 +99,7 @@ async def _heartbeats(lab: Lab, seconds: int) -> float:
     """Of one model call that takes this long."""
     before = await _beats(lab)
     task_id = await lab.ours.submit(f"[[script:say words={PER_DELTA * seconds} delay=1]]", 2)
-    await lab.ours.closed(task_id)
+    await lab.ours.await_closing(task_id)
     return await _beats(lab) - before
 
 

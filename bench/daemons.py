@@ -71,12 +71,12 @@ async def _conversations(lab: Lab, count: int) -> None:
         await _each(number, lambda one: lab.api.post(f"{path}{one}/messages", json={"text": SAY}))
 
     await talk(WARM_UP, "warm-up")
-    await _until(lambda: scratch.completed_by(lab.pool, Trigger.CHANNEL), WARM_UP)
+    await _until(lambda: scratch.count_completed(lab.pool, Trigger.CHANNEL), WARM_UP)
     await asyncio.sleep(IDLE_SECONDS)  # workflows without work close
     before = await Reading.take(lab)
     begun = time.monotonic()
     await talk(count, "room")
-    await _until(lambda: scratch.completed_by(lab.pool, Trigger.CHANNEL), WARM_UP + count)
+    await _until(lambda: scratch.count_completed(lab.pool, Trigger.CHANNEL), WARM_UP + count)
     took = time.monotonic() - begun
     await asyncio.sleep(IDLE_SECONDS)
     after = await Reading.take(lab)

@@ -63,12 +63,12 @@ async def _bare(lab: Lab, sessions: int) -> Callable[[], Awaitable[None]]:
 async def _ours(lab: Lab, sessions: int, text: str, status: str, **more: object) -> Callable[[], Awaitable[None]]:
     tasks = [await lab.ours.submit(text, 2, **more) for _ in range(sessions)]
     for task_id in tasks:
-        await lab.ours.reached(task_id, status=status)
+        await lab.ours.await_state(task_id, status=status)
 
     async def end() -> None:
         for task_id in tasks:
             (await lab.api.post(f"/tasks/{task_id}/cancel", json={})).raise_for_status()
         for task_id in tasks:
-            await lab.ours.closed(task_id)
+            await lab.ours.await_closing(task_id)
 
     return end

@@ -41,7 +41,7 @@ class Ours:
         task_id: str = answer.json()["task_id"]
         return task_id
 
-    async def reached(self, task_id: str, *, status: str | None = None, step: int = 0) -> None:
+    async def await_state(self, task_id: str, *, status: str | None = None, step: int = 0) -> None:
         """Wait until the task is shown with this status, or at this step."""
         for _ in range(int(PATIENCE / 0.02)):
             record = (await self._api.get(f"/tasks/{task_id}")).json()
@@ -50,7 +50,7 @@ class Ours:
             await asyncio.sleep(0.02)
         raise RuntimeError(f"task {task_id} did not reach {status or step}")
 
-    async def closed(self, task_id: str) -> None:
+    async def await_closing(self, task_id: str) -> None:
         """Wait as for the bare loop: on the workflow's result. The workflow starts after the response."""
         handle = self._temporal.get_workflow_handle(session_workflow_id(task_id))
         async with asyncio.timeout(PATIENCE):
@@ -65,7 +65,7 @@ class Ours:
 
     async def check(self, task_id: str, steps: int) -> None:
         """Check the number of steps: a session that ended early would look fast."""
-        await self.closed(task_id)
+        await self.await_closing(task_id)
         handle = self._temporal.get_workflow_handle(session_workflow_id(task_id), result_type=SessionResult)
         result = await handle.result()
         if result.status is not Status.COMPLETED or result.steps != steps + 1:
@@ -90,10 +90,10 @@ class Ours:
     async def look(self, steps: int) -> str:
         """The loop of `bench.peers`: each result is another kilobyte, of a user's own tool."""
         task_id = await self.submit(prompt(steps), steps + 2, agent=LOOKER)
-        await self.closed(task_id)
+        await self.await_closing(task_id)
         return task_id
 
     async def _run(self, text: str, steps: int) -> str:
         task_id = await self.submit(text, steps + 2)
-        await self.closed(task_id)
+        await self.await_closing(task_id)
         return task_id

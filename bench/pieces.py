@@ -22,7 +22,9 @@ async def measure(lab: Lab, rounds: int, sessions: int) -> list[Row]:
         for model, measured in ours.items():
             before = cpu.seconds([lab.pids["worker"]])
             for _ in range(sessions):
-                await lab.ours.closed(await lab.ours.submit(speaking(0), 2, config={"max_steps": 2, "model": model}))
+                await lab.ours.await_closing(
+                    await lab.ours.submit(speaking(0), 2, config={"max_steps": 2, "model": model})
+                )
             measured.append((cpu.seconds([lab.pids["worker"]]) - before) / sessions / PIECES * 1_000_000)
         before = cpu.seconds([lab.pids["bare"]])
         for _ in range(sessions):

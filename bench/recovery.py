@@ -29,9 +29,9 @@ async def _seconds(lab: Lab, *, kill: bool) -> float:
     began = time.perf_counter()
     task_id = await lab.ours.submit(TASK, 8)
     if kill:
-        await lab.ours.reached(task_id, step=3)
+        await lab.ours.await_state(task_id, step=3)
         os.kill(await _worker(lab), signal.SIGKILL)
-    await lab.ours.closed(task_id)
+    await lab.ours.await_closing(task_id)
     return time.perf_counter() - began
 
 

@@ -18,7 +18,7 @@ async def scratch_database(pool: Pool) -> AsyncIterator[str]:
         await pool.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
-async def stored_bytes(pool: Pool, database: str) -> int:
+async def count_stored_bytes(pool: Pool, database: str) -> int:
     """The size on disk, including indexes."""
     size: int = await pool.fetchval("SELECT pg_database_size($1::name)", database)
     return size
@@ -101,7 +101,7 @@ async def database_bytes(pool: Pool) -> int:
     return found
 
 
-async def completed_by(pool: Pool, trigger: str) -> int:
+async def count_completed(pool: Pool, trigger: str) -> int:
     """The number of completed sessions of all tenants that were started in this way."""
     found: int = await pool.fetchval(
         "SELECT count(*) FROM sessions WHERE trigger = $1 AND status = 'completed'", trigger

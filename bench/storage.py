@@ -33,7 +33,7 @@ class StorageFigures:
 
 async def measure(lab: Lab, length: int = LENGTH, large: int = LARGE) -> StorageFigures:
     task_id = await lab.ours.submit(f"[[script:say words={length} delay=0.05]]", 2)
-    await lab.ours.closed(task_id)
+    await lab.ours.await_closing(task_id)
     tables = await scratch.session_bytes(lab.pool, TENANT, task_id)
     _, whole = await scratch.event_bytes(lab.pool, TENANT, task_id, "message")
     pieces = await scratch.event_bytes(lab.pool, TENANT, task_id, "message_delta")

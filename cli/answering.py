@@ -14,7 +14,7 @@ from errand.models import AgentRule, InputRequest, InputRequestPage, JsonObject,
 from cli.api import Api, parse, segment
 from cli.errors import Ambiguous, CliError, NotFoundError, Refused
 from cli.render.output import PROGRAM, age, clean, dim, dollars, facts, json_wanted, moment, note, one_line
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.sessions.input_request import APPROVALS, ApprovedFile, MoreFiles, RequestKind
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def show_request(request: InputRequest, *, hint: bool = True) -> None:
             ("reaches", one_line(", ".join(details.hosts)) or (None if details.network else "no network")),
             ("task", request.session_id),
             ("request", request.id),
-            ("so far", f"{counted(spent.steps, 'step')}, {spent.tokens:,} tokens, {dollars(spent.cost_usd)}"),
+            ("so far", f"{format_count(spent.steps, 'step')}, {spent.tokens:,} tokens, {dollars(spent.cost_usd)}"),
             ("answer", _describe_expected(request)),
             ("asked", age(request.created_at)),
             ("until", f"{moment(request.deadline)} (then: {request.on_expiry})"),
@@ -110,7 +110,7 @@ def _show_call(details: RequestDetails) -> None:
         for line in clean(file.text).split("\n") if file.text is not None else ["(too long, or not text)"]:
             click.echo(f"  | {line}")
     if details.more_files:
-        click.echo(f"  and {counted(details.more_files.count, 'more file')} that it names")
+        click.echo(f"  and {format_count(details.more_files.count, 'more file')} that it names")
     if details.note:
         click.echo(f"  {one_line(details.note)}")
     if rule := details.rule:
@@ -219,7 +219,7 @@ def post_answer(api: Api, task_id: str, request_id: str, value: Any) -> Any:
     return api.post(f"/tasks/{segment(task_id)}/input", body)
 
 
-def typed_value(request: InputRequest, text: str) -> Any:
+def parse_typed_value(request: InputRequest, text: str) -> Any:
     """Parse what a person typed: an option's number, JSON if the schema needs more than text, else text."""
     options = details_of(request).options
     # before JSON, because the list of options on the screen is numbered
@@ -306,12 +306,12 @@ def read_line(prompt: Prompt, watch: RequestWatch | None = None) -> str:
 
 def _question(request: InputRequest) -> Dialogue:
     text = yield Prompt("Your answer (empty: later)")
-    return typed_value(request, text.strip()) if text.strip() else None
+    return parse_typed_value(request, text.strip()) if text.strip() else None
 
 
 def _external_result(request: InputRequest) -> Dialogue:
     text = yield Prompt("The result, as text or JSON (empty: later)")
-    return {"result": typed_value(request, text)} if text else None
+    return {"result": parse_typed_value(request, text)} if text else None
 
 
 def _variables(request: InputRequest) -> Dialogue:

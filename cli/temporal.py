@@ -15,7 +15,7 @@ from cli.options import settings
 from cli.render.output import PROGRAM
 from deploy import local, state
 from deploy.data_dir import locate_data_dir
-from deploy.stack import configured_temporal
+from deploy.stack import find_temporal_address
 from deploy.state import StackError
 from domain.sealing import KeyRing
 from workflows.client import connect
@@ -64,7 +64,7 @@ async def temporal(url: str | None = None) -> Client:
 
 def _address(url: str | None) -> str:
     """The address. No default is tried, because a stranger's Temporal may answer there."""
-    if address := configured_temporal(settings()):
+    if address := find_temporal_address(settings()):
         return address
     home = locate_data_dir(settings())
     running = state.running(home)

@@ -153,7 +153,7 @@ def make_plan(settings: Settings, ports: Ports) -> StackPlan:
     configured = settings.port not in (0, Settings.port)
     port = ports.choose("the API", settings.port, host=settings.host, variable="ERRAND_PORT" if configured else None)
     temporal_port = ui_port = postgres_port = offline_port = None
-    temporal_address = configured_temporal(settings)
+    temporal_address = find_temporal_address(settings)
     if temporal_address is None:
         temporal_port = ports.choose("Temporal", TEMPORAL_PORT)
         ui_port = ports.choose("the Temporal Web UI", TEMPORAL_UI_PORT)
@@ -180,7 +180,7 @@ def make_plan(settings: Settings, ports: Ports) -> StackPlan:
     return StackPlan(filled, postgres_port, temporal_port, ui_port, offline_port)
 
 
-def configured_temporal(settings: Settings) -> str | None:
+def find_temporal_address(settings: Settings) -> str | None:
     """An address from TEMPORAL_ADDRESS, or from a profile of the SDK's own configuration file."""
     if settings.temporal_address:
         return settings.temporal_address

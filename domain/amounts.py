@@ -17,7 +17,7 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f}".removesuffix(".0") + " s"
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from domain.amounts import counted
+from domain.amounts import format_count
 
 MOST_CHARACTERS = 20_000  # the longest diff that is shown
 CLOSELY = 1_000  # lines; in longer files everything from the first to the last difference is one change
@@ -54,7 +54,7 @@ def _bound_lines(lines: list[str]) -> str:
     for place, line in enumerate(lines):
         room -= len(line) + 1
         if room < 0:
-            kept.append(f"[… {counted(len(lines) - place, 'more line')}]")
+            kept.append(f"[… {format_count(len(lines) - place, 'more line')}]")
             break
         kept.append(line)
     return "\n".join(kept)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from domain.agents.definition import Binding, Side
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.events import Anomaly
 from domain.frozen import Frozen
 from domain.sessions.session import Limits, ModelReply, Reason, StopReason, ToolOutcome, Usage
@@ -251,7 +251,7 @@ class TreeBudget(BudgetLimits):
         figures = [(kind, getattr(self, f"max_{kind}"), getattr(self, kind)) for kind in KINDS]
         return [Share(kind=kind, limit=limit, used=used) for kind, limit, used in figures if limit is not None]
 
-    def spent(self, now: datetime) -> str | None:
+    def find_spent(self, now: datetime) -> str | None:
         """The budget that is too small for a further session, if any. Tool calls do not count: a session can start
         without."""
         if self.deadline is not None and self.deadline <= now:
@@ -348,7 +348,7 @@ def _left(share: Share) -> str:
     left = figure(share.kind, share.left)
     if share.kind in ("cost_usd", TTL):
         return left
-    return counted(round(share.left), KINDS[share.kind].removesuffix("s"))
+    return format_count(round(share.left), KINDS[share.kind].removesuffix("s"))
 
 
 def figure(kind: str, value: float) -> str:
@@ -356,7 +356,7 @@ def figure(kind: str, value: float) -> str:
     if kind == "cost_usd":
         return f"${value:.4f}"
     if kind == TTL:
-        return f"{value / 60_000:.1f} minutes" if value >= 60_000 else counted(round(value / 1_000), "second")
+        return f"{value / 60_000:.1f} minutes" if value >= 60_000 else format_count(round(value / 1_000), "second")
     return f"{value:,.0f}"
 
 

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.frozen import Frozen
 from domain.patterns import accept_pattern, matches
 from domain.policy.rules import Action, Rule
@@ -70,7 +70,7 @@ class RiskTrigger(Strict):
     def text(self) -> str:
         """The risk as people read it: `bash *push*, after 2 calls a day`."""
         call = self.tool if self.argument == "*" else f"{self.tool} {self.argument}"
-        calls = f", after {counted(self.after_calls, 'call')} a day" if self.after_calls else ""
+        calls = f", after {format_count(self.after_calls, 'call')} a day" if self.after_calls else ""
         return f"{call}{calls}" + (f", after {self.after_usd:g} USD a day" if self.after_usd else "")
 
     def concerns(self, tool: str, arguments: Any) -> bool:
@@ -148,7 +148,7 @@ class Mission(models.MissionFields):
             return MissionStatus.OUT_OF_BUDGET, f"its budget of {kind} is used up"
         limit = self.rules.stop_after_failures
         if limit is not None and total.failures >= limit:
-            return MissionStatus.STOPPED, f"{counted(total.failures, 'run')} failed"
+            return MissionStatus.STOPPED, f"{format_count(total.failures, 'run')} failed"
         if self.rules.ends_with(last_answer):
             return MissionStatus.STOPPED, "a run answered what ends it"
         return None

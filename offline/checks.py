@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from offline.transcript import merged
+from offline.transcript import merge_messages
 from offline.wire import ApiError, sign
 
 CONTEXT_WINDOW = 200_000
@@ -23,7 +23,7 @@ def check(body: Any) -> list[dict[str, Any]]:
     marks = _check_messages(body["messages"])
     _require(body["messages"][0]["role"] == "user", 'messages: first message must use the "user" role')
     prefilled = body["messages"][-1]["role"] == "assistant"  # newer models refuse it, so no code may rely on it
-    messages = merged(body["messages"])
+    messages = merge_messages(body["messages"])
     _check_pairs(messages)
     _require(not prefilled, "assistant message prefill is not supported: the last message must be a user message")
     _check_tools(body.get("tools") or [])

@@ -44,7 +44,7 @@ class Transcript:
     @classmethod
     def of(cls, body: dict[str, Any], messages: list[dict[str, Any]] | None = None) -> "Transcript":
         """`messages`: those of the body, if they are merged already."""
-        messages = messages or merged(body["messages"])
+        messages = messages or merge_messages(body["messages"])
         start = _exchange_start(messages)
         later = messages[start + 1 :]
         texts = {
@@ -110,7 +110,7 @@ def _is_said(block: dict[str, Any]) -> bool:
     return block["type"] == "text" and not block["text"].startswith(("<budget>", _WORKSPACE))
 
 
-def merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merge adjacent messages of one role, as the model reads them."""
     result: list[dict[str, Any]] = []
     for message in messages:

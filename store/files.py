@@ -72,13 +72,13 @@ async def put(
     pool: Pool, tenant: str, name: str, media_type: str, content: bytes, created_by: str = "", quota: int = 0
 ) -> File | None:
     """Store an uploaded file; None if the tenant's uploads would then exceed `quota` bytes (0: no limit)."""
-    if quota and await uploaded_bytes(pool, tenant) + len(content) > quota:
+    if quota and await count_uploaded_bytes(pool, tenant) + len(content) > quota:
         return None  # before anything is stored: bytes without a file would stay for a day
     [digest] = await put_blobs(pool, tenant, [content])
     async with pool.acquire() as connection, connection.transaction():
         if quota:  # one upload of a tenant at a time, so that two cannot both use the last room
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 2))", tenant)
-            if await uploaded_bytes(connection, tenant) + len(content) > quota:
+            if await count_uploaded_bytes(connection, tenant) + len(content) > quota:
                 await _loosen(connection, tenant, digest)
                 return None
         row = await connection.fetchrow(
@@ -96,7 +96,7 @@ async def put(
     return File(**row)
 
 
-async def uploaded_bytes(pool: "Pool | Connection", tenant: str) -> int:
+async def count_uploaded_bytes(pool: "Pool | Connection", tenant: str) -> int:
     """The size of all uploaded files. Artifacts belong to their sessions and do not count."""
     used: int = await pool.fetchval(
         "SELECT coalesce(sum(size), 0)::bigint FROM files WHERE tenant = $1 AND session_id IS NULL", tenant

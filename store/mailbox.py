@@ -116,7 +116,7 @@ async def find_undelivered(pool: Pool, tenant: str, message_ids: list[str]) -> l
     return [row["message_id"] for row in rows]
 
 
-async def messages_delivered_to(pool: Pool, ref: SessionRef) -> list[str]:
+async def find_delivered_to(pool: Pool, ref: SessionRef) -> list[str]:
     rows = await pool.fetch(
         """SELECT message_id FROM mailbox WHERE tenant = $1 AND conversation_id = $2 AND delivered_to = $3
             ORDER BY number""",

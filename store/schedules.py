@@ -5,7 +5,7 @@ from datetime import datetime
 
 import asyncpg
 
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.audit import TENANT
 from domain.channels import Address
 from domain.ids import new_id
@@ -242,7 +242,7 @@ async def count_run(connection: Connection, schedule: Schedule, *, failed: bool)
         schedule.id,
         failures,
         pauses,
-        f"{counted(failures, 'run')} in a row failed",
+        f"{format_count(failures, 'run')} in a row failed",
     )
     if pauses:
         paused = SchedulePaused(

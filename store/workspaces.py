@@ -31,7 +31,7 @@ Change = Callable[[Manifest], Manifest]
 Fence = Callable[[Connection], Awaitable[bool]]  # whether a call may still write, in the transaction that would
 
 
-def stored_bytes(entry: ManifestEntry) -> int:
+def count_stored_bytes(entry: ManifestEntry) -> int:
     return entry.get("size", 0)
 
 
@@ -195,7 +195,7 @@ def _change(text: str, change: Change) -> _Changed:
     before: Manifest = json.loads(text)
     after = change(dict(before))
     undo = {path: before.get(path) for path in {*before, *after} if before.get(path) != after.get(path)}
-    replaced = sum(stored_bytes(entry) for entry in undo.values() if entry)
+    replaced = sum(count_stored_bytes(entry) for entry in undo.values() if entry)
     return _Changed(after, json.dumps(after), json.dumps(undo), replaced)
 
 

@@ -116,7 +116,7 @@ class Attempts(CallModel):
     async def attempts(self, call: ModelCall) -> ModelReply:
         return await self.reply_to(call)
 
-    async def offered(
+    async def offer_tools(
         self, call: ModelCall, agents: list[AgentDefinition], layers: list[list[Rule]], facts: StepFacts
     ) -> Offered:
         tools = [ATTEMPT, ask_user.TOOL] if facts.may_ask else [ATTEMPT]

@@ -10,7 +10,7 @@ from typing import Any
 
 from activities.schedules.own import OwnSchedules
 from domain.agents.definition import ReceivingSide
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.conversations.mailbox import (
     Attachment,
     AttachmentRefused,
@@ -356,7 +356,7 @@ class Subagents:
                     request_id=message.message_id, thread=message.thread_id, message=message.message_id, wake=True
                 )
                 await wake_thread(self._pool, self._workflows, ref.tenant, message.conversation_id, steer)
-        reached = "" if emitted.receivers is None else f" It reached {counted(emitted.receivers, 'agent')}."
+        reached = "" if emitted.receivers is None else f" It reached {format_count(emitted.receivers, 'agent')}."
         return f"Emitted {name}.{reached}", False
 
     async def subscribe(self, ref: SessionRef, pattern: str, wanted: bool) -> tuple[str, bool]:

@@ -229,7 +229,7 @@ class Planner:
 
     async def _check_budget(self, call: DelegationCall) -> None:
         tree = await budgets.get(self._pool, call.ref.tenant, call.ref.conversation_id)
-        if tree is not None and (lacking := tree.spent(datetime.now(UTC))):
+        if tree is not None and (lacking := tree.find_spent(datetime.now(UTC))):
             raise ChildRefused(f"The budget of {lacking} shared with all subagents is spent; nothing was started.")
 
     # tools that name one of the agents that the caller's definition lists

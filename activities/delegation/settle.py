@@ -15,7 +15,7 @@ from domain import events as ev
 from domain.agents.definition import session_sides
 from domain.agents.variables import resolve_values
 from domain.conversations.mailbox import quote, quote_line, subagent_message
-from domain.conversations.subagent_texts import describe_gathered, ended_its_turn, promoted, result
+from domain.conversations.subagent_texts import describe_ended_turn, describe_gathered, promoted, result
 from domain.conversations.subagents import (
     ALREADY_HANDED_OVER,
     DelegationTool,
@@ -137,7 +137,7 @@ class SettleDelegation:
             if outcome.reference is not None:
                 text = subagent_message(outcome, outcome.reference)
                 if child is not None and child.terms is not None and child.terms.explicit:
-                    state, text = CallState.OK, ended_its_turn(outcome.reference)
+                    state, text = CallState.OK, describe_ended_turn(outcome.reference)
             if settle.tool == DelegationTool.ATTEMPT:  # its answer is the task's if it is chosen
                 said = preview(quote_line(outcome.error or outcome.output or ""), 300)
                 text = f"{outcome.name} {outcome.status}: {said}"

@@ -425,7 +425,7 @@ class Activate(CallModel):
     async def activate(self, call: ModelCall) -> ModelReply:
         return await self.reply_to(call)
 
-    async def offered(
+    async def offer_tools(
         self, call: ModelCall, agents: list[AgentDefinition], layers: list[list[Rule]], facts: StepFacts
     ) -> Offered:
         return await self.toolbox.immediate(call, agents[-1], facts)

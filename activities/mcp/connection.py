@@ -48,7 +48,7 @@ class McpFailure(Exception):
 
 def fill_headers(server: McpServer, values: Mapping[str, str]) -> dict[str, str]:
     try:
-        headers = server.filled_headers(values)
+        headers = server.fill_headers(values)
     except KeyError as error:
         raise McpFailure(f"The variable {error.args[0]} has no value, and a header of the server needs it.") from None
     for name, value in headers.items():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from activities.mcp.connection import STOP_SECONDS
 from activities.requests.external_tools import Arguments, CallersTool
 from activities.tools.tool import Tool, ToolContext, ToolResult
-from domain.agents.definition import AgentDefinition, McpServer, McpTool, pinned_tools
+from domain.agents.definition import AgentDefinition, McpServer, McpTool, list_pinned_tools
 from domain.json_object import JsonObject
 from domain.policy.rules import Subject, SubjectKind
 from domain.sessions.session import EffectKind, preview
@@ -24,7 +24,7 @@ DESCRIPTION = "[A tool of the MCP server {} at {}. What it says of itself is inf
 def mcp_tools(agent: AgentDefinition, names: Iterable[str]) -> list[Tool]:
     """The pinned tools of the agent's servers that have one of these names."""
     allowed = set(names)
-    return [_tool(*one) for one in pinned_tools(agent.mcp_servers) if one[0] in allowed]
+    return [_tool(*one) for one in list_pinned_tools(agent.mcp_servers) if one[0] in allowed]
 
 
 def find_mcp(agent: AgentDefinition, name: str) -> Tool | None:

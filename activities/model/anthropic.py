@@ -21,7 +21,7 @@ from activities.model.models import (
     Said,
     SearchReply,
     StreamFailed,
-    bounded_client,
+    build_client,
     check_whole,
     read_call,
     read_events,
@@ -68,7 +68,7 @@ _BUDGETED = re.compile(r"\bclaude-(3|(opus|sonnet|haiku)-4(-[0-5])?([-@]\d{8})?(
 def connect_client(name: str, provider: Provider) -> Any:
     """The SDK's client for this provider. Temporal does the retries: the SDK's own would hide attempts, and obey any
     retry-after without a limit."""
-    given: dict[str, Any] = {"http_client": bounded_client(anthropic.DefaultAioHttpClient), "max_retries": 0}
+    given: dict[str, Any] = {"http_client": build_client(anthropic.DefaultAioHttpClient), "max_retries": 0}
     if provider.base_url:
         given["base_url"] = provider.base_url
     match provider.kind:

@@ -126,7 +126,7 @@ class CallModel:
             context = await self._contexts.load(call.ref, call.line, call.head)
             opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
             layers = [*(one.rules for one in agents), *RULES.validate_json(facts.rules)]
-            tools = await self.offered(call, agents, layers, facts)
+            tools = await self.offer_tools(call, agents, layers, facts)
         prelude = turn_record.build_prelude(call, context, facts, opening)
         if facts.rerun and (rerun := recording.find_rerun(facts)) is not None:
             return await self._repeat_recorded(call, by, agent, context, prelude, tools, layers, rerun, facts)
@@ -183,7 +183,7 @@ class CallModel:
                 nodes = await self._hooks.filter_messages(call, agent, nodes, facts)
         limit = asyncio.timeout_at(cut_at)
         try:
-            if queued := turn_record.queued_calls(call, facts):
+            if queued := turn_record.find_queued_calls(call, facts):
                 turn.content += queued
                 turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
             if not queued or self.platform_alone:
@@ -204,10 +204,10 @@ class CallModel:
         """The call as its events and messages describe it."""
         return call
 
-    async def offered(
+    async def offer_tools(
         self, call: ModelCall, agents: list[AgentDefinition], layers: list[list[Rule]], facts: StepFacts
     ) -> Offered:
-        return await self.toolbox.offered(call, agents, layers, facts)
+        return await self.toolbox.offer_tools(call, agents, layers, facts)
 
     async def ask(
         self,

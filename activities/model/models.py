@@ -24,7 +24,7 @@ from pydantic_core import from_json
 
 from domain import wire
 from domain.agents.models import PriceTable, Provider, ProviderReport, Providers, UnknownProvider
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.ids import new_id
 from domain.json_object import JsonObject
 from domain.limits import CallEstimate
@@ -122,7 +122,7 @@ class Models:
                         asked = replace(asked, files={})  # it reads what they are, as models that see none do
                         await vendor.ask(asked, turn, on_text, on_thinking)
                 if len(turn.calls) > MOST_CALLS:
-                    raise MalformedReply(f"it makes {counted(len(turn.calls), 'call')}")
+                    raise MalformedReply(f"it makes {format_count(len(turn.calls), 'call')}")
                 if turn.stop_reason is None:
                     raise IncompleteStream("The model's reply broke off before its end.")
             finally:
@@ -494,7 +494,7 @@ def retry_pause(attempt: int, failure: ModelFailure) -> float:
 # what the vendors' files share: a bounded client, and a decoder
 
 
-def bounded_client(http: Callable[..., httpx2.AsyncClient]) -> httpx2.AsyncClient:
+def build_client(http: Callable[..., httpx2.AsyncClient]) -> httpx2.AsyncClient:
     """An SDK's client on aiohttp, for addresses of the operator."""
     # not compressed, because a small body could become a large one; no redirects, which would take the key along
     return http(

@@ -24,7 +24,7 @@ from activities.model.models import (
     Said,
     SearchReply,
     StreamFailed,
-    bounded_client,
+    build_client,
     check_whole,
     read_call,
     read_events,
@@ -155,7 +155,7 @@ class OpenAI:
 def connect_client(name: str, provider: Provider) -> openai.AsyncOpenAI:
     """The SDK's client for this provider. Temporal does the retries. What the SDK would take from the environment is of
     OpenAI only, and must not be sent to another endpoint."""
-    given: Any = {"http_client": bounded_client(openai.DefaultAioHttpClient), "max_retries": 0}
+    given: Any = {"http_client": build_client(openai.DefaultAioHttpClient), "max_retries": 0}
     key = provider.key or "none"  # a server on this machine needs none
     if not (base_url := provider.address):
         raise ValueError("its base_url is missing")

@@ -138,7 +138,7 @@ def build_prelude(call: ModelCall, context: list[Node], facts: StepFacts, openin
     return [node.model_copy(update={"side": context[-1].side}) if node.kind == TOOL_RESULTS else node for node in nodes]
 
 
-def queued_calls(call: ModelCall, facts: StepFacts) -> list[ToolCallBlock]:
+def find_queued_calls(call: ModelCall, facts: StepFacts) -> list[ToolCallBlock]:
     """A reply of the platform that makes the tool calls from the inbox, before the model is asked."""
     return [
         ToolCallBlock(id=f"queued_{call.step}_{place}", name=one.name, arguments=one.arguments)

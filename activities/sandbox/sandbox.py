@@ -123,7 +123,7 @@ class Commands:
             script, workspace=folder, network=network, timeout_s=seconds, limits=limits, variables=variables
         )
 
-    def networked(self, agent: AgentDefinition, mode: SandboxMode | None) -> bool:
+    def has_network(self, agent: AgentDefinition, mode: SandboxMode | None) -> bool:
         """Whether a session has a network: its agent's definition and the operator must both allow it; a task can only
         deny."""
         return self.guard is not None and agent.network and mode is not SandboxMode.ISOLATED
@@ -132,7 +132,7 @@ class Commands:
         self, agent: AgentDefinition, mode: SandboxMode | None, layers: list[list[Rule]]
     ) -> NetworkPolicy | None:
         """The hosts that a networked command may reach: those that its agent names and the rules allow."""
-        if self.guard is None or not self.networked(agent, mode):
+        if self.guard is None or not self.has_network(agent, mode):
             return None
         tools = self.tools.values()
         return NetworkPolicy(self.guard, lambda host: agent.may_reach(host) and host_permitted(layers, host, tools))

@@ -1,6 +1,6 @@
 """Schedules that an agent makes for itself, in its own conversation and as many as its definition allows."""
 
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.errors import Unavailable
 from domain.schedules import Schedule, ScheduleRules, time_problem
 from domain.sessions.new_session import NewSession, Trigger
@@ -37,7 +37,7 @@ class OwnSchedules:
         else:
             most = (await self._definitions.load(session.agent_ref)).schedules
             if len(own) >= most:
-                raise ScheduleRefused(f"You may have {counted(most, 'schedule')}, and have {len(own)}.")
+                raise ScheduleRefused(f"You may have {format_count(most, 'schedule')}, and have {len(own)}.")
             made = await schedules.create(self._pool, ref.tenant, rules, run, prompt, {}, _creator(session))
         if made is None:
             raise ScheduleRefused("That name is taken.")

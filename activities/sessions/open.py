@@ -106,7 +106,7 @@ class OpenSessions:
         # died. A second start of it is refused.
         if busy not in (None, session_id) and (session.status is not Status.SUBMITTED or opening.take):
             return Opened(session_id=session_id, busy=busy)
-        return _answer_opened(session, await mailbox.messages_delivered_to(self._pool, session.ref))
+        return _answer_opened(session, await mailbox.find_delivered_to(self._pool, session.ref))
 
     async def _is_held(self, batch: OpenBatch, opening: OpenSession) -> bool:
         if opening.parent_thread_id is not None:  # it belongs to a run that has begun

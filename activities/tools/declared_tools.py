@@ -18,7 +18,7 @@ MOST_STATUS = 500  # characters
 MOST_PATH = 4096
 
 
-def declared_tool(given: DeclaredTool, side: Side) -> Tool:
+def make_declared_tool(given: DeclaredTool, side: Side) -> Tool:
     async def run(arguments: Arguments, context: ToolContext) -> ToolResult:
         if not await run_check(fits, given.input_schema, arguments.model_dump()):
             return ToolResult(f"The arguments do not fit the input schema of {given.name}.", failed=True)
@@ -43,7 +43,7 @@ def declared_tool(given: DeclaredTool, side: Side) -> Tool:
 
 def find_declared(agent: AgentDefinition, request: ToolRequest) -> Tool | None:
     given = next((one for one in agent.declared_tools if one.name == request.name), None)
-    return declared_tool(given, agent.side(request.agent.side)) if given else None
+    return make_declared_tool(given, agent.side(request.agent.side)) if given else None
 
 
 async def apply_binding(

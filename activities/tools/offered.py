@@ -15,9 +15,9 @@ from activities.tools.builtin.agents import (
     SUBAGENT_MESSAGE,
     SUBAGENT_TERMINATE,
 )
-from activities.tools.declared_tools import declared_tool
+from activities.tools.declared_tools import make_declared_tool
 from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool, ToolInput
-from domain.agents.definition import AgentDefinition, Mode, SubagentTool, pinned_tools
+from domain.agents.definition import AgentDefinition, Mode, SubagentTool, list_pinned_tools
 from domain.agents.variables import resolve_values
 from domain.conversations.subagents import DEFAULT_SCHEMA, is_enabled
 from domain.messages import ToolDefinition
@@ -41,14 +41,14 @@ class Toolbox:
         self._definitions: dict[tuple[str, str], tuple[float, AgentDefinition | None]] = {}
         self._rosters: dict[tuple[str, str], tuple[float, str]] = {}
 
-    async def offered(
+    async def offer_tools(
         self, call: ModelCall, agents: list[AgentDefinition], layers: list[list[Rule]], facts: StepFacts
     ) -> Offered:
         """`agents`: from the session's own to the line's. An inline line cannot ask anybody outside."""
         agent = agents[-1]
         names = line_tools(self.tools, agents, facts.tools)
         found = [tool for name in names if (tool := self.tools.get(name)) and not tool.asks]
-        found += [declared_tool(one, agent.side(call.agent.side)) for one in agent.declared_tools]
+        found += [make_declared_tool(one, agent.side(call.agent.side)) for one in agent.declared_tools]
         if agent.mcp_servers:
             found += mcp_tools(agent, names)
         if agent.subagent_tools:
@@ -102,7 +102,7 @@ class Toolbox:
         """The agent's own tool of this name, which is not one of the platform's; None if it has none any more."""
         for given in agent.declared_tools:
             if given.name == name:
-                return declared_tool(given, agent.side(side))
+                return make_declared_tool(given, agent.side(side))
         if (remote := find_mcp(agent, name)) is not None:
             return remote
         child = await self._current(tenant, name)
@@ -183,7 +183,7 @@ def subagent_tools(tools: dict[str, Tool], agent: AgentDefinition) -> list[str]:
 
 
 def _own_tools(tools: dict[str, Tool], agent: AgentDefinition, *, subagent: bool = False) -> list[str]:
-    listed = [*agent.tools, *(name for name, *_ in pinned_tools(agent.mcp_servers))]
+    listed = [*agent.tools, *(name for name, *_ in list_pinned_tools(agent.mcp_servers))]
     return tools_of(tools, listed, agent.permissions, delegates=bool(agent.subagents), subagent=subagent)
 
 

@@ -51,7 +51,7 @@ from activities.workspaces import Workspaces
 from domain import events as ev
 from domain import wire
 from domain.agents.definition import AgentDefinition
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.events import EventRow
 from domain.ids import derive_id
 from domain.json_object import JsonObject
@@ -280,7 +280,7 @@ class RunTool:
     ) -> NetworkPolicy | None:
         if environment is not None:
             return environment.network(self._commands, agent, request.sandbox, await self._layers(request))
-        if not agent.network or not self._commands.networked(agent, request.sandbox):
+        if not agent.network or not self._commands.has_network(agent, request.sandbox):
             return None  # the usual case, so that the rules are not loaded for every call
         return self._commands.network(agent, request.sandbox, await self._layers(request))
 
@@ -383,8 +383,9 @@ class Places:
         deadline = asyncio.get_running_loop().time() + PLACE_PATIENCE_S
         while self._used[tenant] >= self._share(tenant):
             if asyncio.get_running_loop().time() > deadline:
+                busy = format_count(self._used[tenant], "call")
                 raise ApplicationError(
-                    f"This worker runs {counted(self._used[tenant], 'call')} of the tenant; this one has not begun.",
+                    f"This worker runs {busy} of the tenant; this one has not begun.",
                     next_retry_delay=timedelta(seconds=min(info.attempt, 5)),
                     category=ApplicationErrorCategory.BENIGN,
                 )

@@ -285,7 +285,7 @@ def _read_answer(schema: JsonObject, text: str) -> tuple[Any, list[ValidationErr
 # afterwards.
 
 
-def signed_by(candidates: list[SignedTrigger], headers: Mapping[str, str], body: bytes) -> SignedTrigger:
+def find_signer(candidates: list[SignedTrigger], headers: Mapping[str, str], body: bytes) -> SignedTrigger:
     """The trigger whose secret signed the event; several tenants may have a trigger of this name."""
     problem: NotAllowed | None = None
     found: list[SignedTrigger] = []

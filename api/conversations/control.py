@@ -83,7 +83,7 @@ async def check_answer(caller: Caller, request: InputRequest, value: Any) -> Non
     if not caller.may(right, Right.SUPERVISE):
         raise NotAllowed(f"This is a {request.kind}, which needs a key with the right {right}.", needed=[right])
     if request.status is not RequestStatus.OPEN:
-        raise settled_request(request.status)
+        raise refuse_settled(request.status)
     if request.answer_schema is not None:
         await rules.check_answer(request.answer_schema, value)
     if request.gate is not None and "arguments" in value:
@@ -135,7 +135,7 @@ def unknown_request(session: SessionRow) -> Conflict:
     return Conflict("The task has no such request.", type="unknown-request", task_status=session.status)
 
 
-def settled_request(status: RequestStatus) -> Conflict:
+def refuse_settled(status: RequestStatus) -> Conflict:
     details = {
         RequestStatus.ANSWERED: "This request has been answered already.",
         RequestStatus.EXPIRED: "Nobody answered this request in time.",
@@ -236,7 +236,7 @@ async def reset_conversation(call: Call, conversation_id: str) -> ResetDone:
     how = Stop(Reason.INTERRUPTED, note="reset")
     done = await resets.reset(call.pool, call.tenant, conversation_id, how.record(call))
     if done is None:
-        raise lookup.terminated()
+        raise lookup.refuse_terminated()
     # the rows already hold the new generation and these stops; the signals only speed it up
     await stop_sessions(call, done.sessions, how)
     queued = {one.session_id for one in done.dropped}

@@ -92,7 +92,7 @@ async def _answer(
         # else the first request still needs the message
         if message_id is not None and await find_turn(call, key) is None:
             await conversations.drop_message(call.pool, call.tenant, message_id)
-        raise control.settled_request(late)
+        raise control.refuse_settled(late)
     if message_id is not None:  # before the answers, so that one step reads both
         await control.deliver_message(call, conversation_id, conversation_id, message_id, live.id)
     # one transaction has answered them all, so that a crash in this loop leaves only signals for a sweep

@@ -183,7 +183,7 @@ async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: Idem
     if body.if_busy != "steer":
         return await _try_to_continue(call, body, prepared, key)
     message_id = control.message_id_of(prepared.ref, key)
-    prepared = prepared.opened_by(message_id)  # one message, whether a running session reads it or a new one
+    prepared = prepared.with_opening(message_id)  # one message, whether a running session reads it or a new one
     async with one_at_a_time(call, message_id) if key.value is not None else contextlib.nullcontext():
         # the request that we waited for has answered it
         if (before := await find_turn(call, key)) is not None:
@@ -213,7 +213,7 @@ async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, ke
         # first without the queue, so that a free conversation runs the turn at once
         queue = body.if_busy == "queue" and attempt > 0
         answer = handle(ref.session_id, ref.conversation_id, queued=queue)
-        accepted = await submit.accept_session(call, prepared.queued(queue), key, answer.model_dump_json(), write)
+        accepted = await submit.accept_session(call, prepared.with_queue(queue), key, answer.model_dump_json(), write)
         if accepted.replay:
             return NewTurn(models.SessionHandle.model_validate_json(accepted.replay.response), replayed=True)
         if accepted.session is not None:

@@ -95,8 +95,8 @@ async def open_conversation(call: Call, conversation_id: str) -> ConversationRow
 
 def check_open(conversation: ConversationRow) -> None:
     if conversation.status is ConversationStatus.TERMINATED:
-        raise terminated()
+        raise refuse_terminated()
 
 
-def terminated() -> Conflict:
+def refuse_terminated() -> Conflict:
     return Conflict("The conversation was terminated.", type="conversation-terminated")

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from agents.loader import AgentFileError, complete, load_agent, to_markdown
-from agents.problems import Catalogue, FieldProblem, validated
+from agents.problems import Catalogue, FieldProblem, validate_parts
 from api.http import body
 from api.http.auth import Admin, Call, ServicesDep, Viewer
 from api.http.body import accepts_json, choose_media_type
@@ -121,7 +121,7 @@ async def _read_sent(request: Request, services: ServicesDep) -> tuple[str, list
     value, _ = await body.read_json(request, services.settings.max_body_bytes)
     if not isinstance(value, dict):
         raise _refusal([FieldProblem("(file)", "a definition is an object")])
-    definition, found = validated(value, AgentDefinition)
+    definition, found = validate_parts(value, AgentDefinition)
     if definition is None:
         raise _refusal(found)
     return to_markdown(definition), found

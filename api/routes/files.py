@@ -61,7 +61,7 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
     # the quota is checked in the same transaction, because two uploads at once would both fit
     kept = await files.put(call.pool, call.tenant, name, kind, content, call.caller.created_by, quota)
     if kept is None:
-        used = await files.uploaded_bytes(call.pool, call.tenant)
+        used = await files.count_uploaded_bytes(call.pool, call.tenant)
         raise quota_exceeded("uploaded files", "ERRAND_TENANT_UPLOAD_BYTES", quota, used, len(content))
     return _record(kept)
 

@@ -125,6 +125,6 @@ async def _answer(call: Call, task_id: str, answer: AnswerBody, key: Idempotency
     given = control.build_answer(call.caller, session, request, value)
     record = key.record(accepted.model_dump_json())
     if (settled := await input_requests.answer_all(call.pool, call.tenant, [given], [], record)) is not None:
-        raise control.settled_request(settled)
+        raise control.refuse_settled(settled)
     await control.signal_answer(call.services, session.id, request.id)
     return accepted

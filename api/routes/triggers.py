@@ -158,7 +158,7 @@ async def receive_event(request: Request, services: ServicesDep, trigger: str) -
         raise NotFound("There is no such trigger.")
     raw = await bodies.read_body(request, min(MAX_EVENT_BYTES, services.settings.max_body_bytes))
     headers = dict(request.headers)
-    signed = arrivals.signed_by(candidates, headers, raw)
+    signed = arrivals.find_signer(candidates, headers, raw)
     # only after the signature: before it, nothing says which tenant the event belongs to
     current_tenant.set(signed.trigger.tenant)
     kind = signed.trigger.rules.signature

@@ -20,8 +20,8 @@ from domain.agents.definition import (
     ExternalTool,
     Mode,
     Variable,
+    list_reserved_names,
     own_tools,
-    reserved_names,
     tool_problems,
 )
 from domain.agents.models import PriceTable
@@ -274,7 +274,7 @@ def check_prices(
     if (limits.cost_usd is not None or shared) and find_unpriced(models, prices):
         detail = "A cost budget needs a price for the model and for each of its fallbacks."
         pointer = "/config/max_cost_usd" if limits.cost_usd is not None else "/config/tree/max_cost_usd"
-        problem = finding(pointer, "unpriced_model", detail, prices.priced())
+        problem = finding(pointer, "unpriced_model", detail, prices.list_priced())
         raise Invalid(detail, type="unpriced-model", errors=[problem])
 
 
@@ -438,7 +438,7 @@ async def supervise(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict[s
     rules = read_rules(spec, definition)
     given = spec.config.external_tools
     if given:
-        await _check_tools(given, reserved_names(definition, plans=rules.approval_required))
+        await _check_tools(given, list_reserved_names(definition, plans=rules.approval_required))
     # the task's own may replace one of the same name
     tools = list({tool.name: tool for tool in (*definition.external_tools, *given)}.values())
     values, missing = await _find_variables(call, spec, agent, before, rules.may_ask)

@@ -21,7 +21,7 @@ from api.http.problems import type_name
 from api.submission import rules, task_files, task_servers
 from api.submission.task_files import NOTHING_SHOWN, ShownFiles
 from domain.agents.definition import AgentDefinition, Sides, all_models, session_sides
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.conversations.requests import InboxKind
 from domain.errors import Conflict, NotFound, Refusal, TooMany, Unavailable
 from domain.faces import NewFaceRequest
@@ -115,11 +115,11 @@ class Prepared:
         session = self.acceptance.session.model_copy(update={"agent_owner": owner})
         return replace(self, acceptance=self.acceptance.model_copy(update={"session": session}))
 
-    def queued(self, queue: bool) -> "Prepared":
+    def with_queue(self, queue: bool) -> "Prepared":
         """The same session, queued or not."""
         return replace(self, acceptance=self.acceptance.model_copy(update={"queue": queue}))
 
-    def opened_by(self, message_id: str) -> "Prepared":
+    def with_opening(self, message_id: str) -> "Prepared":
         """The same session, whose opening message has this id: it may be stored already, for a running session."""
         *before, opening = self.acceptance.inbox
         inbox = [*before, opening.model_copy(update={"id": message_id})]
@@ -316,14 +316,14 @@ def refusal(accepted: Accepted) -> Refusal | None:
     if accepted.reused:
         return key_reused()
     if accepted.terminated:
-        return lookup.terminated()
+        return lookup.refuse_terminated()
     if accepted.unknown:
         return NotFound("There is no such conversation.", type="unknown-conversation")
     if accepted.budget is not None:
         detail = f"The conversation's budget of {accepted.budget} is spent; a message may bring a new one."
         return Conflict(detail, type="budget-spent", budget=accepted.budget)
     if accepted.quota is not None:
-        detail = f"This key has {counted(accepted.quota, 'live task')}, as many as it may have."
+        detail = f"This key has {format_count(accepted.quota, 'live task')}, as many as it may have."
         return TooMany(detail, type="live-tasks", retry_after=TRY_AGAIN_SECONDS)
     return None
 
@@ -401,6 +401,6 @@ class WaitingBound:
         waiting = await sessions.count_waiting(self._pool, tenant)
         self._waiting = waiting.total + 1
         if waiting.total >= self._most and waiting.own >= self._most / waiting.tenants:
-            limit = counted(self._most, "task")
+            limit = format_count(self._most, "task")
             detail = f"Too many tasks wait for a worker (ERRAND_WAITING_TASKS allows {limit})."
             raise Unavailable(detail, type="overloaded", retry_after=TRY_AGAIN_SECONDS)

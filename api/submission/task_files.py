@@ -16,7 +16,7 @@ from domain.task import TaskSpec
 from settings import Settings
 from store import files, workspaces
 from store.database import Pool
-from store.workspaces import Manifest, ManifestEntry, stored_bytes, without_conflicts
+from store.workspaces import Manifest, ManifestEntry, count_stored_bytes, without_conflicts
 
 FILE_MODE, PROGRAM_MODE = 0o644, 0o755
 BATCH_BYTES = 8_000_000  # contents that are written in one statement
@@ -105,7 +105,7 @@ async def check_workspaces(call: Call, files: Manifest) -> None:
     if not quota or not files:
         return
     used = await workspaces.bytes_of_tenant(call.pool, call.tenant)
-    size = sum(map(stored_bytes, files.values()))
+    size = sum(map(count_stored_bytes, files.values()))
     if used + size > quota:
         raise quota_exceeded("workspaces", "ERRAND_TENANT_WORKSPACE_BYTES", quota, used, size)
 

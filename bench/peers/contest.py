@@ -11,7 +11,7 @@ from bench.bare import LOOKING_CALL
 from bench.history import size
 from bench.lab import Lab
 from bench.peers.peer import Peer, PeerFailed, stage
-from bench.scratch import scratch_database, stored_bytes
+from bench.scratch import count_stored_bytes, scratch_database
 from domain.ids import session_workflow_id
 
 STREAMED = (
@@ -156,4 +156,4 @@ async def _figures(lab: Lab, contestant: Contestant, steps: int) -> Figures:
 
 
 async def _kept(lab: Lab, contestant: Contestant) -> int:
-    return await stored_bytes(lab.pool, contestant.database) if contestant.database else 0
+    return await count_stored_bytes(lab.pool, contestant.database) if contestant.database else 0

@@ -50,9 +50,9 @@ class ChatInputs:
         if self._typing:
             self._typing.show(message, secret=secret, asked=asked)
 
-    def handled(self, default: str) -> None:
+    def note_handled(self, default: str) -> None:
         if self._typing:
-            self._typing.handled(default)
+            self._typing.note_handled(default)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

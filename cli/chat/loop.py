@@ -17,9 +17,9 @@ from cli.chat.view import ChatView
 from cli.errors import CliError, Exit, exit_of
 from cli.ids import write_last
 from cli.render.markdown import print_markdown
-from cli.render.output import PROGRAM, age, clean, dim, dollars, emit, one_line, styled_status
+from cli.render.output import PROGRAM, age, clean, dim, dollars, emit, one_line, style_status
 from cli.trees import in_workspace, upload_folder
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.json_object import JsonObject
 
 OWN_EVENTS_SHOW_IT = ("subagent_started", "subagent_ended")  # the subagent's first and last events are shown instead
@@ -174,7 +174,7 @@ class Chat:
             self._ask()
             self._prompt()
             if kind in ("line", "message", "late_answer", "interrupt"):
-                self._inputs.handled(self._questions.prompt.default if self._questions.prompt else "")
+                self._inputs.note_handled(self._questions.prompt.default if self._questions.prompt else "")
 
     def _idle(self) -> bool:
         return not self._awaited and not (self._waiting and self._running_subagents)
@@ -443,14 +443,14 @@ def show_past(api: Api, conversation: Conversation) -> None:
     click.echo(click.style(one_line(conversation.title), bold=True) + dim(f"  {conversation.conversation_id}"))
     turns = _turns(api, conversation.conversation_id)
     if len(turns) > TURNS_SHOWN:
-        click.echo(dim(f"({counted(len(turns) - TURNS_SHOWN, 'earlier turn')})"))
+        click.echo(dim(f"({format_count(len(turns) - TURNS_SHOWN, 'earlier turn')})"))
     for turn in turns[-TURNS_SHOWN:]:
         text = turn.input if isinstance(turn.input, str) else str(turn.input or "")
         click.echo("\n" + click.style("> ", bold=True) + clean(text) + dim(f"   {age(turn.created_at)}"))
         if turn.output:
             print_markdown(turn.output)
         if turn.status not in ("completed", "working", "submitted"):
-            click.echo(styled_status(turn.status) + (f" ({turn.reason})" if turn.reason else ""))
+            click.echo(style_status(turn.status) + (f" ({turn.reason})" if turn.reason else ""))
     click.echo()
 
 

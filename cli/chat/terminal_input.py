@@ -79,7 +79,7 @@ class TerminalInput:
         draft, self._draft = self._draft, ""
         return draft
 
-    def handled(self, default: str = "") -> None:
+    def note_handled(self, default: str = "") -> None:
         """Continue after a line was handled; the next one begins with `default`."""
         self._loop.call_soon_threadsafe(self._handled.put_nowait, default)
 

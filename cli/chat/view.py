@@ -8,7 +8,7 @@ from errand.models import Usage
 from cli.api import EventData
 from cli.render.event_printer import EventPrinter
 from cli.render.markdown import MarkdownStream
-from cli.render.output import clean, dim, fetch_command, one_line, styled_status, usage_line
+from cli.render.output import clean, dim, fetch_command, one_line, style_status, usage_line
 from domain.agents.definition import HAVE_OWN_EVENT
 
 
@@ -59,7 +59,7 @@ class AnswerPrinter(EventPrinter):
         if event.get("output") and event["output"] != self._last_message:
             self._whole("message", event["output"])
         if event["status"] != "completed":
-            click.echo(f"{styled_status(event['status'])} ({event['reason']})")
+            click.echo(f"{style_status(event['status'])} ({event['reason']})")
         if event.get("error"):
             self._line(f"  {event['error']}", fg="red")
         click.echo(dim(f"  ({usage_line(Usage.model_validate(event['usage']))})"))
@@ -122,7 +122,7 @@ class SubagentPrinter:
                 return one_line(f"received: {event['preview']}")
             case "task_completed" | "task_failed" | "task_cancelled":
                 outcome = event.get("error") or event.get("output") or ""
-                return f"{styled_status(event['status'])}. {one_line(outcome, 120)}".rstrip()
+                return f"{style_status(event['status'])}. {one_line(outcome, 120)}".rstrip()
         return ""
 
 

@@ -14,7 +14,7 @@ from cli.errors import CliError, Exit, NotFoundError
 from cli.options import json_option, remote, settings
 from cli.render.output import clean, duration, emit, facts, one_line, table
 from domain.agents.definition import AgentDefinition, Equipment, Side, SideKind
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.json_object import JsonObject
 
 _LISTS = ("fallback_models", "tools", "handoffs")
@@ -187,8 +187,8 @@ def check(folder: Path | None, as_json: bool) -> None:
                 click.echo(f"  {clean(str(problem))}")
         for warning in warnings:
             click.echo(f"Warning: {clean(warning['file'])}: {warning['field']} {warning['message']}.")
-        found = f"{counted(len(loaded.agents), 'agent')} can be used"
-        click.echo(f"{found}; {counted(len(loaded.errors), 'file')} cannot.")
+        found = f"{format_count(len(loaded.agents), 'agent')} can be used"
+        click.echo(f"{found}; {format_count(len(loaded.errors), 'file')} cannot.")
     if loaded.errors or of_tools:
         raise SystemExit(int(Exit.FAILED))
 
@@ -229,7 +229,7 @@ def _show(agent: JsonObject) -> None:
         f'{one["action"]} {one["permission"]} "{one.get("pattern", "*")}"' for one in agent.get("permissions") or []
     ]
     servers = [
-        f"{name} ({_place(server)}, {counted(len(server.get('tools') or []), 'tool')})"
+        f"{name} ({_place(server)}, {format_count(len(server.get('tools') or []), 'tool')})"
         for name, server in (agent.get("mcp_servers") or {}).items()
     ]
     more = [

@@ -9,8 +9,8 @@ from cli.api import Api, segment
 from cli.ids import TaskId
 from cli.options import Duration, remote
 from cli.render.answers import print_answer
-from cli.render.output import dim, duration, one_line, styled_status, table
-from domain.amounts import counted
+from cli.render.output import dim, duration, one_line, style_status, table
+from domain.amounts import format_count
 
 _MANY, _DOLLARS = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
 
@@ -51,13 +51,13 @@ def budget(api: Api, task_id: str, as_json: bool, **limits: Any) -> None:
 
 def _show(found: TaskBudget) -> None:
     for session in (found, *found.children):
-        click.echo(f"{one_line(session.name)}  {session.task_id}  {styled_status(session.status)}")
+        click.echo(f"{one_line(session.name)}  {session.task_id}  {style_status(session.status)}")
         _table(session.budgets)
     if tree := found.tree:
         click.echo(f"together, in conversation {tree.conversation_id}")
         _table(tree.budgets)
         if tree.reserved.calls:
-            reserved = f"{counted(tree.reserved.calls, 'running model call')}: {tree.reserved.tokens:,} tokens"
+            reserved = f"{format_count(tree.reserved.calls, 'running model call')}: {tree.reserved.tokens:,} tokens"
             click.echo(dim(f"  reserved by {reserved}"))
 
 

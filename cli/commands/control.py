@@ -8,8 +8,8 @@ from cli.api import Api, segment
 from cli.errors import NotFoundError
 from cli.ids import ConversationIdType, TaskId, ThreadIdType, resolve
 from cli.options import remote
-from cli.render.output import PROGRAM, emit, note, styled_status
-from domain.amounts import counted
+from cli.render.output import PROGRAM, emit, note, style_status
+from domain.amounts import format_count
 from domain.sessions.session import TERMINAL
 
 
@@ -43,9 +43,9 @@ def cancel(api: Api, task_id: str, reason: str | None, tree: bool, graceful: boo
 
 def _still_runs(status: str, asked: str) -> bool:
     if status in TERMINAL:
-        click.echo(f"the task has ended already: {styled_status(status)}")
+        click.echo(f"the task has ended already: {style_status(status)}")
         return False
-    click.echo(f"{asked} requested; the task is still {styled_status(status)}")
+    click.echo(f"{asked} requested; the task is still {style_status(status)}")
     return True
 
 
@@ -66,7 +66,7 @@ def interrupt(api: Api, id: str, everything: bool, as_json: bool) -> None:
     if as_json:
         emit(answer)
     elif everything:
-        note(f"{counted(answer['interrupted'], 'session')} interrupted")
+        note(f"{format_count(answer['interrupted'], 'session')} interrupted")
     elif _still_runs(answer["status"], "interrupt"):
         note(f"It stops now and keeps what it has said; `{PROGRAM} attach {id}` shows the end.")
 

@@ -18,9 +18,9 @@ from cli.api import Api, parse, segment
 from cli.ids import ConversationIdType, TaskId, write_last
 from cli.options import patience_option, remote
 from cli.render.answers import print_answer, print_list
-from cli.render.output import PROGRAM, age, clean, dim, dollars, emit, note, one_line, styled_status, table
+from cli.render.output import PROGRAM, age, clean, dim, dollars, emit, note, one_line, style_status, table
 from cli.watch import show_detached, watch
-from domain.amounts import counted
+from domain.amounts import format_count
 
 
 @click.command()
@@ -72,7 +72,7 @@ def show_tree(conversation: Conversation) -> None:
         click.echo(dim("(only the newest sessions are shown)"))
     for model, used in conversation.usage.items():
         cost = dollars(used.cost_usd)
-        click.echo(dim(f"{clean(model)}: {counted(used.requests, 'call')}, {used.tokens:,} tokens, {cost}"))
+        click.echo(dim(f"{clean(model)}: {format_count(used.requests, 'call')}, {used.tokens:,} tokens, {cost}"))
 
 
 def _show_sessions(sessions: list[SessionBranch], indent: str) -> None:
@@ -83,7 +83,7 @@ def _show_sessions(sessions: list[SessionBranch], indent: str) -> None:
         reason = f" ({session.reason})" if session.reason else ""
         click.echo(
             dim(indent + ("└─ " if last else "├─ "))
-            + f"{one_line(label)}  {session.session_id}  {styled_status(session.status)}{reason}"
+            + f"{one_line(label)}  {session.session_id}  {style_status(session.status)}{reason}"
             + dim(f"  {one_line(session.title, 80)}")
         )
         _show_sessions(session.children, indent + ("   " if last else "│  "))

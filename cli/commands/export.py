@@ -14,7 +14,7 @@ from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import emit, note
 from cli.temporal import exits_at_once, temporal
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.json_object import JsonObject
 from workflows import replay as replaying
 
@@ -64,7 +64,7 @@ def export(api: Api, task_id: str, output: Path | None, state: Path | None, as_j
         emit({"file": str(path), "histories": len(histories), "events": len(bundle["events"])})
     else:
         runs = "1 history" if len(histories) == 1 else f"{len(histories)} histories"
-        note(f"wrote {path}: {runs}, {counted(len(bundle['events']), 'event')}")
+        note(f"wrote {path}: {runs}, {format_count(len(bundle['events']), 'event')}")
     return 0
 
 

@@ -12,9 +12,9 @@ from cli.answering import (
     answer_by_typing,
     details_of,
     find_request,
+    parse_typed_value,
     post_answer,
     show_request,
-    typed_value,
 )
 from cli.api import Api, parse
 from cli.ids import ConversationIdType, TaskId, resolve
@@ -82,7 +82,7 @@ def answer(api: Api, args: tuple[str, ...], json_value: str | None, as_json: boo
     task_id = resolve(api, ids[0]) if ids else None
     request, task_id, request_id = find_request(api, task_id, ids[1] if len(ids) > 1 else None, approvals=False)
     if text is not None:
-        given = typed_value(request, text) if request else text
+        given = parse_typed_value(request, text) if request else text
     send_answer(api, task_id, request_id, given, as_json=as_json)
 
 

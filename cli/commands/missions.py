@@ -11,7 +11,7 @@ from cli.options import Duration, remote, settings
 from cli.render.answers import find_named, print_answer, print_list, print_runs
 from cli.render.output import emit, facts
 from cli.trees import pack_folder, upload_folder
-from domain.amounts import counted
+from domain.amounts import format_count
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -181,7 +181,7 @@ def _state(item: Mission) -> str:
 
 
 def _show_used(item: Mission) -> str:
-    return f"{counted(item.total.runs, 'run')}, {item.total.tokens} tokens, {item.total.cost_usd:.4f} USD"
+    return f"{format_count(item.total.runs, 'run')}, {item.total.tokens} tokens, {item.total.cost_usd:.4f} USD"
 
 
 def _show(answer: Any, as_json: bool) -> None:

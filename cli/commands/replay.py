@@ -30,7 +30,7 @@ from cli.ids import resolve
 from cli.options import Duration, json_option, settings
 from cli.render.output import emit, note, one_line
 from cli.temporal import exits_at_once, key_ring, temporal
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.ids import is_id
 from workflows import replay as replaying
 from workflows.codec import data_converter
@@ -142,7 +142,7 @@ def _from_file(path: Path) -> list[WorkflowHistory]:
 
 def _show(result: ReplayVerdict) -> None:
     if result.same:
-        click.echo(f"same       {result.workflow_id}  ({counted(result.events, 'event')})")
+        click.echo(f"same       {result.workflow_id}  ({format_count(result.events, 'event')})")
         return
     event = f"at event {result.event_id} ({result.event_type})" if result.event_id else ""
     click.echo(f"DIFFERENT  {result.workflow_id}  {event}: {one_line(result.reason or '')}")

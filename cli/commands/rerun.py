@@ -14,7 +14,7 @@ from cli.commands.trace import FULL_TEXT
 from cli.errors import NotFinished, Refused
 from cli.ids import TaskId
 from cli.options import Duration, PermissionRule, patience_option, remote
-from cli.render.output import dim, emit, note, one_line, styled_status
+from cli.render.output import dim, emit, note, one_line, style_status
 from cli.render.traces import StoppedCall, find_stopped_calls
 from cli.watch import show_detached, watch
 from domain.json_object import JsonObject
@@ -227,4 +227,4 @@ def _show(report: RerunReport) -> None:
         click.echo(f"    step {stop.step}: {one_line(stop.tool)} {one_line(stop.arguments, 120)}")
         click.echo(dim(f"      {one_line(stop.why)}"))
     if report.ended_otherwise:
-        click.echo(f"    it would have ended {styled_status(report.now)}, and was {report.was}")
+        click.echo(f"    it would have ended {style_status(report.now)}, and was {report.was}")

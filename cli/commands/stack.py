@@ -11,7 +11,7 @@ import click
 from cli.errors import CliError, Exit, Unreachable
 from cli.options import json_option, settings
 from cli.render.output import PROGRAM, clean, dim, emit, facts, note, table
-from domain.amounts import counted
+from domain.amounts import format_count
 
 if TYPE_CHECKING:
     from deploy.state import StackInfo
@@ -172,7 +172,7 @@ def _describe_unfinished() -> str:
 
     counts = _ask(figures.sessions_by_status) or {}
     number = sum(count for status, count in counts.items() if status not in TERMINAL)
-    return f"{counted(number, 'task')} will continue at the next start" if number else ""
+    return f"{format_count(number, 'task')} will continue at the next start" if number else ""
 
 
 def _ask(query: "Callable[[Pool], Awaitable[T]]") -> T | None:

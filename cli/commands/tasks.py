@@ -18,7 +18,7 @@ from cli.render.output import (
     note,
     one_line,
     plan_lines,
-    styled_status,
+    style_status,
     usage_line,
 )
 from cli.watch import watch
@@ -70,7 +70,7 @@ def _row(task: Task) -> list[str]:
     progress = task.progress
     steps = f"{progress.step}" + (f"/{progress.total_steps}" if progress.total_steps else "")
     task_id, agent = task.short_id or task.task_id, one_line(task.agent)
-    return [task_id, styled_status(task.status), agent, steps, age(task.created_at), task.title]
+    return [task_id, style_status(task.status), agent, steps, age(task.created_at), task.title]
 
 
 @click.command()
@@ -93,7 +93,7 @@ def _show(task: Task) -> None:
             ("task", task.task_id),
             ("title", one_line(task.title)),
             ("agent", one_line(task.agent)),
-            ("status", styled_status(task.status) + _ending(task)),
+            ("status", style_status(task.status) + _ending(task)),
             ("error", error_line(task.error)),
             ("progress", _progress(task.progress)),
             ("retry", _retry(task.retry)),

@@ -10,9 +10,9 @@ from cli.commands.apply import fetch_patch
 from cli.errors import Exit
 from cli.ids import TaskId
 from cli.options import remote
-from cli.render.output import clean, dim, duration, emit, note, one_line, show_usage, styled_status, table
+from cli.render.output import clean, dim, duration, emit, note, one_line, show_usage, style_status, table
 from cli.render.traces import TraceDifference, TraceFigures, figures, first_difference, trace_lines
-from domain.amounts import counted
+from domain.amounts import format_count
 
 FULL_TEXT = 100_000  # characters of each text in JSON
 SHORT_TEXT = 2_000
@@ -87,8 +87,8 @@ def _show_figures(name: str, known: TraceFigures, cost: str) -> None:
     took = "" if known.duration_ms is None else f", {duration(known.duration_ms / 1_000)}"
     reason = f" ({known.reason})" if known.reason else ""
     click.echo(
-        f"{name}  {known.task_id}  {styled_status(known.status)}{reason}  "
-        + dim(f"{counted(known.steps, 'step')}, {cost}{took}")
+        f"{name}  {known.task_id}  {style_status(known.status)}{reason}  "
+        + dim(f"{format_count(known.steps, 'step')}, {cost}{took}")
     )
 
 

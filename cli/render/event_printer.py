@@ -19,10 +19,10 @@ from cli.render.output import (
     one_line,
     plan_lines,
     size,
-    styled_status,
+    style_status,
     usage_line,
 )
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.limits import figure
 
 
@@ -164,7 +164,9 @@ class EventPrinter:
 
     def on_workspace_not_kept(self, event: EventData) -> None:
         names = ", ".join(one_line(path) for path in event["files"])
-        self._line(f"  {counted(event['count'], 'file')} of the workspace not kept: {one_line(names)}", fg="yellow")
+        self._line(
+            f"  {format_count(event['count'], 'file')} of the workspace not kept: {one_line(names)}", fg="yellow"
+        )
 
     def on_mcp_tool_changed(self, event: EventData) -> None:
         how = "is gone from" if event["gone"] else "has changed at"
@@ -282,7 +284,7 @@ class EventPrinter:
         used = usage_line(Usage.model_validate(event["usage"]))
         if self._started:
             used += f", {duration((datetime.fromisoformat(event['at']) - self._started).total_seconds())}"
-        click.echo(f"\n{styled_status(event['status'])} ({event['reason']}{partial}): {used}")
+        click.echo(f"\n{style_status(event['status'])} ({event['reason']}{partial}): {used}")
         if event.get("error"):
             self._line(f"  {event['error']}", fg="red")
         click.echo(dim(f"  {PROGRAM} result {self._task_id}"))

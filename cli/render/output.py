@@ -12,9 +12,9 @@ import click
 from errand.models import PlanStep, TaskError, Usage
 
 from domain.amounts import clean as clean
-from domain.amounts import counted
 from domain.amounts import dollars as dollars
 from domain.amounts import duration as duration
+from domain.amounts import format_count
 from settings import INSTALLED
 
 PROGRAM = "errand" if INSTALLED else "./errand"  # as people type it
@@ -52,7 +52,7 @@ def dim(text: str) -> str:
 STATUS_COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow", "input_required": "magenta"}
 
 
-def styled_status(status: str) -> str:
+def style_status(status: str) -> str:
     return click.style(status, fg=STATUS_COLOURS.get(status, "cyan"))
 
 
@@ -107,7 +107,7 @@ MARKS = {"done": "[x]", "in_progress": "[>]", "skipped": "[-]"}
 
 
 def usage_line(usage: Usage) -> str:
-    calls = f"{counted(usage.llm_calls, 'model call')}, {counted(usage.tool_invocations, 'tool call')}"
+    calls = f"{format_count(usage.llm_calls, 'model call')}, {format_count(usage.tool_invocations, 'tool call')}"
     return f"{calls}, {usage.tokens:,} tokens, {dollars(usage.cost_usd)}"
 
 

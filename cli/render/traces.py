@@ -9,8 +9,8 @@ import click
 from errand.models import Mark, ModelSpan, Status, StepTrace, ToolSpan, Trace, Usage
 from pydantic import computed_field
 
-from cli.render.output import dim, duration, one_line, show_usage, styled_status
-from domain.amounts import counted
+from cli.render.output import dim, duration, one_line, show_usage, style_status
+from domain.amounts import format_count
 
 
 def trace_lines(trace: Trace) -> Iterator[str]:
@@ -20,7 +20,7 @@ def trace_lines(trace: Trace) -> Iterator[str]:
     ending = f" ({trace.reason})" if trace.reason else ""
     yield (
         click.style(label, bold=True)
-        + f"  {trace.session_id}  {styled_status(trace.status)}{ending}  "
+        + f"  {trace.session_id}  {style_status(trace.status)}{ending}  "
         + dim(", ".join([*_took(trace.started_at, trace.ended_at), show_usage(trace.usage)]))
     )
     if trace.title:
@@ -62,7 +62,7 @@ def _step(step: StepTrace, started: datetime, marks: list[Mark]) -> Iterator[str
 
 
 def _model(span: ModelSpan) -> str:
-    tries = f", {counted(span.attempts, 'attempt')}" if span.attempts > 1 else ""
+    tries = f", {format_count(span.attempts, 'attempt')}" if span.attempts > 1 else ""
     took = duration((span.ended_at - span.started_at).total_seconds())
     return f"{one_line(span.model)}, {took}{tries}, {show_usage(span.usage)}"
 

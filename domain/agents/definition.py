@@ -144,7 +144,7 @@ class McpServer(AgentPart):
         """The variables that its headers name."""
         return {name for value in self.headers.values() for name in _VARIABLE.findall(value)}
 
-    def filled_headers(self, values: Mapping[str, str]) -> dict[str, str]:
+    def fill_headers(self, values: Mapping[str, str]) -> dict[str, str]:
         """The headers with these variables filled in; KeyError with the name of one that has no value."""
         return {
             name: _VARIABLE.sub(lambda found: values[found[1]], value).strip() for name, value in self.headers.items()
@@ -167,7 +167,7 @@ def mcp_tool_name(server: str, tool: str) -> str:
     return f"{name[: LONGEST_NAME - 9]}_{hashlib.sha256(tool.encode()).hexdigest()[:8]}"
 
 
-def pinned_tools(servers: Mapping[str, McpServer]) -> Iterator[tuple[str, str, McpServer, McpTool]]:
+def list_pinned_tools(servers: Mapping[str, McpServer]) -> Iterator[tuple[str, str, McpServer, McpTool]]:
     """For each pinned tool: its name for the model, its server's name, the server and the tool."""
     for name, server in servers.items():
         for tool in server.tools or ():
@@ -726,17 +726,17 @@ HAVE_OWN_EVENT = frozenset({"update_plan", "report_progress"})  # their calls ar
 
 def own_tools(agent: AgentDefinition, *, may_ask: bool, plans: bool) -> set[str]:
     """`plans`: whether the task's plan must be approved."""
-    found = {*(ASKING if may_ask else ()), *reserved_names(agent, plans=plans)}
+    found = {*(ASKING if may_ask else ()), *list_reserved_names(agent, plans=plans)}
     for view in agent.views:
         found |= {*view.tools, *(DELEGATING if view.subagents else ())}
         found |= {*(ADDRESSING if any(tool.resumable for tool in view.subagent_tools) else ())}
     return found
 
 
-def reserved_names(agent: AgentDefinition, *, plans: bool) -> set[str]:
+def list_reserved_names(agent: AgentDefinition, *, plans: bool) -> set[str]:
     """The names that a caller's tool cannot have: those of the agent's own parts, and of the tools that the task's
     rules depend on. Every other tool of the platform gives way to the caller's."""
-    found = {*(PLANNING if plans else ()), *(name for name, *_ in pinned_tools(agent.mcp_servers))}
+    found = {*(PLANNING if plans else ()), *(name for name, *_ in list_pinned_tools(agent.mcp_servers))}
     for view in agent.views:
         found |= {*view.handoffs, *(tool.name for tool in view.declared_tools)}
         found |= {tool.name for tool in view.subagent_tools}

@@ -185,7 +185,7 @@ class PriceTable(BaseModel):
             return None
         return _seller(given.prices or PRICE_LISTS.get(given.kind), given.address, provider)
 
-    def priced(self, most: int = 100) -> list[str]:
+    def list_priced(self, most: int = 100) -> list[str]:
         """Models with a price: of the file, and of the default provider."""
         from genai_prices.data_snapshot import get_snapshot  # half a second
 

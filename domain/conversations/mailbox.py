@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.frozen import Frozen
 from domain.policy.rules import PathError, path_parts
 from domain.sessions.session import Reason, Status
@@ -277,7 +277,7 @@ class Outcome:
                 break
             kept.insert(0, quote(text))
         if left := len(self.earlier) - len(kept):
-            kept.insert(0, f"[… {counted(left, 'earlier message')}: GET /sessions/{self.session_id}]")
+            kept.insert(0, f"[… {format_count(left, 'earlier message')}: GET /sessions/{self.session_id}]")
         return "\n\n".join(text for text in [*kept, self.last_reply(limit)] if text)
 
 

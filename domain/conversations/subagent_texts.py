@@ -65,7 +65,7 @@ def error_name(error_type: str | None) -> str:
     return "ApiError" if error_type and error_type != "needs_input" else "UnknownError"
 
 
-def ended_its_turn(reference: str) -> str:
+def describe_ended_turn(reference: str) -> str:
     """The result of a child that reports for itself: its text is not handed on."""
     return f"Subagent (reference: {reference}) has ended its turn. It sends you what you should know."
 

@@ -7,8 +7,8 @@ from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import (
     DemoPlan,
     bash,
-    counted,
     files_in,
+    format_count,
     gist,
     lines_in,
     list_files,
@@ -219,7 +219,9 @@ def _look(transcript: Transcript) -> Replies:
         reason = f"Counting by command failed: {gist(ran)}"
         yield Reply(calls=(plan.change("Count from what was read", reason=reason),))
         measured = "; ".join(
-            f"{page.input['path']} has {counted(len(lines_in(page)), 'line')}" for page in pages if not page.is_error
+            f"{page.input['path']} has {format_count(len(lines_in(page)), 'line')}"
+            for page in pages
+            if not page.is_error
         )
     else:
         measured = output(ran)[-600:]

@@ -11,8 +11,8 @@ from offline.scripts.demo import (
     DemoPlan,
     Hit,
     bash,
-    counted,
     files_in,
+    format_count,
     gist,
     hits_in,
     list_files,
@@ -64,7 +64,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     code = [name for name in files if name.endswith(_CODE)]
     if not code:
         reason = f"There is no code in {path}" + (
-            f": {gist(listing)}" if listing.is_error else f" ({counted(len(files), 'file')})"
+            f": {gist(listing)}" if listing.is_error else f" ({format_count(len(files), 'file')})"
         )
         yield Reply(calls=(plan.change(reason=reason, done=True), progress(reason, 50)))
         yield Reply(

@@ -157,5 +157,5 @@ def with_notes(answer: str, transcript: Transcript) -> str:
     return f"{answer}\n\nWhile I worked you added: {notes}"
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

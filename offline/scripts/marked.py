@@ -7,7 +7,7 @@ from typing import Any
 
 from offline.markers import Marker, MarkerError, without_markers
 from offline.reply import Replies, Reply, ToolUse
-from offline.scripts.demo import counted, files_in, list_files, many, progress, write_file
+from offline.scripts.demo import files_in, format_count, list_files, many, progress, write_file
 from offline.transcript import CallResult, Transcript, files_seen
 
 
@@ -128,7 +128,9 @@ def count_steps(transcript: Transcript, marker: Marker) -> Replies:
             text=f"Step {number} of {steps}.", calls=(_counting_call(number, marker),), skipped=skipped
         )
         last = result.text
-    yield Reply(text=f"Counted {counted(steps, 'step')}." + (f" The last result was: {last[:200]}" if last else ""))
+    yield Reply(
+        text=f"Counted {format_count(steps, 'step')}." + (f" The last result was: {last[:200]}" if last else "")
+    )
 
 
 def _counting_call(number: int, marker: Marker) -> ToolUse:
@@ -157,7 +159,7 @@ def repeat(transcript: Transcript, marker: Marker) -> Replies:
             yield Reply(text=f"Round {number}.", calls=calls_of(marker, listed))
         if number == rounds:
             break
-    yield Reply(text=f"Repeated {counted(rounds, 'time')}.")
+    yield Reply(text=f"Repeated {format_count(rounds, 'time')}.")
 
 
 def stamp(transcript: Transcript, marker: Marker) -> Replies:
@@ -238,7 +240,7 @@ def honest_answer(transcript: Transcript) -> str:
     seen = [f'your request, "{asked[:200]}{"…" if len(asked) > 200 else ""}"']
     seen.append(f"{len(transcript.tools)} tools" if transcript.tools else "no tools")
     if transcript.notes:
-        seen.append(f"{counted(len(transcript.notes), 'further message')}")
+        seen.append(f"{format_count(len(transcript.notes), 'further message')}")
     return (
         "This is the offline stand-in, not a language model: it answers from scripts, and none of them knows "
         f"this request. It saw {', '.join(seen)}.\n\n"

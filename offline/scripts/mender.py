@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from offline.markers import Marker, without_markers
 from offline.reply import Replies, Reply, ToolUse
-from offline.scripts.demo import Hit, bash, counted, gist, hits_in, lines_in, progress, read_file, save, search
+from offline.scripts.demo import Hit, bash, format_count, gist, hits_in, lines_in, progress, read_file, save, search
 from offline.transcript import CallResult, Transcript
 
 MOST_ATTEMPTS = 12
@@ -88,7 +88,7 @@ def try_changes(found: Cause, command: str) -> Generator[Reply, list[CallResult]
         yield Reply(text="That is not it.", calls=(_edit(found.path, new, old),))
     return Failed(
         f"I could not mend it. The tests say: {found.cause}."
-        f" I tried {counted(tried, 'change')} in {found.path} and took them back."
+        f" I tried {format_count(tried, 'change')} in {found.path} and took them back."
     )
 
 

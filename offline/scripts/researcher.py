@@ -9,9 +9,9 @@ from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import (
     DemoPlan,
     Hit,
-    counted,
     files_in,
     follow_approved,
+    format_count,
     gist,
     hits_in,
     lines_in,
@@ -83,7 +83,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     else:
         change = plan.tick()
     _, *read = yield Reply(
-        text=f"{counted(len(hits), 'matching line')}; reading {', '.join(chosen)}."
+        text=f"{format_count(len(hits), 'matching line')}; reading {', '.join(chosen)}."
         if chosen
         else "There is nothing to read.",
         calls=(change, *map(read_file, chosen)),
@@ -190,4 +190,4 @@ def _layout(question: str, findings: Sequence[object], gaps: list[str], sources:
 
 def _extent(source: CallResult) -> str:
     numbered = lines_in(source)
-    return f"{counted(len(numbered), 'line')} read" if numbered else f'"{" ".join(source.text.split())[:120]}"'
+    return f"{format_count(len(numbered), 'line')} read" if numbered else f'"{" ".join(source.text.split())[:120]}"'

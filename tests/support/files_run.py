@@ -89,7 +89,7 @@ async def files_of(settings: Settings, prompt: str) -> FilesRun:
     ):
         services = worker.build_services(settings, pool, temporal, events, await choose("none"))
         folder = AgentFolder(settings.agents_dir, Catalogue(services.tools, services.handlers))
-        await worker.AgentFiles(pool, folder, activities.shipped_lists(services)).publish()
+        await worker.AgentFiles(pool, folder, activities.build_shipped_lists(services)).publish()
         built = worker.build_worker(settings, services)
         with recorded() as files:
             async with built:

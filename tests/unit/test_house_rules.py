@@ -13,7 +13,7 @@ from typing import TypeGuard
 import pytest
 
 from activities.tools.registry import TOOLS
-from domain.amounts import counted
+from domain.amounts import format_count
 from settings import ROOT
 from tests.support.contract import claimed, page_of, read_items, with_marks
 from tests.support.layering import (
@@ -419,7 +419,7 @@ PLURAL = re.compile(rf"^ (?:(?!(?:of|in|to|and|at|for)\b)[a-z]+ ){{0,2}}(?:{'|'.
 
 
 def test_counted() -> None:
-    assert (counted(0, "step"), counted(1, "step"), counted(1_200, "tool call")) == (
+    assert (format_count(0, "step"), format_count(1, "step"), format_count(1_200, "tool call")) == (
         *("0 steps", "1 step", "1,200 tool calls"),
     )
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.conversations.subagents import (
     Begun,
     DelegationCall,
@@ -115,7 +115,7 @@ async def _wait_for_children(session: SessionContext, begun: Begun) -> None:
 
     try:
         await workflow.wait_condition(
-            enough, timeout=limit, timeout_summary=f"gather {counted(len(begun.awaited), 'subagent')}"
+            enough, timeout=limit, timeout_summary=f"gather {format_count(len(begun.awaited), 'subagent')}"
         )
     except TimeoutError:
         return

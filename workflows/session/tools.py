@@ -7,7 +7,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.sessions.input_request import RequestKind
 from domain.sessions.session import (
     LONGEST_POLL_MS,
@@ -94,7 +94,7 @@ def count_calls(session: SessionContext, outcomes: list[ToolOutcome], calls: lis
     most = session.limits.denied
     if most is not None and state.forbidden_calls >= most:
         session.spent = Ending(
-            Reason.POLICY_DENIED, "policy_denied", DENIED.format(counted(state.forbidden_calls, "call"))
+            Reason.POLICY_DENIED, "policy_denied", DENIED.format(format_count(state.forbidden_calls, "call"))
         )
     if any(outcome.spent for outcome in outcomes):
         session.spent = Ending(Reason.TREE_BUDGET, "tree_budget", TREE_SPENT)

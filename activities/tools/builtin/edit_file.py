@@ -8,7 +8,7 @@ from pydantic import Field
 from activities.requests.file_diff import FileChange
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.policy.rules import PathError, Subject, SubjectKind
 from domain.sessions.session import Effect, EffectKind
 
@@ -59,7 +59,7 @@ def _edit(input: Input, workspace: Workspace, again: bool) -> ToolResult:
     except EditError as error:
         return ToolResult(f"{input.path!r} was not changed. {error}", failed=True)
     workspace.write(input.path, after.encode())
-    return ToolResult(f"Edited {input.path}: {counted(made, 'replacement')}.")
+    return ToolResult(f"Edited {input.path}: {format_count(made, 'replacement')}.")
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
@@ -97,8 +97,8 @@ def _mark_repeats(text: str, old: str, count: int) -> str:
         lines.append(str(text.count("\n", 0, start) + 1))
     more = " and more" if count > len(lines) else ""
     return (
-        f"The text to replace occurs {counted(count, 'time')}, from lines {', '.join(lines)}{more}. Add lines before "
-        "or after it until it is unique, or set all."
+        f"The text to replace occurs {format_count(count, 'time')}, from lines {', '.join(lines)}{more}. Add lines "
+        "before or after it until it is unique, or set all."
     )
 
 

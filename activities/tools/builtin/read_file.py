@@ -14,7 +14,7 @@ from pydantic import Field
 
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import SHOWN, ArtifactFile, Tool, ToolContext, ToolInput, ToolResult, clean
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.pictures import MOST_BYTES, NotShown, inspect, media_type_of
 from domain.policy.rules import PathError, Subject, SubjectKind, canonical_path
 from domain.sessions.session import Effect
@@ -97,7 +97,7 @@ def _number_line(number: int, raw: bytes) -> str:
 
 def _nothing(input: Input, lines: int) -> str:
     return (
-        f"{input.path!r} has only {counted(lines, 'line')}; offset {input.offset} is behind its end."
+        f"{input.path!r} has only {format_count(lines, 'line')}; offset {input.offset} is behind its end."
         if lines
         else "(empty file)"
     )

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.events import Event, PlanUpdated, Replanning
 from domain.plan import Plan, PlanStep, StepState, is_replanned
 from domain.sessions.session import Effect
@@ -42,5 +42,5 @@ TOOL = Tool(
     plans=True,
     has_own_event=True,
     kind=None,
-    summary=lambda input: f"plan of {counted(len(input.steps), 'step')}",
+    summary=lambda input: f"plan of {format_count(len(input.steps), 'step')}",
 )

@@ -7,7 +7,7 @@ from pydantic import Field
 from activities.requests.file_diff import FileChange
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.policy.rules import PathError, Subject, SubjectKind
 from domain.sessions.session import Effect, EffectKind
 
@@ -25,7 +25,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
         return ToolResult(str(error), failed=True)
     lines = input.content.count("\n") + (not input.content.endswith("\n") and input.content != "")
     done = f"{'Created' if new else 'Replaced'} {input.path}"
-    return ToolResult(f"{done}: {counted(lines, 'line')}, {counted(len(content), 'byte')}.")
+    return ToolResult(f"{done}: {format_count(lines, 'line')}, {format_count(len(content), 'byte')}.")
 
 
 TOOL = Tool(

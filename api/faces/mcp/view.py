@@ -28,7 +28,7 @@ from api.streams.readers import await_state
 from api.views.results import task_error
 from domain.agents.definition import VariableKind
 from domain.agents.variables import graph_variables
-from domain.amounts import counted
+from domain.amounts import format_count
 from domain.errors import Invalid, NotAllowed, Refusal
 from domain.events import Recorded
 from domain.json_object import JsonObject
@@ -309,7 +309,7 @@ def message_of(request: InputRequest) -> str:
         text = file.get("text")
         parts.append(f"{file['path']}:\n{_bound(text) if text is not None else '(too long, or not text)'}")
     if more := details.get("more_files"):
-        parts.append(f"It names {counted(more['count'], 'more file')}, not shown here; look there first.")
+        parts.append(f"It names {format_count(more['count'], 'more file')}, not shown here; look there first.")
     if rule := details.get("rule"):
         parts.append(f'Asked because of the rule: {rule["action"]} {rule["permission"]} "{rule["pattern"]}"')
     return "\n\n".join(part for part in parts if part)

@@ -116,6 +116,6 @@ async def _keep_file(call: Call, given: JsonObject, found: InputFiles, where: st
     quota = call.settings.tenant_upload_bytes
     file = await files.put(call.pool, call.tenant, named, facts.media_type, content, call.caller.created_by, quota)
     if file is None:
-        used = await files.uploaded_bytes(call.pool, call.tenant)
+        used = await files.count_uploaded_bytes(call.pool, call.tenant)
         raise quota_exceeded("uploaded files", "ERRAND_TENANT_UPLOAD_BYTES", quota, used, len(content))
     return {"type": part.type, "file_id": file.id, "filename": file.name}

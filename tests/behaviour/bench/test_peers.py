@@ -14,7 +14,7 @@ from bench.peers.contest import Contestant, Figures, Result, compete, home_team,
 from bench.peers.peer import PEERS, Peer, PeerFailed, stage
 from bench.peers.report import as_table
 from bench.peers.script import counted, result
-from bench.scratch import scratch_database, stored_bytes
+from bench.scratch import count_stored_bytes, scratch_database
 from settings import ROOT
 from tests.behaviour.bench.own_contestant import TOO_LONG
 
@@ -55,11 +55,11 @@ async def test_a_peer_that_takes_fewer_steps_is_no_measurement(lab: Lab, tmp_pat
 
 async def test_scratch_database_grows_and_is_removed(lab: Lab) -> None:
     async with scratch_database(lab.pool) as name:
-        before = await stored_bytes(lab.pool, name)
+        before = await count_stored_bytes(lab.pool, name)
         connection = await asyncpg.connect(f"{lab.database_url.rpartition('/')[0]}/{name}")
         await connection.execute("CREATE TABLE words AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
         # measuring needs no other connection to close first
-        assert await stored_bytes(lab.pool, name) - before > 1_000_000
+        assert await count_stored_bytes(lab.pool, name) - before > 1_000_000
     assert not await lab.pool.fetchval("SELECT count(*) FROM pg_database WHERE datname = $1", name)
     await connection.close()
 

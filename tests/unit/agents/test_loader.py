@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
 from agents.loader import AgentFileError, AgentFilesError, complete, load_agents, load_prices, parse_agent, to_markdown
-from agents.problems import Catalogue, validated
+from agents.problems import Catalogue, validate_parts
 from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
 from domain.agents.models import Providers
 from domain.policy.rules import Action, Rule
@@ -81,7 +81,7 @@ def test_front_matter_with_too_many_values_is_refused_soon(extra: str) -> None:
 def test_many_unknown_fields_are_found_soon() -> None:
     fields = {"name": "helper", "description": "Helps.", "limits": {f"k{n}": 1 for n in range(9_900)}}
     begun = time.process_time()
-    _, found = validated(fields, AgentDefinition)
+    _, found = validate_parts(fields, AgentDefinition)
     assert len(found) == 9_900 and time.process_time() - begun < 0.6
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from errand.models import InputRequest
 
-from cli.answering import typed_value
+from cli.answering import parse_typed_value
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.stand_in import TASK, StandIn, complete
 
@@ -61,7 +61,7 @@ def test_missing_token_is_an_error_as_json(cli: Cli) -> None:
 
 def test_superscript_is_no_number_of_an_option() -> None:
     request = InputRequest.model_validate(complete(InputRequest, {"details": {"options": ["a", "b"]}}))
-    assert typed_value(request, "²") == "²" and typed_value(request, "2") == "b"
+    assert parse_typed_value(request, "²") == "²" and parse_typed_value(request, "2") == "b"
 
 
 def test_uploaded_files_are_listed(server: StandIn, cli: Cli) -> None:

@@ -219,7 +219,7 @@ def test_money_and_steps_count_too() -> None:
 )
 def test_another_session_needs_something_left(used: dict[str, int], lacking: str | None) -> None:
     budget = TreeBudget.model_validate({"max_sessions": 2, "max_tokens": 10, "max_tool_calls": 5, **used})
-    assert budget.spent(NOW) == lacking
+    assert budget.find_spent(NOW) == lacking
 
 
 def test_rest_of_a_budget_is_described_and_a_low_one_is_noticed() -> None:

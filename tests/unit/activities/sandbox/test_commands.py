@@ -25,7 +25,7 @@ def test_operator_and_definition_enable_a_network_and_a_task_can_only_disable_it
 ) -> None:
     commands = Commands(SANDBOX, guard=Guard() if operator else None)
     expected = operator and definition and mode is not SandboxMode.ISOLATED
-    assert commands.networked(agent(definition), mode) is expected
+    assert commands.has_network(agent(definition), mode) is expected
     assert (commands.network(agent(definition), mode, []) is not None) is expected
 
 
