@@ -17,7 +17,7 @@ from deploy import state
 from deploy.child import answers, enter, rotate, tail
 from deploy.data_dir import create_data_dir, locate_data_dir, postgres_account, secret_in, token_file
 from deploy.postgres import Postgres
-from deploy.stack import MakeAppParts, Ports, Stack, make_app_parts, make_plan, shown, variables
+from deploy.stack import MakeAppParts, Ports, Stack, make_app_parts, make_plan, mask_setting, variables
 from deploy.state import StackError, StackInfo
 from settings import ROOT, Settings, SettingsError
 
@@ -50,7 +50,7 @@ async def _up(
     make_parts: MakeAppParts,
 ) -> None:
     home = locate_data_dir(settings)
-    started_with = {name: shown(name, text) for name, text in variables(settings).items()}
+    started_with = {name: mask_setting(name, text) for name, text in variables(settings).items()}
     create_data_dir(home, postgres_account())
     with state.lock(home), Ports(log, home / PORTS) as ports:
         if left := state.read(home):
@@ -181,7 +181,7 @@ def status(settings: Settings) -> StackInfo | None:
     """The running stack with each part's current health; None if no stack is running."""
     info = state.running(locate_data_dir(settings))
     for part in info.parts if info else ():
-        alive = part.pid is not None and state.started_at(part.pid) == part.started
+        alive = part.pid is not None and state.find_start(part.pid) == part.started
         part.healthy = alive and (not part.check or answers(part.check))
     if info:
         info.disk_free = shutil.disk_usage(info.data_dir).free

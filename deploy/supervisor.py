@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.child import Part, answers, kill_group, spawn, tail
-from deploy.state import PartInfo, StackError, describe, started_at
+from deploy.state import PartInfo, StackError, describe, find_start
 from settings import MISCONFIGURED
 
 GIVE_UP_AFTER = 5  # failures of a part that has never been ready
@@ -144,7 +144,7 @@ class Supervisor:
         if supervised.part.prepare:
             await asyncio.to_thread(supervised.part.prepare)
         process = supervised.process = await spawn(supervised.part, supervised.log)
-        supervised.started = started_at(process.pid)
+        supervised.started = find_start(process.pid)
         self._changed()
         readiness = asyncio.create_task(self._watch_readiness(supervised, process.pid))
         try:

@@ -44,7 +44,7 @@ class Entry:
     status: int = 200
     outcome: str = "open"  # then answered, error, cut, dropped or disconnected
 
-    def shown(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         return {
             "id": self.id,
             "model": self.model,
@@ -71,7 +71,7 @@ class RequestLog:
     def find(self, contains: str) -> list[dict[str, Any]]:
         """The requests that contain a text, oldest first, however JSON has escaped it."""
         spellings = {json.dumps(contains, ensure_ascii=ascii)[1:-1].encode() for ascii in (True, False)}
-        return [entry.shown() for entry in self._entries if any(text in entry.body for text in spellings)]
+        return [entry.describe() for entry in self._entries if any(text in entry.body for text in spellings)]
 
     def clear(self) -> None:
         self._entries.clear()

@@ -15,7 +15,7 @@ from domain import events as ev
 from domain.agents.definition import session_sides
 from domain.agents.variables import resolve_values
 from domain.conversations.mailbox import quote, quote_line, subagent_message
-from domain.conversations.subagent_texts import describe_ended_turn, describe_gathered, promoted, result
+from domain.conversations.subagent_texts import describe_ended_turn, describe_gathered, describe_promoted, result
 from domain.conversations.subagents import (
     ALREADY_HANDED_OVER,
     DelegationTool,
@@ -24,7 +24,7 @@ from domain.conversations.subagents import (
     LineEnd,
     Settle,
     Successor,
-    handed_over,
+    describe_handover,
 )
 from domain.events import EventRow
 from domain.messages import ASSISTANT, ReplyBody, calls_of, text_of
@@ -128,7 +128,7 @@ class SettleDelegation:
         elif settle.child is None:
             state, text = CallState.OK, await self._gather(settle)
         elif settle.promoted:
-            state, text = CallState.OK, promoted(settle.child)
+            state, text = CallState.OK, describe_promoted(settle.child)
         else:
             child = await self._subagents.child(settle.ref, settle.child)
             [outcome] = await mailbox.outcomes_of_sessions(self._pool, settle.ref.tenant, [settle.child])
@@ -203,7 +203,7 @@ class HandOverThread:
             )
         event = ev.HandedOver(from_agent=call.agent.name, to_agent=to.agent.name, step=call.step)
         outcome = await record.settle(
-            call.index, call.name, CallState.OK, handed_over(to.agent.name), [event], handed_to=to
+            call.index, call.name, CallState.OK, describe_handover(to.agent.name), [event], handed_to=to
         )
         return HandOverOutcome(outcome=outcome, to=to)
 

@@ -140,7 +140,7 @@ class CallModel:
             judged = await judge_reply(*judging) if call.purpose is Purpose.TURN else []
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = await turn_record.find_misfit(agent, call, turn)
-            rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
+            rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.find_raised(facts))
             return await self._commit(call, by, context, nodes, judged, once, turn, rare)
 
         return await complete_work(settle())  # it was paid for: a stop that arrives from here on does not lose it
@@ -392,7 +392,7 @@ class Bounds:
         own = shares(limits, call.step - 1, call.usage, _time(call, limits, facts))
         return budget_note(own, facts.tree.shares() if facts.tree else [])
 
-    def raised(self, facts: StepFacts) -> Limits | None:
+    def find_raised(self, facts: StepFacts) -> Limits | None:
         """Limits that were raised while the session was running."""
         limits = _limits(facts)
         return limits if limits.raised else None

@@ -9,7 +9,7 @@ import click
 
 from bench.lab import open_lab
 from bench.peers.contest import Result, compete, home_team, visitors
-from bench.peers.peer import PEERS, Peer, installed
+from bench.peers.peer import PEERS, Peer, install_peers
 from bench.peers.report import as_table
 from deploy.state import StackError
 
@@ -20,7 +20,7 @@ LONG = 200
 async def run(
     peers: Sequence[Peer], lengths: Sequence[int], rounds: int, say: Callable[[str], None], *, streamed: bool = False
 ) -> list[Result]:
-    python = await installed()
+    python = await install_peers()
     say("starting a separate stack")
     with tempfile.TemporaryDirectory(prefix="errand-peers-") as folder:
         async with open_lab() as lab, visitors(lab, python, peers, Path(folder), streamed=streamed) as guests:

@@ -130,7 +130,7 @@ async def stage(
             await process.wait()
 
 
-async def installed() -> Path:
+async def install_peers() -> Path:
     """The python of the peers' environment, which is created on first use and whenever its lock file changes."""
     script = 'root=$1; ERRAND_VENV=$2; . "$1/scripts/venv.sh"; ensure_venv "$3"'
     made = await asyncio.create_subprocess_exec("sh", "-euc", script, "sh", str(ROOT), str(VENV), LOCK)

@@ -8,7 +8,7 @@ from cli.options import json_option, settings
 from cli.render.output import PROGRAM, dim, emit, note, one_line, table
 from deploy import state
 from deploy.data_dir import locate_data_dir
-from deploy.stack import shown, text_of
+from deploy.stack import mask_setting, text_of
 from settings import CLI_ONLY, OF_THE_TERMINAL, VARIABLES, Given, field_of, read_sources
 
 
@@ -52,7 +52,7 @@ def config(everything: bool, as_json: bool) -> None:
 
 def _value(name: str) -> str:
     value = getattr(settings(), field_of(name))
-    return "" if value is None else shown(name, text_of(value))
+    return "" if value is None else mask_setting(name, text_of(value))
 
 
 def _running() -> dict[str, str]:

@@ -30,7 +30,7 @@ def running(session_id: str, note: str = "") -> str:
     return f"status: running\ntask_id: {session_id}\n\n{text}" + (f"\n{note}" if note else "")
 
 
-def promoted(session_id: str) -> str:
+def describe_promoted(session_id: str) -> str:
     text = "The task continues in the background. Its outcome will come later; do not start it again."
     return f"status: running\ntask_id: {session_id}\n\n{text}"
 

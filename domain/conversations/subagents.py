@@ -128,7 +128,7 @@ class HandOverOutcome(BaseModel):
     to: Successor | None = Field(default=None, exclude_if=lambda value: value is None)  # None: it was refused
 
 
-def handed_over(name: str) -> str:
+def describe_handover(name: str) -> str:
     return f"Handed over to {name}."
 
 

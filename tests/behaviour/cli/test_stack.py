@@ -23,7 +23,7 @@ from tests.unit.cli.stand_in import TASK, StandIn
 @pytest.fixture
 def stack(server: StandIn, tmp_path: Path) -> StackInfo:
     """A stack whose only process is the test process."""
-    pid, started = os.getpid(), state.started_at(os.getpid())
+    pid, started = os.getpid(), state.find_start(os.getpid())
     part = PartInfo(
         name="api", address=server.url, pid=pid, started=started, healthy=True, restarts=2, log=tmp_path / "api.log"
     )
@@ -116,7 +116,7 @@ def write_state(home: Path, server: StandIn) -> None:
     pid = os.getpid()
     addresses = {"api_url": server.url, "docs_url": f"{server.url}/docs", "temporal_ui_url": None}
     others = {"temporal_address": "", "database_url": "", "offline_model": True}
-    started = {"pid": pid, "started": state.started_at(pid), "ready": True}
+    started = {"pid": pid, "started": state.find_start(pid), "ready": True}
     state.write(StackInfo.model_validate({**addresses, **others, **started, "data_dir": home}))
 
 

@@ -20,7 +20,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 
 from deploy import data_dir, local, state
-from deploy.state import StackError, StackInfo, is_loopback, started_at
+from deploy.state import StackError, StackInfo, find_start, is_loopback
 from deploy.temporal import SEARCH_ATTRIBUTES
 from settings import ROOT, Settings
 from tests.behaviour.deploy.processes import commands, listening
@@ -76,7 +76,7 @@ def pids(info: StackInfo) -> dict[str, int]:
 
 
 def gone(info: StackInfo) -> bool:
-    return all(started_at(pid) is None for pid in pids(info).values())
+    return all(find_start(pid) is None for pid in pids(info).values())
 
 
 @contextlib.contextmanager
@@ -178,7 +178,7 @@ def test_killed_stack_starts_clean_and_down_leaves_nothing(stack: RunningStack, 
         began = time.monotonic()
         assert local.down(again.settings) is True
         assert time.monotonic() - began < 8
-        assert gone(info) and started_at(info.pid) is None
+        assert gone(info) and find_start(info.pid) is None
         assert local.status(again.settings) is None and not (home / "stack.json").exists()
         assert local.down(again.settings) is False
 

@@ -13,7 +13,7 @@ import pytest
 
 from deploy import supervisor as module
 from deploy.child import Part
-from deploy.state import StackError, started_at
+from deploy.state import StackError, find_start
 from deploy.supervisor import Supervisor
 from settings import MISCONFIGURED, ROOT
 from tests.behaviour.deploy.processes import session_of
@@ -33,7 +33,7 @@ async def eventually(condition: Callable[[], object], within: float = 10.0) -> N
 
 
 def gone(pid: int) -> bool:
-    return started_at(pid) is None
+    return find_start(pid) is None
 
 
 class Logged(list[str]):

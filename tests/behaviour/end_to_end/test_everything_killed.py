@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy import local
-from deploy.state import started_at
+from deploy.state import find_start
 from tests.support.launch import connected, home, offline_model, settings_in, started
 from tests.support.stack import Stack, calls, eventually, of_type
 
@@ -54,6 +54,6 @@ async def _kill_all(stack: Stack) -> None:
             os.kill(pid, signal.SIGKILL)
 
     async def gone() -> bool:
-        return not any(map(started_at, pids))
+        return not any(map(find_start, pids))
 
     await eventually(gone, what="all processes are gone")

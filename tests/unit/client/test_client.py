@@ -13,7 +13,7 @@ from errand.transport import Connection, EventReader, Options, Retries, find_ser
 
 from api.app import create_app
 from deploy.data_dir import locate_data_dir
-from deploy.state import started_at
+from deploy.state import find_start
 from domain.events import EVENTS
 from settings import Settings
 
@@ -68,7 +68,7 @@ def test_a_stack_that_moved_is_found_again(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("ERRAND_DATA_DIR", str(tmp_path))
 
     def runs_at(port: int) -> None:
-        state = {"pid": os.getpid(), "started": started_at(os.getpid()), "api_url": f"http://127.0.0.1:{port}"}
+        state = {"pid": os.getpid(), "started": find_start(os.getpid()), "api_url": f"http://127.0.0.1:{port}"}
         (tmp_path / "stack.json").write_text(json.dumps(state))
 
     runs_at(1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy import local, state
-from deploy.state import PartInfo, StackError, StackInfo, end_process, started_at, without_passwords
+from deploy.state import PartInfo, StackError, StackInfo, end_process, find_start, without_passwords
 from settings import Settings
 
 
@@ -38,7 +38,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_running_stack_is_found_and_a_stale_state_file_is_not(tmp_path: Path) -> None:
     assert local.status(Settings(data_dir=tmp_path)) is None
-    state.write(info(tmp_path, os.getpid(), started_at(os.getpid())))
+    state.write(info(tmp_path, os.getpid(), find_start(os.getpid())))
     assert state.running(tmp_path) is not None
     # the pid now belongs to another process
     state.write(info(tmp_path, os.getpid(), "1"))
@@ -55,7 +55,7 @@ def test_second_stack_is_refused_with_the_pid_and_addresses_of_the_first(tmp_pat
     with state.lock(tmp_path):
         with pytest.raises(StackError, match=f"pid {os.getpid()}; still starting"), state.lock(tmp_path):
             pass
-        state.write(info(tmp_path, os.getpid(), started_at(os.getpid())))
+        state.write(info(tmp_path, os.getpid(), find_start(os.getpid())))
         with pytest.raises(StackError, match=f"pid {os.getpid()}; API http://127.0.0.1:8700"), state.lock(tmp_path):
             pass
     with state.lock(tmp_path):
@@ -70,7 +70,7 @@ def test_down_ends_leftover_parts_and_no_other_process(tmp_path: Path, sleeper: 
     state.write(info(tmp_path, 1, "never", [part("a former process")]))
     assert local.down(Settings(data_dir=tmp_path)) is False
     assert sleeper.poll() is None
-    state.write(info(tmp_path, 1, "never", [part(started_at(sleeper.pid))]))
+    state.write(info(tmp_path, 1, "never", [part(find_start(sleeper.pid))]))
     local.down(Settings(data_dir=tmp_path))
     assert sleeper.wait(5) == -signal.SIGINT
 
@@ -79,7 +79,7 @@ def test_process_that_ignores_the_signal_is_killed() -> None:
     script = "trap '' INT; echo ready; while :; do sleep 0.1; done"
     with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as deaf:
         assert deaf.stdout and deaf.stdout.readline() == b"ready\n"
-        started = started_at(deaf.pid)
+        started = find_start(deaf.pid)
         assert started
         end_process(deaf.pid, started=started, first=signal.SIGINT, patience=0.2)
         assert deaf.wait(5) == -signal.SIGKILL
