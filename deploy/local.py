@@ -22,6 +22,7 @@ from deploy.state import StackError, StackInfo
 from settings import ROOT, Settings, SettingsError
 
 READY_WITHIN = 180.0
+SLOW_AFTER = 10.0  # an idle machine is ready by then
 STOPPED_WITHIN = 30.0
 PORTS = "ports.json"  # in the data directory: what each part listens on
 SECRET_KEY = "secret-key"  # in the data directory: encrypts secrets in the embedded PostgreSQL
@@ -126,8 +127,9 @@ def _embedded_key(text: str) -> str:
     return f"embedded:{text}"
 
 
-def start_detached(settings: Settings) -> StackInfo:
-    """Run `up` in the background, with its output in a log file, and return once the stack is ready."""
+def start_detached(settings: Settings, log_slow: Callable[[str], None]) -> StackInfo:
+    """Run `up` in the background, with its output in a log file, and return once the stack is ready. `log_slow` gets a
+    sentence if that takes long."""
     home = locate_data_dir(settings)
     create_data_dir(home, postgres_account())
     if state.running(home):
@@ -146,12 +148,16 @@ def start_detached(settings: Settings) -> StackInfo:
             preexec_fn=partial(enter, variables(settings) | {"PYTHONPATH": str(ROOT)}, None, signal.SIGKILL),
         )
     deadline = time.monotonic() + READY_WITHIN
+    slow = time.monotonic() + SLOW_AFTER
     try:
         while process.poll() is None and time.monotonic() < deadline:
             info = status(settings)
             if info and info.pid == process.pid and info.ready:
                 process.returncode = 0  # it outlives us, and Popen must not warn about that
                 return info
+            if time.monotonic() > slow:
+                slow = deadline
+                log_slow(f"still starting; its log: {log}")
             time.sleep(0.1)
     except KeyboardInterrupt:
         process.terminate()

@@ -54,7 +54,7 @@ def up(detach: bool, as_json: bool) -> None:
             note(f"already running (pid {running.pid})")
             ready(running)
         else:
-            info = local.start_detached(settings())
+            info = local.start_detached(settings(), log_slow=note)
             for text in info.moved:  # which the stack's own process has logged
                 note(text)
             ready(info)

@@ -142,7 +142,7 @@ def test_second_stack_on_the_same_data_is_refused(stack: RunningStack, home: Pat
     info = stack.healthy()
     assert f"pid {info.pid}; API {info.api_url}, Temporal {info.temporal_ui_url}" in second.stderr
     with pytest.raises(StackError, match=f"already running on .* .pid {info.pid};"):
-        local.start_detached(stack.settings)
+        local.start_detached(stack.settings, print)
 
 
 def test_killed_parts_are_restarted(stack: RunningStack) -> None:
@@ -214,7 +214,7 @@ def test_damaged_database_of_temporal_is_reported_with_a_remedy(home: Path) -> N
     file = home / "temporal" / "temporal.db"
     file.write_bytes(b"not a database, and longer than a header of one" * 1_000)
     with pytest.raises(StackError, match=r"(?s)did not start.*temporal.db is damaged .*Restore it from a backup"):
-        local.start_detached(Settings(data_dir=home, port=0))
+        local.start_detached(Settings(data_dir=home, port=0), print)
     assert file.exists()
     file.unlink()
 
@@ -223,7 +223,7 @@ def test_failed_detached_start_shows_why(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         with pytest.raises(StackError, match=f"(?s)did not start.*ERRAND_PORT: cannot listen on 127.0.0.1:{port}"):
-            local.start_detached(Settings(data_dir=home, port=port))
+            local.start_detached(Settings(data_dir=home, port=port), print)
     assert state.read(home) is None
 
 
