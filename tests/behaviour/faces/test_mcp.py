@@ -172,7 +172,7 @@ async def test_steering_cancelling_and_an_agent_with_a_schema(stack: Stack, own_
         assert empty.is_error and "mailbox is empty" in text_of(empty)
 
 
-async def test_task_with_an_approval_form_through_kills_of_api_and_worker(
+async def test_task_with_an_approval_form_and_a_plain_client_of_the_bridge_outlive_kills_of_api_and_worker(
     stack: Stack, own_key: str, agents: None
 ) -> None:
     forms: list[dict[str, Any]] = []
@@ -182,14 +182,22 @@ async def test_task_with_an_approval_form_through_kills_of_api_and_worker(
         return {"action": "accept", "content": {"approved": True, "notes": "fine"}}
 
     tasks = TasksExtension(fill)
-    async with mcp_client(stack, own_key, tasks) as client:
-        assert client.server_capabilities.extensions == {TASKS: {}}
-        given = {"input": calls(("bash", {"command": "echo hi"}))}
-        created = await client.session.call_tool("gated-tool", given, allow_claimed=True)
-        assert isinstance(created, CreatedTask) and created.status == "working"
-        before = await stack.kill("api")
-    await stack.kill("worker")
-    await stack.back("api", before)
+    program = StdioServerParameters(command=sys.executable, args=["-m", "cli", "mcp"], env=stack.env, cwd=ROOT)
+    async with Client(program, cache=None) as plain:
+        started = await plain.call_tool("tester", {"input": "[[script:say words=30 delay=0.1]]"})
+        ends = asyncio.create_task(finished(plain, started.structured_content["task_id"]))
+        async with mcp_client(stack, own_key, tasks) as client:
+            assert client.server_capabilities.extensions == {TASKS: {}}
+            given = {"input": calls(("bash", {"command": "echo hi"}))}
+            created = await client.session.call_tool("gated-tool", given, allow_claimed=True)
+            assert isinstance(created, CreatedTask) and created.status == "working"
+            died = await stack.kill("api")
+        await stack.kill("worker")
+        again = await plain.call_tool("tester", {"input": "[[script:say text=once]] through the bridge"})
+        assert (await ends).structured_content["status"] == "completed"
+        await stack.back("api", died)
+    page = (await stack.http.get("/tasks", params={"text": "through the bridge"})).json()["items"]
+    assert [one["task_id"] for one in page] == [again.structured_content["task_id"]]
     async with mcp_client(stack, own_key, tasks) as client:  # a host that reconnects has only the id
         result = await tasks.follow(client.session, created.task_id)
         assert not result.is_error and "bash returned: hi" in text_of(result)
@@ -284,21 +292,7 @@ async def test_stdio_bridge_serves_the_same_tools(stack: Stack, agents: None) ->
         lines.clear()
 
 
-async def test_plain_client_of_the_bridge_outlives_kills_and_its_cancel_is_passed_on(
-    stack: Stack, agents: None
-) -> None:
-    program = StdioServerParameters(command=sys.executable, args=["-m", "cli", "mcp"], env=stack.env, cwd=ROOT)
-    async with Client(program, cache=None) as client:
-        started = await client.call_tool("tester", {"input": "[[script:say words=30 delay=0.1]]"})
-        ends = asyncio.create_task(finished(client, started.structured_content["task_id"]))
-        died = await stack.kill("api")
-        await stack.kill("worker")
-        again = await client.call_tool("tester", {"input": "[[script:say text=once]] through the bridge"})
-        assert (await ends).structured_content["status"] == "completed"
-        await stack.back("api", died)
-    page = (await stack.http.get("/tasks", params={"text": "through the bridge"})).json()["items"]
-    assert [one["task_id"] for one in page] == [again.structured_content["task_id"]]
-
+async def test_cancel_of_a_client_of_the_bridge_is_passed_on(stack: Stack, agents: None) -> None:
     task_id = await stack.submit("[[script:forever]]")
     wait = {"name": "task_wait", "arguments": {"task_id": task_id, "seconds": 60}}
     sent: list[dict[str, Any]] = [

@@ -18,7 +18,6 @@ from agents.loader import load_agents
 from agents.problems import Catalogue
 from domain.conversations.mailbox import Outcome
 from domain.conversations.subagent_texts import (
-    describe_dispatch,
     describe_gathered,
     describe_launch,
     result,
@@ -75,22 +74,18 @@ class Children:
     def __init__(self, agent: str, workspace: Path, sandbox: Any, failing: Callable[[str], bool]) -> None:
         self._agent, self._workspace, self._sandbox, self._failing = agent, workspace, sandbox, failing
         self._running: dict[str, asyncio.Task[Outcome]] = {}
-        self.prompts: list[str] = []
 
     async def call(self, tool: str, given: dict[str, Any]) -> tuple[str, bool]:
         if tool == "gather":
             outcomes = await asyncio.gather(*(self._running[child] for child in given["task_ids"]))
             return describe_gathered([result(outcome, "api_error") for outcome in outcomes], []), False
-        agent = given.get("agent") or given["name"]
+        agent = given["agent"]
         if not AGENTS[self._agent].subagent(agent):
             return unknown_subagent(agent, []), True
         child = f"child-{len(self._running) + 1}"
-        self.prompts.append(given["prompt"])
         self._running[child] = asyncio.create_task(self._work(child, agent, given["prompt"]))
         if tool == "async_task":
             return describe_launch(child, agent, given["description"]), False
-        if tool == "async_delegate":
-            return describe_dispatch(agent, child), False
         outcome = await self._running[child]
         return result(outcome, "api_error"), outcome.failed
 
@@ -112,7 +107,6 @@ class Run:
     calls: list[str] = field(default_factory=list)
     artifacts: dict[str, str] = field(default_factory=dict)
     progress: list[str] = field(default_factory=list)
-    prompts: list[str] = field(default_factory=list)  # the prompts of its subagents
 
     @property
     def replans(self) -> int:
@@ -129,7 +123,7 @@ async def work(
 ) -> Run:
     """The smallest agent loop: call the model, run the tools, call the model again."""
     children = Children(agent, workspace, sandbox, failing)
-    run = Run(prompts=children.prompts)
+    run = Run()
     own = tools_of(TOOLS, AGENTS[agent].tools, [], delegates=bool(AGENTS[agent].subagents))
     offered = [name for name in own if name not in without]
     messages: list[Any] = [{"role": "user", "content": request}]
