@@ -8,19 +8,6 @@ import pytest
 from tests.unit.cli.conftest import Cli
 
 
-def test_agents_check_lists_every_problem_and_fails(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "fine.md").write_text("---\nname: fine\n---\n\nHelp.\n")
-    assert cli("agents", "check", str(tmp_path)).exit_code == 0
-    (tmp_path / "one.md").write_text("---\nname: one\ntools: [nothing]\nmodel: 5\n---\n\nHelp.\n")
-    (tmp_path / "two.md").write_text("---\nname: two\ntype: dual_ai\n---\n\nHelp.\n")
-    done = cli("agents", "check", str(tmp_path))
-    assert done.exit_code == 1
-    assert "one.md:\n  model:" in done.stdout and "two.md:" in done.stdout and "dual_ai needs it" in done.stdout
-    assert "1 agent can be used; 2 files cannot." in done.stdout
-    problems = json.loads(cli("agents", "check", str(tmp_path), "--json").stdout)["problems"]
-    assert {problem["file"] for problem in problems} == {"one.md", "two.md"}
-
-
 def test_agents_check_warns_of_a_dual_agent_without_a_limit_of_its_turns(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts/other.md").write_text("---\nname: other\n---\n\nReview.\n")

@@ -121,14 +121,6 @@ def test_chat_prints_subagents_between_sentences_of_the_answer(talk: StandIn, cl
     assert "  | scout: completed. Found it." in lines and "report_progress" not in done.stdout
 
 
-def test_chat_wait_holds_the_next_line_until_all_subagents_have_ended(talk: StandIn, cli: Cli) -> None:
-    talk.turns[0] = (TASK, says("Sent."))
-    talk.emit_in(CHILD, Progress(message="begun"))
-    threading.Timer(0.7, lambda: talk.emit_in(CHILD, DONE)).start()
-    done = cli("chat", input="go\n/wait\n/fire sum it up\n")
-    assert done.exit_code == 0, done.output
-    assert talk.asked_for(f"/conversations/{TASK}/fire") == [{"if_busy": "queue", "input": "sum it up"}]
-    assert done.stdout.index("scout: completed") < done.stdout.index("The second answer.")
 
 
 def test_chat_json_is_every_event_and_nothing_else(talk: StandIn, cli: Cli) -> None:

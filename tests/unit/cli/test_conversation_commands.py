@@ -47,12 +47,6 @@ def test_fire_follows_the_new_session(server: StandIn, cli: Cli) -> None:
     assert all("idempotency-key" in headers for headers in server.headers if "content-type" in headers)
 
 
-def test_fire_of_an_empty_mailbox_is_refused(server: StandIn, cli: Cli) -> None:
-    problem = {"type": "urn:errand:problem:mailbox-empty", "status": 422, "detail": "The mailbox is empty."}
-    server.refusals[f"/conversations/{TASK}/fire"] = (422, problem)
-    done = cli("fire", TASK)
-    assert done.exit_code == 5 and "(422 mailbox-empty)" in done.stderr
-    assert json.loads(cli("fire", TASK, "--json").stderr)["exit_code"] == 5
 
 
 def test_fork_continues_with_its_input_or_waits_for_a_message(server: StandIn, cli: Cli) -> None:

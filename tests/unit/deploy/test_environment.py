@@ -57,6 +57,11 @@ def test_settings_have_the_defaults_of_the_domain() -> None:
     assert (known.loop_warning, known.loop_limit) == (Limits().repeats_warning, Limits().repeats)
 
 
+def test_tokens_do_not_end_a_task_before_its_steps_do() -> None:
+    """This holds even if each step has half a million tokens of context."""
+    assert Settings().max_tokens >= Settings().max_steps * 500_000
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [

@@ -255,37 +255,10 @@ def test_no_tool_call_of_the_other_side_is_visible(path: list[Node], side: str) 
     assert {block.call_id for block in shown if isinstance(block, ToolResultBlock)} <= own
 
 
-def test_each_side_sees_itself_as_assistant_and_the_other_as_user() -> None:
-    path = [user("Draw a tree."), *said("a", "Here it is.", "write"), *said("b", "Too small."), *said("a", "Larger.")]
-    assert _texts(render_messages(path, "m", "a")) == [
-        ("user", ["Draw a tree."]),
-        ("assistant", ["Here it is."]),
-        ("user", ["Too small."]),
-        ("assistant", ["Larger."]),
-        ("user", [NOTHING_SAID]),
-    ]
-    assert _texts(render_messages(path, "m", "b")) == [
-        ("user", ["Draw a tree.", "Here it is."]),
-        ("assistant", ["Too small."]),
-        ("user", ["Larger."]),
-    ]
 
 
-def test_the_message_of_a_stop_tool_is_what_the_other_side_sees() -> None:
-    path = [user("Go."), *said("a", "thinking aloud", "done", turn_text="The result.")]
-    assert _texts(render_messages(path, "m", "b")) == [("user", ["Go.", "The result."])]
 
 
-def test_a_checkpoint_shortens_only_the_view_of_its_own_side() -> None:
-    path = [
-        user("Go."),
-        *said("a", "one"),
-        *said("b", "two"),
-        side_node("a", SummaryBody(text="so far")),
-        *said("b", "x"),
-    ]
-    assert _texts(render_messages(path, "m", "a")) == [("user", ["<checkpoint>\nso far\n</checkpoint>", "x"])]
-    assert _texts(render_messages(path, "m", "b"))[0] == ("user", ["Go.", "one"])
 
 
 def test_notes_of_the_platform_are_for_the_side_they_were_written_for() -> None:

@@ -211,16 +211,6 @@ DELEGATION_TOOLS = [name for name, tool in TOOLS.items() if tool.delegates]
 ALLOW_ALL = Rule(permission=DELEGATION, action=Action.ALLOW)
 
 
-def test_the_last_matching_rule_decides() -> None:
-    rules = [
-        Rule(permission="*", action=Action.DENY),
-        Rule(permission="bash", pattern="git *", action=Action.ASK),
-        Rule(permission="bash", pattern="git status*", action=Action.ALLOW),
-    ]
-    assert decide(rules, TOOLS["bash"], "git status -s") is Action.ALLOW
-    assert decide(rules, TOOLS["bash"], "git push") is Action.ASK
-    assert decide(rules, TOOLS["bash"], "rm -rf .") is Action.DENY
-    assert decide([], TOOLS["bash"], "ls") is Action.ALLOW
 
 
 def test_brackets_in_a_pattern_are_literal() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from activities.tools.registry import TOOLS
 from activities.tools.tool import ToolContext
-from domain.events import PlanUpdated, Progress, Replanning
-from domain.plan import Plan, PlanStep, StepState
+from domain.events import Progress, Replanning
+from domain.plan import Plan, PlanStep
 from tests.unit.activities.tools.conftest import MakeContext
 
 PLAN = Plan(steps=[PlanStep(title="read"), PlanStep(title="write")])
@@ -17,19 +17,6 @@ async def update(context: ToolContext, titles: list[str], reason: str | None = N
     result = await tool.run(tool.input.model_validate({"steps": steps, "reason": reason}), context)
     assert result.plan is not None and [step.title for step in result.plan.steps] == titles
     return list(result.events)
-
-
-async def test_the_first_plan_is_no_replanning(context: ToolContext) -> None:
-    [event] = await update(context, ["read", "write"], "because")
-    assert isinstance(event, PlanUpdated)
-
-
-async def test_ticking_off_is_no_replanning(make_context: MakeContext) -> None:
-    tool = TOOLS["update_plan"]
-    steps = [{"title": "read", "status": "done"}, {"title": "write", "status": "in_progress"}]
-    result = await tool.run(tool.input.model_validate({"steps": steps}), make_context(plan=PLAN))
-    assert [type(event) for event in result.events] == [PlanUpdated]
-    assert result.plan is not None and result.plan.steps[0].status is StepState.DONE
 
 
 @pytest.mark.parametrize("reason", [None, "", "the test failed"])
