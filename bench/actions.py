@@ -25,7 +25,6 @@ SESSIONS = 10
 PER_DELTA = 3  # words of the offline model's text in one delta
 
 USD_PER_ACTION = 50 / 1_000_000  # the first five million of a month; more are cheaper
-USD_PER_ACTIVE_BYTE_HOUR = 0.042 / 1e9
 USD_PER_RETAINED_BYTE_HOUR = 0.00105 / 1e9
 RETAINED_HOURS = 720
 

@@ -1,18 +1,14 @@
 """The fault matrix: runs one workload under each fault, then the checker; each fault is one row of figures."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from deploy.postgres import WORKER_ROLE
-from deploy.stack import variables
-from deploy.temporal import CONNECTION
 from store import keys
 from store.keys import Right
 from tests.behaviour.conversations.talk import AGENTS, agent
@@ -24,7 +20,7 @@ from tests.faults.daemons import DAEMONS
 from tests.faults.moments import MOMENTS, Moment
 from tests.faults.nemesis import FAULTS, Fault, Nemesis
 from tests.faults.readers import Reader
-from tests.support.launch import TESTER, as_role, process
+from tests.support.launch import TESTER, second_worker
 from tests.support.stack import Stack
 
 ANY = "any of them"
@@ -165,25 +161,13 @@ async def _others(stack: Stack, plan: Plan, folder: Path) -> AsyncIterator[list[
     """The second worker and the callers of other tenants, if the row has them."""
     async with AsyncExitStack() as entered:
         if plan.workers:
-            entered.enter_context(_second_worker(stack, folder))
+            entered.enter_context(second_worker(stack, folder))
         others = []
         if plan.tenants:
             _, key = await keys.create(stack.pool, "other", "bench", list(Right))
             others.append(await entered.enter_async_context(Caller(stack.url, key)))
             assert (await others[0].ask("PUT", "/agents/tester", TESTER)).is_success
         yield others
-
-
-def _second_worker(stack: Stack, folder: Path) -> AbstractContextManager[object]:
-    settings = replace(
-        stack.settings,
-        database_url=as_role(stack, stack.database_url, WORKER_ROLE),
-        temporal_address=stack.temporal_address,
-        workspaces_dir=folder / "workspaces-of-the-second",
-        drain_seconds=1.0,
-    )
-    env = variables(settings) | CONNECTION
-    return process([sys.executable, "worker.py"], folder / "second-worker.log", env)
 
 
 async def _apart(one: Caller, other: Caller, found: Violations) -> None:

@@ -77,14 +77,7 @@ async def test_worker_starts_waiting_sessions_when_it_starts(stack: Stack) -> No
                 await stack.client.get_workflow_handle(f"conversation/{talk.id}").terminate("with what it was sent")
             await stack.age(turn)  # as if accepted long ago, so that no process is about to start it
         await asyncio.gather(stack.back("worker", worker), stack.back("api", api))
-
-        async def answers() -> bool:
-            try:
-                return (await stack.http.get(f"/tasks/{turn}")).status_code == 200
-            except httpx2.TransportError:
-                return False
-
-        await eventually(answers, what="the API is back")
+        await eventually(stack.reads, what="the API is back")
         assert (await stack.wait(turn))["status"] == "completed"
 
 

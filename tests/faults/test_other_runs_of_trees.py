@@ -7,7 +7,6 @@ The workflow of their conversation may be lost too: what waits there is delivere
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,9 +54,6 @@ class Scene:
             "SELECT state FROM tool_calls WHERE session_id = ANY($1)", [row.id for row in await self.talk.sessions()]
         )
         assert "started" not in {row["state"] for row in states}
-
-
-Opening = Callable[[Stack, Path], Awaitable[Scene]]
 
 
 def _ledgers(folder: Path, count: int) -> list[Path]:

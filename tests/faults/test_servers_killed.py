@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import httpx2
 import pytest
 
 from api.http.auth import Call, account_caller
@@ -69,14 +68,7 @@ async def test_tasks_survive_a_killed_temporal_and_then_a_killed_postgres(stack:
         refused = await stack.http.post("/tasks", json={"agent": "tester", "input": "x"})
         assert refused.status_code == 503 and refused.headers["retry-after"]
     await stack.back("postgres", postgres)
-
-    async def answering() -> bool:
-        try:
-            return (await stack.http.get(f"/tasks/{tasks[0]}")).status_code == 200
-        except httpx2.TransportError:
-            return False
-
-    await eventually(answering, what="the API reads again")
+    await eventually(stack.reads, what="the API reads again")
     await stack.pool.expire_connections()
     await all_well(stack, tasks, ledger)
 
@@ -90,7 +82,7 @@ async def test_postgres_stopped_but_not_dead_is_a_503_within_five_seconds(stack:
             answers = await asyncio.gather(*(stack.http.get("/tasks", timeout=20) for _ in range(25)))
             assert {answer.status_code for answer in answers} == {503} and answers[0].headers["retry-after"]
             assert loop.time() - begun < 5
-    await eventually(lambda: reads(stack), what="the API reads again")
+    await eventually(stack.reads, what="the API reads again")
 
 
 async def test_a_request_with_a_lock_waits_for_a_stopped_postgres_once(stack: Stack) -> None:
@@ -117,10 +109,6 @@ def stopped_postgres(stack: Stack) -> Iterator[None]:
             yield
         finally:
             signal_each(processes, signal.SIGCONT)
-
-
-async def reads(stack: Stack) -> bool:
-    return (await stack.http.get("/tasks")).status_code == 200
 
 
 @pytest.mark.proves("S1-22")

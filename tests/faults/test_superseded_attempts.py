@@ -2,32 +2,17 @@
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deploy.stack import variables
-from deploy.temporal import CONNECTION
-from tests.support.launch import process
+from tests.support.launch import second_worker
 from tests.support.locks import waiting_for
 from tests.support.stack import Stack, calls, eventually, of_type
 
 FEW = "[[script:say words=24 delay=0.25]]"  # the reply has ended when its first worker wakes up
 MANY = "[[script:say words=60 delay=0.25]]"  # it is still streamed then
-
-
-def other_worker(stack: Stack, folder: Path) -> AbstractContextManager[object]:
-    settings = replace(
-        stack.settings,
-        database_url=stack.database_url,
-        temporal_address=stack.temporal_address,
-        workspaces_dir=folder / "workspaces",
-        drain_seconds=1.0,
-    )
-    return process([sys.executable, "worker.py"], folder / "worker.log", variables(settings) | CONNECTION)
 
 
 async def worker_of(stack: Stack, task_id: str) -> int | None:
@@ -68,7 +53,7 @@ def attempts(events: list[dict[str, Any]]) -> list[str]:
 
 
 async def test_attempt_that_was_taken_over_adds_nothing_to_the_stream(stack: Stack, tmp_path: Path) -> None:
-    with stack.frozen_supervisor(), other_worker(stack, tmp_path):
+    with stack.frozen_supervisor(), second_worker(stack, tmp_path):
         tasks = [await stack.submit(text) for text in (FEW, MANY) for _ in range(4)]
         await streams(stack, tasks[-1], 1)
         workers = {task_id: await worker_of(stack, task_id) for task_id in tasks}

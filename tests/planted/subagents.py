@@ -7,7 +7,6 @@ _SUBAGENTS = (f"{_GRAPHS}/test_subagent_tools.py",)
 _IMMEDIATE = (f"{_GRAPHS}/test_immediate.py",)
 _MODES = (f"{_GRAPHS}/test_modes.py",)
 _TERMINATE = (f"{_GRAPHS}/test_terminate.py",)
-_ATTACHMENTS = (f"{_GRAPHS}/test_attachments.py",)
 
 BUGS = [
     Bug(

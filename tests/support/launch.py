@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -22,8 +23,10 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from deploy import local
 from deploy.child import enter, tail
+from deploy.postgres import WORKER_ROLE
 from deploy.stack import variables
 from deploy.state import StackInfo
+from deploy.temporal import CONNECTION
 from domain.ids import new_id
 from settings import ROOT, Settings
 from store.database import connect
@@ -78,6 +81,21 @@ async def running(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Asy
             yield child
         finally:
             await asyncio.to_thread(processes.close)
+
+
+@contextmanager
+def second_worker(stack: Stack, folder: Path) -> Iterator[None]:
+    """Another worker of the stack, which shares no directory with the first."""
+    settings = replace(
+        stack.settings,
+        database_url=as_role(stack, stack.database_url, WORKER_ROLE),
+        temporal_address=stack.temporal_address,
+        workspaces_dir=folder / "workspaces-of-the-second",
+        drain_seconds=1.0,
+    )
+    env = variables(settings) | CONNECTION
+    with process([sys.executable, "worker.py"], folder / "second-worker.log", env):
+        yield
 
 
 @contextmanager

@@ -226,6 +226,13 @@ class Stack:
 
         await eventually(look, what=f"{name} is back")
 
+    async def reads(self) -> bool:
+        """Whether the API answers a request that needs the database."""
+        try:
+            return (await self.http.get("/tasks")).status_code == 200
+        except httpx2.TransportError:
+            return False
+
     async def kill(self, name: str) -> int:
         """Kill a part with -9 and return its pid; the supervisor starts the part again."""
         pid = self.pid(name)

@@ -5,7 +5,6 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
 import subprocess
 import sys
@@ -94,9 +93,6 @@ class Terminal:
     def interrupt(self) -> None:
         """Send Ctrl-C, as the terminal's line discipline or the program in raw mode receives it."""
         self.type("", CTRL_C)
-
-    def hang_up(self) -> None:
-        os.killpg(self._process.pid, signal.SIGHUP)
 
     def exit_code(self, seconds: float = PATIENCE) -> int:
         """Read to the end and return the exit code."""

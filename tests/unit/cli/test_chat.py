@@ -121,8 +121,6 @@ def test_chat_prints_subagents_between_sentences_of_the_answer(talk: StandIn, cl
     assert "  | scout: completed. Found it." in lines and "report_progress" not in done.stdout
 
 
-
-
 def test_chat_json_is_every_event_and_nothing_else(talk: StandIn, cli: Cli) -> None:
     talk.answers[f"/conversations/{TASK}/mailbox"] = {"items": [], "pending_count": 0}
     done = cli("chat", "--json", input="hi\n/mailbox\n")

@@ -47,8 +47,6 @@ def test_fire_follows_the_new_session(server: StandIn, cli: Cli) -> None:
     assert all("idempotency-key" in headers for headers in server.headers if "content-type" in headers)
 
 
-
-
 def test_fork_continues_with_its_input_or_waits_for_a_message(server: StandIn, cli: Cli) -> None:
     server.sessions[CHILD] = {"conversation_id": "01jold"}
     server.answers["/conversations/01jold/fork"] = {"session_id": TASK, "conversation_id": TASK}

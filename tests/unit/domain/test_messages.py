@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from activities.model.anthropic import render_request
 from domain.conversations.display_messages import PREVIEW, display_messages, find_said_before
 from domain.messages import (
-    NOTHING_SAID,
     SUMMARY,
     UNANSWERED,
     Body,
@@ -253,12 +252,6 @@ def test_no_tool_call_of_the_other_side_is_visible(path: list[Node], side: str) 
     shown = [block for message in render_messages(path, "m", side) for block in message.content]
     assert {block.id for block in shown if isinstance(block, ToolCallBlock)} <= own
     assert {block.call_id for block in shown if isinstance(block, ToolResultBlock)} <= own
-
-
-
-
-
-
 
 
 def test_notes_of_the_platform_are_for_the_side_they_were_written_for() -> None:

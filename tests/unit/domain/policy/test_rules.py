@@ -211,8 +211,6 @@ DELEGATION_TOOLS = [name for name, tool in TOOLS.items() if tool.delegates]
 ALLOW_ALL = Rule(permission=DELEGATION, action=Action.ALLOW)
 
 
-
-
 def test_brackets_in_a_pattern_are_literal() -> None:
     rules = [Rule(permission="write_file", pattern="notes[1]*", action=Action.DENY)]
     assert decide(rules, TOOLS["write_file"], "notes[1].md") is Action.DENY
