@@ -1,4 +1,8 @@
-"""The connectors, one file each. To add one: a file, a line here and a member of `ConnectorKind`."""
+"""The connectors, one file each. To add one: a file, a line here and a member of `ConnectorKind`.
+
+Read connector.py (the two methods), then webhook.py. The API receives with it, and an activity sends; it imports only
+domain/.
+"""
 
 from connectors.connector import Connector
 from connectors.email import EmailConnector

@@ -1,8 +1,10 @@
 """The docs name tests, diagrams, hosts, models and reasons that exist."""
 
+import ast
 import json
 import re
 import shlex
+from pathlib import Path
 
 import click
 import pytest
@@ -17,6 +19,7 @@ from domain.sessions.session import Reason
 from offline.faults import CONDITIONS, STREAM_KINDS
 from offline.scripts import SCRIPTS
 from settings import ROOT
+from tests.support import layering
 
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "tutorial.md")  # all of it is one
 
@@ -27,6 +30,19 @@ def test_every_page_opens_with_what_it_is_for_and_an_example_that_runs(page: str
     purpose, *blocks = re.split(r"^```", opening.split("\n", 1)[1], flags=re.MULTILINE)
     assert len(purpose.split()) > 8, "what it is for"
     assert [block for block in blocks if re.match(r"sh\n|sh norun=tests/|python file=", block)], "an example"
+
+
+PACKAGES = [folder / "__init__.py" for folder in map(ROOT.joinpath, layering.PACKAGES)]
+PACKAGES = [file for top in PACKAGES for file in sorted(top.parent.rglob("__init__.py"))]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.parent.relative_to(ROOT).as_posix())
+def test_every_package_opens_with_the_order_in_which_to_read_it(package: Path) -> None:
+    """The files that its docstring names exist, in it or in a folder above."""
+    text = ast.get_docstring(ast.parse(package.read_text())) or ""
+    named = re.findall(r"[\w/]+\.py\b", text)
+    assert [name for name in named if not any((folder / name).exists() for folder in package.parents)] == []
+    assert len(text.split()) > 15, "what is in it, in which order to read it, what may import it"
 
 
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()
