@@ -32,11 +32,6 @@ def check(body: Any) -> list[dict[str, Any]]:
     return messages
 
 
-def check_length(total: int, window: int = CONTEXT_WINDOW) -> None:
-    if total > window:
-        raise _invalid(f"prompt is too long: {total} tokens > {window} maximum")
-
-
 def _invalid(message: str) -> ApiError:
     return ApiError(400, message)
 

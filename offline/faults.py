@@ -70,8 +70,9 @@ class FaultCounter:
     def take(self, transcript: Transcript) -> Faults:
         error = stream = window = None
         after, delay = 0, 0.0
-        for index, marker in enumerate(_markers(transcript)):
-            if not _applies(marker, transcript):
+        number = transcript.assistant_messages + 1
+        for index, marker in enumerate(one for text in transcript.texts for one in find_markers(text, "fault")):
+            if marker.count("at", number) != number or marker.text("model", transcript.model) != transcript.model:
                 continue
             if marker.name == "slow":
                 delay = marker.number("delay", 0.2) if self._due(index, marker, transcript) else delay
@@ -96,15 +97,6 @@ class FaultCounter:
         while len(self._counts) > _REMEMBERED:
             self._counts.popitem(last=False)
         return True
-
-
-def _markers(transcript: Transcript) -> list[Marker]:
-    return [marker for text in transcript.texts for marker in find_markers(text, "fault")]
-
-
-def _applies(marker: Marker, transcript: Transcript) -> bool:
-    number = transcript.assistant_messages + 1
-    return marker.count("at", number) == number and marker.text("model", transcript.model) == transcript.model
 
 
 def _status_error(marker: Marker) -> ApiError:

@@ -5,7 +5,7 @@ import json
 import random
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from offline import completions, library, wire
-from offline.checks import CONTEXT_WINDOW, check, check_length
+from offline.checks import CONTEXT_WINDOW, check
 from offline.faults import MIDSTREAM, FaultCounter, Faults
 from offline.markers import MarkerError
 from offline.reply import Reply
@@ -86,26 +86,23 @@ class OfflineModel:
         self._faults = FaultCounter()
         self._cache = PromptCache()
 
-    async def messages(self, request: Request) -> Any:
-        return await self._reply(request, MESSAGES)
+    def route(self, form: "Form", answer: "Answer") -> Callable[[Request], Awaitable[Any]]:
+        """A route for requests with a key. Its errors are in the vendor's form."""
 
-    async def completions(self, request: Request) -> Any:
-        return await self._reply(request, COMPLETIONS)
+        async def handle(request: Request) -> Any:
+            entry = Entry(id=f"req_{random.getrandbits(128):032x}", body=await request.body())  # uuid4: a system call
+            try:
+                _authorize(request)
+                return await answer(request, entry, form)
+            except (ApiError, MarkerError) as problem:
+                error = problem if isinstance(problem, ApiError) else ApiError(400, str(problem))
+                entry.status, entry.outcome = error.status, "error"
+                headers = {"request-id": entry.id, **error.headers}
+                return JSONResponse(form.error_body(error, entry.id), status_code=error.status, headers=headers)
 
-    async def responses(self, request: Request) -> Any:
-        return await self._reply(request, RESPONSES)
+        return handle
 
-    async def _reply(self, request: Request, form: "Form") -> Any:
-        entry = Entry(id=_request_id(), body=await request.body())
-        try:
-            return await self._answer(request, entry, form)
-        except ApiError as error:
-            return _error(error, entry, form)
-        except MarkerError as error:
-            return _error(ApiError(400, str(error)), entry, form)
-
-    async def _answer(self, request: Request, entry: Entry, form: "Form") -> Any:
-        _authorize(request)
+    async def reply(self, request: Request, entry: Entry, form: "Form") -> Any:
         body = form.read(_json(entry.body))
         self.log.add(entry)
         transcript = Transcript.of(body, check(body))
@@ -114,7 +111,9 @@ class OfflineModel:
         if faults.error:
             raise faults.error
         usage = self._cache.measure(body)
-        check_length(usage.total, CONTEXT_WINDOW if faults.window is None else faults.window)
+        window = CONTEXT_WINDOW if faults.window is None else faults.window
+        if usage.total > window:
+            raise ApiError(400, f"prompt is too long: {usage.total} tokens > {window} maximum")
         if library.is_search(body):
             whole = message(Reply(text=transcript.request), body, usage, entry.body)
             whole["content"] = library.answer_search(transcript.request, str(request.base_url))
@@ -125,42 +124,24 @@ class OfflineModel:
             return MessageStream(whole, faults, reply.delay, entry, form)
         return await _whole(form.whole(whole), faults, reply, entry)
 
-    async def count_tokens(self, request: Request) -> Response:
-        entry = Entry(id=_request_id(), body=await request.body())
-        try:
-            _authorize(request)
-            body = _json(entry.body)
-            check({"max_tokens": 1, **body, "thinking": None} if isinstance(body, dict) else body)
-            return JSONResponse({"input_tokens": count_input(body)}, headers={"request-id": entry.id})
-        except ApiError as error:
-            return _error(error, entry, MESSAGES)
+    async def count_tokens(self, request: Request, entry: Entry, form: "Form") -> Response:
+        body = _json(entry.body)
+        check({"max_tokens": 1, **body, "thinking": None} if isinstance(body, dict) else body)
+        return JSONResponse({"input_tokens": count_input(body)}, headers={"request-id": entry.id})
 
-    async def models(self, request: Request) -> Response:
-        try:
-            _authorize(request)
-        except ApiError as error:
-            return _error(error, Entry(id=_request_id(), body=b""), COMPLETIONS)
+    async def models(self, request: Request, entry: Entry, form: "Form") -> Response:
         data = [_model(name) for name in MODELS]
         return JSONResponse({"data": data, "has_more": False, "first_id": MODELS[0], "last_id": MODELS[-1]})
 
-    async def one_model(self, request: Request) -> Response:
+    async def one_model(self, request: Request, entry: Entry, form: "Form") -> Response:
         """Every name is a model, except those that begin with `no-such`."""
-        entry = Entry(id=_request_id(), body=b"")
         name = request.path_params["name"]
-        try:
-            _authorize(request)
-            if name.startswith("no-such"):
-                raise ApiError(404, f"model: {name}")
-        except ApiError as error:
-            return _error(error, entry, MESSAGES)
+        if name.startswith("no-such"):
+            raise ApiError(404, f"model: {name}")
         return JSONResponse(_model(name))
 
-    async def requests(self, request: Request) -> Response:
+    async def requests(self, request: Request, entry: Entry, form: "Form") -> Response:
         """Only with a key, which agents that may read the pages here do not have."""
-        try:
-            _authorize(request)
-        except ApiError as error:
-            return _error(error, Entry(id=_request_id(), body=b""), MESSAGES)
         if request.method == "DELETE":
             self.log.clear()
             return Response(status_code=204)
@@ -176,14 +157,14 @@ def create_app() -> Starlette:
     model = OfflineModel()
     return Starlette(
         routes=[
-            Route("/v1/messages", model.messages, methods=["POST"]),
-            Route("/v1/chat/completions", model.completions, methods=["POST"]),
-            Route("/v1/responses", model.responses, methods=["POST"]),
-            Route("/v1/messages/count_tokens", model.count_tokens, methods=["POST"]),
-            Route("/v1/models", model.models, methods=["GET"]),
-            Route("/v1/models/{name}", model.one_model, methods=["GET"]),
+            Route("/v1/messages", model.route(MESSAGES, model.reply), methods=["POST"]),
+            Route("/v1/chat/completions", model.route(COMPLETIONS, model.reply), methods=["POST"]),
+            Route("/v1/responses", model.route(RESPONSES, model.reply), methods=["POST"]),
+            Route("/v1/messages/count_tokens", model.route(MESSAGES, model.count_tokens), methods=["POST"]),
+            Route("/v1/models", model.route(COMPLETIONS, model.models), methods=["GET"]),
+            Route("/v1/models/{name}", model.route(MESSAGES, model.one_model), methods=["GET"]),
+            Route("/_requests", model.route(MESSAGES, model.requests), methods=["GET", "DELETE"]),
             Route("/pages/{name}", _page, methods=["GET"]),
-            Route("/_requests", model.requests, methods=["GET", "DELETE"]),
             Route("/healthz", _healthz, methods=["GET"]),
         ]
     )
@@ -206,10 +187,6 @@ async def _page(request: Request) -> Response:
 
 async def _healthz(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
-
-
-def _request_id() -> str:
-    return f"req_{random.getrandbits(128):032x}"  # uuid4 would need a system call
 
 
 def _authorize(request: Request) -> None:
@@ -255,13 +232,8 @@ COMPLETIONS = Form(
     "",
     completions.break_arguments,
 )
+Answer = Callable[[Request, Entry, Form], Awaitable[Any]]
 RESPONSES = replace(COMPLETIONS, read=library.to_search, whole=library.to_response)
-
-
-def _error(error: ApiError, entry: Entry, form: Form) -> Response:
-    entry.status, entry.outcome = error.status, "error"
-    headers = {"request-id": entry.id, **error.headers}
-    return JSONResponse(form.error_body(error, entry.id), status_code=error.status, headers=headers)
 
 
 async def _whole(whole: dict[str, Any], faults: Faults, reply: Reply, entry: Entry) -> Any:

@@ -45,7 +45,12 @@ class Transcript:
     def of(cls, body: dict[str, Any], messages: list[dict[str, Any]] | None = None) -> "Transcript":
         """`messages`: those of the body, if they are merged already."""
         messages = messages or merge_messages(body["messages"])
-        start = _exchange_start(messages)
+        start = next(  # the user's last message that answers no tool call: it starts a new exchange
+            index
+            for index in reversed(range(len(messages)))
+            # a result is never after other content: the checks refuse that
+            if messages[index]["role"] == "user" and messages[index]["content"][0]["type"] != "tool_result"
+        )
         later = messages[start + 1 :]
         texts = {
             index: text
@@ -126,16 +131,6 @@ def _asked(text: str) -> str:
     """The request itself, even if a summary has replaced it."""
     summarised = _SUMMARISED.search(text)
     return summarised[1] if summarised else text
-
-
-def _exchange_start(messages: list[dict[str, Any]]) -> int:
-    """Index of the user's last message that answers no tool call: it starts a new exchange."""
-    return next(
-        index
-        for index in reversed(range(len(messages)))
-        # a result is never after other content: the checks refuse that
-        if messages[index]["role"] == "user" and messages[index]["content"][0]["type"] != "tool_result"
-    )
 
 
 def _results(assistant: dict[str, Any], user: dict[str, Any]) -> list[CallResult]:

@@ -82,7 +82,7 @@ def message(reply: Reply, body: dict[str, Any], usage: InputUsage, request: byte
             "input_tokens": usage.input_tokens,
             "cache_creation_input_tokens": usage.cache_creation_input_tokens,
             "cache_read_input_tokens": usage.cache_read_input_tokens,
-            "output_tokens": _output_tokens(content),
+            "output_tokens": max(1, tokens(sum(len(_write_block(block)) for block in content))),
         },
     }
 
@@ -134,10 +134,6 @@ def _default_thinking(reply: Reply) -> str:
     if reply.calls:
         return f"The next step needs {', '.join(call.name for call in reply.calls)}."
     return "Nothing more is needed; time to answer."
-
-
-def _output_tokens(content: list[dict[str, Any]]) -> int:
-    return max(1, tokens(sum(len(_write_block(block)) for block in content)))
 
 
 def _write_block(block: dict[str, Any]) -> str:

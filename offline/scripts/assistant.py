@@ -12,7 +12,6 @@ from offline.scripts.demo import (
     gist,
     lines_in,
     list_files,
-    many,
     output,
     progress,
     quote_request,
@@ -54,7 +53,10 @@ _MAIL = re.compile(r"Async subagent (?:results:|'[^']+' \(session: \S+\) (?:comp
 
 def replies(transcript: Transcript, marker: Marker) -> Replies:
     if _MAIL.match(transcript.request):
-        yield Reply(text=_delivered(transcript))
+        # the outcomes of subagents, and the user's message after them
+        mail, _, message = transcript.request.partition("\n\n---\nUser message:\n")
+        added = f'\n\nYou added: "{" ".join(message.split())[:200]}"' if message else ""
+        yield Reply(text=f"This has come back:\n\n{mail[:3_000]}{added}")
         return
     if asked := _ASKS.search(without_markers(transcript.request)):
         yield from _delegate(transcript, asked[1].strip())
@@ -82,13 +84,6 @@ def _delegate(transcript: Transcript, question: str) -> Replies:
     else:
         answer = f"{handed.text}. It runs in the background; fire the mailbox once it has reported, and I continue."
     yield Reply(text=with_notes(answer, transcript))
-
-
-def _delivered(transcript: Transcript) -> str:
-    """Quote the outcomes of subagents and the user's message after them."""
-    mail, _, message = transcript.request.partition("\n\n---\nUser message:\n")
-    added = f'\n\nYou added: "{" ".join(message.split())[:200]}"' if message else ""
-    return f"This has come back:\n\n{mail[:3_000]}{added}"
 
 
 def _ask_and_build(transcript: Transcript, kind: str) -> Replies:
@@ -206,7 +201,8 @@ def _look(transcript: Transcript) -> Replies:
         :3
     ]
     _, *pages = yield Reply(
-        text=f"{many(len(files), 'file')}. Reading {', '.join(chosen)}.", calls=(plan.tick(), *map(read_file, chosen))
+        text=f"{format_count(len(files), 'file')}. Reading {', '.join(chosen)}.",
+        calls=(plan.tick(), *map(read_file, chosen)),
     )
     _, _, ran = yield Reply(
         calls=(
@@ -229,7 +225,9 @@ def _look(transcript: Transcript) -> Replies:
     first = [line for page in pages if (line := _first_line(page))]
     listed = ", ".join(files[:20])
     answer = (
-        f"The workspace has {many(len(files), 'file')}: {listed}.\n\n" + "\n".join(first) + f"\n\nLines:\n{measured}"
+        f"The workspace has {format_count(len(files), 'file')}: {listed}.\n\n"
+        + "\n".join(first)
+        + f"\n\nLines:\n{measured}"
     )
     yield Reply(text=with_notes(answer, transcript))
 

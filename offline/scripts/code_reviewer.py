@@ -16,7 +16,6 @@ from offline.scripts.demo import (
     gist,
     hits_in,
     list_files,
-    many,
     progress,
     read_file,
     save,
@@ -74,14 +73,15 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
         )
         return
     command = _check_command(files, code)
+    chosen = sorted(code, key=lambda name: (bool(focus) and focus not in name, "test" in name, name))[:4]
     _, _, found, ran, *_ = yield Reply(
-        text=f"{many(len(code), 'source file')}. Reading them and running `{command}`.",
+        text=f"{format_count(len(code), 'source file')}. Reading them and running `{command}`.",
         calls=(
             plan.tick(),
-            progress(f"{many(len(code), 'source file')}, {many(len(files), 'file')} in all", 25),
+            progress(f"{format_count(len(code), 'source file')}, {format_count(len(files), 'file')} in all", 25),
             search("|".join(rule.pattern.replace("(?i)", "") for rule in RULES), path),
             bash(command),
-            *map(read_file, _to_read(code, focus)),
+            *map(read_file, chosen),
         ),
     )
     checks = [ran]
@@ -100,7 +100,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
         checks += [second] if unable else []
     findings = _findings(hits_in(found), code, checks)
     verdict = _verdict(findings, checks)
-    yield Reply(calls=(plan.tick(), progress(many(len(findings), "finding"), 75)))
+    yield Reply(calls=(plan.tick(), progress(format_count(len(findings), "finding"), 75)))
     wrote, *_ = yield Reply(
         text="Writing the review.", calls=(write_file("review.md", _review(verdict, findings, checks, code)),)
     )
@@ -142,10 +142,6 @@ def _other_command(files: list[str]) -> str:
     return f"python3 -m unittest discover -q -s {shlex.quote(folder or '.')}"
 
 
-def _to_read(code: list[str], focus: str) -> list[str]:
-    return sorted(code, key=lambda name: (bool(focus) and focus not in name, "test" in name, name))[:4]
-
-
 def _suspect(ran: CallResult) -> str:
     """Return what to search for: the test or the name in the failing output."""
     named = re.search(r"\b(test_\w+)|NameError: name '(\w+)'|(\w+Error)\b", ran.text)
@@ -180,7 +176,7 @@ def _review(verdict: str, findings: list[Finding], checks: list[CallResult], cod
         "",
         "## Not looked at",
         "",
-        f"Everything but {many(len(code), 'source file')}: {', '.join(code[:20])}.",
+        f"Everything but {format_count(len(code), 'source file')}: {', '.join(code[:20])}.",
         "",
     ]
     return "\n".join(lines)

@@ -41,6 +41,6 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     yield Reply(text="The tests pass. I read the difference once more.", calls=(plan.tick(), bash("git diff")))
     yield Reply(calls=(plan.tick(), progress("Mended", 100)))
     yield Reply(
-        text=f"Cause: {found.cause}. Change in {found.path}: {done.what}. `{command}` passes now; the change is in"
+        text=f"Cause: {found.cause}. Change in {found.path}: {done}. `{command}` passes now; the change is in"
         " changes.patch, which `errand apply` takes."
     )

@@ -122,7 +122,7 @@ def gist(ran: CallResult) -> str:
     return lines[-1][:200] if lines else "no output"
 
 
-def many(number: int, thing: str) -> str:
+def format_count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
@@ -155,7 +155,3 @@ def with_notes(answer: str, transcript: Transcript) -> str:
         return answer
     notes = "; ".join(" ".join(note.split())[:200] for note in added)
     return f"{answer}\n\nWhile I worked you added: {notes}"
-
-
-def format_count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

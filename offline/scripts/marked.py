@@ -7,7 +7,7 @@ from typing import Any
 
 from offline.markers import Marker, MarkerError, without_markers
 from offline.reply import Replies, Reply, ToolUse
-from offline.scripts.demo import files_in, format_count, list_files, many, progress, write_file
+from offline.scripts.demo import files_in, format_count, list_files, progress, write_file
 from offline.transcript import CallResult, Transcript, files_seen
 
 
@@ -227,7 +227,7 @@ def work_slowly(transcript: Transcript, marker: Marker) -> Replies:
             delay=delay,
         )
     [listing] = yield Reply(text="I read through the log book.", calls=(list_files("log"),))
-    yield Reply(text=f"The log book has {many(len(files_in(listing)), 'entry').replace('entrys', 'entries')}.")
+    yield Reply(text=f"The log book has {format_count(len(files_in(listing)), 'entry').replace('entrys', 'entries')}.")
 
 
 def explain(transcript: Transcript, marker: Marker) -> Replies:

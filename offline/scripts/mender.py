@@ -31,12 +31,6 @@ class Cause(NamedTuple):
     page: CallResult
 
 
-class Change(NamedTuple):
-    """The change with which the tests pass."""
-
-    what: str
-
-
 class Failed(NamedTuple):
     """There is no change; the answer that says why."""
 
@@ -60,7 +54,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
         yield Reply(calls=(bash("rm -f .before"),))
         yield Reply(text=done.text)
         return
-    yield from _hand_in(found.path, found.cause, done.what, command)
+    yield from _hand_in(found.path, found.cause, done, command)
 
 
 def find_cause(ran: CallResult) -> Generator[Reply, list[CallResult], Cause | Failed]:
@@ -75,8 +69,8 @@ def find_cause(ran: CallResult) -> Generator[Reply, list[CallResult], Cause | Fa
     return Cause(suspects[0].path, cause, suspects[0], page)
 
 
-def try_changes(found: Cause, command: str) -> Generator[Reply, list[CallResult], Change | Failed]:
-    """Small changes, one after the other, until the tests pass; those that do not help are undone."""
+def try_changes(found: Cause, command: str) -> Generator[Reply, list[CallResult], str | Failed]:
+    """Small changes, one after the other, until the tests pass; those that do not help are undone. What was changed."""
     tried = 0
     for old, new, what in _changes(lines_in(found.page), found.suspect):
         if tried == MOST_ATTEMPTS:
@@ -84,7 +78,7 @@ def try_changes(found: Cause, command: str) -> Generator[Reply, list[CallResult]
         tried += 1
         _, tested = yield Reply(text=f"Trying: {what}.", calls=(_edit(found.path, old, new), bash(command)))
         if not tested.is_error:
-            return Change(what)
+            return what
         yield Reply(text="That is not it.", calls=(_edit(found.path, new, old),))
     return Failed(
         f"I could not mend it. The tests say: {found.cause}."

@@ -9,10 +9,10 @@ from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import (
     DemoPlan,
     files_in,
+    format_count,
     gist,
     lines_in,
     list_files,
-    many,
     progress,
     question_of,
     read_file,
@@ -98,11 +98,11 @@ def _prepare(transcript: Transcript, goal: str, plan: DemoPlan) -> Generator[Rep
 def _fan_out(goal: str, plan: DemoPlan, parts: list[Assignment]) -> Replies:
     named = "; ".join(f"part {part.number}: {', '.join(part.files)}" for part in parts)
     _, _, *results = yield Reply(
-        text=f"{many(len(parts), 'researcher')} at once. {named}.",
+        text=f"{format_count(len(parts), 'researcher')} at once. {named}.",
         thinking="The parts do not depend on each other, so nobody has to wait.",
         calls=(
             plan.tick(),
-            progress(f"Assigning {many(len(parts), 'part')}", 25),
+            progress(f"Assigning {format_count(len(parts), 'part')}", 25),
             *(ToolUse("async_task", part.arguments(goal, f"Part {part.number} of {len(parts)}")) for part in parts),
         ),
     )
@@ -154,7 +154,7 @@ def _try_again(goal: str, plan: DemoPlan, parts: list[Assignment]) -> Replies:
     """Assign the failed parts once more, and wait for them."""
     failed = [part for part in parts if part.failed]
     reason = "; ".join(f"Part {part.number}: {part.failed}" for part in failed)
-    titles = (f"Assign {many(len(failed), 'part')} again", "Bring it together")
+    titles = (f"Assign {format_count(len(failed), 'part')} again", "Bring it together")
     _, *results = yield Reply(
         text=f"{reason}. I assign {'it' if len(failed) == 1 else 'them'} again and wait.",
         thinking="One failure may be chance; a second one is not.",
@@ -176,7 +176,7 @@ def _read(plan: DemoPlan, parts: list[Assignment]) -> Generator[Reply, list[Call
     paths = [path for part in parts for path in ([part.report] if not part.failed else part.files[:2])]
     done = sum(not part.failed for part in parts)
     _, _, *pages = yield Reply(
-        text=f"{done} of {many(len(parts), 'part')} came back. Reading what they wrote.",
+        text=f"{done} of {format_count(len(parts), 'part')} came back. Reading what they wrote.",
         calls=(plan.tick(), progress(f"{done} of {len(parts)} reports", 75), *map(read_file, paths)),
     )
     return pages
@@ -189,7 +189,7 @@ def _join(
     sections = [_section(part, read) for part in parts]
     findings = sum(text.count("\n- ") for text in sections)
     open_ends = [f"- Part {part.number} was not done: {part.failed}" for part in parts if part.failed]
-    outcome = f"{many(findings, 'finding')} from {many(len(parts) - len(open_ends), 'report')}"
+    outcome = f"{format_count(findings, 'finding')} from {format_count(len(parts) - len(open_ends), 'report')}"
     summary = "\n".join(
         [f"# Summary\n\nGoal: {goal}\n\n{outcome}.\n", *sections, "## Open\n", *(open_ends or ["Nothing."]), ""]
     )

@@ -16,7 +16,6 @@ from offline.scripts.demo import (
     hits_in,
     lines_in,
     list_files,
-    many,
     progress,
     question_of,
     read_file,
@@ -39,14 +38,17 @@ _MOST_READ = 3
 def replies(transcript: Transcript, marker: Marker) -> Replies:
     question, wanted = question_of(transcript), terms(transcript)
     urls = _URL.findall(transcript.request)[:3]
-    name = _report_name(transcript)
+    named = _REPORT.search(transcript.request)  # several researchers may share a workspace
+    name = named[1] if named else "report.md"
     plan = DemoPlan(["Survey the sources", "Search for what was asked", "Read the best matches", f"Write {name}"])
     _, listing, *pages = yield Reply(
         text="I will survey the workspace first, then search and read what matters.",
         thinking=f"The question is about: {', '.join(wanted) or 'everything there'}. Sources first.",
         calls=(plan.call(), list_files(), *(ToolUse("fetch_url", {"url": url}) for url in urls)),
     )
-    files, gaps = _in_scope(transcript, files_in(listing)), []
+    files, gaps, only = files_in(listing), [], _ONLY.search(transcript.request)
+    if only:
+        files = [name for name in files if name in only[1].split(", ")]
     if not files and not urls and "web_search" in transcript.tools:
         yield from _search_web(transcript, plan, question, wanted, name)
         return
@@ -69,7 +71,9 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
         yield Reply(
             calls=(
                 plan.tick(),
-                progress(f"{many(len(files), 'file')} and {many(len(pages), 'web page')} to look at", 20),
+                progress(
+                    f"{format_count(len(files), 'file')} and {format_count(len(pages), 'web page')} to look at", 20
+                ),
             )
         )
     hits: list[Hit] = []
@@ -90,8 +94,13 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     )
     gaps += [f"{page.input['path']} could not be read: {gist(page)}" for page in read if page.is_error]
     findings = _findings(hits, read)
-    report = _report(question, findings, gaps, [page for page in (*read, *pages) if not page.is_error])
-    yield Reply(calls=(plan.tick(), progress(many(len(findings), "finding"), 70)))
+    listed = [
+        f"- {page.input.get('path') or page.input.get('url')}: {_extent(page)}"
+        for page in (*read, *pages)
+        if not page.is_error
+    ]
+    report = _layout(question, findings, gaps, listed)
+    yield Reply(calls=(plan.tick(), progress(format_count(len(findings), "finding"), 70)))
     wrote, *_ = yield Reply(text="Writing the report.", calls=(write_file(name, report),))
     if wrote.is_error:
         yield Reply(
@@ -111,7 +120,7 @@ def _search_web(transcript: Transcript, plan: DemoPlan, question: str, wanted: l
     )
     urls = [] if found.is_error else _RESULT.findall(found.text)[:_MOST_READ]
     _, *pages = yield Reply(
-        text=f"{many(len(urls), 'page')} to read.",
+        text=f"{format_count(len(urls), 'page')} to read.",
         calls=(plan.tick(), *(ToolUse("fetch_url", {"url": url}) for url in urls)),
     )
     read = [page for page in pages if not page.is_error]
@@ -120,7 +129,7 @@ def _search_web(transcript: Transcript, plan: DemoPlan, question: str, wanted: l
     findings = [one for page in read for one in _sentences(page, wanted)]
     listed = [f"- {page.input['url']}, read at {_read_at(page)}" for page in read]
     report = _layout(question, findings, gaps, listed)
-    yield Reply(calls=(plan.tick(), progress(many(len(findings), "finding"), 70), write_file(name, report)))
+    yield Reply(calls=(plan.tick(), progress(format_count(len(findings), "finding"), 70), write_file(name, report)))
     pages_read = [{"url": page.input["url"], "description": f"Read at {_read_at(page)}"} for page in read]
     saved = [ToolUse("save_artifact", {"type": "page", **one}) for one in pages_read]
     plan.finished = ["done"] * len(plan.titles)
@@ -137,17 +146,6 @@ def _sentences(page: CallResult, wanted: list[str]) -> list[str]:
 def _read_at(page: CallResult) -> str:
     found = _TIME.search(page.text)
     return found[0] if found else "an unknown time"
-
-
-def _report_name(transcript: Transcript) -> str:
-    """The file that the request names: several researchers may share a workspace."""
-    named = _REPORT.search(transcript.request)
-    return named[1] if named else "report.md"
-
-
-def _in_scope(transcript: Transcript, files: list[str]) -> list[str]:
-    only = _ONLY.search(transcript.request)
-    return [name for name in files if name in only[1].split(", ")] if only else files
 
 
 def _best(files: list[str], hits: list[Hit]) -> list[str]:
@@ -171,11 +169,6 @@ def _answer(question: str, findings: Sequence[object], gaps: list[str], name: st
     gap = f"\n\nGaps: {' '.join(gaps)}" if gaps else ""
     where = f"The whole report with {len(findings)} findings is in {name}."
     return f'On "{question}" the sources say:\n{listed}{gap}\n\n{where}'
-
-
-def _report(question: str, findings: list[Hit], gaps: list[str], sources: list[CallResult]) -> str:
-    read = [f"- {source.input.get('path') or source.input.get('url')}: {_extent(source)}" for source in sources]
-    return _layout(question, findings, gaps, read)
 
 
 def _layout(question: str, findings: Sequence[object], gaps: list[str], sources: list[str]) -> str:

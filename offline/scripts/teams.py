@@ -4,7 +4,16 @@ import re
 
 from offline.markers import Marker, without_markers
 from offline.reply import Replies, Reply, ToolUse
-from offline.scripts.demo import files_in, gist, list_files, many, question_of, read_file, with_notes, write_file
+from offline.scripts.demo import (
+    files_in,
+    format_count,
+    gist,
+    list_files,
+    question_of,
+    read_file,
+    with_notes,
+    write_file,
+)
 from offline.transcript import Transcript
 
 _SUBJECTS = {
@@ -56,7 +65,7 @@ def scout(transcript: Transcript, marker: Marker) -> Replies:
     [listing] = yield Reply(calls=(list_files(),))
     found = files_in(listing)
     named = f": {', '.join(found[:5])}" if found else ""
-    report = f"{question_of(transcript)} I found {many(len(found), 'file')} in the workspace{named}."
+    report = f"{question_of(transcript)} I found {format_count(len(found), 'file')} in the workspace{named}."
     yield Reply(calls=(ToolUse("send_agent_message", {"message": report}),))
     yield Reply(text="Reported.")
 
