@@ -34,7 +34,7 @@ from activities.notifications.channels import Channel
 from activities.notifications.deliver import Deliver
 from activities.notifications.dispatcher import Dispatcher
 from activities.pull_requests import Repositories
-from activities.requests.open import InputRequests
+from activities.requests.open import InputRequests, Questions
 from activities.sandbox import Commands
 from activities.schedules.own import OwnSchedules
 from activities.schedules.tick import Checks, Ticks
@@ -43,8 +43,7 @@ from activities.sessions.finish import FinishSession
 from activities.sessions.open import OpenSessions
 from activities.thread_state import ThreadStates
 from activities.tools.offered import Toolbox
-from activities.tools.rules import Rulebook
-from activities.tools.run_tool import RunTool
+from activities.tools.run_tool import Places, RunTool
 from activities.tools.tool import Tool
 from activities.trees import Mirrors, Trees
 from activities.workspaces import Workspaces
@@ -97,7 +96,6 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     """Every activity of the platform."""
     pool, tools = services.pool, services.tools
     definitions, contexts = Definitions(pool), Contexts(pool)
-    rulebook = Rulebook(pool, definitions)
     models, toolbox = services.models, Toolbox(pool, tools)
     conversations = WorkflowClient(services.temporal, services.task_queue)
     times = ScheduleClient(services.temporal, services.task_queue)
@@ -126,16 +124,16 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.commands,
         services.fetcher,
         subagents,
-        rulebook,
         states,
         inner_hooks,
         services.environments,
         Repositories(pool, services.mirrors, services.fetcher, services.workspaces.caps.file_bytes),
-        services.max_tool_calls,
+        Places(services.max_tool_calls),
     )
     planner = Planner(pool, tools, definitions, services.models, subagents, services.subagent_depth)
     begin = BeginDelegations(pool, conversations, tools, planner, subagents, services.max_children)
-    requests = InputRequests(pool, toolbox, definitions, rulebook, conversations, services.max_questions)
+    questions = Questions(pool, toolbox, definitions)
+    requests = InputRequests(pool, questions, definitions, conversations, services.max_questions)
     acceptance = AcceptanceChecks(
         pool,
         models,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -144,15 +145,13 @@ class ThreadState:
         return f"{self._key}#{self._acts}"
 
 
+@dataclass
 class ThreadStates:
-    def __init__(
-        self, pool: Pool, keys: KeyRing, definitions: Definitions, subagents: Subagents, workspaces: Workspaces
-    ) -> None:
-        self._pool = pool
-        self._workspaces = workspaces
-        self._keys = keys
-        self._definitions = definitions
-        self._subagents = subagents
+    _pool: Pool
+    _keys: KeyRing
+    _definitions: Definitions
+    _subagents: Subagents
+    _workspaces: Workspaces
 
     async def load(
         self,

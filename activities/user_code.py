@@ -93,7 +93,7 @@ async def run_apart(function: Callable[..., Awaitable[T]], *args: Any) -> T:
     def run() -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                runner.run(_until_done(code))
+                runner.run(asyncio.wait({code}))
         except (SystemExit, KeyboardInterrupt) as error:  # raised by a task that the code started
             log.error("a task of a user's code raised %s", type(error).__name__)
 
@@ -123,10 +123,6 @@ def _stuck() -> int:
         if not thread.is_alive():
             del _ending[thread]
     return sum(time.monotonic() - since > STUCK_SECONDS for since in _ending.values())
-
-
-async def _until_done(code: asyncio.Task[Any]) -> None:
-    await asyncio.wait({code})
 
 
 def at_home(used: T) -> T:

@@ -209,14 +209,14 @@ class Workspaces:
 
     async def forget(self) -> None:
         """Delete the directories of workspaces that no longer exist in the store."""
-        here = {(unquote(path.parent.name), path.name): path for path in await asyncio.to_thread(self._homes)}
+        here = {
+            (unquote(path.parent.name), path.name): path
+            for path in await asyncio.to_thread(list, self._root.glob("*/*"))
+        }
         for key in await workspaces.find_removed(self._pool, list(here)):
             async with self._lock(*key), lock_workspace(here[key]):
                 self._indexes.forget(here[key])
                 await asyncio.to_thread(shutil.rmtree, here[key], ignore_errors=True)
-
-    def _homes(self) -> list[Path]:
-        return list(self._root.glob("*/*"))
 
     async def _store(self, tenant: str, scan: "WorkspaceScan") -> None:
         """Store the contents that a scan finds, one batch after the other."""

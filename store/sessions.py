@@ -147,6 +147,13 @@ async def get(pool: "Pool | Connection", tenant: str, session_id: str) -> Sessio
     return from_columns(row) if row else None
 
 
+async def load(pool: "Pool | Connection", ref: SessionRef) -> SessionRow:
+    """A session that exists, as the caller knows: one of its own activities runs."""
+    row = await get(pool, ref.tenant, ref.session_id)
+    assert row is not None
+    return row
+
+
 async def by_ids(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, SessionRow]:
     rows = await pool.fetch("SELECT * FROM sessions WHERE tenant = $1 AND id = ANY($2::text[])", tenant, session_ids)
     return {row["id"]: from_columns(row) for row in rows}

@@ -33,7 +33,6 @@ from domain.sessions.writes import ThreadMessage
 from domain.triggers import EMITTED, ExternalEvent, mark_untrusted
 from store import channels, conversations, mailbox, missions, sessions, threads, triggers, workspaces
 from store.database import Pool
-from store.sessions import SessionRow
 from store.threads import AgentAddress, Child
 from store.triggers import MAX_PATTERNS, NewEvent
 from store.workspaces import Manifest
@@ -73,11 +72,6 @@ class Subagents:
         self.schedules = schedules
         self._pool = pool
         self._workflows = workflows
-
-    async def _load_own(self, ref: SessionRef) -> SessionRow:
-        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        assert own is not None
-        return own
 
     async def _find_thread(self, ref: SessionRef) -> str:
         """The session's thread. The check of a schedule runs before there is a session, for the conversation's own."""
@@ -290,7 +284,7 @@ class Subagents:
         return f"No reply within {seconds:g} seconds. The message was delivered; a reply may still come.", True
 
     async def _send_to(self, ref: SessionRef, agent_id: str | None, text: str, key: str) -> tuple[AgentAddress, str]:
-        own = await self._load_own(ref)
+        own = await sessions.load(self._pool, ref)
         target = await self._find_receiver(ref, own.spawned_by, agent_id)
         if target.thread_id == own.thread_id:
             raise NoReceiver("That is you: an agent cannot send messages to itself.")
@@ -340,7 +334,7 @@ class Subagents:
         """The answer for the model, and whether it failed."""
         if len(json.dumps(data)) > MAX_DATA_CHARS:
             return f"The data may have {MAX_DATA_CHARS} characters as JSON. Nothing was emitted.", True
-        sender = await self._load_own(ref)
+        sender = await sessions.load(self._pool, ref)
         event_id = derive_id(ref.session_id, "event", key)
         source = f"agent {sender.agent} {sender.thread_id}"
         text = mark_untrusted(ExternalEvent(id=event_id, type=name, payload=data), source)
@@ -360,7 +354,7 @@ class Subagents:
         return f"Emitted {name}.{reached}", False
 
     async def subscribe(self, ref: SessionRef, pattern: str, wanted: bool) -> tuple[str, bool]:
-        session = await self._load_own(ref)
+        session = await sessions.load(self._pool, ref)
         if not wanted:
             await triggers.unsubscribe(self._pool, session, pattern)
         elif not await triggers.subscribe(self._pool, session, pattern):

@@ -117,26 +117,17 @@ class Planned:
     needs: list[NeededVariable]  # missing in its whole graph
 
 
+@dataclass
 class Planner:
-    def __init__(
-        self,
-        pool: Pool,
-        tools: dict[str, Tool],
-        definitions: Definitions,
-        models: Models,
-        subagents: Subagents,
-        default_depth: int,
-    ) -> None:
-        self._pool = pool
-        self._tools = tools
-        self._definitions = definitions
-        self._models = models
-        self._subagents = subagents
-        self._default_depth = default_depth
+    _pool: Pool
+    _tools: dict[str, Tool]
+    _definitions: Definitions
+    _models: Models
+    _subagents: Subagents
+    _default_depth: int
 
     async def load_spawner(self, call: DelegationCall) -> Spawner:
-        session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id)
-        assert session is not None
+        session = await sessions.load(self._pool, call.ref)
         return Spawner(call, session, [await self._definitions.load(agent) for agent in (*call.above, call.agent)])
 
     async def find_max_depth(self, call: DelegationCall) -> int:

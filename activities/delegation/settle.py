@@ -190,8 +190,7 @@ class HandOverThread:
     @with_heartbeats
     async def hand_over(self, call: HandOver) -> HandOverOutcome:
         record = DelegationRecord(self._pool, call.ref, call.node)
-        session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id)
-        assert session is not None
+        session = await sessions.load(self._pool, call.ref)
         known = await record.claim(call.index, call.name, call.summary)
         if known is not None:  # an earlier attempt succeeded, but its result was lost
             return HandOverOutcome(outcome=known, to=session.handed_to if known.state is CallState.OK else None)

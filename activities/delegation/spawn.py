@@ -21,7 +21,7 @@ from activities.requests.external_tools import Arguments
 from activities.tools.offered import CREATE, Offered, find_enabled
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool, list_problems
 from domain import events as ev
-from domain.agents.definition import AgentDefinition, Immediate, SubagentTool
+from domain.agents.definition import AgentDefinition
 from domain.agents.variables import resolve_values
 from domain.conversations.mailbox import list_attachments, rewrite_paths
 from domain.conversations.requests import CallRef, SpawnAnswer, SpawnChild, SpawnerThread, SpawnRequest
@@ -126,22 +126,14 @@ class Wanted:
         return Begun(index=self.index, tool=self.tool, child=child, awaited=[child])
 
 
+@dataclass
 class BeginDelegations:
-    def __init__(
-        self,
-        pool: Pool,
-        workflows: WorkflowClient,
-        tools: dict[str, Tool],
-        planner: Planner,
-        subagents: Subagents,
-        max_children: int,
-    ) -> None:
-        self._pool = pool
-        self._workflows = workflows
-        self._tools = tools
-        self._planner = planner
-        self._subagents = subagents
-        self._max_children = max_children
+    _pool: Pool
+    _workflows: WorkflowClient
+    _tools: dict[str, Tool]
+    _planner: Planner
+    _subagents: Subagents
+    _max_children: int
 
     @activity.defn(name="begin_delegations")
     async def begin_delegations(self, call: DelegationCall) -> BegunBatch:
@@ -153,7 +145,7 @@ class BeginDelegations:
             try:
                 begun = await self._begin_all(call, wanted, blocks)
             except Exception as error:
-                if not is_hopeless(error):
+                if isinstance(error, RETRIED) or activity.info().attempt < ATTEMPTS:
                     raise
                 begun = await give_up_calls(wanted, error)
             return BegunBatch(calls=[begun[index] for index in call.indexes])
@@ -392,10 +384,6 @@ async def start_deferred(pool: Pool, workflows: WorkflowClient, request: Variabl
 # Calls that cannot start are settled, so that an unexpected error is not retried without end.
 
 
-def is_hopeless(error: Exception) -> bool:
-    return not isinstance(error, RETRIED) and activity.info().attempt >= ATTEMPTS
-
-
 async def give_up_calls(wanted: list[Wanted], error: Exception) -> dict[int, Begun]:
     """Record an error as the result of the calls that have none yet."""
     activity.logger.error("delegations cannot be begun", exc_info=error)
@@ -447,7 +435,7 @@ class Activate(CallModel):
         for one in find_enabled(agent, facts.variables):
             if one.immediate is None or (CREATE if one.resumable else one.name) not in tools:
                 continue
-            name = _name(one, one.immediate, variables)
+            name = variables.get(one.immediate.name_env or "", "").strip()[:MOST_NAME] or one.name
             if one.resumable and _is_there(facts.registry, one.name, name):
                 continue  # started by an earlier activation; it keeps its thread
             text = variables.get(one.immediate.description_env or "", "").strip() or task
@@ -469,10 +457,6 @@ def _task(nodes: list[Node]) -> str:
     """The thread's latest request."""
     asked = [text_of(node) for node in nodes if node.kind == USER]
     return next((text for text in reversed(asked) if text.strip()), BEGIN)
-
-
-def _name(tool: SubagentTool, immediate: Immediate, variables: dict[str, str]) -> str:
-    return variables.get(immediate.name_env or "", "").strip()[:MOST_NAME] or tool.name
 
 
 def _is_there(registry: list[RegistryEntry], agent: str, name: str) -> bool:

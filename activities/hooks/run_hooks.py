@@ -4,7 +4,7 @@ Only an agent that names hooks enters this file."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from temporalio import activity
@@ -51,20 +51,13 @@ from store.messages import StepFacts
 RESULT_SECONDS = 20.0  # for all hooks of one result, because the tool's activity waits for them
 
 
+@dataclass
 class RunHooks:
-    def __init__(
-        self,
-        pool: Pool,
-        hooks: dict[str, SessionHook],
-        definitions: Definitions,
-        states: ThreadStates,
-        space: Workspaces,
-    ) -> None:
-        self._pool = pool
-        self._hooks = hooks
-        self._definitions = definitions
-        self._states = states
-        self._workspaces = space
+    _pool: Pool
+    _hooks: dict[str, SessionHook]
+    _definitions: Definitions
+    _states: ThreadStates
+    _workspaces: Workspaces
 
     @activity.defn(name="list_hooks")
     @with_heartbeats
@@ -189,12 +182,12 @@ def _key(call: HookCall, place: int) -> str:
     return f"{call.ref.session_id}/{call.line}/{call.step}/{call.point}/{call.node or ''}/{place}"
 
 
+@dataclass
 class InnerHooks:
-    def __init__(self, pool: Pool, hooks: dict[str, SessionHook], states: ThreadStates, space: Workspaces) -> None:
-        self._pool = pool
-        self._hooks = hooks
-        self._states = states
-        self._workspaces = space
+    _pool: Pool
+    _hooks: dict[str, SessionHook]
+    _states: ThreadStates
+    _workspaces: Workspaces
 
     async def filter_messages(
         self, call: ModelCall, agent: AgentDefinition, nodes: list[Node], facts: StepFacts

@@ -166,7 +166,9 @@ class RunningMcpCall:
         now = next((one for one in await list_tools(session, self._server) if one.name == self._tool.name), None)
         hide = self._context.state.redactor  # the pinned tool was stored without secrets
         if now is None or hide.json(now.model_dump()) != hide.json(self._tool.model_dump()):
-            return _report_change(self._name, self._server_name, gone=now is None)
+            how = "has it no longer" if now is None else "describes it differently now"
+            event = McpToolChanged(tool=self._name, server=self._server_name, gone=now is None)
+            return ToolResult(CHANGED.format(self._name, how), failed=True, events=[event])
         self._sent = True
         return await self._call(session, RemoteCall(), {})
 
@@ -256,12 +258,6 @@ def _wait(remote: RemoteCall, interval: Any) -> ToolResult:
 
 def _fail(text: str, *, unknown: bool = False) -> ToolResult:
     return ToolResult(text, failed=True, unknown=unknown)
-
-
-def _report_change(name: str, server: str, *, gone: bool) -> ToolResult:
-    how = "has it no longer" if gone else "describes it differently now"
-    event = McpToolChanged(tool=name, server=server, gone=gone)
-    return ToolResult(CHANGED.format(name, how), failed=True, events=[event])
 
 
 # The result of an MCP tool, for the model and as files: text marked as content from outside, images and links

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -49,17 +50,15 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 30.0
 
 
+@dataclass
 class ToolLists:
     """`deployments`: the variables that the deployment sets for all threads."""
 
-    def __init__(
-        self, pool: Pool, fetcher: Fetcher, commands: Commands, keys: KeyRing, deployments: Mapping[str, str]
-    ) -> None:
-        self._pool = pool
-        self._fetcher = fetcher
-        self._commands = commands
-        self._keys = keys
-        self._deployments = deployments
+    _pool: Pool
+    _fetcher: Fetcher
+    _commands: Commands
+    _keys: KeyRing
+    _deployments: Mapping[str, str]
 
     @activity.defn(name="discover_tools")
     @with_heartbeats

@@ -7,7 +7,7 @@ and its span.
 
 import asyncio
 import contextlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from errand.models import Rerun
@@ -69,30 +69,19 @@ LOOK_AGAIN_SECONDS = 0.3
 PATIENCE = 60.0  # seconds of retries while the database is unreachable
 
 
+@dataclass
 class CallModel:
     platform_alone = False  # true if replies are the platform's own, so that queued calls can be added to them
 
-    def __init__(
-        self,
-        pool: Pool,
-        models: Models,
-        events: EventWriter,
-        contexts: Contexts,
-        definitions: Definitions,
-        toolbox: Toolbox,
-        bounds: "Bounds",
-        attempts_before_fallback: int,
-        hooks: InnerHooks,
-    ) -> None:
-        self._pool = pool
-        self._models = models
-        self._events = events
-        self._contexts = contexts
-        self._definitions = definitions
-        self.toolbox = toolbox
-        self._bounds = bounds
-        self._attempts = attempts_before_fallback
-        self._hooks = hooks
+    _pool: Pool
+    _models: Models
+    _events: EventWriter
+    _contexts: Contexts
+    _definitions: Definitions
+    toolbox: Toolbox
+    _bounds: "Bounds"
+    _attempts: int  # with a model, before its fallback
+    _hooks: InnerHooks
 
     @activity.defn(name="call_model")
     async def call_model(self, call: ModelCall) -> ModelReply:
@@ -128,7 +117,8 @@ class CallModel:
             layers = [*(one.rules for one in agents), *RULES.validate_json(facts.rules)]
             tools = await self.offer_tools(call, agents, layers, facts)
         prelude = turn_record.build_prelude(call, context, facts, opening)
-        if facts.rerun and (rerun := recording.find_rerun(facts)) is not None:
+        rerun = Rerun.model_validate_json(facts.rerun) if facts.rerun else None
+        if rerun is not None and rerun.recorded:
             return await self._repeat_recorded(call, by, agent, context, prelude, tools, layers, rerun, facts)
         turn = await self._ask_until(cut_at, call, agent, context + prelude, tools, facts)
         if agent.hooks:
@@ -352,12 +342,12 @@ class CallModel:
 # bounds: the tree's budget, the note about what is left, and events that a session emits once
 
 
+@dataclass
 class Bounds:
-    def __init__(self, pool: Pool, models: Models, low_percent: int, thresholds: Thresholds) -> None:
-        self._pool = pool
-        self._models = models
-        self._low_percent = low_percent
-        self._thresholds = thresholds
+    _pool: Pool
+    _models: Models
+    _low_percent: int
+    _thresholds: Thresholds
 
     async def reserve(self, call: ModelCall, facts: StepFacts, request: ModelRequest) -> ModelRequest:
         """Reserve what the call may use from the tree's budget, if there is one, and shorten the request to what is

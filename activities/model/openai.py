@@ -101,7 +101,8 @@ class OpenAI:
         refused = self._refused.setdefault(model, set()) if len(self._refused) < 1_000 else set()
         while True:
             tried = frozenset(refused)  # other calls learn at the same time
-            sent = _rename(body, tried)
+            names = {name: _OTHER_NAMES[name] if name in tried else name for name in body}
+            sent = {new: body[name] for name, new in names.items() if new is not None}
             payload: Any = {"body": sent} if self._deploys else {"content": to_json(sent)}
             try:
                 return await self.client.post(
@@ -182,7 +183,8 @@ def render_request(request: ModelRequest, *, binds_with_tools: bool = False) -> 
         messages += _render_reply(message, thinks=place > newest) if answers else _render(message, request.files)
     notes = [{"type": "text", "text": note} for note in request.notes]  # apart, after all that can be cached
     if notes and messages[-1]["role"] == "user":
-        messages[-1]["content"] = [*_parts(messages[-1]["content"]), *notes]
+        said = messages[-1]["content"]
+        messages[-1]["content"] = [*([{"type": "text", "text": said}] if isinstance(said, str) else said), *notes]
     elif notes:
         messages.append({"role": "user", "content": notes})
     settings, sent = request.settings, JsonObject(model=request.model, messages=messages)
@@ -207,10 +209,6 @@ def render_request(request: ModelRequest, *, binds_with_tools: bool = False) -> 
         form = {"name": "answer", "schema": request.output_schema, "strict": False}
         sent["response_format"] = {"type": "json_schema", "json_schema": form}
     return sent
-
-
-def _parts(content: str | list[JsonObject]) -> list[JsonObject]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _asks(message: ModelMessage) -> bool:
@@ -286,11 +284,6 @@ def _mark_cache(messages: list[JsonObject]) -> None:
         if isinstance(message["content"], str):
             message["content"] = [{"type": "text", "text": message["content"]}]
         message["content"][0]["cache_control"] = {"type": "ephemeral"}
-
-
-def _rename(body: JsonObject, refused: frozenset[str]) -> JsonObject:
-    names = {name: _OTHER_NAMES[name] if name in refused else name for name in body}
-    return {new: body[name] for name, new in names.items() if new is not None}
 
 
 # the reply

@@ -36,12 +36,6 @@ class Played:
     inside: set[int] = field(default_factory=set)  # calls inside which a subagent of the original ran
 
 
-def find_rerun(facts: StepFacts) -> Rerun | None:
-    """The recorded answer, if this session repeats recorded answers."""
-    rerun = Rerun.model_validate_json(facts.rerun) if facts.rerun else None
-    return rerun if rerun and rerun.recorded else None
-
-
 async def play_reply(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
     if call.purpose is Purpose.COMPACT:  # no model reads the context, so it need not be compacted
         return Played(ModelResponse(stop_reason=StopReason.ANSWERED), [], ReplyBody(content=[]), Usage())

@@ -2,6 +2,7 @@
 this activity."""
 
 import json
+from dataclasses import dataclass
 
 from temporalio import activity
 
@@ -34,20 +35,13 @@ FACE = "responses"
 PAGE = 1_000
 
 
+@dataclass
 class Deliver:
-    def __init__(
-        self,
-        pool: Pool,
-        channels: dict[ChannelName, Channel],
-        connectors: dict[ConnectorKind, Connector],
-        ports: SenderPorts,
-        keys: KeyRing,
-    ) -> None:
-        self._pool = pool
-        self._channels = channels
-        self._connectors = connectors
-        self._ports = ports
-        self._keys = keys
+    _pool: Pool
+    _channels: dict[ChannelName, Channel]
+    _connectors: dict[ConnectorKind, Connector]
+    _ports: SenderPorts
+    _keys: KeyRing
 
     @activity.defn(name="deliver")
     async def deliver(self, attempt: DeliveryAttempt) -> DeliveryOutcome:

@@ -2,6 +2,7 @@
 for people and the form of their answer are below."""
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,7 +19,7 @@ from activities.tools import risks
 from activities.tools.builtin import ask_user, wait_for_event
 from activities.tools.offered import Toolbox
 from activities.tools.risks import find_risk
-from activities.tools.rules import Rulebook, judge_call
+from activities.tools.rules import judge_call, load_layers
 from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool, list_problems
 from domain import events as ev
 from domain.agents.definition import ExternalTool
@@ -63,26 +64,18 @@ ENOUGH = (
 WAIT_TOOL = wait_for_event.TOOL
 
 
+@dataclass
 class InputRequests:
-    def __init__(
-        self,
-        pool: Pool,
-        toolbox: Toolbox,
-        definitions: Definitions,
-        rulebook: Rulebook,
-        conversations: WorkflowClient,
-        max_questions: int,
-    ) -> None:
-        self._pool = pool
-        self._conversations = conversations
-        self._questions = Questions(pool, toolbox, definitions, rulebook)
-        self._rulebook = rulebook
-        self._max_questions = max_questions
+    _pool: Pool
+    _questions: "Questions"
+    _definitions: Definitions
+    _conversations: WorkflowClient
+    _max_questions: int  # of a session
 
     @activity.defn(name="open_request")
     @with_heartbeats
     async def open_request(self, request: OpenRequest) -> OpenedRequest:
-        session = await self._session(request)
+        session = await sessions.load(self._pool, request.ref)
         if request.form and not session.may_ask:
             return OpenedRequest(deadline=request.deadline, refused=True)
         try:
@@ -130,11 +123,6 @@ class InputRequests:
             remind_at=_later(config.reminder_after),
             escalate_at=_later(config.escalate_after) if config.escalates_to(request.kind) else None,
         )
-
-    async def _session(self, request: OpenRequest | SettleRequest) -> sessions.SessionRow:
-        session = await sessions.get(self._pool, request.ref.tenant, request.ref.session_id)
-        assert session is not None
-        return session
 
     async def _refuse(self, request: OpenRequest, tool: str, why: str, *, described: bool = False) -> OpenedRequest:
         record = DelegationRecord(self._pool, request.ref, request.node)
@@ -212,7 +200,7 @@ class InputRequests:
 
     async def _tool(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
         answer = request.answer or {}
-        session = await self._session(settle)
+        session = await sessions.load(self._pool, settle.ref)
         external = "external" in request.details
         tool = await self._questions.tool(session, settle.agents, request.details["tool"], external)
         if request.status is not RequestStatus.ANSWERED:
@@ -233,7 +221,8 @@ class InputRequests:
         answered; this check is the one that decides."""
         if "arguments" not in answer:
             return None
-        found = judge_call(tool, answer["arguments"], await self._rulebook.layers(settle.ref, settle.agents))
+        layers = await load_layers(self._pool, self._definitions, settle.ref, settle.agents)
+        found = judge_call(tool, answer["arguments"], layers)
         return found.because if found.action is Action.DENY else None
 
     async def _plan(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
@@ -324,12 +313,11 @@ def read_event(request: InputRequest) -> tuple[CallState, str]:
 LONGEST_VALUE = 10_000  # characters of a value
 
 
+@dataclass
 class Questions:
-    def __init__(self, pool: Pool, toolbox: Toolbox, definitions: Definitions, rulebook: Rulebook) -> None:
-        self._pool = pool
-        self._toolbox = toolbox
-        self._definitions = definitions
-        self._rulebook = rulebook
+    _pool: Pool
+    _toolbox: Toolbox
+    _definitions: Definitions
 
     async def tool(self, session: SessionRow, agents: list[AgentRef], name: str, external: bool) -> Tool:
         """A tool of the platform, of the agent, or of the caller. If its
@@ -437,13 +425,16 @@ class Questions:
         details |= {"external": True} if tool.external else {}
         gate = None
         if request.agents:
-            layers = rules_about(await self._rulebook.layers(request.ref, request.agents), tool)
+            all_layers = await load_layers(self._pool, self._definitions, request.ref, request.agents)
+            layers = rules_about(all_layers, tool)
             gate = ApprovalRules(tool=tool, layers=layers)
             rule = judge_call(tool, arguments, layers).rule
             details |= {"rule": rule.model_dump(mode="json")} if rule else {}
             details |= {"always": [literal_pattern(one) for one in tool.call_subjects(arguments) or [""]]}
         details |= await self._reach(session, request.agents, tool, arguments)
-        details |= await self._files(session, tool, arguments)
+        if (command := command_of(tool, arguments)) is not None:  # approved with the present content of its files only
+            files = await files_to_approve(self._pool, session.tenant, session.workspace_id, command)
+            details |= files.model_dump(mode="json")
         question = f"May {tool.name} run: {tool.call_summary(arguments)}?"
         found = await find_risk(self._pool, session.tenant, session.rules, tool.name, arguments)
         if found is not None:
@@ -470,13 +461,6 @@ class Questions:
             if config.sandbox is SandboxMode.ISOLATED or not agent.network:
                 found["network"] = False
         return found
-
-    async def _files(self, session: SessionRow, tool: Tool, arguments: JsonObject) -> JsonObject:
-        """The files that a command would run. The approval covers them with their present content only."""
-        if (command := command_of(tool, arguments)) is None:
-            return {}
-        found = await files_to_approve(self._pool, session.tenant, session.workspace_id, command)
-        return found.model_dump(mode="json")
 
     async def _change(self, session: SessionRow, tool: Tool, arguments: JsonObject) -> dict[str, str]:
         if tool.change is None:

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +69,9 @@ async def supervise(
     """Run the child. In every case, including cancellation, the namespace's init and so all its processes are dead on
     return. Closes all descriptors that it was given, except those of `pipes`. `uid`: the user that the command runs
     as, if not the worker's own."""
-    with _closing(namespace.release_fd if namespace is not None else None):
+    with contextlib.ExitStack() as closing:
+        if namespace is not None:
+            closing.callback(os.close, namespace.release_fd)
         # Not the loop's own pipe, which is a socket with uvloop: programs could not open /dev/stderr.
         ours, theirs = os.pipe()
         if uid is not None:
@@ -135,15 +137,6 @@ def memory_file(content: bytes) -> int:
         file.write(content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
-
-
-@contextlib.contextmanager
-def _closing(fd: int | None) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if fd is not None:
-            os.close(fd)
 
 
 # the processes

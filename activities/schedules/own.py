@@ -62,8 +62,7 @@ class OwnSchedules:
         await self._sync(gone or found)
 
     async def _owner(self, ref: SessionRef) -> SessionRow:
-        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        assert session is not None
+        session = await sessions.load(self._pool, ref)
         if session.thread_id != session.conversation_id:
             raise ScheduleRefused("Only the agent of a conversation has schedules, not its subagents.")
         if not (await self._definitions.load(session.agent_ref)).schedules:

@@ -59,20 +59,13 @@ OUTPUT_CHARS = 20_000
 NOTHING = "the check found nothing to do"
 
 
+@dataclass
 class Ticks:
-    def __init__(
-        self,
-        pool: Pool,
-        times: ScheduleClient,
-        conversations_client: WorkflowClient,
-        checks: "Checks",
-        shared: SharedVariables,
-    ) -> None:
-        self._pool = pool
-        self._times = times
-        self._conversations = conversations_client
-        self._checks = checks
-        self._shared = shared
+    _pool: Pool
+    _times: ScheduleClient
+    _conversations: WorkflowClient
+    _checks: "Checks"
+    _shared: SharedVariables
 
     @activity.defn(name="tick")
     @with_heartbeats
@@ -201,24 +194,15 @@ class CheckResult:
     reason: str = ""
 
 
+@dataclass
 class Checks:
-    def __init__(
-        self,
-        pool: Pool,
-        definitions: Definitions,
-        workspaces: Workspaces,
-        commands: Commands,
-        tools: Mapping[str, Tool],
-        fetcher: Fetcher,
-        subagents: Subagents,
-    ) -> None:
-        self._pool = pool
-        self._tools = tools
-        self._fetcher = fetcher
-        self._subagents = subagents
-        self._definitions = definitions
-        self._workspaces = workspaces
-        self._commands = commands
+    _pool: Pool
+    _definitions: Definitions
+    _workspaces: Workspaces
+    _commands: Commands
+    _tools: Mapping[str, Tool]
+    _fetcher: Fetcher
+    _subagents: Subagents
 
     async def run(self, schedule: Schedule, check: Check) -> CheckResult:
         """Run the command. It is the owner's own, so the agent's rules do not apply; the sandbox and the task's rules

@@ -1,6 +1,7 @@
 """check_acceptance: runs the commands of a task's criteria in the sandbox, and lets the model judge its texts and
 constraints."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from errand.models import Verdict
@@ -53,32 +54,21 @@ TOKENS_EACH = 100  # for each verdict besides
 NO_VERDICT = "The judge gave no verdict on this."
 
 
+@dataclass
 class AcceptanceChecks:
-    def __init__(
-        self,
-        pool: Pool,
-        models: Models,
-        contexts: Contexts,
-        definitions: Definitions,
-        workspaces: Workspaces,
-        commands: Commands,
-        environments: Environments,
-        rounds: int,
-    ) -> None:
-        self._pool = pool
-        self._models = models
-        self._contexts = contexts
-        self._definitions = definitions
-        self._workspaces = workspaces
-        self._commands = commands
-        self._environments = environments
-        self._rounds = rounds
+    _pool: Pool
+    _models: Models
+    _contexts: Contexts
+    _definitions: Definitions
+    _workspaces: Workspaces
+    _commands: Commands
+    _environments: Environments
+    _rounds: int
 
     @activity.defn(name="check_acceptance")
     async def check_acceptance(self, check: CheckAcceptance) -> AcceptanceVerdict:
         async with send_heartbeats():
-            session = await sessions.get(self._pool, check.ref.tenant, check.ref.session_id)
-            assert session is not None
+            session = await sessions.load(self._pool, check.ref)
             known = await sessions.get_acceptance(self._pool, check.ref.tenant, check.ref.session_id)
             if known is not None and known.round == check.round:  # it was written, but the result was lost
                 return self._verdict(check, known.verdicts, session.usage)

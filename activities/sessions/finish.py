@@ -2,6 +2,7 @@
 posts the end to the conversation's workflow, if that has begun, which saves a workflow task of the session."""
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
@@ -57,20 +58,13 @@ _BECAUSE = {
 }
 
 
+@dataclass
 class FinishSession:
-    def __init__(
-        self,
-        pool: Pool,
-        workflows: WorkflowClient,
-        definitions: Definitions,
-        events: EventWriter,
-        contexts: Contexts,
-    ) -> None:
-        self._pool = pool
-        self._workflows = workflows
-        self._definitions = definitions
-        self._events = events
-        self._contexts = contexts
+    _pool: Pool
+    _workflows: WorkflowClient
+    _definitions: Definitions
+    _events: EventWriter
+    _contexts: Contexts
 
     @activity.defn(name="finish_session")
     @with_heartbeats

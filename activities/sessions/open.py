@@ -236,7 +236,7 @@ class OpenSessions:
     @activity.defn(name="restore_session")
     @with_heartbeats
     async def restore_session(self, ref: SessionRef) -> SessionState:
-        before = await self._row(ref)
+        before = await sessions.load(self._pool, ref)
         # Checked between reading the row and taking it over: by then a newer run would have changed the row.
         await check_current(self._client)
         holder = runs.Holder(tenant=ref.tenant, session_id=ref.session_id, run_id=before.run_id)
@@ -244,12 +244,7 @@ class OpenSessions:
             raise ApplicationError(
                 "Another run took this session.", type=wire.SUPERSEDED, next_retry_delay=timedelta(seconds=1)
             )
-        return await runs.state(self._pool, await self._row(ref))
-
-    async def _row(self, ref: SessionRef) -> sessions.SessionRow:
-        row = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        assert row is not None
-        return row
+        return await runs.state(self._pool, await sessions.load(self._pool, ref))
 
     # the records of a conversation
 

@@ -31,7 +31,7 @@ from store.messages import StepFacts
 CREATE = SUBAGENT_CREATE.name
 MESSAGE = SUBAGENT_MESSAGE.name
 Offered = dict[str, tuple[Tool, ToolDefinition]]  # by name
-ROSTER_SECONDS = 30.0
+FRESH_SECONDS = 30.0
 
 
 class Toolbox:
@@ -39,7 +39,6 @@ class Toolbox:
         self._pool = pool
         self.tools = tools
         self._definitions: dict[tuple[str, str], tuple[float, AgentDefinition | None]] = {}
-        self._rosters: dict[tuple[str, str], tuple[float, str]] = {}
 
     async def offer_tools(
         self, call: ModelCall, agents: list[AgentDefinition], layers: list[list[Rule]], facts: StepFacts
@@ -137,28 +136,20 @@ class Toolbox:
     async def _current(self, tenant: str, name: str) -> AgentDefinition | None:
         key = (tenant, name)
         known = self._definitions.get(key)
-        if known is None or time.monotonic() - known[0] > ROSTER_SECONDS:
+        if known is None or time.monotonic() - known[0] > FRESH_SECONDS:
             found = await agents.get_current(self._pool, tenant, name)
             known = (time.monotonic(), found[1] if found else None)
             self._definitions[key] = known
         return known[1]
 
     async def _roster(self, tenant: str, agent: AgentDefinition) -> str:
-        key = (tenant, agent.name)
-        known = self._rosters.get(key)
-        if known is None or time.monotonic() - known[0] > ROSTER_SECONDS:
-            entries = []
-            for reference in agent.subagents:
-                found = await agents.get_current(self._pool, tenant, reference.agent)
-                if found and found[1].mode is not Mode.PRIMARY and self._may_start(agent, reference.agent):
-                    entries.append((reference.agent, found[1].description))
-            known = (time.monotonic(), roster(entries))
-            self._rosters[key] = known
-        return known[1]
-
-    def _may_start(self, agent: AgentDefinition, name: str) -> bool:
-        starters = (tool for tool in self.tools.values() if tool.starts)
-        return any(decide(agent.permissions, tool, name) is not Action.DENY for tool in starters)
+        starters, entries = [tool for tool in self.tools.values() if tool.starts], []
+        for reference in agent.subagents:
+            child = await self._current(tenant, reference.agent)
+            allowed = any(decide(agent.permissions, tool, reference.agent) is not Action.DENY for tool in starters)
+            if child is not None and child.mode is not Mode.PRIMARY and allowed:
+                entries.append((reference.agent, child.description))
+        return roster(entries)
 
 
 def _is_denied_for_good(tool: Tool, layers: list[list[Rule]]) -> bool:

@@ -30,18 +30,13 @@ FORBIDDEN = "The rules of this task forbid this call of {}: {}. It was not run."
 QUESTION = 2_000  # characters of a question that ends a session
 
 
-class Rulebook:
-    """Loads the layers of rules that bind a line of a session."""
-
-    def __init__(self, pool: Pool, definitions: Definitions) -> None:
-        self._pool = pool
-        self._definitions = definitions
-
-    async def layers(self, ref: SessionRef, agents: list[AgentRef]) -> list[list[Rule]]:
-        """The layers: of each agent from the session's own to the line's, of the task, and of the sessions above it."""
-        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        assert session is not None
-        return [*[(await self._definitions.load(agent)).rules for agent in agents], *session.rules]
+async def load_layers(
+    pool: Pool, definitions: Definitions, ref: SessionRef, agents: list[AgentRef]
+) -> list[list[Rule]]:
+    """The layers of rules that bind a line of a session: of each agent from the session's own to the line's, of the
+    task, and of the sessions above it."""
+    session = await sessions.load(pool, ref)
+    return [*[(await definitions.load(agent)).rules for agent in agents], *session.rules]
 
 
 async def judge_reply(
@@ -151,16 +146,13 @@ def drop_approved_asks(
     standing: list[StandingRule],
 ) -> list[ToolCall]:
     """The calls; those that a person has approved for the whole conversation no longer need to ask."""
-    return [
-        call.model_copy(update={"ask": False})
-        if call.ask and not _still_asks(offered, block, layers, standing)
-        else call
-        for call, block in zip(calls, blocks, strict=True)
-    ]
-
-
-def _still_asks(offered: Offered, block: ToolCallBlock, layers: list[list[Rule]], standing: list[StandingRule]) -> bool:
-    tool, _ = offered[block.name]
-    subjects = tool.call_subjects(block.arguments)
-    of_its_kind: list[Rule] = [rule for rule in standing if rule.external is tool.external]
-    return subjects is None or still_asks(layers, of_its_kind, tool, subjects)
+    found: list[ToolCall] = []
+    for call, block in zip(calls, blocks, strict=True):
+        if call.ask:
+            tool, _ = offered[block.name]
+            subjects = tool.call_subjects(block.arguments)
+            of_its_kind: list[Rule] = [rule for rule in standing if rule.external is tool.external]
+            asks = subjects is None or still_asks(layers, of_its_kind, tool, subjects)
+            call = call.model_copy(update={"ask": asks})
+        found.append(call)
+    return found

@@ -12,7 +12,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,7 @@ from activities.requests.approved_files import find_changed, runs_commands
 from activities.sandbox import NONE, Commands, NetworkPolicy
 from activities.thread_state import ThreadStates
 from activities.tools.declared_tools import DECLARED, apply_binding, find_declared
-from activities.tools.rules import Rulebook
+from activities.tools.rules import load_layers
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import SHOWN, ArtifactFile, Tool, ToolContext, ToolResult, bound_text, clean
 from activities.user_code import hide_in_logs, run_within
@@ -95,38 +95,22 @@ GRACE_SECONDS = 8.0  # for a tool that was cancelled; the sandbox takes up to fi
 STOP_SECONDS = 40.0  # for a tool's `stop`, at most: with the grace, less than its activity has
 
 
+@dataclass
 class RunTool:
     """The activities, one per tool, so that the timeline and the metrics name it."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        tools: dict[str, Tool],
-        definitions: Definitions,
-        workspaces: Workspaces,
-        commands: Commands,
-        fetcher: Fetcher,
-        subagents: Subagents,
-        rulebook: Rulebook,
-        states: ThreadStates,
-        hooks: InnerHooks,
-        environments: Environments,
-        repositories: Repositories,
-        places: int,
-    ) -> None:
-        self._pool = pool
-        self._tools = tools
-        self._definitions = definitions
-        self._workspaces = workspaces
-        self._commands = commands
-        self._fetcher = fetcher
-        self._subagents = subagents
-        self._rulebook = rulebook
-        self._states = states
-        self._hooks = hooks
-        self._environments = environments
-        self._repositories = repositories
-        self._places = Places(places)
+    _pool: Pool
+    _tools: dict[str, Tool]
+    _definitions: Definitions
+    _workspaces: Workspaces
+    _commands: Commands
+    _fetcher: Fetcher
+    _subagents: Subagents
+    _states: ThreadStates
+    _hooks: InnerHooks
+    _environments: Environments
+    _repositories: Repositories
+    _places: "Places"
 
     def activities(self) -> list[Callable[..., Any]]:
         own = [tool.name for tool in self._tools.values() if tool.activity is None]
@@ -285,7 +269,7 @@ class RunTool:
         return self._commands.network(agent, request.sandbox, await self._layers(request))
 
     async def _layers(self, request: ToolRequest) -> list[list[Rule]]:
-        return await self._rulebook.layers(request.ref, [*request.above, request.agent])
+        return await load_layers(self._pool, self._definitions, request.ref, [*request.above, request.agent])
 
     # record
 
@@ -333,8 +317,13 @@ class RunTool:
         returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
         if shown:
             returned = returned.model_copy(update={"files": shown})
-        handed, used = [file for file in saved if file.type != SHOWN], result.used
-        events: list[ev.Event] = [*result.events, *map(saved_event, handed), returned]
+        used = result.used
+        saved_events = [
+            ev.ArtifactSaved(name=file.name, artifact_type=file.type, file_id=file.id, size=file.size, url=file.url)
+            for file in saved
+            if file.type != SHOWN
+        ]
+        events: list[ev.Event] = [*result.events, *saved_events, returned]
         commit = ToolCommit(
             **attempt.model_dump(exclude={"tool", "effect"}),
             state=state,
@@ -577,10 +566,6 @@ async def save_artifacts(pool: Pool, request: ToolRequest, artifacts: list[Artif
         )
         for place, (digest, artifact) in enumerate(zip(digests, artifacts, strict=True))
     ]
-
-
-def saved_event(file: NewFile) -> ev.ArtifactSaved:
-    return ev.ArtifactSaved(name=file.name, artifact_type=file.type, file_id=file.id, size=file.size, url=file.url)
 
 
 def state_of(request: ToolRequest, result: ToolResult) -> CallState:

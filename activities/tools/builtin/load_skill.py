@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from activities.skills import files_beside, find_skills, list_skills, read_skill, safe_text
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Tool, ToolContext, ToolResult
+from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult
 from domain.policy.rules import PathError, Subject, SubjectKind
 from domain.sessions.session import Effect
 from domain.skills import LOAD_SKILL, SKILL_FILE, Skill, SkillError
@@ -21,9 +21,7 @@ _FOREIGN = (
 )
 
 
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Input(ToolInput):
     name: str = Field("", max_length=64, description="The skill; left out, the skills of the workspace are listed.")
 
 

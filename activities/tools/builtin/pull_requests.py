@@ -1,10 +1,10 @@
 """The tools push_branch and open_pull_request: a task's commits go to the repository of its environment."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from activities.egress import FetchError
 from activities.pull_requests import ForgeError
-from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult, clean
+from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolInput, ToolResult, clean
 from activities.trees import TreeError
 from domain.policy.rules import SubjectKind
 from domain.sessions.session import Effect, preview
@@ -12,13 +12,11 @@ from domain.sessions.session import Effect, preview
 NO_REPOSITORY = "This task has no environment, so there is no repository to which it could go."
 
 
-class PushInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class PushInput(ToolInput):
+    pass
 
 
-class PullRequestInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class PullRequestInput(ToolInput):
     title: str = Field(min_length=1, max_length=200, description="What it changes, in one line.")
     body: str = Field("", max_length=20_000, description="Why, and how it was checked; Markdown.")
     base: str | None = Field(

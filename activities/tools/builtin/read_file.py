@@ -81,8 +81,11 @@ def _page(input: Input, lines: Iterator[bytes]) -> ToolResult:
             break
         page.append(line)
         used += len(line) + 1
+    if not number:
+        return ToolResult("(empty file)")
     if not page:
-        return ToolResult(_nothing(input, number), failed=number > 0)
+        count = format_count(number, "line")
+        return ToolResult(f"{input.path!r} has only {count}; offset {input.offset} is behind its end.", failed=True)
     if more:
         page.append(f"… there is more: continue with offset={number}.")
     return ToolResult("\n".join(page))
@@ -93,14 +96,6 @@ def _number_line(number: int, raw: bytes) -> str:
     if len(text) > _LONGEST_LINE:
         text = f"{text[:_LONGEST_LINE]}… ({len(text):,} characters in this line)"
     return f"{number:>6}  {text}"
-
-
-def _nothing(input: Input, lines: int) -> str:
-    return (
-        f"{input.path!r} has only {format_count(lines, 'line')}; offset {input.offset} is behind its end."
-        if lines
-        else "(empty file)"
-    )
 
 
 TOOL = Tool(

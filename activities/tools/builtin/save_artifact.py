@@ -8,12 +8,11 @@ from httpx2 import URL, InvalidURL
 from pydantic import Field, model_validator
 
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolInput, ToolResult, clean
+from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolInput, ToolResult, clean, clean_text
 from domain.policy.rules import PathError, Subject, SubjectKind, path_parts
 from domain.sessions.session import Effect, EffectKind
 
 _LARGEST = 20_971_520
-_BIDI = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class Input(ToolInput):
@@ -84,7 +83,7 @@ def bad_name(name: str) -> str | None:
     """Why this name is not safe as a file name on the caller's machine, or None."""
     if any(mark in name for mark in "/\\") or name in (".", "..") or ".." in name:
         return "it contains / or \\ or '..'"
-    if clean(name) != name or not name.isprintable() or _BIDI & set(name):
+    if clean_text(name) != name or not name.isprintable():
         return "it contains control or invisible characters"
     if name.startswith("-") or not name.strip():
         return "it begins with '-' or is blank"
