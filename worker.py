@@ -29,7 +29,7 @@ from activities.egress import Fetcher, Guard
 from activities.environments import Environments
 from activities.events import EventWriter
 from activities.handlers.registry import load_handlers
-from activities.hooks.registry import load_hooks
+from activities.hooks.hook import load_hooks
 from activities.mcp.discover import ShippedLists
 from activities.mcp.program import remove_leftovers
 from activities.model.models import Models, ModelTrial

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from agents.problems import (
     DEFAULT_ARGUMENTS,
     AgentFileError,
-    AgentFilesError,
     Catalogue,
     FieldProblem,
     graph_problems,
@@ -40,22 +39,6 @@ from domain.json_schema import schema_problems
 from domain.policy.rules import names_a_tool
 from domain.skills import LOAD_SKILL, MOST_AGENT_CHARS, MOST_FILES, SKILL_FILE, SkillError, parse_skill
 
-__all__ = [
-    "AgentFileError",
-    "AgentFilesError",
-    "FieldProblem",
-    "LoadedAgents",
-    "check_agents",
-    "complete",
-    "load_agent",
-    "load_agents",
-    "load_prices",
-    "parse_agent",
-    "parse_prompt",
-    "read_text",
-    "to_markdown",
-]
-
 MAX_FILE_CHARS = 262_144
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -67,14 +50,6 @@ class LoadedAgents:
     agents: dict[str, AgentDefinition]
     errors: list[AgentFileError]
     names: frozenset[str] = frozenset()
-
-
-def load_agents(folder: Path, known: Catalogue) -> dict[str, AgentDefinition]:
-    """Load every definition in the folder, by name; raise AgentFilesError with all problems of all files."""
-    loaded = check_agents(folder, known)
-    if loaded.errors:
-        raise AgentFilesError(loaded.errors)
-    return loaded.agents
 
 
 def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:

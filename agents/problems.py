@@ -50,14 +50,6 @@ class AgentFileError(ValueError):
         super().__init__(f"{file}: " + "; ".join(map(str, self.problems)))
 
 
-class AgentFilesError(ValueError):
-    """Files in the agents folder are invalid; the message lists all problems of all of them."""
-
-    def __init__(self, errors: Sequence[AgentFileError]) -> None:
-        self.errors = list(errors)
-        super().__init__("\n".join(map(str, errors)))
-
-
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
     """Convert pydantic's errors; for an unknown field, list the fields that exist."""
     found = []
@@ -71,7 +63,8 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldPro
         if entry["type"] == "extra_forbidden":
             found.append(FieldProblem(field, "unknown field", _fields_at(model, path[:-1])))
         elif entry["type"] == "enum":
-            found.append(FieldProblem(field, f"{entry['input']!r} is not a known value", _choices(entry["ctx"])))
+            choices = str(entry["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+            found.append(FieldProblem(field, f"{entry['input']!r} is not a known value", tuple(choices)))
         else:
             found.append(FieldProblem(field, message))
     return found
@@ -93,10 +86,6 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for one in get_args(annotation) if (found := _model_in(one))), None)
-
-
-def _choices(context: dict[str, object]) -> tuple[str, ...]:
-    return tuple(str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", "))
 
 
 # The names that agent files may use besides each other's: the tools, turn handlers and hooks of a worker.

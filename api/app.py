@@ -57,7 +57,6 @@ from settings import Settings, SettingsError
 from store import database
 from store.variables import SharedVariables
 from workflows import client, telemetry
-from workflows.client import DiscoveryClient, QueueClient
 from workflows.schedules import ScheduleClient
 
 log = logging.getLogger("errand.api")
@@ -141,8 +140,6 @@ async def _run_services(settings: Settings) -> AsyncIterator[Services]:
         pool=pool,
         workflows=workflows,
         schedules=ScheduleClient(temporal, settings.task_queue),
-        queues=QueueClient(temporal, settings.task_queue),
-        discovery=DiscoveryClient(temporal, settings.task_queue),
         starts=Starts(pool, workflows),
         waiting_bound=WaitingBound(pool, settings.waiting_tasks),
         listener=listener,

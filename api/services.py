@@ -11,7 +11,7 @@ from domain.sealing import KeyRing
 from settings import Settings
 from store.database import Pool
 from store.variables import SharedVariables
-from workflows.client import DiscoveryClient, QueueClient, WorkflowClient
+from workflows.client import WorkflowClient
 from workflows.schedules import ScheduleClient
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ class Services:
     pool: Pool
     workflows: WorkflowClient
     schedules: ScheduleClient
-    queues: QueueClient
-    discovery: DiscoveryClient
     starts: "Starts"
     waiting_bound: "WaitingBound"
     listener: EventListener

@@ -15,7 +15,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import load_tools
 from activities.tools.tool import Tool
-from agents.loader import load_agents
+from agents.loader import check_agents
 from agents.problems import Catalogue
 from bench import look_tool
 from bench.bare import (
@@ -97,7 +97,7 @@ def model_calls(settings: Settings) -> list[Callable[[str], Awaitable[str]]]:
     """Three model calls: one for the steps of `bench`, with short results, one for the loop of `bench.peers`, and one
     with a long reply."""
     tools = load_tools(settings.tools_module).found
-    assistant = load_agents(settings.agents_dir, Catalogue(tools, HANDLERS))[AGENT]
+    assistant = check_agents(settings.agents_dir, Catalogue(tools, HANDLERS)).agents[AGENT]
     looker = AgentDefinition.model_validate({"name": LOOKER, **LOOKS})
     short = BareModelCall(settings, assistant, tools, counting, lambda _: "The workspace is empty.")
     looking = BareModelCall(settings, looker, {tool.name: tool for tool in look_tool.TOOLS}, prompt, result)

@@ -76,7 +76,8 @@ def locate_data_dir(settings: Settings) -> Path:
     if settings.data_dir:
         return settings.data_dir.absolute()
     default = STATE_FOLDER / "data"
-    if os.geteuid() != 0 or UNPRIVILEGED.can_reach(_nearest_existing(default)):
+    existing = next(path for path in (default, *default.parents) if path.exists())
+    if os.geteuid() != 0 or UNPRIVILEGED.can_reach(existing):
         return default
     # one folder per checkout, so that two checkouts do not share their data
     return SYSTEM_STATE / hashlib.sha256(str(STATE_FOLDER if INSTALLED else ROOT).encode()).hexdigest()[:12]
@@ -121,7 +122,3 @@ def token_file(home: Path) -> Path:
 def ui_access_file(home: Path) -> Path:
     """The secret in the link to the Temporal Web UI."""
     return home / "temporal-ui.access"
-
-
-def _nearest_existing(path: Path) -> Path:
-    return next(candidate for candidate in (path, *path.parents) if candidate.exists())

@@ -38,41 +38,31 @@ async def up(
 ) -> None:
     """Run the stack until SIGINT, SIGTERM, SIGHUP or cancellation; a second signal kills it."""
     try:
-        await _up(settings, on_ready, on_stop, log, make_parts)
+        home = locate_data_dir(settings)
+        started_with = {name: mask_setting(name, text) for name, text in variables(settings).items()}
+        create_data_dir(home, postgres_account())
+        with state.lock(home), Ports(log, home / PORTS) as ports:
+            if left := state.read(home):
+                await asyncio.to_thread(state.end_leftovers, left)
+            if settings.workspaces_dir == Settings.workspaces_dir:  # not configured: one directory holds everything
+                settings = replace(settings, workspaces_dir=home / "workspaces")
+            settings = replace(settings, local_token=settings.local_token or secret_in(token_file(home)))
+            if settings.database_url is None and not settings.secret_keys:
+                settings = replace(settings, secret_keys=(_embedded_key(secret_in(home / SECRET_KEY)),))
+            settings.workspaces_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            plan = make_plan(settings, ports)
+            ports.keep()
+            stack = Stack(plan, home, started_with=started_with, moved=ports.moved, log=log, make_parts=make_parts)
+            try:
+                with _signals(stack) as stop:
+                    try:
+                        await stack.supervisor.until(_run_until(stop, stack, on_ready, on_stop))
+                    finally:
+                        await stack.stop()
+            finally:
+                state.remove(home)
     except OSError as error:
         raise StackError(state.describe(error)) from error
-
-
-async def _up(
-    settings: Settings,
-    on_ready: Callable[[StackInfo], None],
-    on_stop: Callable[[], None],
-    log: Callable[[str], None],
-    make_parts: MakeAppParts,
-) -> None:
-    home = locate_data_dir(settings)
-    started_with = {name: mask_setting(name, text) for name, text in variables(settings).items()}
-    create_data_dir(home, postgres_account())
-    with state.lock(home), Ports(log, home / PORTS) as ports:
-        if left := state.read(home):
-            await asyncio.to_thread(state.end_leftovers, left)
-        if settings.workspaces_dir == Settings.workspaces_dir:  # not configured: one directory holds everything
-            settings = replace(settings, workspaces_dir=home / "workspaces")
-        settings = replace(settings, local_token=settings.local_token or secret_in(token_file(home)))
-        if settings.database_url is None and not settings.secret_keys:
-            settings = replace(settings, secret_keys=(_embedded_key(secret_in(home / SECRET_KEY)),))
-        settings.workspaces_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        plan = make_plan(settings, ports)
-        ports.keep()
-        stack = Stack(plan, home, started_with=started_with, moved=ports.moved, log=log, make_parts=make_parts)
-        try:
-            with _signals(stack) as stop:
-                try:
-                    await stack.supervisor.until(_run_until(stop, stack, on_ready, on_stop))
-                finally:
-                    await stack.stop()
-        finally:
-            state.remove(home)
 
 
 async def _run_until(

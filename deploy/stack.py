@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -44,26 +43,18 @@ LOCAL = "127.0.0.1"
 _KEPT: TypeAdapter[dict[str, int]] = TypeAdapter(dict[str, int])
 
 
-class Ports:
+class Ports(contextlib.ExitStack):
     """Chooses ports, and reserves them until it is closed. `file`: those of the last start."""
 
     def __init__(self, log: Callable[[str], None], file: Path | None = None) -> None:
         self._log = log
-        self._claims = contextlib.ExitStack()
+        super().__init__()
         self._chosen: set[int] = set()
         self._file = file
         self._kept: dict[str, int] = {}
         self.moved: list[str] = []  # what was logged about them
         with contextlib.suppress(OSError, ValidationError):
             self._kept = _KEPT.validate_json(file.read_bytes()) if file else {}
-
-    def __enter__(self) -> "Ports":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._claims.close()
 
     def choose(self, name: str, wanted: int, *, host: str = LOCAL, variable: str | None = None) -> int:
         """Choose the port of the last start or the wanted one, else the next free one; 0 is any. `variable` is the
@@ -105,7 +96,7 @@ class Ports:
             if sys.platform == "linux":
                 # Another stack that starts now would also find the port free, until our server listens. All accounts
                 # see an abstract socket name, and the kernel frees it when this process ends.
-                claim = self._claims.enter_context(socket.socket(socket.AF_UNIX))
+                claim = self.enter_context(socket.socket(socket.AF_UNIX))
                 claim.bind(f"\0{claim_of(port)}")
         except OSError as error:
             text = error.strerror or str(error)
@@ -257,7 +248,10 @@ def make_app_parts(settings: Settings, connection: dict[str, str], offline_port:
         ),
     ]
     if offline_port:
-        parts.insert(0, _offline_model(offline_port, _without(env, *SECRETS)))
+        address, argv = f"127.0.0.1:{offline_port}", [sys.executable, "-m", "offline", "--port", str(offline_port)]
+        own_env = _without(env, *SECRETS)
+        model = Part(name="model", argv=argv, env=own_env, address=f"http://{address}", check=f"tcp://{address}")
+        parts.insert(0, model)
     migrate_env = _without(env, *SECRETS) | {name: env.get(name, "") for name in DATABASES}
     return AppParts(Part(name="migrate", argv=[sys.executable, "-m", "store.migrate"], env=migrate_env), parts)
 
@@ -278,12 +272,6 @@ def _has_reported(readyz: str, pid: int) -> bool:
     return response is not None and f"{socket.gethostname()}/{pid}" in json.loads(response)["workers"]
 
 
-def _offline_model(port: int, env: dict[str, str]) -> Part:
-    address = f"127.0.0.1:{port}"
-    argv = [sys.executable, "-m", "offline", "--port", str(port)]
-    return Part(name="model", argv=argv, env=env, address=f"http://{address}", check=f"tcp://{address}")
-
-
 def local_url(host: str, port: int) -> str:
     """The address at which this machine reaches a server that listens on `host`."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
@@ -292,17 +280,6 @@ def local_url(host: str, port: int) -> str:
 
 STATE_RETRY_SECONDS = 5.0
 MakeAppParts = Callable[[Settings, dict[str, str], int | None], AppParts]
-
-
-def _endpoint(settings: Settings) -> str:
-    providers = settings.model_providers
-    provider = providers.named[providers.default]
-    return provider.address or provider.kind  # clouds are found by their region
-
-
-def _searcher(settings: Settings) -> str | None:
-    model = settings.searching_model
-    return "a few pages of the stand-in" if model == OFFLINE_MODEL else model and f"the vendor of {model}"
 
 
 class Stack:
@@ -321,7 +298,6 @@ class Stack:
         self._moved = moved
         self._home = home
         self._make_parts = make_parts
-        self._write_log = log
         self._connection = CONNECTION if plan.temporal_port else {}
         self._ready = False
         self._unmigrated: Postgres | None = None
@@ -356,12 +332,8 @@ class Stack:
         try:
             state.write(self.info())
         except OSError as error:
-            self._log(f"cannot write the state of the stack: {describe(error)}")
+            self.supervisor.log(f"cannot write the state of the stack: {describe(error)}")
             self._retry = asyncio.get_running_loop().call_later(STATE_RETRY_SECONDS, self._write_state)
-
-    def _log(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # the log may be on the same disk
-            self._write_log(text)
 
     async def _start_database(self) -> AppParts:
         settings = self._plan.settings
@@ -392,7 +364,11 @@ class Stack:
 
     def info(self) -> StackInfo:
         plan, settings = self._plan, self._plan.settings
-        api_url = local_url(settings.host, settings.port)
+        api_url, searcher = local_url(settings.host, settings.port), settings.searching_model
+        if searcher:
+            searcher = "a few pages of the stand-in" if searcher == OFFLINE_MODEL else f"the vendor of {searcher}"
+        providers = settings.model_providers
+        provider = providers.named[providers.default]
         database = url_of(plan.postgres_port) if plan.postgres_port else settings.database_url or ""
         return StackInfo(
             pid=os.getpid(),
@@ -406,8 +382,8 @@ class Stack:
             data_dir=self._home,
             offline_model=plan.offline_port is not None,
             model=settings.default_model,
-            model_endpoint=without_passwords(_endpoint(settings)),
-            search=settings.search_url or ("Brave" if settings.brave_key else _searcher(settings)),
+            model_endpoint=without_passwords(provider.address or provider.kind),  # clouds are found by their region
+            search=settings.search_url or ("Brave" if settings.brave_key else searcher),
             cost_limit=settings.default_cost_usd,
             started_with=self._started_with,
             moved=self._moved,

@@ -135,7 +135,7 @@ class Supervisor:
                     raise self._error(supervised.part, f"failed {failures} times in a row, last with {ending}")
                 supervised.restarts += 1
                 supervised.problem = ending
-                self._log(f"{supervised.part.name} ended ({ending}); restarting it")
+                self.log(f"{supervised.part.name} ended ({ending}); restarting it")
                 self._changed()
                 await asyncio.sleep(min(0.1 * 2**failures, LONGEST_PAUSE))
         except Exception as error:
@@ -176,7 +176,7 @@ class Supervisor:
             await self.run(part)
         except (OSError, StackError) as error:
             supervised.problem = describe(error)
-            self._log(supervised.problem)
+            self.log(supervised.problem)
             self._changed()
             await asyncio.sleep(1.0)
             return False
@@ -203,13 +203,13 @@ class Supervisor:
     def _note_slowness(self, part: Part) -> Iterator[None]:
         """Say what is waited for, if it takes long, as on a busy machine."""
         text = f"waiting for {part.name}, which takes long; its log: {self._log_of(part)}"
-        timer = asyncio.get_running_loop().call_later(SLOW_AFTER, self._log, text)
+        timer = asyncio.get_running_loop().call_later(SLOW_AFTER, self.log, text)
         try:
             yield
         finally:
             timer.cancel()
 
-    def _log(self, text: str) -> None:
+    def log(self, text: str) -> None:
         with contextlib.suppress(OSError):  # the log itself may be on the full disk
             self._write_log(text)
 

@@ -7,7 +7,7 @@ that resolves to this machine. And any account of this machine could use the UI:
 --access-file in its address (`/?access=...`), and gets a cookie instead.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hmac import compare_digest
 from pathlib import Path
@@ -62,7 +62,8 @@ def create_app(target: str, access: str, token: str | None = None) -> Starlette:
         client: httpx2.AsyncClient = request.app.state.client
         path = request.scope["raw_path"].decode("latin-1") + (f"?{request.url.query}" if request.url.query else "")
         # Without this the HTTP client would request a compression that the caller did not request.
-        asked = {"accept-encoding": "identity", **_keep_headers(request.headers)}
+        asked = {"accept-encoding": "identity"}
+        asked |= {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
         if token:
             asked["authorization"] = f"Bearer {token}"
         sent = client.build_request(request.method, path, headers=asked, content=await request.body())
@@ -95,10 +96,6 @@ def _with_frame_rules(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, b
     kept = [(name.lower(), value) for name, value in headers if name.lower().decode() not in HOP_BY_HOP]
     names = {name for name, _ in kept}
     return kept + [(name, value) for name, value in FRAMES.items() if name not in names]
-
-
-def _keep_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() not in HOP_BY_HOP}
 
 
 @click.command(help=__doc__)

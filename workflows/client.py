@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -83,6 +81,19 @@ async def connect(
     return await Client.connect(**config, **extra, data_converter=data_converter(keys, encrypts=encrypts), lazy=lazy)
 
 
+_KINDS = {"workflow": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, "activity": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY}
+
+
+class QueueState(BaseModel):
+    name: str
+    kind: str = Field(description="workflow: decisions that wait; activity: model calls, tools and writes that wait")
+    backlog: int = Field(description="about how many tasks wait for a worker")
+    oldest_ms: int = Field(description="about how long the oldest of them has waited")
+    added_per_second: float = Field(description="over the last 30 seconds")
+    taken_per_second: float = Field(description="over the last 30 seconds")
+    pollers: int = Field(description="workers that asked for tasks lately")
+
+
 class WorkflowClient:
     """Starts, updates, signals and queries our workflows."""
 
@@ -126,7 +137,7 @@ class WorkflowClient:
     async def reopen(self, tenant: str, conversation_id: str, *, reload: bool = False) -> None:
         """Start a conversation with the state in the store. A running one is left alone, unless it has to reload."""
         start = ConversationInput(tenant=tenant, conversation_id=conversation_id, renew_after=wire.RENEW_AFTER)
-        with unavailable_if_away():
+        try:
             await self._client.start_workflow(
                 wire.CONVERSATION,
                 start,
@@ -136,6 +147,10 @@ class WorkflowClient:
                 start_signal=wire.RELOAD if reload else None,
                 rpc_timeout=ANSWER_WITHIN,
             )
+        except (RPCError, RuntimeError) as error:
+            if is_away(error):
+                raise Unavailable("Temporal is unreachable.") from error
+            raise
 
     async def stop(self, session_id: str, request: StopRequest) -> bool:
         """Ask a session to stop. False if Temporal did not accept it.
@@ -238,6 +253,51 @@ class WorkflowClient:
                 raise
         return found
 
+    async def discover(self, wanted: DiscoverTools) -> DiscoveredTools:
+        """Let a worker read the tool lists of MCP servers."""
+        try:
+            async with asyncio.timeout(DISCOVERY_WITHIN.total_seconds()):
+                found: DiscoveredTools = await self._client.execute_workflow(
+                    wire.TOOL_DISCOVERY,
+                    wanted,
+                    id=f"tool-discovery/{new_id()}",
+                    task_queue=self._queue,
+                    result_type=DiscoveredTools,
+                    execution_timeout=DISCOVERY_WITHIN,
+                    task_timeout=wire.TASK_TIMEOUT,
+                    static_summary=f"tool lists of the MCP servers of {wanted.agent.name}",
+                )
+                return found
+        except (WorkflowFailureError, TimeoutError) as error:
+            raise Unavailable("No worker has read the tool lists of the MCP servers in time.") from error
+        except (RPCError, RuntimeError) as error:
+            raise Unavailable("Temporal is unreachable.") from error
+
+    async def queue_states(self) -> list[QueueState]:
+        try:
+            return list(await asyncio.gather(*(self._queue_state(kind) for kind in _KINDS)))
+        except (RPCError, RuntimeError) as error:
+            raise Unavailable("Temporal cannot be reached, or does not describe its queues.") from error
+
+    async def _queue_state(self, kind: str) -> QueueState:
+        request = DescribeTaskQueueRequest(
+            namespace=self._client.namespace,
+            task_queue=TaskQueue(name=self._queue),
+            task_queue_type=_KINDS[kind],
+            report_stats=True,
+        )
+        found = await self._client.workflow_service.describe_task_queue(request, timeout=QUEUE_WITHIN)
+        stats = found.stats
+        return QueueState(
+            name=self._queue,
+            kind=kind,
+            backlog=stats.approximate_backlog_count,
+            oldest_ms=stats.approximate_backlog_age.ToMilliseconds(),
+            added_per_second=round(stats.tasks_add_rate, 2),
+            taken_per_second=round(stats.tasks_dispatch_rate, 2),
+            pollers=len(found.pollers),
+        )
+
     async def _ask(
         self,
         tenant: str,
@@ -295,75 +355,6 @@ class WorkflowClient:
             raise
 
 
-_KINDS = {"workflow": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, "activity": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY}
-
-
-class QueueState(BaseModel):
-    name: str
-    kind: str = Field(description="workflow: decisions that wait; activity: model calls, tools and writes that wait")
-    backlog: int = Field(description="about how many tasks wait for a worker")
-    oldest_ms: int = Field(description="about how long the oldest of them has waited")
-    added_per_second: float = Field(description="over the last 30 seconds")
-    taken_per_second: float = Field(description="over the last 30 seconds")
-    pollers: int = Field(description="workers that asked for tasks lately")
-
-
-class QueueClient:
-    def __init__(self, client: Client, task_queue: str) -> None:
-        self._client = client
-        self._queue = task_queue
-
-    async def states(self) -> list[QueueState]:
-        try:
-            return list(await asyncio.gather(*(self._state(kind) for kind in _KINDS)))
-        except (RPCError, RuntimeError) as error:
-            raise Unavailable("Temporal cannot be reached, or does not describe its queues.") from error
-
-    async def _state(self, kind: str) -> QueueState:
-        request = DescribeTaskQueueRequest(
-            namespace=self._client.namespace,
-            task_queue=TaskQueue(name=self._queue),
-            task_queue_type=_KINDS[kind],
-            report_stats=True,
-        )
-        found = await self._client.workflow_service.describe_task_queue(request, timeout=QUEUE_WITHIN)
-        stats = found.stats
-        return QueueState(
-            name=self._queue,
-            kind=kind,
-            backlog=stats.approximate_backlog_count,
-            oldest_ms=stats.approximate_backlog_age.ToMilliseconds(),
-            added_per_second=round(stats.tasks_add_rate, 2),
-            taken_per_second=round(stats.tasks_dispatch_rate, 2),
-            pollers=len(found.pollers),
-        )
-
-
-class DiscoveryClient:
-    def __init__(self, client: Client, task_queue: str) -> None:
-        self._client = client
-        self._queue = task_queue
-
-    async def discover(self, wanted: DiscoverTools) -> DiscoveredTools:
-        try:
-            async with asyncio.timeout(DISCOVERY_WITHIN.total_seconds()):
-                found: DiscoveredTools = await self._client.execute_workflow(
-                    wire.TOOL_DISCOVERY,
-                    wanted,
-                    id=f"tool-discovery/{new_id()}",
-                    task_queue=self._queue,
-                    result_type=DiscoveredTools,
-                    execution_timeout=DISCOVERY_WITHIN,
-                    task_timeout=wire.TASK_TIMEOUT,
-                    static_summary=f"tool lists of the MCP servers of {wanted.agent.name}",
-                )
-                return found
-        except (WorkflowFailureError, TimeoutError) as error:
-            raise Unavailable("No worker has read the tool lists of the MCP servers in time.") from error
-        except (RPCError, RuntimeError) as error:
-            raise Unavailable("Temporal is unreachable.") from error
-
-
 # Why a workflow did not do what was requested: it refused, was unreachable, or was not ready yet.
 
 _UNREACHABLE = frozenset(
@@ -389,16 +380,6 @@ _NOT_YET = frozenset(
 def is_away(error: RPCError | RuntimeError) -> bool:
     """Whether Temporal is unreachable. A lazy client whose first connection fails raises a RuntimeError."""
     return not isinstance(error, RPCError) or error.status in _UNREACHABLE
-
-
-@contextmanager
-def unavailable_if_away() -> Iterator[None]:
-    try:
-        yield
-    except (RPCError, RuntimeError) as error:
-        if is_away(error):
-            raise Unavailable("Temporal is unreachable.") from error
-        raise
 
 
 def is_not_yet(error: RPCError | RuntimeError) -> bool:

@@ -165,12 +165,7 @@ async def recent(client: Client, since: timedelta) -> AsyncIterator[WorkflowHist
     start = (datetime.now(UTC) - since).strftime("%Y-%m-%dT%H:%M:%SZ")
     kinds = ", ".join(f'"{workflow.__name__}"' for workflow in WORKFLOWS)
     lately = f'StartTime > "{start}" OR CloseTime > "{start}" OR ExecutionStatus = "Running"'
-    async for history in _fetch_listed(client, f"WorkflowType IN ({kinds}) AND ({lately})"):
-        yield history
-
-
-async def _fetch_listed(client: Client, query: str) -> AsyncIterator[WorkflowHistory]:
-    async for found in client.list_workflows(query):
+    async for found in client.list_workflows(f"WorkflowType IN ({kinds}) AND ({lately})"):
         yield await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
 
 

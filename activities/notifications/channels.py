@@ -1,4 +1,4 @@
-"""Channels: the ways to notify somebody. A new one is a class with `send`, a line in `build_channels` and a member of
+"""Channels: the ways to notify somebody. A new one is a function, a line in `build_channels` and a member of
 `ChannelName`."""
 
 import asyncio
@@ -6,13 +6,13 @@ import json
 import smtplib
 import ssl
 import time
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.header import Header
 from email.message import EmailMessage
 from email.utils import formatdate
 from functools import partial
-from typing import Protocol
 
 from activities.egress import Fetched, Fetcher, FetchError
 from connectors.connector import SenderPorts
@@ -38,9 +38,8 @@ class Envelope:
         return Notice.model_validate_json(self.body)
 
 
-class Channel(Protocol):
-    async def send(self, envelope: Envelope) -> None:
-        """Send, and return once the receiver has accepted; raise SendError otherwise."""
+# sends, and returns once the receiver has accepted; raises SendError otherwise
+Channel = Callable[[Envelope], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -54,12 +53,13 @@ class MailServer:
 
 
 def build_channels(fetcher: Fetcher, mail: MailServer | None) -> dict[ChannelName, Channel]:
+    webhook = partial(send_webhook, fetcher)
     return {
-        ChannelName.WEBHOOK: Webhook(fetcher),
-        ChannelName.OPENAI: Webhook(fetcher),  # `deliver` gives it another body
-        ChannelName.SLACK: Slack(fetcher),
-        ChannelName.EMAIL: Email(mail),
-        ChannelName.PUSH: Push(fetcher),
+        ChannelName.WEBHOOK: webhook,
+        ChannelName.OPENAI: webhook,  # `deliver` gives it another body
+        ChannelName.SLACK: partial(send_slack, fetcher),
+        ChannelName.EMAIL: Email(mail).send,
+        ChannelName.PUSH: partial(send_push, fetcher),
     }
 
 
@@ -68,34 +68,24 @@ def build_ports(fetcher: Fetcher, mail: MailServer | None, slack_url: str) -> Se
     return SenderPorts(post=partial(post_accepted, fetcher), mail=Email(mail).mail, slack_url=slack_url)
 
 
-class Webhook:
+async def send_webhook(fetcher: Fetcher, envelope: Envelope) -> None:
     """The Standard Webhooks convention: a stable id, a time per attempt, and a signature for each secret."""
-
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
-
-    async def send(self, envelope: Envelope) -> None:
-        now = int(time.time())
-        headers = {
-            "content-type": "application/json",
-            "webhook-id": envelope.id,
-            "webhook-timestamp": str(now),
-            "webhook-signature": signature(envelope.signing, envelope.id, now, envelope.body),
-        }
-        await post_accepted(self._fetcher, envelope.target, headers, envelope.body)
+    now = int(time.time())
+    headers = {
+        "content-type": "application/json",
+        "webhook-id": envelope.id,
+        "webhook-timestamp": str(now),
+        "webhook-signature": signature(envelope.signing, envelope.id, now, envelope.body),
+    }
+    await post_accepted(fetcher, envelope.target, headers, envelope.body)
 
 
-class Slack:
+async def send_slack(fetcher: Fetcher, envelope: Envelope) -> None:
     """Slack, and services with the same interface: an incoming webhook that takes a text."""
-
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
-
-    async def send(self, envelope: Envelope) -> None:
-        notice = envelope.notice
-        text = f"*{_plain(notice.subject)}*\n{_plain(notice.text)}"
-        body = json.dumps({"text": text, "unfurl_links": False}).encode()
-        await post_accepted(self._fetcher, envelope.target, {"content-type": "application/json"}, body)
+    notice = envelope.notice
+    text = f"*{_plain(notice.subject)}*\n{_plain(notice.text)}"
+    body = json.dumps({"text": text, "unfurl_links": False}).encode()
+    await post_accepted(fetcher, envelope.target, {"content-type": "application/json"}, body)
 
 
 def _plain(text: str) -> str:
@@ -103,21 +93,16 @@ def _plain(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-class Push:
+async def send_push(fetcher: Fetcher, envelope: Envelope) -> None:
     """Push services with a plain HTTP interface such as ntfy: the text is the body, the title a header."""
-
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
-
-    async def send(self, envelope: Envelope) -> None:
-        notice = envelope.notice
-        subject = notice.subject
-        headers = {
-            "content-type": "text/plain; charset=utf-8",
-            "title": subject if subject.isascii() else Header(subject, "utf-8", maxlinelen=10_000).encode(),
-            "priority": "high" if notice.urgent else "default",
-        }
-        await post_accepted(self._fetcher, envelope.target, headers, notice.text.encode())
+    notice = envelope.notice
+    subject = notice.subject
+    headers = {
+        "content-type": "text/plain; charset=utf-8",
+        "title": subject if subject.isascii() else Header(subject, "utf-8", maxlinelen=10_000).encode(),
+        "priority": "high" if notice.urgent else "default",
+    }
+    await post_accepted(fetcher, envelope.target, headers, notice.text.encode())
 
 
 class Email:

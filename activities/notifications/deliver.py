@@ -71,7 +71,7 @@ class Deliver:
         elif job.channel is not None:
             if job.channel is ChannelName.OPENAI:
                 body = await response_event(self._pool, attempt.tenant, job)
-            await self._channels[job.channel].send(Envelope(job.id, job.target, body, job.signing))
+            await self._channels[job.channel](Envelope(job.id, job.target, body, job.signing))
 
     async def _not_due(
         self, attempt: DeliveryAttempt, job: Job, error: "NotDueError", pause: float | None

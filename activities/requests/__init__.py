@@ -1,6 +1,6 @@
 """Input requests: what a session asks people, and what follows from their answers.
 
 Read open.py (the three activities: a request is opened, answered or reminded of), then external_tools.py (calls that
-the caller answers), approved_files.py and file_diff.py (what an approver sees of files, and whether it has changed
-since). The wiring imports open.py; tools and rules use the others.
+the caller answers) and approved_files.py (what an approver sees of files, and whether it has changed since). The wiring
+imports open.py; tools and rules use the others.
 """

@@ -1,5 +1,5 @@
-"""The files that an approved command would run. They are shown with their content when people are asked, and must still
-have that content when the command runs."""
+"""What people who approve a call see of files. Those that a command would run are shown with their content, and must
+still have it when the command runs; of a file that a call would write they see the change."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Tool
+from activities.tools.tool import FileChange, Tool
+from domain.differences import diff
 from domain.policy.rules import PathError, SubjectKind, canonical_path, command_spellings, commands_in, fold_command
 from domain.sessions.input_request import ApprovedFile, ApprovedFiles, InputRequest, MoreFiles
 from store import files, workspaces
@@ -26,6 +27,7 @@ _CHARACTERS = 20_000  # of all files together that people are shown
 _SHOWN = 50  # files
 _SPARSE = 20_000_000  # bytes of a file with holes, which is hashed as it is read
 _CHUNK = 1 << 20
+_LARGEST = 1_000_000  # bytes; larger files are not compared
 
 
 def runs_commands(tool: Tool) -> bool:
@@ -124,6 +126,33 @@ def _digest(folder: Path, path: str) -> str | None:
     except PathError:
         return None
     return digest.hexdigest()
+
+
+async def diff_of(pool: Pool, tenant: str, workspace_id: str, change: FileChange) -> dict[str, str]:
+    """The change that a call would make to a file: {"diff"}, or {"note"} with the reason why there is none. The file is
+    read as the last tool left it."""
+    path = canonical_path(change.path)
+    _, manifest = await workspaces.get(pool, tenant, workspace_id)
+    entry = manifest.get(path)
+    if entry is not None and "kind" in entry:
+        return {"note": f"{path} is a {entry['kind']} now, so it cannot be compared."}
+    if entry is not None and (size := entry.get("length", entry["size"])) > _LARGEST:
+        return {"note": f"{path} has {size:,} bytes now, too many to be compared."}
+    before: str | None = None
+    if entry is not None:
+        content = (await files.get_blobs(pool, tenant, [entry["sha256"]])).get(entry["sha256"])
+        if content is None:
+            return {"note": f"What {path} holds now is no longer kept, so it cannot be compared."}
+        try:
+            before = workspaces.with_holes(entry, content).decode()
+        except UnicodeDecodeError:
+            return {"note": f"{path} is not text now ({entry['size']:,} bytes), so it cannot be compared."}
+    after = change.after(before)
+    if after is None:
+        return {"note": f"As {path} is now, this call would fail and change nothing."}
+    if before == after:
+        return {"note": f"{path} holds exactly this already."}
+    return {"diff": await asyncio.to_thread(diff, path, before, after)}
 
 
 # The files of a workspace that a command names and so may run.

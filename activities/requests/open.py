@@ -12,9 +12,8 @@ from temporalio import activity
 from activities.attempt import run_of, with_heartbeats
 from activities.delegation.settle import DelegationRecord
 from activities.requests import external_tools
-from activities.requests.approved_files import command_of, files_to_approve
+from activities.requests.approved_files import command_of, diff_of, files_to_approve
 from activities.requests.external_tools import Described, Unaskable, make_callers_tool
-from activities.requests.file_diff import diff_of
 from activities.tools import risks
 from activities.tools.builtin import ask_user, wait_for_event
 from activities.tools.offered import Toolbox

@@ -94,7 +94,7 @@ class Bubblewrap:
 
         try:
             ended = await supervise(
-                [sys.executable, "-I", "-S", launcher.__file__, str(plan)],
+                [sys.executable, "-I", "-S", launcher.__file__, "launch", str(plan)],
                 timeout_s=timeout_s,
                 limits=limits,
                 workspace=workspace,
@@ -179,19 +179,15 @@ def _plan(program: Path, argv: list[str], workspace: Path, uid: int | None, limi
         "show": {home.name: str(home), f"{home.name}.libs": f"{home}.libs"} if bundled else {},
         "readable": list(limits.readable),
         "shown_program": f"{home.name}/_bin/{program.name}" if bundled else None,
-        "limits": rlimits(limits),
+        "limits": {
+            "RLIMIT_AS": limits.memory_bytes,
+            "RLIMIT_CPU": limits.cpu_s,
+            "RLIMIT_NOFILE": limits.open_files,
+            "RLIMIT_FSIZE": limits.file_bytes,
+            "RLIMIT_CORE": 0,
+        },
     }
     return json.dumps(plan).encode()
-
-
-def rlimits(limits: SandboxLimits) -> dict[str, int]:
-    return {
-        "RLIMIT_AS": limits.memory_bytes,
-        "RLIMIT_CPU": limits.cpu_s,
-        "RLIMIT_NOFILE": limits.open_files,
-        "RLIMIT_FSIZE": limits.file_bytes,
-        "RLIMIT_CORE": 0,
-    }
 
 
 # orphans: the init process that bubblewrap leaves if it is killed while it starts, and that would wait without end.

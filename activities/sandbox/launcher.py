@@ -1,8 +1,12 @@
-"""Turns itself into a confined command: it sets limits, changes to an unused user, makes the workspace reachable, and
-execs.
+"""Two programs of the sandbox. They run as a script with `python -I -S`, so it imports the standard library only.
 
-It runs as a script with `python -I -S`, so it imports the standard library only. It is a separate process because
-limits and a mount namespace must be set between fork and exec, where a worker with threads may not run Python.
+`launch PLAN` turns itself into a confined command: it sets limits, changes to an unused user, makes the workspace
+reachable, and execs. It is a separate process because limits and a mount namespace must be set between fork and exec,
+where a worker with threads may not run Python.
+
+`listen PID UID CHANNEL` opens a listening socket inside the network namespace of a sandbox and passes it to the worker,
+because a process with threads cannot enter a user namespace. The socket stays in the sandbox's network: a command
+connects to its own loopback, the worker accepts, and no process inside has to forward anything.
 """
 
 import contextlib
@@ -15,10 +19,15 @@ from typing import TypedDict
 
 # placeholders in the arguments for the paths that the launcher made reachable
 WORKSPACE, PROGRAM = "{workspace}", "{program}"
+ADDRESS = ("127.0.0.1", 3128)  # on the loopback of a sandbox
 
 _CLONE_NEWNS = 0x00020000
 _MS_REMOUNTED_PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE: nothing below propagates to the host
 _MS_RECURSIVE_BIND = 0x1000 | 0x4000
+_NS_GET_USERNS = 0xB701
+_IP_FREEBIND = 15
+_PR_SET_DUMPABLE = 4
+_BACKLOG = 64
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -40,8 +49,8 @@ class LaunchPlan(TypedDict):
     limits: dict[str, int]
 
 
-def main() -> None:
-    with open(int(sys.argv[1]), "rb") as given:
+def launch(fd: int) -> None:
+    with open(fd, "rb") as given:
         plan: LaunchPlan = json.load(given)
     places = {WORKSPACE: plan["workspace"], PROGRAM: plan["program"]}
     places |= {shown(folder): folder for folder in plan["readable"]}
@@ -53,9 +62,7 @@ def main() -> None:
     for name, value in plan["limits"].items():
         _limit(getattr(resource, name), value)
     if plan["uid"] is not None:
-        os.setgroups([])
-        os.setresgid(plan["uid"], plan["uid"], plan["uid"])
-        os.setresuid(plan["uid"], plan["uid"], plan["uid"])
+        _become(plan["uid"])
     argv = [places.get(word, word) for word in plan["argv"]]
     os.chdir("/")
     # The environment must be empty: inside, /proc/1/environ shows what this exec was given.
@@ -91,6 +98,30 @@ def _stage(plan: LaunchPlan) -> dict[str, str] | None:
     return {WORKSPACE: "/tmp/workspace", PROGRAM: program, **places}
 
 
+def listen(pid: int, uid: int, channel: int) -> None:
+    import fcntl  # here, so that a command is launched without them
+    import socket
+
+    if uid >= 0:  # the sandbox's user owns the namespaces; root in a container may have no right to enter them
+        _become(uid)
+        _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # lost with the change of user, and /proc cannot be read without it
+    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    owner = fcntl.ioctl(network, _NS_GET_USERNS)
+    for namespace in (owner, network):
+        _call("setns", namespace, 0)
+    with socket.socket() as listener, socket.socket(fileno=channel) as worker:
+        listener.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)  # the interface may not be up yet
+        listener.bind(ADDRESS)
+        listener.listen(_BACKLOG)
+        socket.send_fds(worker, [b"."], [listener.fileno()])
+
+
+def _become(uid: int) -> None:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
 def _call(name: str, *arguments: object) -> None:
     if getattr(_libc, name)(*arguments) != 0:
         code = ctypes.get_errno()
@@ -98,4 +129,8 @@ def _call(name: str, *arguments: object) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _, what, *given = sys.argv
+    if what == "launch":
+        launch(int(given[0]))
+    else:
+        listen(int(given[0]), int(given[1]), int(given[2]))

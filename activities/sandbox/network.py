@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from activities.egress import FetchError, Guard, check_url
-from activities.sandbox import listener
+from activities.sandbox import launcher
 from domain.credentials import Credential, addresses_of, is_bound
 from domain.policy.rules import host_of
 
@@ -23,7 +23,7 @@ _NOTED = 5  # refusals that are listed in the command's output
 _GATEWAY_PATH = re.compile(r"/(https?)/([^/?#]+)(/.*)")
 _NOT_FORWARDED = ("host", "connection", "keep-alive", "te", "upgrade", "http2-settings")
 _OVERRIDES = ("x-http-method-override", "x-http-method", "x-method-override")  # a GET that some servers take for a POST
-PROXY_URL = f"http://{listener.ADDRESS[0]}:{listener.ADDRESS[1]}"
+PROXY_URL = f"http://{launcher.ADDRESS[0]}:{launcher.ADDRESS[1]}"
 # Programs disagree about the case, and Node reads neither unless it is configured to.
 ENVIRONMENT = {
     name: PROXY_URL for word in ("http_proxy", "https_proxy", "all_proxy") for name in (word, word.upper())
@@ -58,7 +58,7 @@ async def listening_socket(pid: int, uid: int | None) -> socket.socket:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        argv = [sys.executable, "-I", "-S", listener.__file__, str(pid), str(-1 if uid is None else uid)]
+        argv = [sys.executable, "-I", "-S", launcher.__file__, "listen", str(pid), str(-1 if uid is None else uid)]
         process = await asyncio.create_subprocess_exec(
             *argv,
             str(theirs.fileno()),

@@ -185,7 +185,9 @@ class Sweep:
 
     async def _tidy(self) -> None:
         jobs: dict[str, Callable[[], Awaitable[object]]] = {
-            "old rows": self._forget_old_rows,
+            "old workers": lambda: workers.forget_stale(self._pool),
+            "old keys": lambda: idempotency.forget_old(self._pool),
+            "old locks": lambda: idempotency.forget_old_locks(self._pool),
             "content": self._forget,
             "audit": lambda: audit.seal(self._pool),
             "old deliveries": lambda: notifications.forget_old_deliveries(self._pool, NOTICE_DAYS),
@@ -198,11 +200,6 @@ class Sweep:
         }
         if failed := await one_by_one("sweep", jobs, lambda job: jobs[job]()):
             raise failed[0]
-
-    async def _forget_old_rows(self) -> None:
-        await workers.forget_stale(self._pool)
-        await idempotency.forget_old(self._pool)
-        await idempotency.forget_old_locks(self._pool)
 
     async def _look_at(self, session: sessions.SessionRow) -> bool:
         """Bring the workflow of a session in line with its row. Whether it had to be started."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 from errand.models import Source
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from activities.requests.file_diff import FileChange
 from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits
 from activities.user_code import at_home, call_at_home, run_apart
 from domain.events import Event
@@ -105,6 +104,14 @@ def _redact_forms(remote: RemoteCall, redactor: Redactor) -> RemoteCall:
         for form in remote.forms
     ]
     return remote.model_copy(update={"forms": forms})
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """The change that a call would make to one file of the workspace, for the people who approve it."""
+
+    path: str
+    after: Callable[[str | None], str | None]  # takes the present text (None: no file); None if the call would fail
 
 
 class ToolInput(BaseModel):

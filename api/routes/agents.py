@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from agents.loader import AgentFileError, complete, load_agent, to_markdown
-from agents.problems import Catalogue, FieldProblem, validate_parts
+from agents.loader import complete, load_agent, to_markdown
+from agents.problems import AgentFileError, Catalogue, FieldProblem, validate_parts
 from api.http import body
 from api.http.auth import Admin, Call, ServicesDep, Viewer
 from api.http.body import accepts_json, choose_media_type
@@ -169,7 +169,7 @@ async def _put(
     """Store a definition, and read the tool lists of MCP servers that were not read yet."""
     # outside of the transaction, because a server elsewhere may take seconds to answer
     if wanted := unread(definition):
-        found = await call.services.discovery.discover(DiscoverTools.of(call.tenant, definition, wanted))
+        found = await call.services.workflows.discover(DiscoverTools.of(call.tenant, definition, wanted))
         if found.problems:
             raise _refusal([FieldProblem(f"mcp_servers.{name}", why) for name, why in found.problems.items()])
         definition = with_lists(definition, found)

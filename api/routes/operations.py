@@ -103,7 +103,7 @@ class Queues(BaseModel):
 @router.get("/queues", responses=problems(503), summary="Show what waits in Temporal's task queue")
 async def show_queues(call: Reader) -> Queues:
     """Figures only, over all tenants."""
-    return Queues(items=await call.services.queues.states())
+    return Queues(items=await call.services.workflows.queue_states())
 
 
 @router.get(

@@ -42,7 +42,7 @@ async def add_servers(call: Call, spec: TaskSpec, agent: TaskAgent) -> TaskAgent
     # only the ones that its headers name: the others are none of the server's business
     values = {name: value for name, value in spec.context.variables.items() if name in named}
     values = seal_all(call.services.keys, call.tenant, values)
-    lists = await call.services.discovery.discover(DiscoverTools.of(call.tenant, definition, wanted, values))
+    lists = await call.services.workflows.discover(DiscoverTools.of(call.tenant, definition, wanted, values))
     if lists.problems:
         found = [finding(f"{WHERE}/{name}", "unusable", why[:300]) for name, why in lists.problems.items()]
         raise Invalid("An MCP server of the task cannot be used.", errors=found)

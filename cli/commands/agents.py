@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from agents.loader import AgentFileError, check_agents, one_text
-from agents.problems import Catalogue
+from agents.loader import check_agents, one_text
+from agents.problems import AgentFileError, Catalogue
 from cli.api import Api, segment
 from cli.errors import CliError, Exit, NotFoundError
 from cli.options import json_option, remote, settings
@@ -153,7 +153,7 @@ def check(folder: Path | None, as_json: bool) -> None:
     """
     # This imports everything that a worker does, which takes seconds: so only in this command, not for `errand --help`.
     from activities.handlers.registry import load_handlers
-    from activities.hooks.registry import load_hooks
+    from activities.hooks.hook import load_hooks
     from activities.tools.registry import SEARCH, load_tools
 
     module = settings().tools_module

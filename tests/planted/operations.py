@@ -87,8 +87,8 @@ BUGS = [
     Bug(
         "a state file that cannot be written ends the stack",
         "deploy/stack.py",
-        '        except OSError as error:\n            self._log(f"cannot write',
-        '        except KeyError as error:\n            self._log(f"cannot write',
+        '        except OSError as error:\n            self.supervisor.log(f"cannot write',
+        '        except KeyError as error:\n            self.supervisor.log(f"cannot write',
         (f"{_LOCAL}::test_state_file_that_cannot_be_written_does_not_end_the_stack",),
     ),
     Bug(

@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cli": (
         *("domain", "agents", "store", "workflows.client", "workflows.codec", "workflows.replay", "settings", "deploy"),
         "errand",  # the command line is a program on the client
-        *("activities.tools.registry", "activities.handlers.registry", "activities.hooks.registry"),
+        *("activities.tools.registry", "activities.handlers.registry", "activities.hooks.hook"),
     ),
     "deploy": ("settings", "domain.agents.models"),
     # a program that uses the client has no application code on its path; the command adds it

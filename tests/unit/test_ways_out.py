@@ -49,7 +49,7 @@ CONNECTIONS = {
     ],
     "traces, to an address of the operator": ["workflows/telemetry.py imports opentelemetry.exporter"],
     "a socket that listens inside a sandbox: what a command asks of it goes through the guard": [
-        "activities/sandbox/listener.py imports socket",
+        "activities/sandbox/launcher.py imports socket",
         "activities/sandbox/network.py imports socket",
     ],
     "asks the kernel who the caller on this machine is": ["api/http/auth.py imports socket"],
@@ -85,7 +85,7 @@ SHARED_THREADS = {
         "activities/delegation/attempts.py::Attempts._choose",
         "activities/delegation/plan.py::Planner.plan",
         "activities/requests/approved_files.py::files_to_approve",
-        "activities/requests/file_diff.py::diff_of",
+        "activities/requests/approved_files.py::diff_of",
         "activities/tools/run_tool.py::check_shown",
         "api/faces/responses/request.py::read_create",
         "api/submission/task_files.py::find_shown",

@@ -480,7 +480,10 @@ def answer_spawn(
     answers, stops = dict(plan.answers), []
     for session in opened:
         if session.busy is not None:
-            error = _still_running(names[session.session_id], session.busy)
+            error = (
+                f"'{names[session.session_id]}' is still running (session: {session.busy}). "
+                "Wait for its outcome, or send it a message with steer_subagent."
+            )
             answers[session.session_id] = SpawnAnswer(session_id=session.session_id, error=error)
         elif session.refused is not None:
             error = REFUSED.get(session.refused, f"refused ({session.refused})")
@@ -516,10 +519,3 @@ def _refusal(state: ConversationState, spawn: SpawnRequest, parent: Thread, acti
     if active >= spawn.max_children:
         return f"As many subagents as may are running ({active}). Wait for some of them first."
     return None
-
-
-def _still_running(name: str, session_id: str) -> str:
-    return (
-        f"'{name}' is still running (session: {session_id}). "
-        "Wait for its outcome, or send it a message with steer_subagent."
-    )

@@ -275,6 +275,11 @@ def read_stop_reason(error: ActivityError) -> Reason:
     return Reason(details[0]) if details else Reason.CALLER_CANCEL
 
 
+def join_notes(*notes: str | None) -> str | None:
+    """Join several notes for the model into one."""
+    return "\n\n".join(note for note in notes if note) or None
+
+
 async def all_of(coroutines: list[Coroutine[Any, Any, T]]) -> list[T]:
     """The results of all. If one raises, wait for the others to end before the exception is passed on."""
     done: list[T] = []

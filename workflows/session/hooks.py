@@ -9,7 +9,7 @@ from domain.agents.hook import HookPoint
 from domain.sessions.session import ToolCall, ToolOutcome
 from domain.sessions.session_state import HookCall, HookList, HookOutcome, HookSubject, Line
 from workflows import activity_calls
-from workflows.session.context import END_TIME, Ending, SessionContext, cause
+from workflows.session.context import END_TIME, Ending, SessionContext, cause, join_notes
 
 LEAST_TIME = timedelta(milliseconds=500)  # for hooks of the end, after the deadline
 NOTHING = HookOutcome()
@@ -85,11 +85,6 @@ async def at_end(session: SessionContext, ending: Ending, line: Line) -> None:
             await activity_calls.run_hooks(call, min(left, timedelta(minutes=10)))
     except ActivityError as error:
         workflow.logger.warning("the hooks of the end could not run: %s", cause(error)[1])
-
-
-def join_notes(*notes: str | None) -> str | None:
-    """Join several notes for the model into one."""
-    return "\n\n".join(note for note in notes if note) or None
 
 
 def _build_call(session: SessionContext, line: Line, point: HookPoint, subject: HookSubject) -> HookCall:

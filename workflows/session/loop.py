@@ -18,7 +18,7 @@ from domain.sessions.session import BindingCall, ModelCall, ModelReply, Purpose,
 from domain.sessions.session_state import HookSubject, Line
 from workflows import activity_calls
 from workflows.session import hooks
-from workflows.session.context import Ending, SessionContext, Stopped, cause, read_stop_reason
+from workflows.session.context import Ending, SessionContext, Stopped, cause, join_notes, read_stop_reason
 from workflows.session.tools import act
 from workflows.ui import current_details, step_result
 
@@ -37,10 +37,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
                 return limit
             if line.is_main and session.history_is_long:
                 return None
-            state.step += 1
-            line.step = state.step
-            note, line.note = line.note, None
-            reply = await think(session, line, Purpose.TURN, session.take(line), note)
+            reply = await take_step(session, line)
         decision = decide_next(reply)
         line.note = CUT_OFF if decision.next is Next.ASK_AGAIN else None
         if decision.next is Next.STOP:
@@ -76,7 +73,7 @@ def repeats_itself(session: SessionContext, line: Line, outcomes: list[ToolOutco
     line.trail = loop_detection.extend_trail(line.trail, outcomes, took.total_seconds(), limits.repeats)
     verdict = loop_detection.judge_trail(line.trail, limits.repeats_warning, limits.repeats)
     if verdict is loop_detection.LoopVerdict.WARN:
-        line.note = "\n\n".join(filter(None, [line.note, loop_detection.WARNING]))
+        line.note = join_notes(line.note, loop_detection.WARNING)
     return verdict is loop_detection.LoopVerdict.BREAK
 
 
@@ -103,6 +100,13 @@ async def is_done(session: SessionContext, line: Line, reply: ModelReply) -> boo
 
 
 # Replies of the model, of a handler or of the agent's own definition.
+
+
+async def take_step(session: SessionContext, line: Line, *, activates: bool = False) -> ModelReply:
+    session.state.step += 1
+    line.step = session.state.step
+    note, line.note = line.note, None
+    return await think(session, line, Purpose.TURN, session.take(line), note, activates)
 
 
 async def think(
@@ -170,11 +174,8 @@ async def activate(session: SessionContext, line: Line) -> None:
     if session.sides is None or line.activated or line.agent.side not in session.sides.immediate:
         return
     line.activated = True
-    session.state.step += 1
-    line.step = session.state.step
-    note, line.note = line.note, None
     line.doing = "Starting subagents"
-    reply = await think(session, line, Purpose.TURN, session.take(line), note, activates=True)
+    reply = await take_step(session, line, activates=True)
     line.doing = ""
     line.pending = reply if reply.calls else None
 
@@ -287,11 +288,8 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
                 return limit
             if session.history_is_long:
                 return None
-            state.step += 1
-            line.step = state.step
             line.steps += 1
-            note, line.note = line.note, None
-            reply = await think(session, line, Purpose.TURN, session.take(line), note)
+            reply = await take_step(session, line)
         decision = decide_next(reply)
         if decision.reason is Reason.ERROR:
             return Ending(decision.reason, decision.error_type, decision.error)
@@ -304,7 +302,9 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
         if reply.calls and repeats_itself(session, line, outcomes, workflow.now() - began):
             return Ending(Reason.LOOP_DETECTED)
         if reply.full or decision.next is Next.COMPACT:
-            await _compact(session, line)
+            line.head = state.line.head  # a side's checkpoint is of its own view, even if the other's turn has begun
+            await think(session, line, Purpose.COMPACT)
+            state.line.head = line.head
         workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
     return None
 
@@ -357,14 +357,6 @@ def _steps_used(line: Line, side: Side) -> Ending | None:
 
 def _out_of_steps(side: Side) -> Ending:
     return Ending(Reason.STEP_LIMIT, "max_steps", STEPS_USED.format(side.label or "A side", side.max_steps))
-
-
-async def _compact(session: SessionContext, line: Line) -> None:
-    """Let a side write the checkpoint of its own view, even if the other side's turn has begun."""
-    state = session.state
-    line.head = state.line.head
-    await think(session, line, Purpose.COMPACT)
-    state.line.head = line.head
 
 
 def _ending_tools(side: Side) -> set[str]:

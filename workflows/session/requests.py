@@ -19,7 +19,7 @@ from domain.sessions.input_request import (
 from domain.sessions.session import CallState, Reason, StopRequest, ToolCall, ToolOutcome, form_id
 from domain.sessions.session_state import Line
 from workflows import activity_calls
-from workflows.session.context import Ending, SessionContext, Stopped, cause
+from workflows.session.context import Ending, SessionContext, Stopped, cause, join_notes
 from workflows.ui import STATUS, current_details
 
 T = TypeVar("T")
@@ -157,9 +157,8 @@ async def ask_variables(session: SessionContext, line: Line) -> None:
     """Ask once, before the first step, for all values that the agent needs to begin."""
     node = session.start.ref.session_id  # there is no message yet to which it could refer
     settled = await ask(session, line, RequestKind.MISSING_VARIABLES, node, 0, "missing variables")
-    if settled is None:
-        return
-    line.note = "\n\n".join(note for note in (line.note, settled.note) if note) or None
+    if settled is not None:
+        line.note = join_notes(line.note, settled.note)
 
 
 async def approve_plan(session: SessionContext, line: Line, node: str) -> None:

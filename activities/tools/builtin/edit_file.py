@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from activities.requests.file_diff import FileChange
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult
+from activities.tools.tool import FileChange, Tool, ToolContext, ToolInput, ToolResult
 from domain.amounts import format_count
 from domain.policy.rules import PathError, Subject, SubjectKind
 from domain.sessions.session import Effect, EffectKind

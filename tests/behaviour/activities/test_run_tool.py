@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from temporalio.api.history.v1 import HistoryEvent
 
-from activities.requests.file_diff import FileChange, diff_of
+from activities.requests.approved_files import diff_of
+from activities.tools.tool import FileChange
 from domain.differences import CLOSELY, MOST_CHARACTERS, diff
 from domain.ids import new_id
 from store import workspaces

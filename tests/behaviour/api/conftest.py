@@ -14,7 +14,7 @@ import uvicorn
 
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
-from agents.loader import load_agents
+from agents.loader import check_agents
 from agents.problems import Catalogue
 from api.__main__ import HeadTimeoutProtocol
 from api.app import create_app
@@ -58,7 +58,7 @@ async def database_url(stack: Stack) -> AsyncIterator[str]:
 async def pool(database_url: str) -> AsyncIterator[Pool]:
     await migrate(database_url)
     pool = await database.connect(database_url)
-    shipped = await asyncio.to_thread(load_agents, ROOT / "agents", Catalogue(TOOLS, HANDLERS))
+    shipped = (await asyncio.to_thread(check_agents, ROOT / "agents", Catalogue(TOOLS, HANDLERS))).agents
     for definition in shipped.values():
         await agents.put(pool, agents.SHIPPED, definition)
     helper = AgentDefinition(name="helper", description="Helps.", mode=Mode.SUBAGENT, prompt="Help.")

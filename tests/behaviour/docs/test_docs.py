@@ -18,7 +18,7 @@ import pytest_asyncio
 
 from activities.egress import Fetcher
 from activities.handlers.registry import load_handlers
-from activities.hooks.registry import load_hooks
+from activities.hooks.hook import load_hooks
 from activities.sandbox import Refusing
 from activities.tools.registry import TOOLS, load_tools
 from activities.tools.tool import ToolContext

@@ -146,7 +146,7 @@ async def test_delivery_errors_name_neither_address_nor_secret(receiver: Receive
     fetcher = Fetcher(["127.0.0.1"])
     for kind in (ChannelName.WEBHOOK, ChannelName.SLACK, ChannelName.PUSH):
         with pytest.raises(SendError) as caught:
-            await build_channels(fetcher, None)[kind].send(envelope(f"{receiver.url}/canary", title="x"))
+            await build_channels(fetcher, None)[kind](envelope(f"{receiver.url}/canary", title="x"))
         assert str(caught.value) == "It answered 500."
     assert "canary" not in repr(envelope("https://canary/", title="x"))
     assert json.loads(receiver.at("/canary")[0].body)["type"] == "task_completed"

@@ -92,7 +92,7 @@ async def test_name_that_resolves_to_a_private_address_is_refused_when_sending(
     backend = Recording()
     fetcher = Fetcher(backend=backend, resolve=names({"rebind.test": addresses}), setting="ERRAND_NOTIFY_PRIVATE_HOSTS")
     with pytest.raises(SendError, match="ERRAND_NOTIFY_PRIVATE_HOSTS"):
-        await build_channels(fetcher, None)[kind].send(Envelope("x", "https://rebind.test/", NOTICE, [new_secret()]))
+        await build_channels(fetcher, None)[kind](Envelope("x", "https://rebind.test/", NOTICE, [new_secret()]))
     assert backend.connected == []
 
 
@@ -101,7 +101,7 @@ async def test_a_redirect_is_not_followed(kind: ChannelName) -> None:
     backend = Recording([b"HTTP/1.1 307 Here\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n"])
     fetcher = Fetcher(backend=backend, resolve=names({"hooks.test": ["93.184.216.34"]}))
     with pytest.raises(SendError, match=r"It answered 307\."):
-        await build_channels(fetcher, None)[kind].send(Envelope("x", "http://hooks.test/", NOTICE, [new_secret()]))
+        await build_channels(fetcher, None)[kind](Envelope("x", "http://hooks.test/", NOTICE, [new_secret()]))
     assert backend.connected == [("93.184.216.34", 80)]
 
 

@@ -14,7 +14,7 @@ from activities.handlers.registry import HANDLERS
 from activities.sandbox import NONE, NetworkPolicy, Pipes, SandboxLimits, SandboxResult
 from activities.tools.registry import TOOLS
 from activities.tools.tool import BEGIN_DELEGATIONS, ToolContext
-from agents.loader import load_agents
+from agents.loader import check_agents
 from agents.problems import Catalogue
 from domain.conversations.mailbox import Outcome
 from domain.conversations.subagent_texts import (
@@ -30,7 +30,7 @@ from offline.scripts import answer
 from offline.transcript import Transcript
 from settings import ROOT
 
-AGENTS = load_agents(ROOT / "agents", Catalogue(TOOLS, HANDLERS))
+AGENTS = check_agents(ROOT / "agents", Catalogue(TOOLS, HANDLERS)).agents
 REF = SessionRef(tenant="t", session_id="s", conversation_id="s")
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from activities.handlers.registry import HANDLERS, hand_in, load_handlers, round_table
-from activities.hooks.hook import SessionHook
-from activities.hooks.registry import load_hooks
+from activities.hooks.hook import SessionHook, load_hooks
 from activities.tools.registry import load_tools
 from domain.agents.handler import AnsweredCall, HandlerMessage, HandlerReply, HandlerTurn, Speaker
 from domain.agents.hook import HookPoint

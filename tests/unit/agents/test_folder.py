@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.loader import AgentFileError, AgentFolder, check_agents, one_text, parse_agent, to_markdown
-from agents.problems import Catalogue
+from agents.loader import AgentFolder, check_agents, one_text, parse_agent, to_markdown
+from agents.problems import AgentFileError, Catalogue
 from cli.commands.agents import mermaid
 from domain.agents.definition import AgentDefinition, PromptDefinition, Resumable, Side, SubagentRef, SubagentTool
 

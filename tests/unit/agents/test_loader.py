@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
-from agents.loader import AgentFileError, AgentFilesError, complete, load_agents, load_prices, parse_agent, to_markdown
-from agents.problems import Catalogue, validate_parts
+from agents.loader import check_agents, complete, load_prices, parse_agent, to_markdown
+from agents.problems import AgentFileError, Catalogue, validate_parts
 from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
 from domain.agents.models import Providers
 from domain.policy.rules import Action, Rule
@@ -36,7 +36,9 @@ def problems(text: str, file: str = "helper.md") -> dict[str, Any]:
 
 
 def test_the_shipped_agents_load() -> None:
-    agents = load_agents(FOLDER, KNOWN)
+    loaded = check_agents(FOLDER, KNOWN)
+    assert loaded.errors == []
+    agents = loaded.agents
     desk = {"support-desk", "billing", "technician", "asset_subagent"}
     desk |= {"panel", "optimist", "sceptic", "pragmatist"}
     daemons = {"mender", "concierge", "scout", "coder"}
@@ -142,15 +144,14 @@ def test_local_references_are_fine() -> None:
 def test_an_unknown_or_primary_subagent_is_refused(tmp_path: Path, subagent: str, expected: str) -> None:
     (tmp_path / "helper.md").write_text(agent_text(f"mode: primary\nsubagents: [{subagent}]\n"))
     (tmp_path / "worker.md").write_text(agent_text(name="worker"))
-    with pytest.raises(AgentFilesError, match=expected) as caught:
-        load_agents(tmp_path, KNOWN)
-    assert caught.value.errors[0].problems[0].allowed == ("worker",)
+    [error] = check_agents(tmp_path, KNOWN).errors
+    assert expected in str(error) and error.problems[0].allowed == ("worker",)
 
 
 def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "helper.md").write_bytes(b"---\n\xff\xfe")
-    with pytest.raises(AgentFilesError, match="helper.md.*UTF-8"):
-        load_agents(tmp_path, KNOWN)
+    [error] = check_agents(tmp_path, KNOWN).errors
+    assert "helper.md" in str(error) and "UTF-8" in str(error)
 
 
 def test_windows_line_ends_are_read() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
-from agents.loader import load_agents
+from agents.loader import check_agents
 from agents.problems import Catalogue
 from cli.commands.agents import mermaid
 from cli.main import errand
@@ -64,7 +64,7 @@ def test_every_promise_has_a_test() -> None:
 
 
 def test_every_diagram_in_the_docs_is_generated() -> None:
-    agents = load_agents(ROOT / "agents", Catalogue(TOOLS, HANDLERS))
+    agents = check_agents(ROOT / "agents", Catalogue(TOOLS, HANDLERS)).agents
     generated = {mermaid(agents, name) for name in agents}
     shown = re.findall(r"^```mermaid\n(.*?)^```$", (ROOT / "docs/graphs.md").read_text(), re.DOTALL | re.MULTILINE)
     assert len(shown) == 3
