@@ -25,7 +25,7 @@ from activities.environments import Environments
 from activities.events import EventWriter
 from activities.handlers.call_handler import CallHandler
 from activities.hooks.hook import SessionHook
-from activities.hooks.run_hooks import InnerHooks, RunHooks
+from activities.hooks.run_hooks import Hooks
 from activities.mcp.discover import ShippedLists, ToolLists
 from activities.model.call_model import Bounds, CallModel
 from activities.model.models import Models
@@ -103,7 +103,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     subagents = Subagents(pool, conversations, own_schedules)
     checks = Checks(pool, definitions, services.workspaces, services.commands, tools, services.fetcher, subagents)
     states = ThreadStates(pool, services.keys, definitions, subagents, services.workspaces)
-    inner_hooks = InnerHooks(pool, services.hooks, states, services.workspaces)
+    hooks = Hooks(pool, services.hooks, definitions, states, services.workspaces)
     replying = (
         pool,
         models,
@@ -113,9 +113,8 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         toolbox,
         Bounds(pool, models, services.budget_low_percent, services.thresholds),
         services.attempts_before_fallback,
-        inner_hooks,
+        hooks,
     )
-    hooks = RunHooks(pool, services.hooks, definitions, states, services.workspaces)
     run_tool = RunTool(
         pool,
         tools,
@@ -125,7 +124,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.fetcher,
         subagents,
         states,
-        inner_hooks,
+        hooks,
         services.environments,
         Repositories(pool, services.mirrors, services.fetcher, services.workspaces.caps.file_bytes),
         Places(services.max_tool_calls),

@@ -82,14 +82,9 @@ def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
     return LoadedAgents(_without_missing(usable), list(errors.values()), names)
 
 
-def parse_agent(
-    text: str,
-    file: str,
-    known: Catalogue,
-    prompts: Mapping[str, PromptDefinition] | None = None,
-) -> AgentDefinition:
+def parse_agent(text: str, file: str, known: Catalogue) -> AgentDefinition:
     """Read one definition. `complete` checks it once the other agents are known."""
-    definition, problems = _read_agent(text, file, known, prompts or {})
+    definition, problems = _read_agent(text, file, known, {})
     if problems:
         raise AgentFileError(file, problems)
     return definition

@@ -1,6 +1,7 @@
 """Slack: events and buttons arrive through the Events API and interactivity, answers leave through the Web API."""
 
 import json
+from html import escape
 from urllib.parse import parse_qs
 
 from pydantic import ValidationError
@@ -92,21 +93,22 @@ def _read_buttons(payload: JsonObject) -> Received:
 
 def _message(outgoing: Outgoing) -> bytes:
     reply = outgoing.reply
+    text = escape(reply.data.text, quote=False)  # an agent's text cannot become links or mentions
     message = {
         "channel": reply.data.channel_id,
         "thread_ts": reply.data.thread,
-        "text": _plain(reply.data.text)[:MAX_TEXT],
-        "blocks": _buttons(reply),
+        "text": text[:MAX_TEXT],
+        "blocks": _buttons(reply, text),
         "metadata": {"event_type": "errand_reply", "event_payload": {"id": outgoing.id}},
         "unfurl_links": False,
     }
     return json.dumps({name: value for name, value in message.items() if value is not None}).encode()
 
 
-def _buttons(reply: ChannelReply) -> list[JsonObject] | None:
+def _buttons(reply: ChannelReply, shown: str) -> list[JsonObject] | None:
     if reply.type == REPLY or reply.data.kind not in APPROVALS:
         return None
-    text = {"type": "section", "text": {"type": "mrkdwn", "text": _plain(reply.data.text)[:MAX_BLOCK]}}
+    text = {"type": "section", "text": {"type": "mrkdwn", "text": shown[:MAX_BLOCK]}}
     buttons = [
         {
             "type": "button",
@@ -118,8 +120,3 @@ def _buttons(reply: ChannelReply) -> list[JsonObject] | None:
         for action, (label, style, _) in BUTTONS.items()
     ]
     return [text, {"type": "actions", "elements": buttons}]
-
-
-def _plain(text: str) -> str:
-    """Escape an agent's text, so that it cannot become links or mentions."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,6 +1,6 @@
-"""Runs hooks: between the steps of a session (`RunHooks`, an activity), and inside a model call or a tool call
-(`InnerHooks`, which changes the model's input, and replies or results before they are stored). Then how one hook runs.
-Only an agent that names hooks enters this file."""
+"""Runs hooks: between the steps of a session (two activities), and inside a model call or a tool call, where they
+change the model's input, and replies or results before they are stored. Then how one hook runs. Only an agent that
+names hooks enters this file."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -52,7 +52,7 @@ RESULT_SECONDS = 20.0  # for all hooks of one result, because the tool's activit
 
 
 @dataclass
-class RunHooks:
+class Hooks:
     _pool: Pool
     _hooks: dict[str, SessionHook]
     _definitions: Definitions
@@ -85,7 +85,8 @@ class RunHooks:
         refusals: dict[int, str] = {}
         if call.point in (HookPoint.BEFORE_MODEL, HookPoint.BEFORE_TOOL):
             for name in absent:
-                await self._report(call, name, _key(call, 0), f"This worker has no hook {name!r}.")
+                error = f"This worker has no hook {name!r}."
+                await report_failure(self._pool, call.ref, name, call.point, call.step, _key(call, 0), error)
         if absent and call.point is HookPoint.BEFORE_TOOL:  # it may be a guard: fail closed
             refusal = f"This was not run: this worker has no hook {absent[0]!r}."
             return HookOutcome(refusals=dict.fromkeys(call.indexes, refusal))
@@ -102,7 +103,7 @@ class RunHooks:
                     state = await self._states.load(call.ref, agents, stored, call.workspace_id, folder, key)
                     reply = await run_hook(hook, moment, state)
                 except (HookError, SealingError) as error:
-                    await self._report(call, hook.name, moment.key, str(error))
+                    await report_failure(self._pool, call.ref, hook.name, call.point, call.step, moment.key, str(error))
                     if call.point is HookPoint.BEFORE_TOOL:  # it may be a guard: fail closed
                         refusals[call.indexes[place]] = f"This was not run: the hook {hook.name!r} failed."
                     continue
@@ -170,24 +171,7 @@ class RunHooks:
             for one in call.indexes
         ]
 
-    async def _report(self, call: HookCall, name: str, key: str, error: str) -> None:
-        await report_failure(self._pool, call.ref, name, call.point, call.step, key, error)
-
-
-def _common_fields(ref: SessionRef, agent: str, step: int) -> dict[str, Any]:
-    return {"session_id": ref.session_id, "conversation_id": ref.conversation_id, "agent": agent, "step": step}
-
-
-def _key(call: HookCall, place: int) -> str:
-    return f"{call.ref.session_id}/{call.line}/{call.step}/{call.point}/{call.node or ''}/{place}"
-
-
-@dataclass
-class InnerHooks:
-    _pool: Pool
-    _hooks: dict[str, SessionHook]
-    _states: ThreadStates
-    _workspaces: Workspaces
+    # inside a model call or a tool call
 
     async def filter_messages(
         self, call: ModelCall, agent: AgentDefinition, nodes: list[Node], facts: StepFacts
@@ -283,6 +267,14 @@ class InnerHooks:
 
     def _of(self, agent: AgentDefinition, point: HookPoint) -> Sequence[SessionHook]:
         return [hook for name in agent.hooks if (hook := self._hooks.get(name)) and hook.point is point]
+
+
+def _common_fields(ref: SessionRef, agent: str, step: int) -> dict[str, Any]:
+    return {"session_id": ref.session_id, "conversation_id": ref.conversation_id, "agent": agent, "step": step}
+
+
+def _key(call: HookCall, place: int) -> str:
+    return f"{call.ref.session_id}/{call.line}/{call.step}/{call.point}/{call.node or ''}/{place}"
 
 
 def _messages(nodes: list[Node], side: str) -> list[ShownMessage]:

@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.attempt import call_attempt, cancel_requested, complete_work, retry_if_away, send_heartbeats
 from activities.events import EventWriter
-from activities.hooks.run_hooks import InnerHooks
+from activities.hooks.run_hooks import Hooks
 from activities.model import recorded as recording
 from activities.model import reply as turn_record
 from activities.model.models import MALFORMED, MOST_MALFORMED, UNAVAILABLE, Models, retry_pause
@@ -81,7 +81,7 @@ class CallModel:
     toolbox: Toolbox
     _bounds: "Bounds"
     _attempts: int  # with a model, before its fallback
-    _hooks: InnerHooks
+    _hooks: Hooks
 
     @activity.defn(name="call_model")
     async def call_model(self, call: ModelCall) -> ModelReply:

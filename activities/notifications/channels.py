@@ -13,6 +13,7 @@ from email.header import Header
 from email.message import EmailMessage
 from email.utils import formatdate
 from functools import partial
+from html import escape
 
 from activities.egress import Fetched, Fetcher, FetchError
 from connectors.connector import SenderPorts
@@ -83,14 +84,10 @@ async def send_webhook(fetcher: Fetcher, envelope: Envelope) -> None:
 async def send_slack(fetcher: Fetcher, envelope: Envelope) -> None:
     """Slack, and services with the same interface: an incoming webhook that takes a text."""
     notice = envelope.notice
-    text = f"*{_plain(notice.subject)}*\n{_plain(notice.text)}"
+    # so that text of an agent cannot become links or mentions
+    text = f"*{escape(notice.subject, quote=False)}*\n{escape(notice.text, quote=False)}"
     body = json.dumps({"text": text, "unfurl_links": False}).encode()
     await post_accepted(fetcher, envelope.target, {"content-type": "application/json"}, body)
-
-
-def _plain(text: str) -> str:
-    """Escape the text, so that text of an agent cannot become links or mentions."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 async def send_push(fetcher: Fetcher, envelope: Envelope) -> None:

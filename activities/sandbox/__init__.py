@@ -10,6 +10,7 @@ from activities.sandbox.choose import choose
 from activities.sandbox.network import NetworkPolicy
 from activities.sandbox.sandbox import (
     NONE,
+    CommandOptions,
     Commands,
     Pipes,
     Refusing,
@@ -19,5 +20,5 @@ from activities.sandbox.sandbox import (
     existing_folders,
 )
 
-__all__ = ["NONE", "Commands", "NetworkPolicy", "Pipes", "Refusing", "Sandbox", "SandboxLimits", "SandboxResult"]
-__all__ += ["choose", "existing_folders"]
+__all__ = ["NONE", "CommandOptions", "Commands", "NetworkPolicy", "Pipes", "Refusing", "Sandbox", "SandboxLimits"]
+__all__ += ["SandboxResult", "choose", "existing_folders"]

@@ -12,12 +12,13 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Unpack
 
 from activities.sandbox import launcher, seccomp
-from activities.sandbox.network import NetworkPolicy, NetworkUnavailableError, Proxy, listening_socket
-from activities.sandbox.sandbox import NONE, Pipes, SandboxLimits, SandboxResult
+from activities.sandbox.network import NetworkUnavailableError, Proxy, listening_socket
+from activities.sandbox.sandbox import NONE, CommandOptions, SandboxLimits, SandboxResult
 from activities.sandbox.supervise import Namespace, memory_file, supervise, user_for
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -51,25 +52,17 @@ class Bubblewrap:
     program: Path
     name: str = "bwrap"
 
-    async def run(
-        self,
-        command: str,
-        *,
-        workspace: Path,
-        network: NetworkPolicy | None,
-        timeout_s: float,
-        limits: SandboxLimits,
-        pipes: Pipes | None = None,
-        variables: Mapping[str, str] = NONE,
-    ) -> SandboxResult:
+    async def run(self, command: str, **options: Unpack[CommandOptions]) -> SandboxResult:
+        workspace, network, limits = options["workspace"], options["network"], options["limits"]
         uid = await user_for(workspace)
         proxy = Proxy(network) if network is not None else None
         info, info_end = os.pipe()
         held, release = os.pipe()
+        variables = {**(network.environment() if network else {}), **options.get("variables", NONE)}
         given = {
             "--info-fd": info_end,
             "--block-fd": held,
-            "--args": memory_file(_set_variables({**(network.environment() if network else {}), **variables})),
+            "--args": memory_file(_set_variables(variables)),
             "--seccomp": memory_file(seccomp.program(platform.machine())),
             "/etc/passwd": memory_file(_PASSWD),
             "/etc/group": memory_file(_GROUP),
@@ -95,10 +88,8 @@ class Bubblewrap:
         try:
             ended = await supervise(
                 [sys.executable, "-I", "-S", launcher.__file__, "launch", str(plan)],
-                timeout_s=timeout_s,
-                limits=limits,
-                workspace=workspace,
-                pipes=pipes,
+                options,
+                self.name,
                 pass_fds=[plan, *given.values()],
                 namespace=Namespace(info, release, prepare),
                 uid=uid,
@@ -108,10 +99,8 @@ class Bubblewrap:
         finally:
             if proxy is not None:
                 await proxy.close()
-        output = ended.output + "".join(f"\n[network: {one}]" for one in (proxy.refusals if proxy else ()))
-        return SandboxResult(
-            ended.exit_code, output, self.name, ended.timed_out, ended.truncated, stopped=ended.stopped
-        )
+        refused = "".join(f"\n[network: {one}]" for one in (proxy.refusals if proxy else ()))
+        return replace(ended, output=ended.output + refused)
 
 
 def candidates() -> list[Bubblewrap]:

@@ -8,14 +8,13 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Unpack
 
 from activities.sandbox.bubblewrap import PATH, shell
-from activities.sandbox.network import NetworkPolicy
-from activities.sandbox.sandbox import NONE, Pipes, SandboxLimits, SandboxResult
+from activities.sandbox.sandbox import NONE, CommandOptions, SandboxResult
 from activities.sandbox.supervise import memory_file, supervise, user_for
 
 _NO_NETWORK = (
@@ -29,53 +28,30 @@ _CHILD = Path(__file__).with_name("landlock_child.py")
 class Landlock:
     name: str = "sandlock"
 
-    async def run(
-        self,
-        command: str,
-        *,
-        workspace: Path,
-        network: NetworkPolicy | None,
-        timeout_s: float,
-        limits: SandboxLimits,
-        pipes: Pipes | None = None,
-        variables: Mapping[str, str] = NONE,
-    ) -> SandboxResult:
-        if network is not None:
+    async def run(self, command: str, **options: Unpack[CommandOptions]) -> SandboxResult:
+        if options["network"] is not None:
             return SandboxResult(None, "", self.name, refusal=_NO_NETWORK)
-        uid = await user_for(workspace)
-        plan = memory_file(_plan(command, workspace, uid, limits, talks=pipes is not None, variables=variables))
-        ended = await supervise(
-            [sys.executable, "-I", str(_CHILD), str(plan)],
-            timeout_s=timeout_s,
-            limits=limits,
-            workspace=workspace,
-            pipes=pipes,
-            pass_fds=[plan],
+        uid = await user_for(options["workspace"])
+        file = memory_file(_plan(command, options, uid))
+        return await supervise(
+            [sys.executable, "-I", str(_CHILD), str(file)],
+            options,
+            self.name,
+            pass_fds=[file],
             stop_signal=signal.SIGTERM,  # its handler ends the whole tree
             uid=uid,
         )
-        return SandboxResult(
-            ended.exit_code, ended.output, self.name, ended.timed_out, ended.truncated, stopped=ended.stopped
-        )
 
 
-def _plan(
-    command: str,
-    workspace: Path,
-    uid: int | None,
-    limits: SandboxLimits,
-    *,
-    talks: bool,
-    variables: Mapping[str, str],
-) -> bytes:
-    plan = asdict(limits) | {
+def _plan(command: str, options: CommandOptions, uid: int | None) -> bytes:
+    plan = asdict(options["limits"]) | {
         "command": command,
         "shell": shell(),
-        "workspace": os.path.abspath(workspace),
+        "workspace": os.path.abspath(options["workspace"]),
         "uid": uid,
         "path": PATH,
-        "talks": talks,
-        "variables": dict(variables),
+        "talks": options.get("pipes") is not None,
+        "variables": dict(options.get("variables", NONE)),
     }
     return json.dumps(plan).encode()
 

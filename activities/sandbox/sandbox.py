@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import NotRequired, Protocol, TypedDict, Unpack
 
 from activities.egress import Guard
 from activities.sandbox.network import NetworkPolicy
@@ -57,21 +57,22 @@ class SandboxResult:
     refusal: str = ""
 
 
+class CommandOptions(TypedDict):
+    """What a command is run with."""
+
+    workspace: Path
+    network: NetworkPolicy | None
+    timeout_s: float
+    limits: SandboxLimits
+    pipes: NotRequired[Pipes | None]
+    variables: NotRequired[Mapping[str, str]]
+
+
 class Sandbox(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def run(
-        self,
-        command: str,
-        *,
-        workspace: Path,
-        network: NetworkPolicy | None,
-        timeout_s: float,
-        limits: SandboxLimits,
-        pipes: Pipes | None = None,
-        variables: Mapping[str, str] = NONE,
-    ) -> SandboxResult: ...
+    async def run(self, command: str, **options: Unpack[CommandOptions]) -> SandboxResult: ...
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,7 @@ class Refusing:
     remedy: str
     name: str = "none"
 
-    async def run(
-        self,
-        command: str,
-        *,
-        workspace: Path,
-        network: NetworkPolicy | None,
-        timeout_s: float,
-        limits: SandboxLimits,
-        pipes: Pipes | None = None,
-        variables: Mapping[str, str] = NONE,
-    ) -> SandboxResult:
+    async def run(self, command: str, **options: Unpack[CommandOptions]) -> SandboxResult:
         return SandboxResult(None, "", self.name, refusal=f"Nothing was run: {self.reason}. {self.remedy}")
 
 

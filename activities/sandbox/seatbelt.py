@@ -8,13 +8,11 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Unpack
 
 from activities.sandbox.bubblewrap import PATH, shell
-from activities.sandbox.network import NetworkPolicy
-from activities.sandbox.sandbox import NONE, Pipes, SandboxLimits, SandboxResult
+from activities.sandbox.sandbox import NONE, CommandOptions, SandboxResult
 from activities.sandbox.supervise import supervise
 
 _PROFILE = """(version 1)
@@ -41,39 +39,24 @@ class Seatbelt:
     program: str
     name: str = "seatbelt"
 
-    async def run(
-        self,
-        command: str,
-        *,
-        workspace: Path,
-        network: NetworkPolicy | None,
-        timeout_s: float,
-        limits: SandboxLimits,
-        pipes: Pipes | None = None,
-        variables: Mapping[str, str] = NONE,
-    ) -> SandboxResult:
-        if network is not None:
+    async def run(self, command: str, **options: Unpack[CommandOptions]) -> SandboxResult:
+        if options["network"] is not None:
             return SandboxResult(None, "", self.name, refusal=_NO_NETWORK)
-        place = await asyncio.to_thread(
-            os.path.realpath, workspace
-        )  # profiles match real paths: /private/tmp, not /tmp
+        limits = options["limits"]
+        # profiles match real paths: /private/tmp, not /tmp
+        place = await asyncio.to_thread(os.path.realpath, options["workspace"])
         memory, blocks = limits.memory_bytes // 1024, limits.file_bytes // 512
         limited = f"ulimit -c 0; ulimit -t {limits.cpu_s}; ulimit -f {blocks}; ulimit -n {limits.open_files}; "
         limited += f'ulimit -v {memory} 2>/dev/null; cd "$1" && exec "$2" -c "$3"'
-        ended = await supervise(
+        return await supervise(
             [self.program, "-D", f"WORKSPACE={place}", "-p", _PROFILE]
             + ["/usr/bin/env", "-i", f"PATH={PATH}", f"HOME={place}", f"TMPDIR={place}", "LANG=en_US.UTF-8"]
             + ["PYTHONDONTWRITEBYTECODE=1"]  # see bubblewrap.py
             # other processes of this host can see these; a setup that must not show its secrets belongs on Linux
-            + [f"{name}={value}" for name, value in variables.items()]
+            + [f"{name}={value}" for name, value in options.get("variables", NONE).items()]
             + [shell(), "-c", limited, "sandbox", place, shell(), command],
-            timeout_s=timeout_s,
-            limits=limits,
-            workspace=workspace,
-            pipes=pipes,
-        )
-        return SandboxResult(
-            ended.exit_code, ended.output, self.name, ended.timed_out, ended.truncated, stopped=ended.stopped
+            options,
+            self.name,
         )
 
 

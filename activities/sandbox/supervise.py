@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from activities.sandbox.sandbox import Pipes, SandboxLimits
+from activities.sandbox.sandbox import CommandOptions, SandboxLimits, SandboxResult
 
 _GRACE_S = 5.0  # for the kernel to end killed processes
 _INTERVAL_S = 0.1
@@ -36,15 +36,6 @@ _threads = ThreadPoolExecutor(2, thread_name_prefix="ceilings")
 
 
 @dataclass(frozen=True)
-class ProcessExit:
-    exit_code: int | None
-    output: str
-    timed_out: bool
-    truncated: bool
-    stopped: str  # the limit that stopped it
-
-
-@dataclass(frozen=True)
 class Namespace:
     """The handshake between bwrap and the worker while a sandbox starts: bwrap writes the pid of the namespace's init
     to `info_fd`, `prepare` runs with it, then a byte in `release_fd` lets the command start."""
@@ -56,19 +47,18 @@ class Namespace:
 
 async def supervise(
     argv: Sequence[str],
+    options: CommandOptions,
+    backend: str,
     *,
-    timeout_s: float,
-    limits: SandboxLimits,
-    workspace: Path | None = None,
     pass_fds: Sequence[int] = (),
     namespace: Namespace | None = None,
     stop_signal: signal.Signals = signal.SIGKILL,
-    pipes: Pipes | None = None,
     uid: int | None = None,
-) -> ProcessExit:
+) -> SandboxResult:
     """Run the child. In every case, including cancellation, the namespace's init and so all its processes are dead on
-    return. Closes all descriptors that it was given, except those of `pipes`. `uid`: the user that the command runs
+    return. Closes all descriptors that it was given, except those of the pipes. `uid`: the user that the command runs
     as, if not the worker's own."""
+    limits, pipes = options["limits"], options.get("pipes")
     with contextlib.ExitStack() as closing:
         if namespace is not None:
             closing.callback(os.close, namespace.release_fd)
@@ -98,10 +88,10 @@ async def supervise(
         tree = _Tree(process, asyncio.create_task(_init_of(namespace)), stop_signal)
         output = _Output(limits)
         reading = asyncio.create_task(output.drain(PipeEnd(ours), tree))
-        watching = asyncio.create_task(_watch(tree, limits, workspace))
+        watching = asyncio.create_task(_watch(tree, limits, options["workspace"]))
         timed_out = False
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(options["timeout_s"]):
                 if namespace is not None and (init := await tree.init()) is not None:
                     await namespace.prepare(init.pid)
                     os.write(namespace.release_fd, b".")
@@ -117,10 +107,10 @@ async def supervise(
     if watching.done() and not watching.cancelled():
         stopped = watching.result() or stopped
     code = None if timed_out or stopped else process.returncode
-    return ProcessExit(code, output.text(), timed_out, output.dropped > 0, stopped)
+    return SandboxResult(code, output.text(), backend, timed_out, output.dropped > 0, stopped)
 
 
-async def _watch(tree: "_Tree", limits: SandboxLimits, workspace: Path | None) -> str:
+async def _watch(tree: "_Tree", limits: SandboxLimits, workspace: Path) -> str:
     """Stop the tree when it exceeds a limit; returns the reason."""
     if sys.platform != "linux":
         return ""  # without /proc only the limits of each process apply
@@ -279,11 +269,11 @@ class TreeUsage:
     passed: int = 0  # bytes passed to write calls, to any target
 
 
-async def find_excess(root: int, limits: SandboxLimits, workspace: Path | None, *, init: bool) -> str:
+async def find_excess(root: int, limits: SandboxLimits, workspace: Path, *, init: bool) -> str:
     """Wait until the tree below `root` exceeds a limit, and return which one. `init`: `root` is the init of its own
     namespaces, whose sockets and scratch files all belong to the command."""
     loop = asyncio.get_running_loop()
-    disk = _Disk(workspace, limits) if workspace is not None else None
+    disk = _Disk(workspace, limits)
     while True:
         began = time.monotonic()
         usage = await loop.run_in_executor(_threads, usage_below, root)
@@ -297,7 +287,7 @@ async def find_excess(root: int, limits: SandboxLimits, workspace: Path | None, 
             return reason
         if usage.written > _REWRITES * limits.disk_bytes:
             return f"it wrote more than {mib(_REWRITES * limits.disk_bytes)} to disk"
-        if disk is not None and (reason := await disk.find_exceeded(usage)):
+        if reason := await disk.find_exceeded(usage):
             return reason
         await asyncio.sleep(max(_INTERVAL_S, _IDLE_SHARE * (time.monotonic() - began)))
 

@@ -35,7 +35,7 @@ from activities.attempt import (
 from activities.delegation.messages import Subagents
 from activities.egress import Fetcher
 from activities.environments import Environments, OpenEnvironment
-from activities.hooks.run_hooks import InnerHooks
+from activities.hooks.run_hooks import Hooks
 from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, original_result
 from activities.pull_requests import Repositories
@@ -107,7 +107,7 @@ class RunTool:
     _fetcher: Fetcher
     _subagents: Subagents
     _states: ThreadStates
-    _hooks: InnerHooks
+    _hooks: Hooks
     _environments: Environments
     _repositories: Repositories
     _places: "Places"

@@ -135,11 +135,11 @@ def question_of(transcript: Transcript) -> str:
     return " ".join(without_markers(transcript.request).split("\n\n")[0].split())[:200]
 
 
-def terms(transcript: Transcript, limit: int = 5) -> list[str]:
+def terms(transcript: Transcript) -> list[str]:
     """The words of the request that are worth searching for, in order."""
     found = _WORD.findall(without_markers(transcript.request).split("\n\n")[0])
     chosen = dict.fromkeys(word.lower() for word in found if word.lower() not in _COMMON.split())
-    return list(chosen)[:limit]
+    return list(chosen)[:5]
 
 
 def follow_approved(plan: DemoPlan, transcript: Transcript) -> None:

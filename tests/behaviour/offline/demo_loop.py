@@ -2,16 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from pydantic import BaseModel
 
 from activities.egress import FetchError
 from activities.handlers.registry import HANDLERS
-from activities.sandbox import NONE, NetworkPolicy, Pipes, SandboxLimits, SandboxResult
+from activities.sandbox import CommandOptions, SandboxResult
 from activities.tools.registry import TOOLS
 from activities.tools.tool import BEGIN_DELEGATIONS, ToolContext
 from agents.loader import check_agents
@@ -39,21 +39,11 @@ class LocalCommands:
 
     name = "local"
 
-    async def run(
-        self,
-        command: str,
-        *,
-        workspace: Path,
-        network: NetworkPolicy | None,
-        timeout_s: float,
-        limits: SandboxLimits,
-        pipes: Pipes | None = None,
-        variables: Mapping[str, str] = NONE,
-    ) -> SandboxResult:
-        pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
+    async def run(self, command: str, **options: Unpack[CommandOptions]) -> SandboxResult:
+        pipe, both, place = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT, options["workspace"]
         # Python would not notice an edit within the same second that keeps the length
         env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-        ran = await asyncio.create_subprocess_shell(command, cwd=workspace, stdout=pipe, stderr=both, env=env)
+        ran = await asyncio.create_subprocess_shell(command, cwd=place, stdout=pipe, stderr=both, env=env)
         output, _ = await ran.communicate()
         return SandboxResult(ran.returncode, output.decode(), self.name)
 

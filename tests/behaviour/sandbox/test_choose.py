@@ -3,13 +3,13 @@
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
-from activities.sandbox import NONE, NetworkPolicy, Pipes, Refusing, Sandbox, SandboxLimits, SandboxResult, choose
+from activities.sandbox import CommandOptions, Refusing, Sandbox, SandboxLimits, SandboxResult, choose
 from activities.sandbox.choose import probe
 from activities.sandbox.supervise import supervise
 
@@ -21,20 +21,9 @@ class Bare:
     prefix: str = ""
     name: str = "bare"
 
-    async def run(
-        self,
-        command: str,
-        *,
-        workspace: Path,
-        network: NetworkPolicy | None,
-        timeout_s: float,
-        limits: SandboxLimits,
-        pipes: Pipes | None = None,
-        variables: Mapping[str, str] = NONE,
-    ) -> SandboxResult:
-        inside = f"cd {workspace}; {self.prefix}\n{command}"
-        ended = await supervise(["/bin/bash", "-c", inside], timeout_s=timeout_s, limits=limits)
-        return SandboxResult(ended.exit_code, ended.output, self.name)
+    async def run(self, command: str, **options: Unpack[CommandOptions]) -> SandboxResult:
+        inside = f"cd {options['workspace']}; {self.prefix}\n{command}"
+        return await supervise(["/bin/bash", "-c", inside], options, self.name)
 
 
 async def test_every_back_end_of_this_host_passes_its_probe(sandbox: Sandbox, workspace: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.hooks.hook import SessionHook
-from activities.hooks.run_hooks import InnerHooks
+from activities.hooks.run_hooks import Hooks
 from activities.model.call_model import CallModel
 from activities.model.models import Models
 from domain import wire
@@ -30,7 +30,7 @@ async def test_hooks_of_the_system_prompt_wait_for_an_unavailable_database() -> 
     hook = SessionHook(name="instructs", point=HookPoint.AFTER_SYSTEM_MESSAGE, run=_never)
     pool = await database.connect("postgresql://errand@127.0.0.1:1/errand")  # no server listens on this port
     try:
-        hooks = InnerHooks(pool, {hook.name: hook}, NOT_REACHED, NOT_REACHED)
+        hooks = Hooks(pool, {hook.name: hook}, NOT_REACHED, NOT_REACHED, NOT_REACHED)
         asking = CallModel(*cast(Any, [pool, *[NOT_REACHED] * 6, 3, hooks]))
         agent = AgentDefinition(name="tester", description="x", prompt="x", hooks=[hook.name])
         call = ModelCall(
