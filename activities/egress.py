@@ -80,7 +80,10 @@ class Fetcher:
                 place = answer.headers.get("location")
                 if answer.status not in _REDIRECTS or not place:
                     return answer
-                url = _join_url(answer.url, place)
+                try:
+                    url = str(httpx2.URL(answer.url).join(place))
+                except (httpx2.InvalidURL, ValueError):
+                    raise FetchError("The server redirects to something that is not a URL.") from None
                 if permitted is not None and not await permitted(url):
                     raise FetchError(f"It redirects to {url}, which the rules of this task do not allow.")
         raise FetchError(f"More than {_MOST_HOPS} redirects.")
@@ -156,13 +159,6 @@ def check_url(url: str) -> httpx2.URL:
     if target.userinfo:
         raise FetchError("URLs with a user name or password are refused.")
     return target
-
-
-def _join_url(base: str, place: str) -> str:
-    try:
-        return str(httpx2.URL(base).join(place))
-    except (httpx2.InvalidURL, ValueError):
-        raise FetchError("The server redirects to something that is not a URL.") from None
 
 
 class _GuardedTransport(httpx2.AsyncHTTPTransport):

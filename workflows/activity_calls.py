@@ -1,5 +1,6 @@
 """Each activity call: its name, types, timeouts and retries. The workflows call activities through here only."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -89,12 +90,6 @@ class TypedActivity(Generic[In, Out]):
             **options,
         )
 
-    def start_short(self, argument: In, summary: str) -> "workflow.ActivityHandle[Out]":
-        """A short activity on our own database, repeated until it succeeds."""
-        return self.start(
-            argument, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary=summary
-        )
-
     def start_local(self, argument: In, *, name: str | None = None, summary: str) -> "workflow.ActivityHandle[Out]":
         """Run the activity within the workflow task, without a round trip through the server, in one short attempt."""
         return workflow.start_local_activity(
@@ -108,28 +103,54 @@ class TypedActivity(Generic[In, Out]):
         )
 
 
+@dataclass(frozen=True)
+class ShortActivity(TypedActivity[In, Out]):
+    """A short activity on our own database, repeated until it succeeds."""
+
+    summary: Callable[[In], str] = lambda argument: ""
+
+    def __call__(self, argument: In, summary: str | None = None) -> "workflow.ActivityHandle[Out]":
+        return self.start(
+            argument,
+            start_to_close_timeout=timedelta(seconds=30),
+            retry_policy=PERSISTENT,
+            summary=preview(summary if summary is not None else self.summary(argument), 200),
+        )
+
+
+finish_session = ShortActivity(  # the one ending
+    "finish_session", Finish, Finished, lambda finish: f"{finish.reason.status} · {finish.reason}"
+)
+restore_session = ShortActivity(
+    "restore_session", SessionRef, SessionState, lambda ref: "continue from what was committed"
+)
+settle_delegation = ShortActivity("settle_delegation", Settle, ToolOutcome, lambda settle: f"result of {settle.tool}")
+hand_over = ShortActivity("hand_over", HandOver, HandOverOutcome, lambda call: f"{call.name}: {call.summary}")
+record_delivery = ShortActivity("record_delivery", Delivered, Nothing, lambda delivered: "record delivery")
+load_conversation = ShortActivity(
+    "load_conversation", ConversationRef, ConversationState, lambda ref: "load the conversation"
+)
+open_request = ShortActivity("open_request", OpenRequest, OpenedRequest)
+settle_request = ShortActivity(
+    "settle_request", SettleRequest, SettledRequest, lambda settle: f"answer to {settle.kind}"
+)
+remind_request = ShortActivity(
+    "remind_request", RemindRequest, Nothing, lambda remind: "escalation" if remind.escalate else "reminder"
+)
+
 CALL_MODEL = TypedActivity("call_model", ModelCall, ModelReply)
 CALL_HANDLER = TypedActivity("call_handler", ModelCall, ModelReply)
 ACTIVATE = TypedActivity("activate", ModelCall, ModelReply)
 ATTEMPTS = TypedActivity("attempts", ModelCall, ModelReply)
 # one registered activity per tool: tool.bash, tool.read_file, …
 RUN_TOOL = TypedActivity("tool.*", ToolRequest, ToolOutcome)
-FINISH_SESSION = TypedActivity("finish_session", Finish, Finished)
 BEGIN_DELEGATIONS = TypedActivity("begin_delegations", DelegationCall, BegunBatch)
-SETTLE_DELEGATION = TypedActivity("settle_delegation", Settle, ToolOutcome)
-HAND_OVER = TypedActivity("hand_over", HandOver, HandOverOutcome)
 OPEN_SESSIONS = TypedActivity("open_sessions", OpenBatch, OpenedBatch)
-RECORD_DELIVERY = TypedActivity("record_delivery", Delivered, Nothing)
-LOAD_CONVERSATION = TypedActivity("load_conversation", ConversationRef, ConversationState)
-OPEN_REQUEST = TypedActivity("open_request", OpenRequest, OpenedRequest)
-SETTLE_REQUEST = TypedActivity("settle_request", SettleRequest, SettledRequest)
-REMIND_REQUEST = TypedActivity("remind_request", RemindRequest, Nothing)
 DELIVER = TypedActivity("deliver", DeliveryAttempt, DeliveryOutcome)
 PREPARE_TREE = TypedActivity("prepare_tree", TreeRequest, Nothing)
 COLLECT_CHANGES = TypedActivity("collect_changes", TreeRequest, Nothing)
 CHECK_ACCEPTANCE = TypedActivity("check_acceptance", CheckAcceptance, AcceptanceVerdict)
 TICK = TypedActivity("tick", TickCall, TickOutcome)
-RESTORE_SESSION = TypedActivity("restore_session", SessionRef, SessionState)
 LIST_HOOKS = TypedActivity("list_hooks", HookList, HookPoints)
 RUN_HOOKS = TypedActivity("run_hooks", HookCall, HookOutcome)
 DISCOVER_TOOLS = TypedActivity("discover_tools", DiscoverTools, DiscoveredTools)
@@ -195,15 +216,6 @@ def run_bookkeeping_tool(request: ToolRequest, call: ToolCall) -> "workflow.Acti
     return RUN_TOOL.start_local(request, name=call.activity, summary=preview(call.preview, 200))
 
 
-def finish_session(finish: Finish) -> "workflow.ActivityHandle[Finished]":
-    """Write the one ending."""
-    return FINISH_SESSION.start_short(finish, f"{finish.reason.status} · {finish.reason}")
-
-
-def restore_session(ref: SessionRef) -> "workflow.ActivityHandle[SessionState]":
-    return RESTORE_SESSION.start_short(ref, "continue from what was committed")
-
-
 def begin_delegations(call: DelegationCall, summary: str) -> "workflow.ActivityHandle[BegunBatch]":
     """Ask the conversation for the children of one step; ids derive from the calls, so a retry asks for the same."""
     return BEGIN_DELEGATIONS.start(
@@ -214,14 +226,6 @@ def begin_delegations(call: DelegationCall, summary: str) -> "workflow.ActivityH
     )
 
 
-def settle_delegation(settle: Settle) -> "workflow.ActivityHandle[ToolOutcome]":
-    return SETTLE_DELEGATION.start_short(settle, f"result of {settle.tool}")
-
-
-def hand_over(call: HandOver) -> "workflow.ActivityHandle[HandOverOutcome]":
-    return HAND_OVER.start_short(call, preview(f"{call.name}: {call.summary}", 200))
-
-
 def open_sessions(batch: OpenBatch) -> "workflow.ActivityHandle[OpenedBatch]":
     return OPEN_SESSIONS.start(
         batch,
@@ -229,26 +233,6 @@ def open_sessions(batch: OpenBatch) -> "workflow.ActivityHandle[OpenedBatch]":
         retry_policy=PERSISTENT,
         summary=f"write {len(batch.sessions)} session(s)",
     )
-
-
-def record_delivery(delivered: Delivered) -> "workflow.ActivityHandle[Nothing]":
-    return RECORD_DELIVERY.start_short(delivered, "record delivery")
-
-
-def load_conversation(ref: ConversationRef) -> "workflow.ActivityHandle[ConversationState]":
-    return LOAD_CONVERSATION.start_short(ref, "load the conversation")
-
-
-def open_request(request: OpenRequest, summary: str) -> "workflow.ActivityHandle[OpenedRequest]":
-    return OPEN_REQUEST.start_short(request, preview(summary, 200))
-
-
-def settle_request(settle: SettleRequest) -> "workflow.ActivityHandle[SettledRequest]":
-    return SETTLE_REQUEST.start_short(settle, f"answer to {settle.kind}")
-
-
-def remind_request(remind: RemindRequest) -> "workflow.ActivityHandle[Nothing]":
-    return REMIND_REQUEST.start_short(remind, "escalation" if remind.escalate else "reminder")
 
 
 def deliver(attempt: DeliveryAttempt) -> "workflow.ActivityHandle[DeliveryOutcome]":

@@ -43,15 +43,22 @@ def link(label: str, namespace: str, workflow_id: str) -> str:
     return f"[{text}](/namespaces/{quote(namespace, safe='')}/workflows/{quote(workflow_id, safe='')})"
 
 
-class StartOptions(TypedDict):
+class WorkflowOptions(TypedDict):
     """Arguments for the SDK's calls that start a workflow."""
 
-    id_reuse_policy: WorkflowIDReusePolicy
     task_timeout: timedelta
     static_summary: str
-    static_details: str
     search_attributes: TypedSearchAttributes
     priority: Priority
+
+
+class StartOptions(WorkflowOptions):
+    id_reuse_policy: WorkflowIDReusePolicy
+    static_details: str
+
+
+class ConversationOptions(WorkflowOptions):
+    id_conflict_policy: WorkflowIDConflictPolicy
 
 
 def start_options(session: SessionInput, namespace: str) -> StartOptions:
@@ -79,16 +86,6 @@ def start_options(session: SessionInput, namespace: str) -> StartOptions:
 def fair_priority(tenant: str) -> Priority:
     """Tenants take turns, in the workflow's tasks and, as these inherit it, in its activities."""
     return Priority(priority_key=3, fairness_key=tenant[:64])
-
-
-class ConversationOptions(TypedDict):
-    """Arguments for the SDK's calls that start a conversation's workflow."""
-
-    id_conflict_policy: WorkflowIDConflictPolicy
-    task_timeout: timedelta
-    static_summary: str
-    search_attributes: TypedSearchAttributes
-    priority: Priority
 
 
 def conversation_options(tenant: str, conversation_id: str) -> ConversationOptions:

@@ -227,7 +227,12 @@ class Planner:
 
     async def _read_listed(self, by: Spawner, kind: DelegationTool, arguments: Any) -> Spawn:
         definition = by.agents[-1]
-        name, wanted = _name_child(kind, arguments, definition)
+        name = wanted = arguments.agent
+        if kind is DelegationTool.ASYNC_DELEGATE:
+            name, wanted = arguments.name, arguments.agent or arguments.name
+        elif kind is DelegationTool.START_BACKGROUND:
+            only = definition.subagents[0].agent if len(definition.subagents) == 1 else ""
+            name, wanted = arguments.name, arguments.agent or only
         agent, child = await self._find_listed(by, kind, wanted)
         reference = definition.subagent(wanted)
         conversation = await conversations.get(self._pool, by.call.ref.tenant, by.call.ref.conversation_id)
@@ -405,16 +410,6 @@ class Planner:
             raise ChildRefused(f"{was_terminated(name, taken.reference)} Use another name. Nothing was started.")
         if taken is not None:
             raise ChildRefused(name_taken(name, taken.reference))
-
-
-def _name_child(kind: DelegationTool, arguments: Any, definition: AgentDefinition) -> tuple[str, str]:
-    """The name and the agent of the child."""
-    if kind is DelegationTool.ASYNC_DELEGATE:
-        return arguments.name, arguments.agent or arguments.name
-    if kind is DelegationTool.START_BACKGROUND:
-        only = definition.subagents[0].agent if len(definition.subagents) == 1 else ""
-        return arguments.name, arguments.agent or only
-    return arguments.agent, arguments.agent
 
 
 def _read_name(config: SubagentTool, given: JsonObject) -> str | None:

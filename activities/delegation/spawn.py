@@ -430,7 +430,8 @@ class Activate(CallModel):
         variables = {
             name: value for name, value in resolve_values(agent, facts.variables).items() if not is_sealed(value)
         }
-        task = _task(nodes)
+        asked = (text_of(node) for node in reversed(nodes) if node.kind == USER)
+        task = next((text for text in asked if text.strip()), BEGIN)  # the thread's latest request
         turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
         for one in find_enabled(agent, facts.variables):
             if one.immediate is None or (CREATE if one.resumable else one.name) not in tools:
@@ -451,12 +452,6 @@ class Activate(CallModel):
                     arguments=arguments,
                 )
             )
-
-
-def _task(nodes: list[Node]) -> str:
-    """The thread's latest request."""
-    asked = [text_of(node) for node in nodes if node.kind == USER]
-    return next((text for text in reversed(asked) if text.strip()), BEGIN)
 
 
 def _is_there(registry: list[RegistryEntry], agent: str, name: str) -> bool:

@@ -102,7 +102,7 @@ async def connect_server(
         raise McpFailure(f"{server.host} gave no complete answer within {seconds:g} seconds.") from None
     except Exception as error:
         ended = program.problem() if program is not None else None
-        raise McpFailure(_reason(error, server.host, allowance, ended), _code(error)) from None
+        raise _failure(error, server.host, allowance, ended) from None
 
 
 @contextlib.asynccontextmanager
@@ -157,7 +157,7 @@ class CountedMessages:
         return getattr(self._stream, "last_context", None)
 
 
-def _reason(error: Exception, host: str, allowance: ByteAllowance, ended: str | None) -> str:
+def _failure(error: Exception, host: str, allowance: ByteAllowance, ended: str | None) -> McpFailure:
     """The first cause of an error. The library runs requests in a task group, which wraps errors. `ended`: why the
     server's program ended early."""
     from mcp.shared.exceptions import MCPError
@@ -165,28 +165,22 @@ def _reason(error: Exception, host: str, allowance: ByteAllowance, ended: str | 
     try:
         allowance.check()
     except FetchError as refusal:
-        return str(refusal)
+        return McpFailure(str(refusal))
     if ended is not None:
-        return ended
+        return McpFailure(ended)
     leaves = list(_leaves(error))
     for leaf in leaves:
         if isinstance(leaf, McpFailure | FetchError):
-            return str(leaf)
+            return McpFailure(str(leaf))
     for leaf in leaves:
         if isinstance(leaf, MCPError):
-            return quote_error(host, leaf.error.message)
+            return McpFailure(quote_error(host, leaf.error.message), leaf.error.code)
         if isinstance(leaf, HttpError):
-            return f"{host} did not answer properly ({type(leaf).__name__})."
+            return McpFailure(f"{host} did not answer properly ({type(leaf).__name__}).")
         if isinstance(leaf, ValidationError | RuntimeError | ValueError):
-            return f"The answer of {host} does not follow the protocol."
+            return McpFailure(f"The answer of {host} does not follow the protocol.")
     log.error("the connection to an MCP server failed unexpectedly", exc_info=error)
-    return f"The connection to {host} failed unexpectedly; the operator's log has the details."
-
-
-def _code(error: Exception) -> int | None:
-    from mcp.shared.exceptions import MCPError
-
-    return next((leaf.error.code for leaf in _leaves(error) if isinstance(leaf, MCPError)), None)
+    return McpFailure(f"The connection to {host} failed unexpectedly; the operator's log has the details.")
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -204,7 +204,8 @@ def files_named(command: str, files: Iterable[str], links: Mapping[str, str] | N
         reached = {path for path in paths if _leads_to(path, names, globs)}
         passed = {(path, "") for path in reached if path in links} | set(_links_before(names, by_end))
         found |= reached | {link for link, _ in passed}
-        names = {_target(link, links[link], rest) for link, rest in passed} - known
+        ways = (posixpath.join(posixpath.dirname(link), links[link], rest) for link, rest in passed)
+        names = {posixpath.normpath(way) for way in ways} - known
         if not names:
             break
     return sorted(found, key=lambda path: (path.count("/"), path))
@@ -238,10 +239,6 @@ def _links_before(names: set[str], by_end: Mapping[str, list[str]]) -> Iterator[
         for place in range(1, len(parts)):
             for link in by_end.get("/".join(parts[:place]), ()):
                 yield link, "/".join(parts[place:])
-
-
-def _target(link: str, target: str, rest: str) -> str:
-    return posixpath.normpath(posixpath.join(posixpath.dirname(link), target, rest))
 
 
 def _tokens(command: str) -> set[str]:

@@ -144,7 +144,10 @@ class AcceptanceChecks:
         self, check: CheckAcceptance, criteria: list[str], constraints: list[str]
     ) -> tuple[list[Verdict], Usage]:
         """The verdicts on the criteria, then those on the constraints."""
-        done = await self._effects(check) if constraints else ""
+        done = ""
+        if constraints:  # the record of effects of the session and its subagents
+            ledger = await tool_calls.get_ledger(self._pool, check.ref.tenant, check.ref.session_id)
+            done = rules.list_effects(ledger.items) + ("" if ledger.complete else "\n- and more")
         nodes = await self._contexts.load(check.ref, "main", check.head)
         request = ModelRequest(
             model=check.model,
@@ -166,12 +169,6 @@ class AcceptanceChecks:
         for place, text in enumerate(constraints, start=len(criteria)):
             verdicts.append(_verdict("constraint", text, said, place))
         return verdicts, turn.usage
-
-    async def _effects(self, check: CheckAcceptance) -> str:
-        """The record of effects of the session and its subagents."""
-        ledger = await tool_calls.get_ledger(self._pool, check.ref.tenant, check.ref.session_id)
-        text = rules.list_effects(ledger.items)
-        return text if ledger.complete else f"{text}\n- and more"
 
     async def _record(self, check: CheckAcceptance, verdicts: list[Verdict], usage: Usage) -> AcceptanceVerdict:
         verdict = self._verdict(check, verdicts, check.usage.plus(usage))

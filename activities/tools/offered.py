@@ -60,7 +60,8 @@ class Toolbox:
             if facts.approval_required:
                 found += [tool for tool in self.tools.values() if tool.plans and tool not in found]
             if agent.handoffs:
-                found += await self._handoffs(call.ref.tenant, agent)
+                current = [await self._current(call.ref.tenant, name) for name in agent.handoffs]
+                found += [make_handoff_tool(one) for one in current if one is not None and can_take_over(one)]
             if facts.external_tools:
                 found = self._with_brought(found, facts)
         offered: Offered = {}
@@ -127,11 +128,6 @@ class Toolbox:
         if persistent and call.line == "main":
             found += make_instance_tools(persistent)
         return found
-
-    async def _handoffs(self, tenant: str, agent: AgentDefinition) -> list[Tool]:
-        """The current definitions of the agents that may take over."""
-        found = [await self._current(tenant, name) for name in agent.handoffs]
-        return [make_handoff_tool(one) for one in found if one is not None and can_take_over(one)]
 
     async def _current(self, tenant: str, name: str) -> AgentDefinition | None:
         key = (tenant, name)

@@ -283,7 +283,7 @@ BUGS = [
     Bug(
         "a link hides the file that a command runs",
         "activities/requests/approved_files.py",
-        "names = {_target(link, links[link], rest) for link, rest in passed} - known",
+        "names = {posixpath.normpath(way) for way in ways} - known",
         "names = set()",
         ("tests/unit/domain/policy/test_commands.py",),
     ),

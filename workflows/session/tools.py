@@ -105,7 +105,7 @@ def is_delegation(call: ToolCall) -> bool:
 
 
 def is_handoff(call: ToolCall) -> bool:
-    return call.activity == activity_calls.HAND_OVER.name
+    return call.activity == activity_calls.hand_over.name
 
 
 async def _run_calls(session: SessionContext, line: Line, reply: ModelReply, run_line: RunLine) -> list[ToolOutcome]:
@@ -178,7 +178,7 @@ def _deny(call: ToolCall) -> ToolOutcome:
 
 async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> ToolOutcome:
     approval = None
-    if call.asks and call.activity == activity_calls.OPEN_REQUEST.name:
+    if call.asks and call.activity == activity_calls.open_request.name:
         return await requests.answer_call(session, line, node, call, RequestKind.CLARIFICATION)
     if _is_withheld(session, call):
         call = call.refuse(NOT_APPROVED)
@@ -186,7 +186,7 @@ async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCal
         approval = await requests.approve_tool(session, line, node, call)
         if approval is None:
             return _deny(call)
-    if call.activity == activity_calls.OPEN_REQUEST.name:
+    if call.activity == activity_calls.open_request.name:
         return await requests.answer_call(session, line, node, call, RequestKind.EXTERNAL_RESULT)
     request = ToolRequest(
         above=line.above,
