@@ -513,6 +513,14 @@ def ending_of_unbegun(session: SessionRow, reason: Reason) -> SessionEnding:
     )
 
 
+async def record_stop(pool: Pool, session: SessionRow, stop: RecordedStop) -> bool:
+    """Record a stop, and end a session that waits in a queue. True if its workflow has to be signalled; if this process
+    dies before that, the next step or a worker's look finds the stop in the row."""
+    await request_cancel(pool, session.ref, stop)
+    # The row may be outdated: the session can have begun since it was read. `end_queued` looks again, under a lock.
+    return session.live or not await end_queued(pool, ending_of_unbegun(session, stop.reason))
+
+
 async def end_queued(pool: Pool, ending: SessionEnding) -> bool:
     """End a session that waits in a queue; False if it has begun or ended by now."""
     async with pool.acquire() as connection, connection.transaction():

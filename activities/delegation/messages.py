@@ -167,13 +167,9 @@ class Subagents:
         stop = StopRequest(reason=Reason.TERMINATED, by=by, note=reason)
         recorded = RecordedStop(**dict(stop), at=datetime.now(UTC), scope=Scope.TREE)
         for session_id in await threads.terminate(self._pool, ref.tenant, place, by):
-            session = await sessions.get(self._pool, ref.tenant, session_id)
-            assert session is not None
-            await sessions.request_cancel(self._pool, session.ref, recorded)
-            if session.live or not await sessions.end_queued(
-                self._pool, sessions.ending_of_unbegun(session, stop.reason)
-            ):
-                await self._workflows.stop(session_id, stop)  # if this is lost, the row still has the stop
+            session = await sessions.load(self._pool, ref.model_copy(update={"session_id": session_id}))
+            if await sessions.record_stop(self._pool, session, recorded):
+                await self._workflows.stop(session_id, stop)
         return f"Subagent '{child.name}' (reference: {child.thread_id}) was terminated.", False
 
     # messages to its parent and to its own thread

@@ -152,12 +152,8 @@ class InputRequests:
         if request.kind is RequestKind.MISSING_VARIABLES:
             await variables.set_for_session(self._pool, settle.ref, request.answer or {})
             return settle_variables(request, cancel=_cancels(request))
-        if request.kind is RequestKind.EXTERNAL_RESULT:
+        if request.kind in (RequestKind.EXTERNAL_RESULT, RequestKind.EXTERNAL_EVENT):
             return await self._external(settle, request)
-        if request.kind is RequestKind.EXTERNAL_EVENT:
-            state, text = read_event(request)
-            await self._result(settle, WAIT_TOOL.name, state, text, request.question)
-            return SettledRequest(status=request.status, approved=state is CallState.OK, preview=preview(text, 160))
         return await self._answer(settle, request)
 
     @activity.defn(name="remind_request")
@@ -177,8 +173,11 @@ class InputRequests:
         return Nothing()
 
     async def _external(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
-        state, text = external_tools.read_result(request)
-        await self._result(settle, request.details["tool"], state, text, external_tools.summarise_call(request))
+        if request.kind is RequestKind.EXTERNAL_EVENT:
+            (state, text), about = read_event(request), request.question
+        else:
+            (state, text), about = external_tools.read_result(request), external_tools.summarise_call(request)
+        await self._result(settle, request.details["tool"], state, text, about)
         return SettledRequest(
             status=request.status, approved=state is CallState.OK, cancel=_cancels(request), preview=preview(text, 160)
         )

@@ -156,7 +156,12 @@ class Proxy:
                 writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        request = await self._request(reader)
+        try:
+            async with asyncio.timeout(HEAD_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            raise _RefusedError("the head of a request is too long") from None
+        request = _parse_request(head, self._policy.credentials)
         if not self._policy.permitted(request.host):
             raise _RefusedError(f"{request.host} is not among the hosts that this agent and this task may reach")
         open_it = self._policy.guard.open_tls if request.gateway else self._policy.guard.open
@@ -170,14 +175,6 @@ class Proxy:
         finally:
             with contextlib.suppress(Exception):  # a broken connection may fail to close, which is harmless
                 await server.aclose()
-
-    async def _request(self, reader: asyncio.StreamReader) -> _Request:
-        try:
-            async with asyncio.timeout(HEAD_S):
-                head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError:
-            raise _RefusedError("the head of a request is too long") from None
-        return _parse_request(head, self._policy.credentials)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: _Stream) -> None:
         """Forward until the server has sent everything. A client that has sent everything may still receive."""

@@ -172,9 +172,7 @@ class Ticks:
         by = f"schedule {schedule.rules.name}"
         stop = StopRequest(reason=Reason.CALLER_CANCEL, by=by, note="the next run is due")
         for session in await schedule_runs.find_unfinished(self._pool, schedule.tenant, schedule.id):
-            await sessions.request_cancel(self._pool, session.ref, RecordedStop(**dict(stop), at=datetime.now(UTC)))
-            ending = sessions.ending_of_unbegun(session, stop.reason)
-            if session.live or not await sessions.end_queued(self._pool, ending):
+            if await sessions.record_stop(self._pool, session, RecordedStop(**dict(stop), at=datetime.now(UTC))):
                 await self._conversations.stop(session.id, stop)
 
 

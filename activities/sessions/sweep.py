@@ -205,8 +205,14 @@ class Sweep:
         """Bring the workflow of a session in line with its row. Whether it had to be started."""
         running = await self._running(session.id)
         if running is None:
-            # It was accepted, but Temporal does not know it. The same id makes a second start harmless.
-            return await self._start(session)
+            # It was accepted, but Temporal does not know it. The same id makes a second start harmless. Even a root
+            # session is started by its conversation: that may be open already because of a later message, and must
+            # know which sessions begin. One that was running is restored by its first activity. The request has a new
+            # id, because an open conversation answers a repeated update from memory.
+            request_id = f"{session.id}/{new_id()}"
+            return await self._conversations.submit(
+                session.workflow_input(), request_id, session.thread_id, queued=not session.live
+            )
         if not running:
             await self._close(session)
         elif session.cancel_requested is None:
@@ -240,16 +246,6 @@ class Sweep:
         until, found = time.monotonic() + PIECES_SECONDS, PIECES_AT_ONCE
         while found == PIECES_AT_ONCE and time.monotonic() < until:
             found = await events.delete_pieces(self._pool, PIECES_AFTER, PIECES_AT_ONCE)
-
-    async def _start(self, session: sessions.SessionRow) -> bool:
-        """Ask its conversation to start the session, even a root session: the conversation may already be open because
-        of a later message, and must know which sessions begin. A session that was running is restored by its first
-        activity."""
-        # A new id, because an open conversation answers a repeated update from memory and may have had this one before.
-        request_id = f"{session.id}/{new_id()}"
-        return await self._conversations.submit(
-            session.workflow_input(), request_id, session.thread_id, queued=not session.live
-        )
 
     async def _running(self, session_id: str) -> bool | None:
         try:
@@ -306,9 +302,7 @@ class ScheduleSync:
         """Record the stop; the next sweep signals it to a run that has begun."""
         note = "its mission was cancelled"
         stop = RecordedStop(reason=Reason.CALLER_CANCEL, by="errand", note=note, at=datetime.now(UTC), scope=Scope.TREE)
-        await sessions.request_cancel(self._pool, run.ref, stop)
-        if not run.live:
-            await sessions.end_queued(self._pool, sessions.ending_of_unbegun(run, stop.reason))
+        await sessions.record_stop(self._pool, run, stop)
 
     async def put(self, schedule: Schedule) -> None:
         await self._client.put(schedule)

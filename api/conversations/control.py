@@ -203,12 +203,7 @@ async def stop_session(call: Call, session: SessionRow, how: Stop, key: str = ""
     if session.status.terminal:
         return
     request = StopRequest(reason=how.reason, by=call.caller.name, note=how.note, grace_ms=how.grace_ms)
-    # The row first: if this process dies after this line, the next step or a worker's look finds the request there.
-    await sessions.request_cancel(call.pool, session.ref, how.record(call, key))
-    ending = sessions.ending_of_unbegun(session, how.reason)
-    # The row may be outdated: the session can have started since it was read. `end_queued` checks again under a lock
-    # and returns False then, so that the workflow is signalled.
-    if not session.live and await sessions.end_queued(call.pool, ending):
+    if not await sessions.record_stop(call.pool, session, how.record(call, key)):
         return
     try:
         await call.services.workflows.stop(session.id, request)  # if Temporal does not take it, a worker repeats it
