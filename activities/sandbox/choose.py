@@ -6,7 +6,6 @@ import logging
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from activities.sandbox import bubblewrap, landlock, seatbelt
@@ -76,15 +75,16 @@ async def probe(sandbox: Sandbox, workspaces: Path | None = None) -> str | None:
     """None if the sandbox held and works for directories in `workspaces`, else the reason why it must not be used."""
     with tempfile.TemporaryDirectory() as other, _workspace(workspaces) as workspace:
         canary = _canary(Path(other))
-        async with _host() as host:
+        marker = secrets.token_hex(8)
+        async with _host(marker) as (port, pid):
             script = _SCRIPT.format(
                 canary_file=canary,
                 canary_dir=other,
-                port=host.port,
-                pid=host.pid,
-                pattern=f"[{host.marker[0]}]{host.marker[1:]}",
-                half1=host.marker[:8],
-                half2=host.marker[8:],
+                port=port,
+                pid=pid,
+                pattern=f"[{marker[0]}]{marker[1:]}",
+                half1=marker[:8],
+                half2=marker[8:],
                 variables=_OUR_VARIABLES,
             )
             try:
@@ -93,7 +93,7 @@ async def probe(sandbox: Sandbox, workspaces: Path | None = None) -> str | None:
                 )
             except OSError as error:
                 return f"it cannot be started: {error.strerror}"
-        return _verdict(result, canary, workspace / "written", host.marker)
+        return _verdict(result, canary, workspace / "written", marker)
 
 
 def _verdict(result: SandboxResult, canary: Path, written: Path, marker: str) -> str | None:
@@ -125,23 +125,16 @@ def _canary(outside: Path) -> Path:
     return canary
 
 
-@dataclass(frozen=True)
-class _Host:
-    port: int
-    pid: int
-    marker: str
-
-
 @contextlib.asynccontextmanager
-async def _host() -> AsyncIterator[_Host]:
-    """A listener and a process of the host that the sandbox must hide."""
-    marker = secrets.token_hex(8)
+async def _host(marker: str) -> AsyncIterator[tuple[int, int]]:
+    """A listener and a process of the host that the sandbox must hide: a port, and a pid with the marker in its
+    command."""
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     process = await asyncio.create_subprocess_exec(
         "/bin/sh", "-c", "read line", marker, stdin=asyncio.subprocess.PIPE, env={}
     )
     try:
-        yield _Host(server.sockets[0].getsockname()[1], process.pid, marker)
+        yield server.sockets[0].getsockname()[1], process.pid
     finally:
         process.kill()
         await process.wait()

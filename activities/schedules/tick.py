@@ -56,7 +56,6 @@ log = logging.getLogger("errand.worker")
 GONE = TickOutcome(status="gone", reason="the schedule was deleted")
 NOTHING_TO_DO = 3  # exit code of a check
 OUTPUT_CHARS = 20_000
-NOTHING = "the check found nothing to do"
 
 
 @dataclass
@@ -118,8 +117,13 @@ class Ticks:
             return RunStatus.SKIPPED, "quiet hours", ""
         if rules.check is None:
             return None, "", schedule.prompt
-        result = await self._checks.run(schedule, rules.check)
-        return result.ends, result.reason, tick_text(schedule.prompt, result.output)
+        try:
+            output = await self._checks.run(schedule, rules.check)
+        except CheckFailed as error:
+            return RunStatus.FAILED, f"the check failed: {error}", ""
+        if not output:
+            return RunStatus.SKIPPED, "the check found nothing to do", ""
+        return None, "", tick_text(schedule.prompt, output)
 
     async def _find_missed(self, schedule: Schedule, at: datetime) -> str | None:
         """Why a late tick is skipped. A backfill asks for late ticks, so those run."""
@@ -183,13 +187,8 @@ def _outcome(run: ScheduleRun | None) -> TickOutcome:
 # The check of a schedule: a sandboxed command or a tool decides whether a model is called at all.
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """The output for the agent, or the reason to skip the run."""
-
-    output: str = ""
-    ends: RunStatus | None = None
-    reason: str = ""
+class CheckFailed(Exception):
+    """The text is the reason of a run that failed for its check."""
 
 
 @dataclass
@@ -202,9 +201,9 @@ class Checks:
     _fetcher: Fetcher
     _subagents: Subagents
 
-    async def run(self, schedule: Schedule, check: Check) -> CheckResult:
-        """Run the command. It is the owner's own, so the agent's rules do not apply; the sandbox and the task's rules
-        do."""
+    async def run(self, schedule: Schedule, check: Check) -> str:
+        """The output for the agent; empty: there is nothing to do. The command is the owner's own, so the agent's rules
+        do not apply; the sandbox and the task's rules do."""
         session = schedule.session
         agent = await self._definitions.load(session.agent_ref)
         sandbox = session.task.config.sandbox
@@ -215,24 +214,21 @@ class Checks:
             return await self._tool(schedule, check, agent, folder, network)
         result = await self._commands.run(check.run, folder, check.timeout_s, network)
         output = clean(result.output).strip()[:OUTPUT_CHARS]
-        if result.exit_code == NOTHING_TO_DO or (result.exit_code == 0 and not output):
-            return CheckResult(ends=RunStatus.SKIPPED, reason=NOTHING)
-        if result.exit_code == 0:
-            return CheckResult(output)
+        if result.exit_code in (0, NOTHING_TO_DO):
+            return output if result.exit_code == 0 else ""
         ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {check.timeout_s} s"
-        why = result.refusal or result.stopped or f"{ended}: {output[-300:]}"
-        return _fail_check(why)
+        raise CheckFailed(result.refusal or result.stopped or f"{ended}: {output[-300:]}")
 
     async def _tool(
         self, schedule: Schedule, check: Check, agent: AgentDefinition, folder: Path, network: NetworkPolicy | None
-    ) -> CheckResult:
+    ) -> str:
         """Run the tool. It is the agent's, so its rules apply. It may only read, because nothing fences a check."""
         tool = self._tools.get(check.tool or "")
         if tool is None or tool.name not in agent.tools or tool.effect is not Effect.READ or tool.activity is not None:
-            return _fail_check(f"{check.tool} is not a read-only tool of the agent")
+            raise CheckFailed(f"{check.tool} is not a read-only tool of the agent")
         layers = [agent.permissions, *schedule.session.rules]
         if (found := judge_call(tool, check.input, layers)).action is not Action.ALLOW:
-            return _fail_check(f"the rules do not allow it: {found.because}")
+            raise CheckFailed(f"the rules do not allow it: {found.because}")
         ref = SessionRef(
             tenant=schedule.tenant, session_id=schedule.conversation_id, conversation_id=schedule.conversation_id
         )
@@ -268,17 +264,13 @@ class Checks:
             given = tool.input.model_validate(check.input)
             result = await run_within(check.timeout_s, tool.run(given, context), grace=GRACE_SECONDS)
         except ValidationError as error:
-            return _fail_check(tool.explain(error))
+            raise CheckFailed(tool.explain(error)) from None
         except TimeoutError:
-            return _fail_check(f"stopped after {check.timeout_s} s")
+            raise CheckFailed(f"stopped after {check.timeout_s} s") from None
         except Exception:
             log.exception("the tool %s failed in a check", tool.name)
-            return _fail_check(f"{tool.name} failed unexpectedly; the operator's log has the details")
+            raise CheckFailed(f"{tool.name} failed unexpectedly; the operator's log has the details") from None
         output = clean(result.text).strip()[:OUTPUT_CHARS]
         if result.failed:
-            return _fail_check(output[-300:])
-        return CheckResult(output) if output else CheckResult(ends=RunStatus.SKIPPED, reason=NOTHING)
-
-
-def _fail_check(why: str) -> CheckResult:
-    return CheckResult(ends=RunStatus.FAILED, reason=f"the check failed: {why}")
+            raise CheckFailed(output[-300:])
+        return output

@@ -234,7 +234,7 @@ def _model(info: "StackInfo") -> str:
 
 
 def _welcome(info: "StackInfo", detached: bool) -> None:
-    from deploy.state import is_loopback  # slow to import
+    from domain.policy.addresses import is_loopback
 
     click.echo(click.style("Errand is ready.", fg="green", bold=True))
     _addresses(info)

@@ -69,15 +69,6 @@ class Reload:
 Action = StopChild | SignalEnded | DeliverOutcome | WithdrawMessage | Resume | Reload
 
 
-@dataclass(frozen=True)
-class Missed:
-    """Everything that the running session of a thread may not have received."""
-
-    session_id: str
-    messages: list[str]
-    children: list[str]
-
-
 class OutcomeRouter:
     def __init__(self, state: ConversationState) -> None:
         self._state = state
@@ -211,14 +202,14 @@ class OutcomeRouter:
         thread = self._state.threads.get(thread_id)
         return thread.live if thread is not None else None
 
-    def find_missed(self, thread_id: str) -> Missed | None:
-        """The signals to repeat to the running session of a thread, which ignores those it has seen; None if no session
-        is running there."""
+    def find_missed(self, thread_id: str) -> tuple[str, list[str], list[str]] | None:
+        """The running session of a thread, with the messages and ended children that it may not have received; it
+        ignores those it has seen. None if no session is running there."""
         thread = self._state.threads.get(thread_id)
         if thread is None or thread.live is None:
             return None
         children, thread.ended = thread.ended, []
-        return Missed(thread.live, [waiting.id for waiting in thread.inbox if not waiting.apart], children)
+        return thread.live, [waiting.id for waiting in thread.inbox if not waiting.apart], children
 
     def next_opening(self, thread_id: str) -> OpenSession | None:
         """The next session of an idle thread: one for a message that has to be read apart, a queued one, or one for the

@@ -10,7 +10,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -167,9 +166,9 @@ class Conversation:
             await self.starter.signal(live.spawned_by, wire.PROMOTED, promote)
 
     async def spawn_children(self, spawn: SpawnRequest) -> SpawnAnswers:
-        plan = plan_spawn(self.state, spawn)
-        opened = await self.starter.open_all(plan.openings) if plan.openings else []
-        answers, stops = answer_spawn(self.state, spawn, plan, opened)
+        openings, planned = plan_spawn(self.state, spawn)
+        opened = await self.starter.open_all(openings) if openings else []
+        answers, stops = answer_spawn(self.state, spawn, planned, opened)
         await self.carry_out(stops)
         return answers
 
@@ -250,9 +249,10 @@ class Conversation:
         if missed is None:
             await self._start_next(thread_id)
             return
-        for message_id in missed.messages:
-            await self.starter.signal(missed.session_id, wire.MESSAGE, InboxMessage(id=message_id))
-        await self._signal_ended(missed.session_id, missed.children)
+        session_id, messages, children = missed
+        for message_id in messages:
+            await self.starter.signal(session_id, wire.MESSAGE, InboxMessage(id=message_id))
+        await self._signal_ended(session_id, children)
 
     async def _signal_ended(self, session_id: str, children: list[str]) -> None:
         if children:
@@ -421,30 +421,24 @@ REFUSED: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class SpawnPlan:
-    """The sessions to open, and the result for each child if its session opens."""
-
-    openings: list[OpenSession]
-    answers: dict[str, SpawnAnswer]
-
-
-def plan_spawn(state: ConversationState, spawn: SpawnRequest) -> SpawnPlan:
-    """Decide which children may start and reserve their threads; a refused child leaves nothing behind."""
+def plan_spawn(state: ConversationState, spawn: SpawnRequest) -> tuple[list[OpenSession], dict[str, SpawnAnswer]]:
+    """Decide which children may start and reserve their threads; a refused child leaves nothing behind. The sessions to
+    open, and the result for each child if its session opens."""
     if spawn.deferred is not None and spawn.thread not in state.threads:
         state.threads[spawn.thread] = Thread(**spawn.deferred.model_dump())
     # an unknown one is refused below, because its session cannot be live
     parent = state.threads.get(spawn.thread, Thread())
     own = {child.session_id for child in spawn.children}  # already live if this is a repetition that was forgotten
     active = sum(1 for child, live in state.live.items() if live.spawned_by is not None and child not in own)
-    plan = SpawnPlan([], {})
+    openings: list[OpenSession] = []
+    answers: dict[str, SpawnAnswer] = {}
     for child in spawn.children:
         thread_id = _thread_of(state, spawn, child)
-        error = _refusal(state, spawn, parent, active + len(plan.openings))
-        if error is None and any(opening.thread_id == thread_id for opening in plan.openings):
+        error = _refusal(state, spawn, parent, active + len(openings))
+        if error is None and any(opening.thread_id == thread_id for opening in openings):
             error = f"'{child.name}' was just given another task in this very step. Wait for it, or use another name."
         if error is not None:
-            plan.answers[child.session_id] = SpawnAnswer(session_id=child.session_id, error=error)
+            answers[child.session_id] = SpawnAnswer(session_id=child.session_id, error=error)
             continue
         if thread_id not in state.threads:
             state.threads[thread_id] = Thread(parent=spawn.thread, name=_thread_name(child), depth=parent.depth + 1)
@@ -452,7 +446,7 @@ def plan_spawn(state: ConversationState, spawn: SpawnRequest) -> SpawnPlan:
         delivery = (
             DeliveryMode.WAKE if parent.parent is not None and child.delivery is DeliveryMode.HOLD else child.delivery
         )
-        plan.openings.append(
+        openings.append(
             OpenSession(
                 session_id=child.session_id,
                 thread_id=thread_id,
@@ -465,19 +459,19 @@ def plan_spawn(state: ConversationState, spawn: SpawnRequest) -> SpawnPlan:
                 deferred=spawn.deferred is not None,
             )
         )
-        plan.answers[child.session_id] = SpawnAnswer(session_id=child.session_id, delivery=delivery)
-    return plan
+        answers[child.session_id] = SpawnAnswer(session_id=child.session_id, delivery=delivery)
+    return openings, answers
 
 
 def answer_spawn(
-    state: ConversationState, spawn: SpawnRequest, plan: SpawnPlan, opened: list[Opened]
+    state: ConversationState, spawn: SpawnRequest, planned: dict[str, SpawnAnswer], opened: list[Opened]
 ) -> tuple[SpawnAnswers, list[StopChild]]:
     """The result for each child, in the order of the request; stop children whose parent has ended in between.
 
     The store is ahead of the state: a session's end may reach it before the post reaches us.
     """
     names = {child.session_id: child.name for child in spawn.children}
-    answers, stops = dict(plan.answers), []
+    answers, stops = dict(planned), []
     for session in opened:
         if session.busy is not None:
             error = (
