@@ -61,25 +61,21 @@ async def send_heartbeats() -> AsyncIterator[None]:
         yield
         return
 
-    # Wait first: a short activity ends before its first heartbeat is due. So it needs no task, only a timer.
-    timer = _Timer()
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
+
+    def beat() -> None:
+        nonlocal timer
+        timer = loop.call_later(BEAT_SECONDS, beat)
+        activity.heartbeat()
+
+    # Wait first: a short activity ends before its first heartbeat is due. So it needs no task, only a timer, which runs
+    # in the context of the activity.
+    timer = loop.call_later(BEAT_SECONDS, beat)
     try:
         yield
     finally:
         timer.cancel()
-
-
-class _Timer:
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._next = self._loop.call_later(BEAT_SECONDS, self._beat)  # in the context of the activity
-
-    def _beat(self) -> None:
-        self._next = self._loop.call_later(BEAT_SECONDS, self._beat)
-        activity.heartbeat()
-
-    def cancel(self) -> None:
-        self._next.cancel()
 
 
 def with_heartbeats(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:

@@ -2,7 +2,6 @@
 activate makes such calls itself, for the subagents that begin with a prompt."""
 
 import asyncio
-import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from activities.delegation.messages import Subagents, message_id_of, message_kin
 from activities.delegation.plan import CONFIGURED, ChildRefused, Planned, Planner, Spawn, Spawner
 from activities.delegation.settle import DelegationRecord
 from activities.model.call_model import CallModel
-from activities.requests.external_tools import Arguments
+from activities.requests.external_tools import CallersTool
 from activities.tools.offered import CREATE, Offered, find_enabled
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool, list_problems
 from domain import events as ev
@@ -56,7 +55,6 @@ from domain.sessions.session import (
     ModelCall,
     ModelReply,
     StopReason,
-    preview,
 )
 from store import conversations, messages, runs, sessions, threads, variables
 from store.database import TRANSIENT_ERRORS, Pool
@@ -68,15 +66,13 @@ from workflows.client import WorkflowClient
 DEAD_ON_ARRIVAL_SECONDS = 2.0
 
 # Recorded for a call of a tool named after its agent. The agent's own input schema is checked when the call is planned.
-_NAMED_AFTER_AGENT = Tool(
+_NAMED_AFTER_AGENT = CallersTool(
     name=DelegationTool.SUBAGENT,
     description="",
-    input=Arguments,
     activity=BEGIN_DELEGATIONS,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.SUBAGENT,
     addresses=True,
-    summary=lambda arguments: preview(json.dumps(arguments.model_dump(), ensure_ascii=False), 120),
 )
 
 ATTEMPTS = 3

@@ -46,7 +46,6 @@ def _tool(name: str, server_name: str, server: McpServer, tool: McpTool) -> Tool
     return CallersTool(
         name=name,
         description=DESCRIPTION.format(server_name, server.host, tool.description or tool.name),
-        input=Arguments,
         run=run,
         stop=stop,
         activity=f"tool.{MCP}",

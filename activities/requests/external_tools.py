@@ -1,8 +1,10 @@
 """External tools: their description for the model, the request about a call, and the result from its answer."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -38,8 +40,16 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+def _write(arguments: BaseModel) -> str:
+    return json.dumps(arguments.model_dump(), ensure_ascii=False)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CallersTool(Tool):
+    """A tool whose arguments somebody else describes: the caller, an agent's file or an MCP server."""
+
+    input: type[BaseModel] = Arguments
+    summary: Callable[[Any], str] = lambda arguments: preview(_write(arguments), 120)
     schema: JsonObject = field(default_factory=dict)
 
     @cached_property
@@ -51,12 +61,11 @@ def make_callers_tool(given: ExternalTool) -> Tool:
     return CallersTool(
         name=given.name,
         description=given.description,
-        input=Arguments,
         activity=ASK_PEOPLE,
         effect=Effect.IDEMPOTENT,  # the platform itself does nothing, and the caller sees the call's id
         touches=(),  # it cannot reach files or the network
         external=True,
-        summary=lambda arguments: json.dumps(arguments.model_dump(), ensure_ascii=False),
+        summary=_write,
         schema=given.input_schema,
     )
 

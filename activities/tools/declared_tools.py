@@ -1,6 +1,5 @@
 """Declared tools: they have no code. A call has the effect that a binding or a stop rule of its side gives it."""
 
-import json
 from dataclasses import replace
 
 from activities.requests.external_tools import Arguments, CallersTool
@@ -10,7 +9,7 @@ from domain.agents.definition import AgentDefinition, Binding, DeclaredTool, Sid
 from domain.events import Progress
 from domain.json_object import JsonObject
 from domain.json_schema import fits, run_check
-from domain.sessions.session import Effect, ToolRequest, preview
+from domain.sessions.session import Effect, ToolRequest
 
 DECLARED = "declared"  # the activity tool.declared runs them all
 MOST_ATTACHMENTS = 50
@@ -28,7 +27,6 @@ def make_declared_tool(given: DeclaredTool, side: Side) -> Tool:
     return CallersTool(
         name=given.name,
         description=given.description,
-        input=Arguments,
         run=run,
         activity=f"tool.{DECLARED}",
         effect=Effect.IDEMPOTENT,
@@ -36,7 +34,6 @@ def make_declared_tool(given: DeclaredTool, side: Side) -> Tool:
         touches=(),
         talks=True,
         bookkeeping=not files,  # attached files are read from the workspace, which may have to be restored first
-        summary=lambda arguments: preview(json.dumps(arguments.model_dump(), ensure_ascii=False), 120),
         schema=given.input_schema,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pydantic import Field
 
 from activities.mcp.mcp_tool import find_mcp, mcp_tools
-from activities.requests.external_tools import Arguments, CallersTool, make_callers_tool
+from activities.requests.external_tools import CallersTool, make_callers_tool
 from activities.tools.builtin.agents import (
     NOTIFY_PARENT,
     SET_STATUS,
@@ -201,13 +201,11 @@ def make_subagent_tool(agent: AgentDefinition, blocking: bool) -> Tool:
     return CallersTool(
         name=agent.name,
         description=f"{description_of(agent)} This starts the subagent {agent.name}. {waits}".strip(),
-        input=Arguments,
         activity=BEGIN_DELEGATIONS,
         effect=Effect.IDEMPOTENT,
         kind=EffectKind.SUBAGENT,
         starts=True,
         touches=(),
-        summary=lambda arguments: preview(json.dumps(arguments.model_dump(), ensure_ascii=False), 120),
         schema=agent.input_schema or DEFAULT_SCHEMA,
     )
 
