@@ -7,7 +7,7 @@ import { ago, cost, left, short } from "./format.js";
 import { icon } from "./icons.js";
 import { decision, isApproval, kindIcon, said, verdict } from "./decision.js";
 import { ends, every, insist, listen, single, soon } from "./live.js";
-import { bones, crumbs, empty, kbd } from "./parts.js";
+import { bones, crumbs, empty, kbd, square } from "./parts.js";
 import { titleOf } from "./timeline.js";
 
 const PAGE = 50;
@@ -162,7 +162,14 @@ export function inbox(main, { parameters: [wanted] }) {
     fill(
       place,
       h("div", { class: "intro", key: `intro ${request.id}`, "data-shown": request.id },
-        h("div", { class: "line" }, h("button", { type: "button", class: "quiet square phone", "aria-label": "Back to the list", onclick: () => main.firstChild.classList.remove("opened") }, icon("back")), h("span", { class: "pill wait" }, icon("waits"), isApproval(request) ? "Approval" : "Question"), h("a", { class: "to cut", href: `#/tasks/${request.session_id}` }, short(task?.title, 60) || "the task"), h("span", { class: "soft" }, task ? `${task.agent} v${task.agent_version} · ${cost(task.usage.cost_usd)} so far` : ""), h("a", { class: "to", href: `#/conversations/${request.conversation_id}` }, "Conversation"), h("span", { class: "grow" }), h("span", { class: "num soft", "data-deadline": request.deadline }, left(request.deadline))),
+        h("div", { class: "line" },
+          square("back", "Back to the list", () => main.firstChild.classList.remove("opened"), { class: "quiet square phone" }),
+          h("span", { class: "pill wait" }, icon("waits"), isApproval(request) ? "Approval" : "Question"),
+          h("a", { class: "to cut", href: `#/tasks/${request.session_id}` }, short(task?.title, 60) || "the task"),
+          h("span", { class: "soft" }, task ? `${task.agent} v${task.agent_version} · ${cost(task.usage.cost_usd)} so far` : ""),
+          h("a", { class: "to", href: `#/conversations/${request.conversation_id}` }, "Conversation"),
+          h("span", { class: "grow" }),
+          h("span", { class: "num soft", "data-deadline": request.deadline }, left(request.deadline))),
         h("h1", {}, request.question),
         text ? h("div", { class: "before" }, said(text)) : null,
       ),

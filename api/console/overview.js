@@ -83,17 +83,29 @@ export function overview(main) {
   async function schedules() {
     const page = await get("/schedules", { limit: 20 });
     const runs = await Promise.all(page.items.map((one) => get(`/schedules/${one.id}/runs`, { limit: RUNS }).catch(() => ({ items: [] }))));
-    const kind = (run) => (["failed", "cancelled"].includes(run.task_status) || run.status === "failed" ? "x" : run.status === "skipped" ? "n" : "");
     fill(
       place.schedules,
       card(
         "Schedules",
         h("span", { class: "faint" }, `${page.items.filter((one) => !one.paused).length} active, ${page.items.filter((one) => one.paused).length} paused`),
         page.items.length
-          ? h("ul", { class: "list" }, page.items.map((one, at) => h("li", {}, h("span", { class: "cut grow" }, h("b", {}, one.name), " ", h("span", { class: "faint" }, one.agent)), h("span", { class: "runs", title: `the latest ${runs[at].items.length} runs` }, runs[at].items.toReversed().map((run) => h("i", { class: kind(run) }))), one.paused ? [h("small", { class: "bad-c cut" }, `paused${one.pause_reason ? `: ${short(one.pause_reason, 60)}` : ""}`), action("Resume", async () => { await post(`/schedules/${one.id}/resume`); await schedules(); }, { class: "small" })] : h("small", { class: "faint num" }, one.next_times?.[0] ? `in ${left(one.next_times[0]).replace(" left", "")}, ${time(one.next_times[0])}` : ""))))
+          ? h("ul", { class: "list" }, page.items.map((one, at) => scheduleView(one, runs[at].items)))
           : empty("clock", "No schedules", "Tasks can be started by the clock, too: see docs/automation.md."),
       ),
     );
+  }
+
+  function scheduleView(one, runs) {
+    const failed = (run) => ["failed", "cancelled"].includes(run.task_status) || run.status === "failed";
+    const boxes = runs.toReversed().map((run) => h("i", { class: failed(run) ? "x" : run.status === "skipped" ? "n" : "" }));
+    const resume = async () => { await post(`/schedules/${one.id}/resume`); await schedules(); };
+    const next = one.next_times?.[0];
+    return h("li", {},
+      h("span", { class: "cut grow" }, h("b", {}, one.name), " ", h("span", { class: "faint" }, one.agent)),
+      h("span", { class: "runs", title: `the latest ${runs.length} runs` }, boxes),
+      one.paused ? h("small", { class: "bad-c cut" }, `paused${one.pause_reason ? `: ${short(one.pause_reason, 60)}` : ""}`) : null,
+      one.paused ? action("Resume", resume, { class: "small" })
+        : h("small", { class: "faint num" }, next ? `in ${left(next).replace(" left", "")}, ${time(next)}` : ""));
   }
 
   async function deliveries() {
