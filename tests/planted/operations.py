@@ -46,7 +46,7 @@ BUGS = [
         "api/submission/rules.py",
         "if limits.cost_usd is not None or not settings.default_cost_usd",
         "if limits.cost_usd is None or not settings.default_cost_usd",
-        (f"{_API}/test_waiting_bound.py",),
+        (f"{_API}/test_ceilings.py",),
     ),
     Bug(
         "a file that a task still needs is deleted",
