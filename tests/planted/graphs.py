@@ -51,7 +51,7 @@ BUGS = [
         "domain/messages.py",
         "    return (said or text_of(node)).strip()",
         "    return (text_of(node) or said or '').strip()",
-        ("tests/unit/domain/test_messages.py", f"{_GRAPHS}/test_dual.py"),
+        (f"{_GRAPHS}/test_dual.py",),
     ),
     Bug(
         "turns of the session are not counted",

@@ -1,7 +1,6 @@
 """A conversation with an endpoint that is not the stand-in: it knows the forms from the SDKs' types and the vendors'
 own rules, refuses what they would refuse, and answers with what others send."""
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 from pydantic import TypeAdapter
 
 from tests.support.stack import Stack, of_type
+from tests.support.web_server import response, web_server
 
 CLAUDE: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsStreaming)
 MESSAGE: TypeAdapter[Any] = TypeAdapter(ChatCompletionMessageParam)
@@ -63,10 +63,7 @@ class Judge:
         self.refused: list[str] = []
         self.asked: list[str] = []
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        length = re.search(r"content-length: (\d+)", head)
-        body = await reader.readexactly(int(length[1]) if length else 0)
+    async def answer(self, head: str, body: bytes) -> bytes:
         status, kind, said = "404 No", "application/json", '{"error": {"message": "no list"}}'
         if body:
             sent, claude = json.loads(body), "/messages" in head.split()[1]
@@ -82,14 +79,7 @@ class Judge:
             except (AssertionError, ValueError) as error:
                 self.refused.append(f"{error!r}: {sent['messages'][1:]}")
                 status, said = "400 No", json.dumps({"error": {"message": "refused", "type": "invalid_request_error"}})
-        data = said.encode()
-        writer.write(
-            f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nRetry-After: 0\r\nConnection: close\r\n"
-            f"Content-Length: {len(data)}\r\n\r\n".encode()
-            + data
-        )
-        await writer.drain()
-        writer.close()
+        return response(said.encode(), status, f"Content-Type: {kind}", "Retry-After: 0")
 
 
 def gpt_says(replies: int) -> str:
@@ -126,7 +116,7 @@ def claude_says(replies: int) -> str:
 async def judge(stack: Stack) -> AsyncIterator[Judge]:
     address = json.loads(stack.settings.providers or "{}")["judged-gpt"]["base_url"]
     one = Judge()
-    async with await asyncio.start_server(one.serve, "127.0.0.1", int(re.findall(r":(\d+)", address)[0])):
+    async with web_server(one.answer, int(re.findall(r":(\d+)", address)[0])):
         yield one
 
 

@@ -8,12 +8,13 @@ import hashlib
 import hmac
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from typing import Any
 
 from tests.support.stack import eventually
+from tests.support.web_server import response, web_server
 
 
 @dataclass(frozen=True)
@@ -54,28 +55,23 @@ class Receiver:
 
         return await eventually(look, pause=0.05, what=f"{count} requests at {path}, of {len(self.at(path))}")
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
-            body = await reader.readexactly(int(headers.get("content-length", "0")))
-            path = head[0].split(" ")[1]
-            self.requests.append(request := Request(path, headers, body))
-            if self.held is not None:
-                await self.held.wait()
-            said = self.answers.get(path, ["204 No Content"])
-            line = self.refuse(request) or (said.pop(0) if len(said) > 1 else said[0])
-            writer.write(f"HTTP/1.1 {line}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
-            await writer.drain()
-        writer.close()
+    async def answer(self, head: str, body: bytes) -> bytes:
+        first, *rest = head.split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+        path = first.split(" ")[1]
+        self.requests.append(request := Request(path, headers, body))
+        if self.held is not None:
+            await self.held.wait()
+        said = self.answers.get(path, ["204 No Content"])
+        status, *more = (self.refuse(request) or (said.pop(0) if len(said) > 1 else said[0])).split("\r\n")
+        return response(b"", status, *more)
 
 
 @asynccontextmanager
 async def http_receiver() -> AsyncIterator[Receiver]:
     receiver = Receiver()
-    server = await asyncio.start_server(receiver.handle, "127.0.0.1", 0)
-    receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server:
+    async with web_server(receiver.answer) as address:
+        receiver.url = f"http://{address}"
         yield receiver
 
 

@@ -27,11 +27,6 @@ async def load(make_context: MakeContext, name: str, **more: object) -> ToolResu
     return await TOOL.run(TOOL.input.model_validate({"name": name}), make_context(**more))
 
 
-def test_a_workspace_without_such_files_says_nothing(workspace: Path) -> None:
-    (workspace / ".agents").mkdir()
-    assert compose(Workspace(workspace)) is None
-
-
 async def test_names_are_shown_and_the_text_is_loaded(make_context: MakeContext, workspace: Path) -> None:
     (workspace / "AGENTS.md").write_text("Run the tests with `make`.\n")
     folder = write_skill(workspace, "release-notes")

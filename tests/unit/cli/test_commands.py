@@ -57,12 +57,6 @@ def test_show_prints_status_progress_plan_and_usage(server: StandIn, cli: Cli) -
     assert "failed (ttl)" in text and "ttl: too slow" in text
 
 
-def test_cancel_sends_the_reason(server: StandIn, cli: Cli) -> None:
-    done = cli("cancel", TASK, "--reason", "wrong branch")
-    assert (done.exit_code, done.stdout) == (0, "cancel requested; the task is still working\n")
-    assert server.asked_for(f"/tasks/{TASK}/cancel") == [{"reason": "wrong branch"}]
-
-
 def test_result_of_an_unfinished_task_is_exit_code_7(server: StandIn, cli: Cli) -> None:
     done = cli("result", TASK)
     assert (done.exit_code, done.stdout) == (7, "")
@@ -233,8 +227,9 @@ def test_response_of_an_unknown_form_is_an_error_and_its_json_is_passed_on(serve
 
 
 def test_cancel_agents_and_help_print_clear_messages(server: StandIn, cli: Cli) -> None:
-    done = cli("cancel", TASK)
-    assert done.stdout == "cancel requested; the task is still working\n"
+    done = cli("cancel", TASK, "--reason", "wrong branch")
+    assert (done.exit_code, done.stdout) == (0, "cancel requested; the task is still working\n")
+    assert server.asked_for(f"/tasks/{TASK}/cancel") == [{"reason": "wrong branch"}]
     server.task["status"] = "completed"
     assert cli("cancel", TASK).stdout == "the task has ended already: completed\n"
     server.answers["/agents/scout"] = {

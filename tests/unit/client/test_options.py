@@ -2,59 +2,46 @@
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, get_type_hints
 
 import httpx2
 import pytest
-import uvicorn
 from errand import AsyncErrand, Ended, Errand, ErrandError, RateLimited, Unexpected, Unreachable, requests
 from errand.events import event_of
 from errand.models import JsonObject, Result
 from pydantic import BaseModel
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from api.routes.tasks import TaskQuery
 from domain.policy.rules import Rule
 from domain.task import Boundary, TaskConfig, TaskContext, TaskSpec
-from tests.unit.cli.stand_in import complete
+from tests.unit.cli.stand_in import StandIn, complete
 
 
 class Report(BaseModel):
     title: str
 
 
-class Server:
-    """Answers with what `respond` returns; `asked` has the requests."""
+class Server(StandIn):
+    """Answers with what `respond` returns; `requests` has the requests."""
 
     def __init__(self) -> None:
-        self.asked: list[Request] = []
+        super().__init__()
+        self.requests: list[Request] = []
         self.respond: Callable[[Request], Response] = lambda _: JSONResponse({})
-        app = Starlette(routes=[Route("/{path:path}", self._answer, methods=["GET", "POST"])])
-        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off", ws="none"))
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.01)
-        self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
 
     async def _answer(self, request: Request) -> Response:
-        self.asked.append(request)
+        self.requests.append(request)
         return await asyncio.to_thread(self.respond, request)
-
-    def stop(self) -> None:
-        self._server.should_exit = self._server.force_exit = True
-        self._thread.join(10)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
+    made.start()
     yield made
     made.stop()
 
@@ -80,9 +67,9 @@ def test_timeout_and_headers_of_one_request(server: Server) -> None:
     with Errand(server.url, "ek_key", headers={"X-Team": "ops"}) as errand:
         errand.with_options(headers={"X-Trace": "7"}).call("GET", "/a", dict)
         errand.call("GET", "/b", dict)
-        first, second = ({name: one.headers.get(name) for name in ("x-team", "x-trace")} for one in server.asked)
+        first, second = ({name: one.headers.get(name) for name in ("x-team", "x-trace")} for one in server.requests)
         assert first == {"x-team": "ops", "x-trace": "7"} and second == {"x-team": "ops", "x-trace": None}
-        assert server.asked[0].headers["authorization"] == "Bearer ek_key"
+        assert server.requests[0].headers["authorization"] == "Bearer ek_key"
 
         def slow(_: Request) -> Response:
             time.sleep(1)
@@ -97,7 +84,7 @@ def test_a_programs_own_http_client_is_used_and_stays_open(server: Server) -> No
     with httpx2.Client(headers={"X-Own": "1"}) as own:
         with Errand(server.url, http=own) as errand:
             errand.call("GET", "/a", dict)
-        assert server.asked[0].headers["x-own"] == "1" and not own.is_closed
+        assert server.requests[0].headers["x-own"] == "1" and not own.is_closed
         with pytest.raises(ErrandError, match="closed"):
             errand.call("GET", "/b", dict)
 
@@ -106,17 +93,17 @@ def test_too_many_requests_name_the_time_to_wait(server: Server) -> None:
     server.respond = lambda _: JSONResponse({"detail": "slowly"}, 429, headers={"Retry-After": "7"})
     with Errand(server.url, patience=1) as errand, pytest.raises(RateLimited, match="slowly") as refused:
         errand.submit("tester", "Hello")
-    assert refused.value.retry_after == 7 and len(server.asked) == 1
+    assert refused.value.retry_after == 7 and len(server.requests) == 1
 
 
 def test_only_a_post_with_a_key_is_repeated(server: Server) -> None:
     server.respond = lambda _: JSONResponse({"detail": "restarting"}, 503)
     with Errand(server.url, patience=0.6) as errand:
         for key, requests_sent in ((None, 1), ("k", 2)):
-            server.asked.clear()
+            server.requests.clear()
             with pytest.raises(ErrandError, match="restarting"):
                 errand.call("POST", "/schedules", dict, body={}, idempotency_key=key)
-            assert len(server.asked) == requests_sent
+            assert len(server.requests) == requests_sent
 
 
 async def test_the_timeout_of_a_wait_holds_in_both_clients(server: Server) -> None:

@@ -26,6 +26,7 @@ from domain.messages import (
     ToolResultBlock,
 )
 from domain.sessions.session import StopReason, Usage
+from tests.support.web_server import response, web_server
 from tests.unit.activities.model.test_anthropic import assistant, request, user
 
 MESSAGE: TypeAdapter[Any] = TypeAdapter(ChatCompletionMessageParam)
@@ -237,21 +238,15 @@ async def test_calls_at_the_same_time_learn_the_name_of_a_parameter() -> None:
     chunk = {"choices": [{"delta": {"content": "yes"}, "finish_reason": "stop"}]}
     both = asyncio.Barrier(2)
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
-        status, kind, body = "200 OK", "text/event-stream", f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n"
-        if b'"max_tokens"' in await reader.readexactly(length):
-            await both.wait()
-            status, kind, body = "400 Bad Request", "application/json", json.dumps(refused)
-        said = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        writer.write((said + body).encode())
-        await writer.drain()
-        writer.close()
+    async def answer(_: str, body: bytes) -> bytes:
+        if b'"max_tokens"' not in body:
+            said = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+            return response(said, "200 OK", "Content-Type: text/event-stream")
+        await both.wait()
+        return response(json.dumps(refused).encode(), "400 Bad Request", "Content-Type: application/json")
 
-    async with asyncio.timeout(10), await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        vendor = OpenAI("own", Provider(kind="openai", base_url=f"http://127.0.0.1:{port}/v1"))
+    async with asyncio.timeout(10), web_server(answer) as address:
+        vendor = OpenAI("own", Provider(kind="openai", base_url=f"http://{address}/v1"))
         turns = [ModelResponse(), ModelResponse()]
         await asyncio.gather(*(vendor.ask(request(user()), turn, print, print) for turn in turns))
         assert [turn.answer() for turn in turns] == ["yes", "yes"]

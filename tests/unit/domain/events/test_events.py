@@ -24,12 +24,6 @@ def test_the_list_names_every_event() -> None:
     assert set(EVENTS) == set(all_events()) - {Ended, TextDelta}
 
 
-def test_every_event_has_a_unique_snake_case_name() -> None:
-    names = [event.type for event in NAMED]
-    assert len(set(names)) == len(names)
-    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names)
-
-
 @pytest.mark.parametrize("event", NAMED)
 def test_the_name_is_that_of_its_class(event: type[Event]) -> None:
     assert event.type == re.sub(r"(?<!^)(?=[A-Z])", "_", event.__name__).lower()

@@ -11,6 +11,7 @@ from activities.egress import Fetcher
 from activities.tools.registry import TOOLS
 from activities.tools.support.html_text import html_text
 from activities.tools.tool import ToolResult
+from tests.support.web_server import response, web_server
 from tests.unit.activities.tools.conftest import MakeContext
 
 PAGES: dict[str, tuple[str, bytes]] = {
@@ -29,17 +30,13 @@ PAGES: dict[str, tuple[str, bytes]] = {
 
 @pytest.fixture
 async def site() -> AsyncIterator[str]:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
+    async def answer(head: str, _: bytes) -> bytes:
+        path = head.split()[1]
         kind, body = PAGES.get(path, ("text/plain", b"no such page"))
-        status = "200 OK" if path in PAGES else "404 Not Found"
-        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-        writer.write(head.encode() + body)
-        writer.close()
+        return response(body, "200 OK" if path in PAGES else "404 Not Found", f"Content-Type: {kind}")
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    server.close()
+    async with web_server(answer) as address:
+        yield address
 
 
 async def fetch(make_context: MakeContext, site: str, path: str) -> ToolResult:

@@ -1,6 +1,5 @@
 """The vendors' own searches: the request that each API takes, and what is read of its reply."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,6 +13,7 @@ from activities.model.models import Models
 from activities.tools.builtin.web_search import VendorSearch, list_hits
 from activities.tools.tool import ToolResult
 from domain.agents.models import Kind, PriceTable, Provider, Providers
+from tests.support.web_server import response, web_server
 from tests.unit.activities.tools.builtin.test_web_search import find
 from tests.unit.activities.tools.conftest import MakeContext
 
@@ -56,21 +56,16 @@ class Api:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.status, self.body = "200 OK", b""
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
-        self.asked.append((head.split()[1], json.loads(await reader.readexactly(length))))
-        said = f"HTTP/1.1 {self.status}\r\nContent-Type: application/json\r\nContent-Length: {len(self.body)}\r\n"
-        writer.write(f"{said}Connection: close\r\n\r\n".encode() + self.body)
-        await writer.drain()
-        writer.close()
+    async def answer(self, head: str, body: bytes) -> bytes:
+        self.asked.append((head.split()[1], json.loads(body)))
+        return response(self.body, self.status, "Content-Type: application/json")
 
 
 @pytest.fixture
 async def api() -> AsyncIterator[tuple[Api, str]]:
     one = Api()
-    async with await asyncio.start_server(one.serve, "127.0.0.1", 0) as server:
-        yield one, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with web_server(one.answer) as address:
+        yield one, f"http://{address}"
 
 
 @pytest.fixture(params=FORMS)
