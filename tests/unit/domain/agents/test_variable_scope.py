@@ -5,15 +5,10 @@ from typing import Any
 
 from domain.agents.definition import AgentDefinition
 from domain.agents.variables import (
-    drop_shared,
     find_needed,
     find_unnamed,
-    hidden_names,
     inherit_values,
     model_values,
-    name_shared,
-    pass_on_values,
-    resolve_values,
     store_given,
     stored_names,
     tool_values,
@@ -38,47 +33,6 @@ GRAPH = {one.name: one for one in (TOP, MIDDLE, DEEP)}
 
 def missing(*given: Any) -> list[tuple[str, str]]:
     return [(one.agent, one.name) for one in find_needed(*given) if one.missing]
-
-
-def test_levels_are_resolved_in_their_order_and_reach_scoped_variables() -> None:
-    names = ["P", "A", "D", "T", "X"]
-    variables = {name: {"description": name, "default": "prompt", "scoped": True} for name in names}
-    child = agent("child", variables=variables, env=dict.fromkeys(names[1:], "agent"))
-    parent = agent("parent", "child", variables=variables)
-    graph = {"parent": parent, "child": child}
-    common = name_shared(dict.fromkeys(names[3:], "tenant"), dict.fromkeys([*names[2:], "OTHER"], "deployment"))
-    values = usable_values({**common, "X": "thread"}, graph)
-    assert "**:OTHER" not in values and drop_shared(values) == {"X": "thread"}
-    assert [resolve_values(child, values)[name] for name in names] == [
-        "prompt",
-        "agent",
-        "deployment",
-        "tenant",
-        "thread",
-    ]
-    below = inherit_values(values, [parent], child, graph)
-    assert [resolve_values(child, below)[name] for name in names] == [
-        "prompt",
-        "agent",
-        "deployment",
-        "tenant",
-        "tenant",
-    ]
-    assert model_values(child, below) == {} and tool_values(child, below)["X"] == "tenant"
-    sealed = usable_values(name_shared({"TOWN": "sealed:k"}, {}), GRAPH)
-    assert model_values(TOP, sealed) == {} and hidden_names([TOP], sealed) == {"TOWN"}
-
-
-def test_scoped_value_is_not_inherited_and_others_are() -> None:
-    values = {"NOTE": "mine", "TOWN": "Rome", "KEY": "sealed:k", "OTHER": "x"}
-    assert inherit_values(values, [TOP], MIDDLE, GRAPH) == {"TOWN": "Rome", "KEY": "sealed:k"}
-    assert inherit_values(values, [MIDDLE], DEEP, GRAPH) == {"TOWN": "Rome"}
-
-
-def test_value_is_handed_over_where_the_tool_says_so() -> None:
-    [tool] = MIDDLE.subagent_tools
-    assert inherit_values({"KEY": "sealed:k"}, [MIDDLE], DEEP, GRAPH, tool) == {"KEY": "sealed:k"}
-    assert inherit_values({}, [MIDDLE], DEEP, GRAPH, tool) == {}
 
 
 def test_needs_are_those_of_the_whole_graph() -> None:
@@ -124,23 +78,6 @@ def test_disabled_branch_and_a_circle_need_nothing_more() -> None:
     assert missing(optional, {"WITH_DEEP": "Yes"}, {**GRAPH, "top": optional}) == [("deep", "KEY"), ("deep", "TOWN")]
     circle = agent("circle", "circle", variables={"TOWN": TOWN})
     assert missing(circle, {}, {"circle": circle}) == [("circle", "TOWN")]
-
-
-def test_model_sees_neither_secrets_nor_what_is_for_a_thread_alone() -> None:
-    values = {"NOTE": "n", "TOWN": "Rome", "KEY": "sealed:k"}
-    assert model_values(TOP, values) == {"TOWN": "Rome"}
-    assert model_values(DEEP, {"TOWN": "sealed:x"}) == {}
-    assert hidden_names([DEEP], values) == {"KEY"} and hidden_names([TOP], values) == {"NOTE", "KEY"}
-    hands = agent("hands", {"name": "deep", "scoped_env": ["TOWN"]}, variables={"TOWN": TOWN})
-    assert model_values(hands, values) == {} and hidden_names([hands], {"TOWN": "Rome"}) == {"TOWN"}
-
-
-def test_value_that_is_set_later_reaches_all_that_inherit_it() -> None:
-    values = {"TOWN": "Rome", "NOTE": "n", "KEY": "sealed:k", ":FREE": "sealed:f"}
-    assert pass_on_values(values, TOP, MIDDLE, GRAPH) == {"TOWN": "Rome", "KEY": "sealed:k"}
-    # the tool hands it over
-    assert pass_on_values(values, MIDDLE, DEEP, {"deep": DEEP}) == {"TOWN": "Rome", "KEY": "sealed:k"}
-    assert pass_on_values(values, agent("other", "deep"), DEEP, {"deep": DEEP}) == {"TOWN": "Rome"}
 
 
 def test_value_that_no_agent_names_belongs_to_the_tools_of_its_thread() -> None:
