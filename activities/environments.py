@@ -1,6 +1,6 @@
 """What the commands of a task in an environment have: variables, hosts, credentials. A plain task opens none."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -11,7 +11,7 @@ from domain.credentials import Credential, is_bound
 from domain.environments import EnvironmentSpec, NetworkMode
 from domain.policy.rules import Rule, host_permitted
 from domain.sealing import KeyRing
-from domain.sessions.session import SandboxMode
+from domain.sessions.session import SandboxMode, SessionRef
 from store import credentials, environments
 from store.database import Pool
 
@@ -63,25 +63,30 @@ class Environments:
         self._pool = pool
         self._keys = keys
 
-    async def open(self, tenant: str, name: str) -> OpenEnvironment | None:
+    async def open(self, ref: SessionRef, name: str) -> OpenEnvironment | None:
         """None if it was deleted. A credential that was deleted is left out: its requests are refused, its variable
         is not set."""
-        spec = await environments.get(self._pool, tenant, name)
+        spec = await environments.get(self._pool, ref.tenant, name)
         if spec is None:
             return None
         used, exposed = spec.used_credentials, spec.exposed
         named = [*used, *exposed.values()]
-        found = await credentials.open_named(self._pool, tenant, named, self._keys) if named else {}
-        variables = {variable: found[name].secret for variable, name in exposed.items() if name in found}
+        found = await self.open_credentials(ref.tenant, ref.session_id, named) if named else {}
+        variables = {
+            variable: found[name].secret
+            for variable, name in exposed.items()
+            if name in found and found[name].may_be_read
+        }
         return OpenEnvironment(spec, tuple(found[one] for one in used if one in found), variables)
 
-    async def open_secrets(self, tenant: str, spec: EnvironmentSpec) -> dict[str, str]:
+    async def open_secrets(self, ref: SessionRef, spec: EnvironmentSpec) -> dict[str, Credential]:
         """The variables of the setup that hold credentials. Raises KeyError with the name of one that is gone."""
-        found = await credentials.open_named(self._pool, tenant, list(spec.secrets.values()), self._keys)
-        return {variable: found[name].secret for variable, name in spec.secrets.items()}
+        found = await self.open_credentials(ref.tenant, ref.session_id, list(spec.secrets.values()))
+        readable = {name: one for name, one in found.items() if one.may_be_read}
+        return {variable: readable[name] for variable, name in spec.secrets.items()}
 
-    async def open_credential(self, tenant: str, name: str) -> Credential | None:
-        return (await credentials.open_named(self._pool, tenant, [name], self._keys)).get(name)
+    async def open_credentials(self, tenant: str, session_id: str, names: Sequence[str]) -> dict[str, Credential]:
+        return await credentials.open_named(self._pool, tenant, session_id, names, self._keys)
 
 
 def is_one_of(host: str, patterns: list[str]) -> bool:

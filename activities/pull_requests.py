@@ -65,7 +65,7 @@ class Repository:
     async def push(self) -> tuple[str, str]:
         """The branch and the commit that it has now. Raises TreeError."""
         tree = await self._tree()
-        return tree.branch, await self.mirrors.push(self.ref.tenant, tree, self.folder, self.most)
+        return tree.branch, await self.mirrors.push(self.ref, tree, self.folder, self.most)
 
     async def open_pull_request(self, title: str, body: str, base: str | None) -> PullRequest:
         """The open pull request of the task's branch, made if there is none; its events reach the task from now on."""

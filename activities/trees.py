@@ -32,7 +32,7 @@ from activities.sandbox import Commands, NetworkPolicy, SandboxResult
 from activities.skills import brief
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import clean
-from activities.workspaces import Workspaces, lock_workspace
+from activities.workspaces import Workspaces, lock_workspace, try_lock_workspace
 from domain import events as ev
 from domain import wire
 from domain.conversations.requests import Nothing
@@ -49,10 +49,9 @@ from store import events as event_log
 from store.database import Pool
 from store.sessions import SessionRow
 
-MIRRORS = 20  # on one worker; those that were not used for longest are removed
+MIRRORS, MIRROR_BYTES = 20, 20_000_000_000  # of one worker together, but for the one used last
 FETCH_SECONDS = 600.0
 GIT_SECONDS = 120.0
-LONGEST_USE = 3 * FETCH_SECONDS  # of a mirror: two fetches and some commands
 MAX_LOG = 20_000  # characters of a setup's output, from its end
 MAX_TAIL = 2_000  # characters of a failed command's output
 ERRORS = 20  # lines
@@ -88,16 +87,17 @@ class Mirrors:
         self._guard = guard
         self._environments = environments
 
-    async def find_commit(self, tenant: str, source: TreeSource) -> str:
+    async def find_commit(self, tenant: str, session_id: str, source: TreeSource) -> str:
         """The commit that a name means now. It is fetched, so that a build needs nothing from outside."""
-        async with self._mirror(tenant, source) as mirror:
-            return await self._fetch(tenant, mirror, source)
+        async with self._mirror(tenant, session_id, source) as (mirror, network):
+            return await self._fetch(tenant, mirror, network, source)
 
-    async def build(self, tenant: str, tree: Tree, folder: Path) -> None:
-        """Check the tree out in an empty folder, with a `.git` of its own."""
-        async with self._mirror(tenant, tree) as mirror:
+    async def build(self, tenant: str, session_id: str, tree: Tree, folder: Path) -> None:
+        """Check the tree out in an empty folder, with a `.git` of its own. The session is the one after which the
+        workspace is named, not the one that continues it: it decided on the commit, with its credential."""
+        async with self._mirror(tenant, session_id, tree) as (mirror, network):
             if not await self._has(mirror, tree.commit):
-                await self._fetch_commit(tenant, mirror, tree)
+                await self._fetch_commit(tenant, mirror, network, tree)
             depth = f"--depth={tree.depth}" if tree.depth else ""
             origin = f"git remote add origin {shlex.quote(tree.url)}" if tree.url else ""
             sparse = f"git sparse-checkout set {' '.join(map(shlex.quote, tree.sparse))}\n" if tree.sparse else ""
@@ -113,17 +113,16 @@ class Mirrors:
                 seconds=FETCH_SECONDS,
             )
 
-    async def _fetch_commit(self, tenant: str, mirror: Path, tree: Tree) -> None:
+    async def _fetch_commit(self, tenant: str, mirror: Path, network: NetworkPolicy | None, tree: Tree) -> None:
         """Some servers give a commit only by the name of a branch or a tag."""
         try:
-            await self._fetch(tenant, mirror, tree.model_copy(update={"ref": tree.commit}))
+            await self._fetch(tenant, mirror, network, tree.model_copy(update={"ref": tree.commit}))
         except TreeError:
-            await self._fetch(tenant, mirror, tree.model_copy(update={"depth": 0}))
+            await self._fetch(tenant, mirror, network, tree.model_copy(update={"depth": 0}))
             if not await self._has(mirror, tree.commit):
                 raise TreeError(f"The repository no longer has the commit {tree.commit}.") from None
 
-    async def _fetch(self, tenant: str, mirror: Path, source: TreeSource) -> str:
-        network = await self._network(tenant, source)
+    async def _fetch(self, tenant: str, mirror: Path, network: NetworkPolicy | None, source: TreeSource) -> str:
         if source.url is None:
             await self._put_bundle(tenant, mirror, source.place)
         depth = f"--depth={source.depth}" if source.depth and source.url else ""
@@ -139,7 +138,7 @@ class Mirrors:
         )
         return output.rpartition("commit ")[2].strip()
 
-    async def push(self, tenant: str, tree: Tree, folder: Path, most: int) -> str:
+    async def push(self, ref: SessionRef, tree: Tree, folder: Path, most: int) -> str:
         """Push what is checked out in a workspace as the branch of its task; returns the commit.
 
         The commits leave the workspace as a bundle of at most so many bytes, made without a network, and are pushed
@@ -153,7 +152,7 @@ class Mirrors:
         content = await asyncio.to_thread(take_file, Workspace(folder), f".git/{BUNDLE}", most)
         if content is None:
             raise TreeError(f"the new commits have more than {most:,} bytes")
-        async with self._mirror(tenant, tree) as mirror:
+        async with self._mirror(ref.tenant, ref.session_id, tree) as (mirror, network):
             await asyncio.to_thread(Workspace(mirror).write, BUNDLE, content)
             output = await self._git(
                 f"{_UNLOCK}git fetch -q --no-tags --update-shallow {BUNDLE} HEAD\n"
@@ -161,22 +160,10 @@ class Mirrors:
                 f"git push -q {shlex.quote(tree.place)} $commit:refs/heads/{shlex.quote(tree.branch)}\n"
                 'echo "commit $commit"',
                 mirror,
-                network=await self._network(tenant, tree),
+                network=network,
                 seconds=FETCH_SECONDS,
             )
         return output.rpartition("commit ")[2].strip()
-
-    async def _network(self, tenant: str, source: TreeSource) -> NetworkPolicy | None:
-        """To the host of the repository alone, with its credential."""
-        if source.url is None:
-            return None
-        host = host_of(source.url)
-        if source.credential is None:
-            return NetworkPolicy(self._guard, lambda one: one == host)
-        credential = await self._environments.open_credential(tenant, source.credential)
-        if credential is None:
-            raise TreeError(f"the credential {source.credential} was deleted")
-        return NetworkPolicy(self._guard, lambda one: one == host, (credential,))
 
     async def _put_bundle(self, tenant: str, mirror: Path, file_id: str) -> None:
         found = await files.content(self._pool, tenant, file_id)
@@ -206,24 +193,44 @@ class Mirrors:
         )  # an error may repeat the request
 
     @contextlib.asynccontextmanager
-    async def _mirror(self, tenant: str, source: TreeSource) -> AsyncIterator[Path]:
-        digest = hashlib.sha256(source.place.encode()).hexdigest()[:32]
+    async def _mirror(
+        self, tenant: str, session_id: str, source: TreeSource
+    ) -> AsyncIterator[tuple[Path, NetworkPolicy | None]]:
+        """A mirror, and the network to the host of its repository alone, with the credential.
+
+        What a credential of a user or a task fetched is theirs: git asks no server for a commit that is here already,
+        so in a common mirror everybody who knows the name of a commit could read it.
+        """
+        network, owner = None, ""
+        if source.url is not None:
+            names = [source.credential] if source.credential is not None else []
+            found = await self._environments.open_credentials(tenant, session_id, names) if names else {}
+            if names and not found:
+                raise TreeError(f"the credential {source.credential} was deleted")
+            host, used = host_of(source.url), tuple(found.values())
+            network = NetworkPolicy(self._guard, lambda one: one == host, used)
+            owner = "".join(f"\n{one.owner}" for one in used if one.owner)
+        digest = hashlib.sha256(f"{source.place}{owner}".encode()).hexdigest()[:32]
         home = self._root / quote(tenant, safe="") / digest
         async with lock_workspace(home):
             os.utime(home)
             folder = home / "mirror"
             folder.mkdir(exist_ok=True)
-            yield folder
+            yield folder, network
         await asyncio.to_thread(self._evict)
 
     def _evict(self) -> None:
-        used: dict[Path, float] = {}
+        """Remove those that were not used for longest. The newest stays, and so does one that somebody works in."""
+        used: dict[Path, tuple[float, int]] = {}
         for home in self._root.glob("*/*"):
             with contextlib.suppress(FileNotFoundError):  # another call removes it
-                used[home] = home.stat().st_mtime
-        for home in sorted(used, key=used.__getitem__)[:-MIRRORS]:
-            if used[home] < time.time() - LONGEST_USE:
+                used[home] = home.stat().st_mtime, sum(path.lstat().st_size for path in home.rglob("*"))
+        room = MIRROR_BYTES
+        for place, (home, (_, size)) in enumerate(sorted(used.items(), key=lambda one: one[1], reverse=True)):
+            room -= size
+            if place and (place >= MIRRORS or room < 0) and (lock := try_lock_workspace(home)) is not None:
                 shutil.rmtree(home, ignore_errors=True)
+                os.close(lock)
 
 
 def output_of(result: SandboxResult) -> str:
@@ -279,7 +286,7 @@ class Trees:
         config, first = session.task.config, session.id == workspace_id and session.trigger not in _COPIES
         environment = None
         if config.environment is not None and first:
-            environment = await self._environments.open(ref.tenant, config.environment)
+            environment = await self._environments.open(ref, config.environment)
             if environment is None:
                 raise TreeError(f"the environment {config.environment} was deleted")
         tree = await environments.tree_of(self._pool, ref.tenant, workspace_id)
@@ -323,7 +330,7 @@ class Trees:
             )
         else:
             source = TreeSource(bundle=config.repository, ref=config.ref)
-        commit = await self._mirrors.find_commit(ref.tenant, source)
+        commit = await self._mirrors.find_commit(ref.tenant, ref.session_id, source)
         branch = f"errand/{slug_of(session.title)}-{ref.session_id[-8:]}"
         tree = Tree(**source.model_dump(), commit=commit, branch=branch)
         return await environments.set_tree(self._pool, ref.tenant, workspace_id, tree)
@@ -333,14 +340,21 @@ class Trees:
     ) -> None:
         """Run the setup, or the maintenance where an earlier task's setup was taken over."""
         spec = environment.spec
-        key = spec.setup_key(await self._digest_inputs(tree, spec, folder))
+        try:
+            secrets = await self._environments.open_secrets(ref, spec)
+        except KeyError as error:
+            raise TreeError(f"the credential {error.args[0]} was deleted") from None
+        # what was made with a credential of a user or a task is not taken over by others
+        owners = sorted({one.owner for one in (*environment.credentials, *secrets.values())})
+        key = spec.setup_key("\n".join([await self._digest_inputs(tree, spec, folder), *owners]))
         script, earlier = spec.setup, await environments.find_setup(self._pool, ref.tenant, key)
         if earlier is not None:
             manifest = await workspaces.as_of_version(self._pool, ref.tenant, *earlier)
             await self._workspaces.adopt(ref.tenant, workspace_id, manifest)
             script = spec.maintenance
         if script is not None:
-            await self._run_setup(ref, environment, script, folder, reused=earlier is not None)
+            values = {variable: one.secret for variable, one in secrets.items()}
+            await self._run_setup(ref, environment, values, script, folder, reused=earlier is not None)
         report = await self._workspaces.keep(ref.tenant, workspace_id)
         version, _ = await workspaces.get(self._pool, ref.tenant, workspace_id)
         whole = None if report.skipped else key  # what cannot be kept cannot be taken over
@@ -357,14 +371,17 @@ class Trees:
         return output_of(await self._commands.run(script, folder, GIT_SECONDS))
 
     async def _run_setup(
-        self, ref: SessionRef, environment: OpenEnvironment, script: str, folder: Path, *, reused: bool
+        self,
+        ref: SessionRef,
+        environment: OpenEnvironment,
+        secrets: dict[str, str],
+        script: str,
+        folder: Path,
+        *,
+        reused: bool,
     ) -> None:
         began, spec = time.monotonic(), environment.spec
         await self._write_event(ref, ev.Progress(message="the maintenance runs" if reused else "the setup runs"))
-        try:
-            secrets = await self._environments.open_secrets(ref.tenant, spec)
-        except KeyError as error:
-            raise TreeError(f"the credential {error.args[0]} was deleted") from None
         network = environment.setup_network(self._commands.guard)
         variables = {**spec.variables, **secrets}
         result = await self._commands.run(script, folder, spec.setup_seconds, network, variables=variables)

@@ -33,6 +33,7 @@ from activities.tools.support.paths import Workspace
 from activities.tools.tool import ToolResult, clean
 from domain.environments import Tree
 from domain.events import WorkspaceNotKept
+from domain.ids import new_id
 from domain.policy.rules import MAX_DEPTH, PathError
 from domain.sessions.session import preview
 from store import files, workspaces
@@ -58,7 +59,7 @@ SETTLED_NS = 50_000_000  # file system clocks are coarse: a younger file may sti
 LOCK_POLL_SECONDS = 0.02
 ENTRIES_IN_MEMORY = 200_000  # in all workspaces together
 LATE = "there was no time left; it is kept after the next call"
-BuildTree = Callable[[str, Tree, Path], Awaitable[None]]  # for a tenant, in an empty folder
+BuildTree = Callable[[str, str, Tree, Path], Awaitable[None]]  # for a tenant's workspace, in an empty folder
 GONE: ManifestEntry = {"kind": "gone"}
 IN_TREE: ManifestEntry = {"kind": "tree"}  # a file as the tree has it
 
@@ -156,7 +157,7 @@ class Workspaces:
             if index["version"] < version or not exists:
                 newest, manifest, tree = await workspaces.get_all(self._pool, tenant, workspace_id)
                 if tree is not None and index["version"] < 0:  # a checkout that was interrupted has no index
-                    index = await self._check_out(tenant, tree, home)
+                    index = await self._check_out(tenant, workspace_id, tree, home)
                 folder.mkdir(exist_ok=True)
                 await self._restore(tenant, home, index, newest, manifest)
         return folder
@@ -176,6 +177,35 @@ class Workspaces:
                 await self._in_thread(lambda: self._indexes.save(home, new))
         return KeepReport({path: why for path, why in scan.skipped.items() if index["skipped"].get(path) != why})
 
+    @contextlib.contextmanager
+    def use(self, tenant: str, workspace_id: str) -> Iterator[None]:
+        """Until the files of a call are saved, nobody abandons the directory in which it works."""
+        with self._lock_use(tenant, workspace_id, fcntl.LOCK_SH):  # at once, or after a rename
+            yield
+
+    async def abandon(self, tenant: str, workspace_id: str) -> None:
+        """Leave a directory in which a call has written that was closed meanwhile: the next call gets one as it was
+        saved last, and nobody keeps what came too late. Not while others work in it, whose files would be lost."""
+        home = self._home(tenant, workspace_id)
+        async with self._lock(tenant, workspace_id), lock_workspace(home):
+            alone = self._lock_use(tenant, workspace_id, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(BlockingIOError, FileNotFoundError), alone:
+                (home / "files").rename(home / f"abandoned-{new_id()}")
+                (home / "index.json").unlink(missing_ok=True)
+            for left in home.glob("abandoned-*"):
+                await self._in_thread(partial(shutil.rmtree, left, ignore_errors=True))
+
+    @contextlib.contextmanager
+    def _lock_use(self, tenant: str, workspace_id: str, kind: int) -> Iterator[None]:
+        home = self._home(tenant, workspace_id)
+        home.mkdir(parents=True, exist_ok=True)
+        fd = os.open(home / "use", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, kind)
+            yield
+        finally:
+            os.close(fd)
+
     async def adopt(self, tenant: str, workspace_id: str, manifest: Manifest) -> None:
         """Take over the files that another workspace had besides its tree; those of this one's tree stay."""
         home = self._home(tenant, workspace_id)
@@ -191,14 +221,14 @@ class Workspaces:
         version, _ = await workspaces.update(self._pool, tenant, workspace_id, change)
         await self.ready(tenant, workspace_id, version)
 
-    async def _check_out(self, tenant: str, tree: Tree, home: Path) -> Index:
+    async def _check_out(self, tenant: str, workspace_id: str, tree: Tree, home: Path) -> Index:
         """Put the tree where the workspace will be, whole or not at all."""
         assert self._build_tree is not None
         building, folder = home / "building", home / "files"
         await self._in_thread(lambda: shutil.rmtree(building, ignore_errors=True))
         building.mkdir()
         try:
-            await self._build_tree(tenant, tree, building)
+            await self._build_tree(tenant, workspace_id, tree, building)
         except BaseException:
             await self._in_thread(lambda: shutil.rmtree(building, ignore_errors=True))  # it may be large
             raise
@@ -720,7 +750,7 @@ def _stamp_file(file: Path) -> tuple[int, int]:
 @contextlib.asynccontextmanager
 async def lock_workspace(home: Path) -> AsyncIterator[None]:
     """Lock a workspace against other workers of the same directory. The system drops the lock of one that dies."""
-    while (fd := _try_lock(home)) is None:  # noqa: ASYNC110 - another process holds it, which no event shows
+    while (fd := try_lock_workspace(home)) is None:  # noqa: ASYNC110 - another process holds it, which no event shows
         await asyncio.sleep(LOCK_POLL_SECONDS)
     try:
         yield
@@ -728,7 +758,7 @@ async def lock_workspace(home: Path) -> AsyncIterator[None]:
         os.close(fd)
 
 
-def _try_lock(home: Path) -> int | None:
+def try_lock_workspace(home: Path) -> int | None:
     """Try to lock; None if another worker holds the lock, or has just removed the whole workspace."""
     home.mkdir(parents=True, exist_ok=True)
     file = home / "lock"

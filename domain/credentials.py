@@ -5,10 +5,10 @@ from enum import StrEnum
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from domain.task import Strict
+from domain.frozen import Frozen
 
 CredentialName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
@@ -32,7 +32,9 @@ class Access(StrEnum):
     WRITE = "write"
 
 
-class CredentialRules(Strict):
+class CredentialRules(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
     hosts: list[CredentialHost] = Field(
         default_factory=list, max_length=20, description="the hosts that get it; none: only the setup, as a variable"
     )
@@ -61,11 +63,52 @@ class CredentialSpec(CredentialRules):
         return CredentialRules(**self.model_dump(exclude={"secret"}))
 
 
-class Credential(BaseModel):
-    """An open one, in the memory of a worker for as long as it is used. Its repr does not show the secret."""
+# Whose it is: three owners may have one of the same name, and the nearest counts.
 
+TENANT = ""
+
+
+def name_user(created_by: str) -> str:
+    """The owner of those that only the tasks of one key may use."""
+    return f"user/{created_by}"
+
+
+def name_task(conversation_id: str) -> str:
+    """The owner of those that came with a task, and are removed at its end."""
+    return f"task/{conversation_id}"
+
+
+class OwnedRules(Frozen):
+    """A credential without its secret."""
+
+    owner: str = TENANT
     name: str
     rules: CredentialRules
+
+    @property
+    def place(self) -> str:
+        """Where it is: what is sealed for one place cannot be opened at another."""
+        return f"{self.owner}/{self.name}"
+
+    @property
+    def may_be_read(self) -> bool:
+        """Whether an environment may give it to commands as a variable. Who is no administrator agrees to that by
+        binding it to no host."""
+        return self.owner == TENANT or not self.rules.hosts
+
+
+class SealedCredential(Frozen):
+    """A row of the table, without the tenant."""
+
+    owner: str
+    name: str
+    rules: str  # JSON
+    secret: str
+
+
+class Credential(OwnedRules):
+    """An open one, in the memory of a worker for as long as it is used. Its repr does not show the secret."""
+
     secret: str = Field(repr=False)
 
     def header(self, path: str) -> str:

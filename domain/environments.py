@@ -1,6 +1,7 @@
 """Environments: the repository that a task's workspace begins with, how it is prepared, and what its commands have."""
 
 import hashlib
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Self
 from urllib.parse import urlsplit
@@ -8,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from domain.credentials import CredentialName
+from domain.credentials import CredentialName, OwnedRules, is_bound
 from domain.task import Branch, Pattern, Strict
 from domain.triggers import TriggerName
 
@@ -108,6 +109,24 @@ class EnvironmentSpec(Strict):
         if bool(self.hosts) != (self.network is NetworkMode.ALLOWLIST):
             raise PydanticCustomError("needs", "hosts belong to the network allowlist, and it needs some")
         return self
+
+    def unusable_credentials(self, known: Mapping[str, OwnedRules]) -> dict[str, str]:
+        """Why one that is named cannot be used, by its name; `known`: those that a task would find."""
+        read = {*self.secrets.values(), *self.exposed.values()}
+        found = {name: "there is no such credential" for name in self.named_credentials if name not in known}
+        found |= {
+            name: "it is bound to hosts, and only one of the tenant is given as a variable then"
+            for name in read & known.keys()
+            if not known[name].may_be_read
+        }
+        own = known.get(self.git.credential or "")
+        if own is not None and not is_bound(own.rules, self.git.url):
+            found[own.name] = "it is not bound to the host of the repository"
+        return found
+
+    @property
+    def named_credentials(self) -> list[str]:
+        return list(dict.fromkeys([*self.used_credentials, *self.secrets.values(), *self.exposed.values()]))
 
     @property
     def used_credentials(self) -> list[str]:

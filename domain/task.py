@@ -19,6 +19,7 @@ from domain.agents.definition import (
     ToolPattern,
     VariableName,
 )
+from domain.credentials import CredentialName, CredentialSpec
 from domain.ids import ID_PATTERN
 from domain.json_object import JsonObject
 from domain.messages import ModelSettings, UserBlock, files_in, join_text
@@ -129,7 +130,9 @@ class TaskMcpServer(Strict):
 
 EnvironmentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 # what git takes for a branch, a tag or a commit, without its ways to name a range or an option
-Branch = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]{0,199}$")]
+Branch = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_+-]*([./][A-Za-z0-9_+-]+)*$", max_length=200)
+]
 
 
 class TaskConfig(TaskLimits):
@@ -187,6 +190,10 @@ class TaskConfig(TaskLimits):
 
     attempts: int | None = Field(
         default=None, ge=2, le=8, description="how many sessions try it from the same commit; one is chosen"
+    )
+
+    credentials: dict[CredentialName, CredentialSpec] = Field(
+        default_factory=dict, max_length=20, description="for this task alone, and removed at its end; never shown"
     )
 
     @property

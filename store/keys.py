@@ -12,6 +12,7 @@ import asyncpg
 from pydantic import BaseModel
 
 from domain.audit import TENANT
+from domain.credentials import name_user
 from domain.frozen import Frozen
 from domain.ids import ALPHABET
 from store import audit
@@ -149,6 +150,9 @@ async def revoke(pool: Pool, tenant: str, key_id: str) -> bool:
             key_id,
         )
         if row is not None:
+            await connection.execute(
+                "DELETE FROM credentials WHERE tenant = $1 AND owner = $2", tenant, name_user(key_id)
+            )
             await audit.append(connection, tenant, TENANT, OPERATOR, "revoke_key", subject=key_id)
     return row is not None
 

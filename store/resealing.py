@@ -35,7 +35,7 @@ class Resealer:
                 await self._column("subscriptions", "id", column, self._text(notifications.SEALED_FOR))
             await self._column("connectors", "name", "secrets", self._text(connectors.SEALED_FOR))
             await self._column("triggers", "name", "secret", self._text(triggers.SEALED_FOR))
-            await self._column("credentials", "name", "secret", self._text(credentials.SEALED_FOR))
+            await self._column("credentials", "owner || '/' || name", "secret", self._text(credentials.SEALED_FOR))
             await self._column("tenant_variables", "name", "value", self._text("variable"))
             columns = (
                 ("sessions", "variables"),

@@ -105,7 +105,7 @@ class AcceptanceChecks:
         entry = _begin_entry(check, place, criterion)
         await sessions.begin_check(self._pool, entry)
         agent = await self._definitions.load(check.agent)
-        environment = await self._environments.open(check.ref.tenant, named) if named is not None else None
+        environment = await self._environments.open(check.ref, named) if named is not None else None
         if environment is not None:
             network = environment.network(self._commands, agent, check.sandbox, bounds)
         else:

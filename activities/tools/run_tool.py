@@ -197,6 +197,25 @@ class RunTool:
         if claim.dry:
             return ToolResult(would_have(tool.summary(arguments) or tool.name))
         agent = await self._definitions.load(request.agent)
+        place = (request.ref.tenant, request.workspace_id)
+        try:
+            with contextlib.nullcontext() if tool.bookkeeping else self._workspaces.use(*place):
+                return await self._run(request, attempt, tool, claim, agent, arguments, given)
+        except Fenced:
+            await self._workspaces.abandon(*place)
+            raise ApplicationError(SUPERSEDED, type=wire.SUPERSEDED, non_retryable=True) from None
+
+    async def _run(
+        self,
+        request: ToolRequest,
+        attempt: ToolAttempt,
+        tool: Tool,
+        claim: ToolClaimResult,
+        agent: AgentDefinition,
+        arguments: Any,
+        given: JsonObject,
+    ) -> ToolResult:
+        """Raises Fenced if the call was closed meanwhile."""
         try:
             context = await self._context(request, attempt, tool, agent, claim)
         except SealingError as error:
@@ -231,7 +250,7 @@ class RunTool:
         state = await self._states.load(request.ref, agents, claim.variables, request.workspace_id, folder, key)
         environment = None
         if claim.environment is not None:
-            environment = await self._environments.open(request.ref.tenant, claim.environment)
+            environment = await self._environments.open(request.ref, claim.environment)
         if environment is not None:
             state.redactor.add(environment.hidden)
         return ToolContext(
@@ -293,10 +312,7 @@ class RunTool:
         result = replace(result, text=await shorten_output(request, context.workspace, result.text))
         if tool.effect is not Effect.READ:
             fence = partial(tool_calls.holds, attempt=attempt)
-            try:
-                report = await self._workspaces.keep(request.ref.tenant, request.workspace_id, fence)
-            except Fenced:
-                raise ApplicationError(SUPERSEDED, type=wire.SUPERSEDED, non_retryable=True) from None
+            report = await self._workspaces.keep(request.ref.tenant, request.workspace_id, fence)
             result = report.add_to(result)
         return result
 

@@ -76,6 +76,7 @@ TITLES = {
     "mission-ended": "The mission has ended",
     "mission-paused": "The mission is paused",
     "name-taken": "The name is taken",
+    "no-key": "Only the holder of a key can do this",
     "no-secret-key": "Secrets cannot be stored",
     "not-a-subagent": "The thread is not a subagent's",
     "not-acceptable": "Not acceptable",

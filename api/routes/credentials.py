@@ -1,20 +1,23 @@
-"""/credentials: secrets that are used for tasks and never shown again. Changes need the right admin."""
+"""/credentials: secrets that are used for tasks and never shown again, of the tenant or of a user, who holds a key."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from errand import models
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
+from pydantic import Field
 
-from api.http.auth import Admin, Reader
+from api.http.auth import Reader, Submitter
 from api.http.body import accepts_json, json_body
-from api.http.problems import finding
+from api.http.paging import Parameters
 from api.openapi import BODY, problems, ref, request_body
-from domain.credentials import CredentialName, CredentialRules, CredentialSpec
+from api.submission.rules import find_without_tls
+from domain.credentials import TENANT, CredentialName, CredentialSpec, OwnedRules, name_user
 from domain.errors import Conflict, Invalid, NotFound
 from store import credentials
+from store.keys import Right
 
 router = APIRouter(tags=["environments"], dependencies=[Depends(accepts_json)])
-MOST = 200  # of one tenant
+MOST = 200  # of one owner
 _EXAMPLE: dict[str, Any] = {
     "secret": "github_pat_0123456789",
     "hosts": ["github.com", "api.github.com"],
@@ -22,10 +25,31 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
+class ScopeQuery(Parameters):
+    scope: Literal["tenant", "user"] = Field(
+        default="tenant",
+        description="tenant: for all tasks, by an administrator; user: for the tasks of your key alone",
+    )
+
+
+async def _choose_owner(call: Submitter, query: Annotated[ScopeQuery, Query()]) -> str:
+    if query.scope == "tenant":
+        call.check_rights(Right.ADMIN)
+        return TENANT
+    if call.caller.key_id is None:  # every key may act on the tasks of the account
+        raise Conflict("The account that runs the server has no credentials of its own: use a key.", type="no-key")
+    return name_user(call.caller.key_id)
+
+
+Owner = Annotated[str, Depends(_choose_owner)]
+
+
 @router.get("/credentials", responses=problems(), summary="List the credentials")
 async def list_credentials(call: Reader) -> models.CredentialPage:
-    found = await credentials.list_all(call.pool, call.tenant)
-    return models.CredentialPage(items=[_show(name, rules) for name, rules in found.items()])
+    """The tenant's, and those of your key."""
+    owners = [name_user(call.caller.created_by), TENANT]
+    found = await credentials.list_all(call.pool, call.tenant, owners)
+    return models.CredentialPage(items=[_show(one) for one in found])
 
 
 @router.put(
@@ -36,37 +60,36 @@ async def list_credentials(call: Reader) -> models.CredentialPage:
     summary="Store a credential",
 )
 async def put_credential(
-    call: Admin,
+    call: Submitter,
+    owner: Owner,
     credential: Annotated[CredentialName, Path()],
     body: Annotated[CredentialSpec, json_body(CredentialSpec)],
     response: Response,
 ) -> models.Credential:
     """Tasks that run use the new secret with their next request."""
-    allowed = [f"http://{place}" for place in call.services.settings.allow_private_hosts]
-    for index, host in enumerate(body.hosts):
-        if host.startswith("http://") and host not in allowed:
-            said = "a credential travels over TLS, but to hosts that the operator names in ERRAND_ALLOW_PRIVATE_HOSTS"
-            raise Invalid("The host has no TLS.", errors=[finding(f"/hosts/{index}", "no_tls", said)])
-    known = await credentials.list_all(call.pool, call.tenant)
+    if problems := find_without_tls(call, body):
+        raise Invalid("The host has no TLS.", errors=problems)
+    known = {one.name for one in await credentials.list_all(call.pool, call.tenant, [owner])}
     if credential not in known and len(known) >= MOST:
         raise Conflict(f"There are {MOST} credentials, as many as there may be.", type="quota-exceeded")
-    by, keys = call.caller.created_by, call.services.keys
-    new = await credentials.put(call.pool, call.tenant, credential, body, by, keys)
+    sealed = credentials.seal(call.services.keys, call.tenant, owner, credential, body)
+    new = await credentials.put(call.pool, call.tenant, sealed, call.caller.created_by)
     response.status_code = 201 if new else 200
-    return _show(credential, body.rules())
+    return _show(OwnedRules(owner=owner, name=credential, rules=body.rules()))
 
 
 @router.delete(
-    "/credentials/{credential}", status_code=204, responses=problems(403, 404), summary="Remove a credential"
+    "/credentials/{credential}", status_code=204, responses=problems(403, 404, 409), summary="Remove a credential"
 )
-async def remove_credential(call: Admin, credential: str) -> Response:
+async def remove_credential(call: Submitter, owner: Owner, credential: str) -> Response:
     """Requests of tasks that run do not get it any more."""
     if not (credential.isascii() and credential.isprintable()) or not await credentials.remove(
-        call.pool, call.tenant, credential, call.caller.created_by
+        call.pool, call.tenant, owner, credential, call.caller.created_by
     ):
         raise NotFound("There is no such credential.")
     return Response(status_code=204)
 
 
-def _show(name: str, rules: CredentialRules) -> models.Credential:
-    return models.Credential(name=name, **rules.model_dump())
+def _show(one: OwnedRules) -> models.Credential:
+    scope = "tenant" if one.owner == TENANT else "user"
+    return models.Credential(name=one.name, scope=scope, **one.rules.model_dump())

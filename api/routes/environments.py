@@ -9,7 +9,7 @@ from api.http.auth import Admin, Call, Reader
 from api.http.body import accepts_json, json_body
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from domain.credentials import addresses_of, is_bound
+from domain.credentials import TENANT, addresses_of, is_bound
 from domain.environments import EnvironmentSpec
 from domain.errors import Conflict, Invalid, NotFound
 from domain.task import EnvironmentName
@@ -44,8 +44,14 @@ async def put_environment(
     body: Annotated[EnvironmentSpec, json_body(EnvironmentSpec)],
     response: Response,
 ) -> models.Environment:
-    """Tasks that were submitted before keep the commit they work on."""
-    await _check_credentials(call, body)
+    """Tasks that were submitted before keep the commit they work on. A credential that the tenant does not have may be
+    one of users or of tasks: each task is checked when it is submitted."""
+    found = await credentials.list_all(call.pool, call.tenant, [TENANT])
+    own = next((one for one in found if one.name == body.git.credential), None)
+    if own is not None and not is_bound(own.rules, body.git.url):
+        said = "it is not bound to the host of the repository"
+        problem = finding("/git/credential", "other_host", said, addresses_of(own.rules))
+        raise Invalid("The environment cannot use a credential.", errors=[problem])
     known = await environments.list_all(call.pool, call.tenant)
     if environment not in known and len(known) >= MOST:
         raise Conflict(f"There are {MOST} environments, as many as there may be.", type="quota-exceeded")
@@ -68,25 +74,6 @@ async def find_environment(call: Call, name: str) -> EnvironmentSpec:
     if found is None:
         raise NotFound("There is no such environment.")
     return found
-
-
-async def _check_credentials(call: Call, body: EnvironmentSpec) -> None:
-    known = await credentials.list_all(call.pool, call.tenant)
-    named = {"/git/credential": body.git.credential}
-    named |= {f"/credentials/{index}": name for index, name in enumerate(body.credentials)}
-    for field, given in (("secrets", body.secrets), ("exposed", body.exposed)):
-        named |= {f"/{field}/{variable}": name for variable, name in given.items()}
-    problems = [
-        finding(pointer, "not_found", "there is no such credential", list(known)[:50])
-        for pointer, name in named.items()
-        if name is not None and name not in known
-    ]
-    own = known.get(body.git.credential or "")
-    if own is not None and not is_bound(own, body.git.url):
-        said = "it is not bound to the host of the repository"
-        problems.append(finding("/git/credential", "other_host", said, addresses_of(own)))
-    if problems:
-        raise Invalid("The environment cannot use a credential.", errors=problems)
 
 
 def _show(name: str, spec: EnvironmentSpec) -> models.Environment:

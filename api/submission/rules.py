@@ -26,6 +26,8 @@ from domain.agents.definition import (
 )
 from domain.agents.models import PriceTable
 from domain.agents.variables import Graph, drop_shared, find_missing, graph_variables, seal_secrets, usable_values
+from domain.credentials import TENANT, CredentialRules, OwnedRules, name_task, name_user
+from domain.environments import EnvironmentSpec
 from domain.errors import Invalid
 from domain.json_object import JsonObject
 from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors, run_check, schema_problems
@@ -38,7 +40,7 @@ from domain.sessions.session import Limits, SandboxMode
 from domain.sessions.writes import NewBudget
 from domain.task import TaskConfig, TaskSpec, TreeConfig
 from settings import Settings
-from store import agents, environments, files, notifications, sessions, workers
+from store import agents, credentials, environments, files, notifications, sessions, workers
 from store.agents import TaskAgent
 from store.database import Pool
 from store.sessions import SessionRow
@@ -324,23 +326,61 @@ async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition,
 
 
 async def check_repository(call: Call, config: TaskConfig) -> None:
-    """Refuse a repository that is not there; whether it can be reached shows when the task begins."""
+    """Refuse a repository that is not there, and an environment whose credentials the task would not find; whether a
+    repository can be reached shows when the task begins, on a worker."""
     if config.environment is not None and config.repository is not None:
         problem = finding("/config/repository", "conflict", "an environment has its own", [])
         raise Invalid("A task has one repository.", errors=[problem])
     if config.ref is not None and config.environment is None and config.repository is None:
         problem = finding("/config/ref", "needs", "it names a commit of an environment or of a repository", [])
         raise Invalid("There is no repository.", errors=[problem])
-    if config.environment is not None and await environments.get(call.pool, call.tenant, config.environment) is None:
+    environment = await environments.get(call.pool, call.tenant, config.environment) if config.environment else None
+    if config.environment is not None and environment is None:
         known = list(await environments.list_all(call.pool, call.tenant))
         problem = finding("/config/environment", "not_found", "there is no such environment", known[:50])
         raise Invalid("The environment does not exist.", errors=[problem])
+    await _check_credentials(call, config, environment)
     if config.repository is not None:
         file = await files.get(call.pool, call.tenant, config.repository)
         if file is None:
             problem = finding("/config/repository", "not_found", "there is no such file")
             raise Invalid("The repository does not exist.", errors=[problem])
         await check_file(call, file)
+
+
+async def _check_credentials(call: Call, config: TaskConfig, environment: EnvironmentSpec | None) -> None:
+    named = environment.named_credentials if environment is not None else []
+    found = []
+    for name, given in config.credentials.items():
+        where = f"/config/credentials/{name}"
+        if name not in named:
+            found.append(finding(where, "unknown_credential", "the environment of the task does not name it", named))
+        found += find_without_tls(call, given, where)
+    if environment is not None and named:
+        owners = [name_user(call.caller.created_by), TENANT]
+        stored = await credentials.list_all(call.pool, call.tenant, owners)
+        known = {one.name: one for one in reversed(stored)}
+        known |= {
+            name: OwnedRules(owner=name_task(""), name=name, rules=one.rules())
+            for name, one in config.credentials.items()
+        }
+        found += [
+            finding("/config/environment", "credential", f"its credential {name}: {why}")
+            for name, why in environment.unusable_credentials(known).items()
+        ]
+    if found:
+        raise Invalid("The task cannot use a credential.", errors=found[:50])
+
+
+def find_without_tls(call: Call, given: CredentialRules, where: str = "") -> list[Finding]:
+    """The hosts to which a credential may not go."""
+    allowed = [f"http://{place}" for place in call.settings.allow_private_hosts]
+    said = "a credential travels over TLS, but to hosts that the operator names in ERRAND_ALLOW_PRIVATE_HOSTS"
+    return [
+        finding(f"{where}/hosts/{index}", "no_tls", said)
+        for index, host in enumerate(given.hosts)
+        if host.startswith("http://") and host not in allowed
+    ]
 
 
 def check_attempts(spec: TaskSpec, attempts: int, limits: Limits, *, sided: bool) -> None:

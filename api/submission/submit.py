@@ -23,6 +23,7 @@ from api.submission.task_files import NOTHING_SHOWN, ShownFiles
 from domain.agents.definition import AgentDefinition, Sides, all_models, session_sides
 from domain.amounts import format_count
 from domain.conversations.requests import InboxKind
+from domain.credentials import CredentialSpec, name_task
 from domain.errors import Conflict, NotFound, Refusal, TooMany, Unavailable
 from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
@@ -32,7 +33,7 @@ from domain.sessions.new_session import TRANSPORT, TREE_FIELDS, NewSession, Subm
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef, Status
 from domain.sessions.writes import Acceptance, NewMessage
 from domain.task import TaskSpec, files_of_parts, opening, parts_of, text_of_parts, title_of
-from store import agents, sessions
+from store import agents, credentials, sessions
 from store.agents import TaskAgent
 from store.database import Pool
 from store.idempotency import key_reused
@@ -91,6 +92,7 @@ class Checked:
     supervision: Supervision
     sides: Sides | None = None
     notices: list[str] = field(default_factory=list)  # for the caller
+    credentials: dict[str, CredentialSpec] = field(default_factory=dict)  # that it brings
 
     @property
     def opening(self) -> str:
@@ -138,7 +140,7 @@ async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedRes
     """The handle of a task, once a GET on it works; Temporal may still be unreachable."""
     if key.value is not None and (known := await key.find_answer(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
-    task = await check_task(call, spec, brings_servers=True)
+    task = await check_task(call, spec, brings_own=True)
     previous = await rules.find_previous(call, spec)
     prepared = prepare_session(call, task, SessionPlace(parent=previous))
     if spec.config.mcp_servers:  # a version of the agent that only this task has
@@ -176,19 +178,19 @@ async def check_task(
     *,
     schema: bool = True,
     variables: dict[str, str] | None = None,
-    brings_servers: bool = False,
+    brings_own: bool = False,
     agent: TaskAgent | None = None,
 ) -> Checked:
     """Check a task. `schema`: whether the input must fit the agent's schema, like its first input; `variables`: those
-    already known; `brings_servers`: whether it may bring MCP servers; `agent`: None if it has to be read."""
+    already known; `brings_own`: whether it may bring servers and credentials; `agent`: None if it has to be read."""
     settings, pool, tenant = call.settings, call.pool, call.tenant
     agent = agent or await rules.find_agent(call, spec.agent)
     definition = agent.definition
     if schema:
         await rules.check_input(definition, spec.input)
     spec = await rules.seal_variables(call, spec, definition)
-    if not brings_servers:
-        task_servers.refuse_servers(spec)
+    if not brings_own:
+        task_servers.refuse_brought(spec)
     sided = has_sides(definition)
     view = definition.for_side(definition.first_side) if sided else definition
     models = rules.choose_models(spec, view, settings)
@@ -206,8 +208,11 @@ async def check_task(
         limits, spec.config.max_tokens or definition.limits.tokens, every, call.services.prices, settings
     )
     await rules.check_sandbox(pool, spec, definition, settings)
-    if spec.config.has_tree or spec.config.ref is not None:
+    brought = spec.config.credentials
+    if spec.config.has_tree or spec.config.ref is not None or brought:
         await rules.check_repository(call, spec.config)
+        # here they leave the task, which is stored and shown
+        spec = spec.model_copy(update={"config": spec.config.model_copy(update={"credentials": {}})})
     if spec.config.attempts is not None:
         rules.check_attempts(spec, spec.config.attempts, limits, sided=sided)
     notices = rules.notices_of_prices(every, limits, call.services.prices)
@@ -216,7 +221,9 @@ async def check_task(
     files = await task_files.collect_task_files(call, spec) if spec.context.files or spec.context.archives else {}
     supervision = await rules.supervise(call, spec, agent, variables or {})
     shown = await task_files.find_shown(call, spec.context.files) if spec.context.files else NOTHING_SHOWN
-    return Checked(spec, agent.ref, definition, models, limits, files, shown, retention, supervision, sides, notices)
+    return Checked(
+        spec, agent.ref, definition, models, limits, files, shown, retention, supervision, sides, notices, brought
+    )
 
 
 def has_sides(definition: AgentDefinition) -> bool:
@@ -239,6 +246,10 @@ def prepare_session(call: Call, task: Checked, place: SessionPlace) -> Prepared:
         delivery=place.delivery,
         metadata=place.metadata,
         face=place.face.place(session_id) if place.face else None,
+        credentials=[
+            credentials.seal(call.services.keys, call.tenant, name_task(ref.conversation_id), name, one)
+            for name, one in task.credentials.items()
+        ],
     )
     return Prepared(acceptance, {} if own else task.files, task.notices)
 

@@ -20,11 +20,14 @@ from store.agents import TaskAgent
 WHERE = "/config/mcp_servers"
 
 
-def refuse_servers(spec: TaskSpec) -> None:
-    """Refuse servers in a request that starts no task, because its next turn would not have them."""
-    if spec.config.mcp_servers:
-        problem = finding(WHERE, "unavailable", "only a task that is submitted on its own can bring MCP servers")
-        raise Invalid("This request cannot bring MCP servers.", errors=[problem])
+def refuse_brought(spec: TaskSpec) -> None:
+    """Refuse servers and credentials in a request that starts no task, because its next turn would not have them."""
+    for name, given in (("mcp_servers", spec.config.mcp_servers), ("credentials", spec.config.credentials)):
+        if given:
+            problem = finding(
+                f"/config/{name}", "unavailable", "only a task that is submitted on its own can bring any"
+            )
+            raise Invalid(f"This request cannot bring {name}.", errors=[problem])
 
 
 async def add_servers(call: Call, spec: TaskSpec, agent: TaskAgent) -> TaskAgent:

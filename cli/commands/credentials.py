@@ -19,10 +19,14 @@ def credentials(ctx: click.Context) -> None:
     Examples:
       ./errand credentials
       ./errand credentials set shop-bot --host github.com --host api.github.com --write < token.txt
+      ./errand credentials set shop-bot --mine --host github.com < my-token.txt
       ./errand credentials remove shop-bot
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_credentials)
+
+
+_mine = click.option("--mine", is_flag=True, help="Yours: only tasks of your key use it, before one of the tenant.")
 
 
 @credentials.command("list")
@@ -44,27 +48,33 @@ def list_credentials(api: Api, as_json: bool = False) -> None:
 @click.option("--host", "hosts", multiple=True, help="A host that gets it, over TLS. Repeatable.")
 @click.option("--username", help="That git sends with it.  [default: x-access-token]")
 @click.option("--write", is_flag=True, help="Also for requests that change something, such as a push.")
+@_mine
 @remote
 def set_credential(
-    api: Api, name: str, hosts: tuple[str, ...], username: str | None, write: bool, as_json: bool
+    api: Api, name: str, hosts: tuple[str, ...], username: str | None, write: bool, mine: bool, as_json: bool
 ) -> None:
     """Store the credential NAME, or replace it. The secret is read from the standard input, or asked for."""
     secret = click.prompt("secret", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read().strip()
     body = {"secret": secret, "hosts": list(hosts), "access": "write" if write else "read"}
     body |= {"username": username} if username else {}
-    answer = api.ask("PUT", f"/credentials/{segment(name)}", json=body)
+    answer = api.ask("PUT", f"/credentials/{segment(name)}", params=_of(mine), json=body)
     emit(answer) if as_json else _table([parse(Credential, answer)])
 
 
 @credentials.command()
 @click.argument("name")
+@_mine
 @remote
-def remove(api: Api, name: str, as_json: bool) -> None:
+def remove(api: Api, name: str, mine: bool, as_json: bool) -> None:
     """Remove a credential."""
-    api.request("DELETE", f"/credentials/{segment(name)}")
+    api.request("DELETE", f"/credentials/{segment(name)}", params=_of(mine))
     emit({"removed": name}) if as_json else note(f"{name} is removed")
 
 
+def _of(mine: bool) -> dict[str, str]:
+    return {"scope": "user" if mine else "tenant"}
+
+
 def _table(found: list[Credential]) -> None:
-    rows = [[one.name, one_line(", ".join(one.hosts)) or "(the setup alone)", one.access] for one in found]
-    table(["CREDENTIAL", "HOSTS", "ACCESS"], rows)
+    rows = [[one.name, one.scope, one_line(", ".join(one.hosts)) or "(variables alone)", one.access] for one in found]
+    table(["CREDENTIAL", "OF", "HOSTS", "ACCESS"], rows)

@@ -962,6 +962,7 @@ class EnvironmentPage(Model):
 
 class Credential(Model):
     name: str
+    scope: str = Field(default="tenant", description="tenant, or user: of the key that asks")
     hosts: list[str] = Field(default=[], description="that get it")
     username: str = "x-access-token"
     access: str = "read"

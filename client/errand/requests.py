@@ -92,6 +92,7 @@ class Config(TypedDict, total=False):
     environment: str | None
     ref: str | None
     repository: str | None
+    credentials: dict[str, JsonObject]
     attempts: int | None
 
 

@@ -12,6 +12,7 @@ from pydantic_core import to_json
 
 from domain.conversations.requests import InboxKind
 from domain.conversations.subagents import Successor
+from domain.credentials import SealedCredential
 from domain.events import CallAttempt, EventRow, ModelRetry, ToolCalled, ToolReturned
 from domain.faces import FaceRequest
 from domain.frozen import Frozen
@@ -127,6 +128,7 @@ class Acceptance(Frozen):
     parent_thread_id: str | None = None
     thread_name: str | None = None
     face: FaceRequest | None = None  # set if the request came through a face
+    credentials: list[SealedCredential] = Field(default_factory=list)  # that came with the task
 
 
 class QueuedBegin(Frozen):

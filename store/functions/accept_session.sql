@@ -162,6 +162,8 @@ BEGIN
             UPDATE mailbox SET delivered_to = s.id   -- the outcomes that its messages deliver
              WHERE tenant = s.tenant AND delivered_to IS NULL AND message_id = ANY (a.take);
         END IF;
+        INSERT INTO credentials (tenant, owner, name, rules, secret)
+        SELECT s.tenant, c.owner, c.name, c.rules, c.secret FROM jsonb_populate_recordset(NULL::credentials, a.credentials) c;
         INSERT INTO face_requests (tenant, face, public_id, session_id, part, request, digest)
         SELECT s.tenant, f.face, f.public_id, f.session_id, f.part, f.request, f.digest
           FROM jsonb_populate_record(NULL::face_requests, a.face) f WHERE f.public_id IS NOT NULL;
@@ -179,6 +181,8 @@ BEGIN
             'submit', s.id, s.trigger,
             s.spec || coalesce((SELECT string_agg(parts, '' ORDER BY ordinality)
                                   FROM jsonb_populate_recordset(NULL::inbox, a.inbox) WITH ORDINALITY), ''));
+        PERFORM append_audit(s.tenant, s.conversation_id, s.created_by, 'put_credential', s.id, c.owner || '/' || c.name, c.rules)
+           FROM jsonb_populate_recordset(NULL::credentials, a.credentials) c;
     EXCEPTION
         WHEN unique_violation THEN
             SELECT jsonb_build_object('busy', id) INTO refused FROM sessions

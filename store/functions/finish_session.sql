@@ -41,6 +41,7 @@ BEGIN
                             ended_at = now(), updated_at = now()
          WHERE tenant = t AND id = s.id RETURNING * INTO s;
         DELETE FROM reservations WHERE tenant = t AND session_id = s.id;
+        DELETE FROM credentials WHERE tenant = t AND owner = 'task/' || s.id;
         -- A session that has ended does not wait for answers.
         UPDATE input_requests SET status = CASE e.reason WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END
          WHERE tenant = t AND session_id = s.id AND status = 'open';

@@ -493,11 +493,12 @@ CREATE TABLE environments (
 -- Secrets that requests to certain hosts get on their way out of a sandbox.
 CREATE TABLE credentials (
     tenant     text        NOT NULL,
+    owner      text        NOT NULL,               -- "": the tenant; user/KEY; task/CONVERSATION: until its task ends
     name       text        NOT NULL,
     rules      text        NOT NULL,               -- JSON
     secret     text        NOT NULL,               -- encrypted
     updated_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant, name)
+    PRIMARY KEY (tenant, owner, name)
 );
 
 -- What each change of a workspace replaced: going back through these, from the newest, leads to any earlier moment.
@@ -927,7 +928,7 @@ CREATE TABLE workers (
 CREATE TYPE acceptance AS (
     session jsonb, inbox jsonb, idempotency jsonb, live_quota bigint, take text[], mail text[], queue boolean,
     in_order boolean, spawns boolean, deferred boolean, budget jsonb, delivery text, metadata jsonb, manifest text,
-    parent_thread_id text, thread_name text, face jsonb);
+    parent_thread_id text, thread_name text, face jsonb, credentials jsonb);
 CREATE TYPE new_budget AS (
     deadline timestamptz, max_steps bigint, max_tokens bigint, max_cost_usd double precision, max_tool_calls bigint,
     max_sessions bigint, low_percent integer, "default" boolean);

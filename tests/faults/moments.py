@@ -37,7 +37,7 @@ async def worker_killed_in_a_step(caller: Caller, stack: Stack, random: Random) 
     await eventually(calling, pause=0.02, what="a tool call runs")
     if slow:  # the step has begun, and the model answers soon
         await stack.seen(task.id, "step_started", step=2)
-    async with _locked(stack, "SELECT 1 FROM sessions WHERE id = $1 FOR NO KEY UPDATE", task.id) as waiting:
+    async with hold_rows(stack, "SELECT 1 FROM sessions WHERE id = $1 FOR NO KEY UPDATE", task.id) as waiting:
         if (writer := await waiting("_step(")) is None:
             return False
         killed = await _kill(stack, random, writer)
@@ -56,7 +56,7 @@ async def worker_killed_in_an_ending(caller: Caller, stack: Stack, random: Rando
         task.messages += [text] if sent.status_code == 202 else []
 
     await stack.seen(task.id, "step_started")
-    async with _locked(stack, "SELECT 1 FROM conversations WHERE id = $1 FOR NO KEY UPDATE", task.id) as waiting:
+    async with hold_rows(stack, "SELECT 1 FROM conversations WHERE id = $1 FOR NO KEY UPDATE", task.id) as waiting:
         if (writer := await waiting("finish_session")) is None:
             return False
         steering = asyncio.create_task(steer()) if random.random() < 0.5 else None
@@ -69,7 +69,7 @@ async def worker_killed_in_an_ending(caller: Caller, stack: Stack, random: Rando
 
 
 @asynccontextmanager
-async def _locked(stack: Stack, query: str, task_id: str) -> AsyncIterator[Callable[[str], Awaitable[int | None]]]:
+async def hold_rows(stack: Stack, query: str, task_id: str) -> AsyncIterator[Callable[[str], Awaitable[int | None]]]:
     """Lock rows of a task. The given function returns the connection whose query waits for them; None if there is none
     in time."""
     async with stack.pool.acquire() as connection, connection.transaction():

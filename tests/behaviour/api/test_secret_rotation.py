@@ -7,13 +7,15 @@ from typing import Any
 import httpx2
 import pytest
 
+from domain.credentials import CredentialSpec
 from domain.ids import new_id
 from domain.sealing import KeyRing
 from settings import Settings
-from store import connectors, notifications, resealing, sessions
+from store import connectors, credentials, notifications, resealing, sessions
 from store.database import Pool
 from store.resealing import Resealer
 from tests.behaviour.api.conftest import submitted
+from tests.support.launch import SECRET_KEYS
 
 OLD = "test"  # the name of the key that the API of the tests uses
 NEW = "next:" + "B" * 43 + "="
@@ -56,6 +58,10 @@ async def store_secrets(api: httpx2.AsyncClient, pool: Pool) -> dict[str, str]:
     trigger = {"signature": "github", "secret": "trigger-secret-canary", "task": {"input": "x", **SECRET}}
     assert (await api.put(f"/triggers/{name}", json=trigger)).is_success
     assert (await api.put(f"/credentials/{name}", json={"secret": "credential-canary"})).is_success
+    ring = KeyRing.parse(SECRET_KEYS)
+    for owner in ("user/one", "user/two", f"task/{task}"):
+        one = credentials.seal(ring, "default", owner, name, CredentialSpec(secret="credential-canary"))
+        await credentials.put(pool, "default", one, "nobody")
     sealed = await pool.fetchval("SELECT variables FROM sessions WHERE id = $1", task)
     await pool.execute(
         """INSERT INTO input_requests

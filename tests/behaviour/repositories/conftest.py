@@ -1,13 +1,18 @@
 """A repository with a real server, and an agent with the tools for its pull requests."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx2
 import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
+from store import keys
+from store.keys import Right
 from tests.support.git_server import Forge, git, make_repository, serve_repositories
 from tests.support.launch import TESTER
 from tests.support.stack import Stack
@@ -63,10 +68,25 @@ async def artifact(stack: Stack, task_id: str, name: str) -> bytes:
     return (await stack.http.get(found["url"])).content
 
 
-async def store_credential(stack: Stack, origin: Origin, **more: object) -> str:
-    """The token that the server of the repository asks for from now on, as a credential."""
-    name, origin.forge.token = f"c-{new_id()}", f"token-{new_id()}"
+async def store_credential(
+    stack: Stack, origin: Origin, *, owner: httpx2.AsyncClient | None = None, name: str = "", **more: object
+) -> str:
+    """The token that the server of the repository asks for from now on, as a credential; `owner`: of this user."""
+    name, origin.forge.token = name or f"c-{new_id()}", f"token-{new_id()}"
     body = {"secret": origin.forge.token, "hosts": [origin.place], **more}
-    answer = await stack.http.put(f"/credentials/{name}", json=body)
+    http, scope = owner or stack.http, "user" if owner else "tenant"
+    answer = await http.put(f"/credentials/{name}", params={"scope": scope}, json=body)
     assert answer.status_code == 201, answer.text
     return name
+
+
+@asynccontextmanager
+async def user(stack: Stack, *rights: Right, tenant: str = "default") -> AsyncIterator[Stack]:
+    """The stack as the holder of a key sees it; by default one that may submit and read."""
+    _, secret = await keys.create(stack.pool, tenant, "user", rights or (Right.SUBMIT, Right.READ))
+    async with httpx2.AsyncClient(
+        base_url=stack.url, headers={"Authorization": f"Bearer {secret}"}, timeout=30
+    ) as client:
+        seen = copy(stack)
+        seen.http = client
+        yield seen

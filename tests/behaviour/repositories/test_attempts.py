@@ -1,6 +1,7 @@
 """Attempts: several sessions do one task from the same commit, and one result becomes the task's."""
 
 import asyncio
+import re
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from store import events, files, workspaces
 from tests.behaviour.repositories.conftest import Origin, artifact, define
 from tests.behaviour.repositories.test_commands import errand
 from tests.behaviour.supervision.people import answer, answered, waiting
+from tests.faults.moments import hold_rows
 from tests.support.git_server import git
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
@@ -288,3 +290,61 @@ async def test_a_budget_that_the_attempts_used_up_loses_none_of_them(stack: Stac
     compared = await attempts_of(stack, record["task_id"])
     assert record["status"] == "completed" and compared["chosen_by"] == "size"
     assert (await artifact(stack, record["task_id"], "changes.patch")).decode().count("\n+") == 6
+
+
+async def test_a_kill_between_the_choice_and_its_reply_makes_no_second_choice(stack: Stack, origin: Origin) -> None:
+    """The judge's patch makes its reply slow; then the commit of the reply waits for a lock, and the worker dies."""
+    slow = 'seq 5 > n.txt; printf "\\133\\133%s:slow delay=4\\135\\135" fault >> n.txt'
+    config = {"environment": await prepare(stack, origin), "attempts": 2}
+    task_id = await stack.submit(steps(*differ(origin, "seq 90 > n.txt", slow)), config=config)
+
+    async def judged() -> int:
+        return len([one for one in await stack.asked(task_id) if "choose_attempt" in str(one["body"])])
+
+    await eventually(judged)
+    async with hold_rows(stack, "SELECT 1 FROM budgets WHERE conversation_id = $1 FOR UPDATE", task_id) as waiting_for:
+        writer = await waiting_for("commit_step(")
+        assert writer is not None
+        assert len(of_type(await stack.events(task_id), "attempt_chosen")) == 1
+        assert (await stack.record(task_id))["status"] == "working"
+        killed = await stack.kill("worker")
+        await stack.pool.execute("SELECT pg_terminate_backend($1)", writer)
+    await stack.back("worker", killed)
+    record = await stack.wait(task_id, seconds=120)
+    compared = await attempts_of(stack, task_id)
+    [chosen] = [one for one in compared["items"] if one["chosen"]]
+    assert (record["status"], compared["chosen_by"]) == ("completed", "judge"), record
+    assert len(of_type(await stack.events(task_id), "attempt_chosen")) == await judged() == 1
+    assert await artifact(stack, task_id, "changes.patch") == (await stack.http.get(chosen["patch"]["url"])).content
+
+
+async def test_an_attempt_has_one_number_everywhere(stack: Stack, origin: Origin, committer: str) -> None:
+    """For the judge, for people, in the event and in the list, although the first attempt and the third are out."""
+    commands = [f"echo {one} > new.txt; sleep 6" for one in ("aa", "bb", "cc", "dd")]
+    config = {"environment": await prepare(stack, origin), "attempts": 4}
+    task_id = await stack.submit(steps(*differ(origin, *commands)), agent=committer, config=config)
+
+    async def begun() -> bool:
+        return len((await attempts_of(stack, task_id))["items"]) == 4
+
+    await eventually(begun)
+    for one in (await attempts_of(stack, task_id))["items"][::2]:
+        assert (await stack.cancel(one["task_id"])).status_code == 202
+    [request] = await waiting(stack, task_id)
+    items = (await attempts_of(stack, task_id))["items"]
+    left = {one["number"]: one for one in items if one["status"] == "completed"}
+    assert [one["number"] for one in items] == [1, 2, 3, 4] and [*left] == [2, 4]
+    for one in items:
+        assert (await stack.record(one["task_id"]))["title"].endswith(f"(attempt {one['number']})")
+    listed = re.findall(r"- attempt (\d+): task (\w+)", request["question"])
+    assert listed == [(str(number), one["task_id"]) for number, one in left.items()]
+    assert [option.partition(":")[0] for option in request["details"]["options"]] == [f"attempt {one}" for one in left]
+    [case] = [one["body"] for one in await stack.asked(task_id) if "choose_attempt" in str(one["body"])]
+    shown = re.findall(r'<attempt number="(\d+)">.*?\+(aa|bb|cc|dd)\b', str(case["messages"]))
+    patches = {number: (await stack.http.get(one["patch"]["url"])).text for number, one in left.items()}
+    assert [int(number) for number, _ in shown] == [*left]
+    assert all(f"+{word}" in patches[int(number)] for number, word in shown)
+    await answered(stack, task_id, request["details"]["options"][1])
+    [event] = of_type(await stack.events(task_id), "attempt_chosen")
+    chosen = [*left.values()][1]
+    assert (event["number"], event["child_session_id"]) == (chosen["number"], chosen["task_id"])

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cli.errors import Exit
 from domain.ids import new_id
+from tests.behaviour.repositories.conftest import user
 from tests.support.command import cli
 from tests.support.git_server import git, make_repository
 from tests.support.stack import Stack, of_type, steps
@@ -52,6 +54,14 @@ async def test_credentials_are_set_listed_and_removed(stack: Stack, tmp_path: Pa
     assert name in listed and "token-0123456789" not in said + listed
     assert (await errand(stack, tmp_path, "credentials", "remove", name))[0] == 0
     assert name not in (await errand(stack, tmp_path, "credentials"))[1]
+    async with user(stack) as alice:
+        key = {"ERRAND_API_KEY": alice.http.headers["Authorization"].removeprefix("Bearer ")}
+        code, said = await errand(stack, tmp_path, *set_it, "--mine", given="token-0123456789\n", **key)
+        assert code == 0 and said.splitlines()[-1].split()[:2] == [name, "user"], said
+        assert name not in (await errand(stack, tmp_path, "credentials"))[1]
+        assert (await errand(stack, tmp_path, "credentials", "remove", name, **key))[0] == Exit.REFUSED  # the tenant's
+        assert (await errand(stack, tmp_path, "credentials", "remove", name, "--mine", **key))[0] == 0
+        assert name not in (await errand(stack, tmp_path, "credentials", **key))[1]
 
 
 async def test_environments_are_set_shown_and_removed(stack: Stack, tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ import base64
 from pathlib import Path
 
 from domain.ids import new_id
-from tests.behaviour.repositories.conftest import Origin, artifact, define, store_credential
+from store.keys import Right
+from tests.behaviour.repositories.conftest import Origin, artifact, define, store_credential, user
 from tests.support.git_server import git
 from tests.support.secrets import secrets_found
-from tests.support.stack import Stack, steps
+from tests.support.stack import Stack, eventually, steps
 
 LOOK = (
     "env; cat .git/config; cat /proc/*/environ /proc/*/cmdline; git remote -v; curl -si $ERRAND_GATEWAY/$PLACE/api/v1/x"
@@ -111,9 +112,11 @@ async def test_a_missing_credential_ends_the_task_before_the_model_is_asked(stac
     credential = await store_credential(stack, origin)
     without = await define(stack, origin.url)
     gone = await define(stack, origin.url, {"credential": credential})
-    assert (await stack.http.delete(f"/credentials/{credential}")).status_code == 204
-    for environment, why in ((without, "needs a credential"), (gone, f"the credential {credential} was deleted")):
-        record = await stack.run("do", config={"environment": environment})
+    with stack.frozen("worker"):
+        tasks = [await stack.submit("do", config={"environment": one}) for one in (without, gone)]
+        assert (await stack.http.delete(f"/credentials/{credential}")).status_code == 204
+    for task_id, why in zip(tasks, ("needs a credential", f"the credential {credential} was deleted"), strict=True):
+        record = await stack.wait(task_id)
         assert (record["status"], record["error"]["type"]) == ("failed", "repository")
         assert why in record["error"]["message"] and record["usage"]["llm_calls"] == 0
 
@@ -142,3 +145,92 @@ async def test_setup_has_secrets_and_commands_have_what_is_exposed(stack: Stack,
     asked = str(await stack.asked(record["task_id"]))
     assert f"mode quick, token none, {len(exposed)} " in asked and exposed not in asked
     assert await secrets_found(stack, [secret.encode(), exposed.encode()]) == []
+
+
+# of users and of tasks
+
+
+READ = [[("bash", {"command": "cat app.py"})]]
+
+
+async def test_a_users_credential_is_used_for_tasks_of_that_user_alone(stack: Stack, origin: Origin) -> None:
+    """The tenant's of the same name has another token, which the server refuses."""
+    name = await store_credential(stack, origin)
+    reach: dict[str, object] = {"network": "allowlist", "hosts": ["127.0.0.1"]}
+    environment = await define(stack, origin.url, {"credential": name, "depth": 0}, **reach)
+    config = {"environment": environment}
+    async with user(stack) as alice, user(stack) as bob:
+        await store_credential(stack, origin, owner=alice.http, name=name)
+        assert (await alice.run(steps(*READ), config=config))["status"] == "completed"
+        # what her task fetched is on the worker, and git asks no server for a commit that is there
+        commit = git(origin.folder, "rev-parse", "HEAD")
+        for ref in (None, commit):
+            record = await bob.run(steps(*READ), config={**config, "ref": ref})
+            assert (record["status"], record["error"]["type"]) == ("failed", "repository"), record
+            assert "needs a credential" in record["error"]["message"], record
+        fetch = {"input": steps([("bash", {"command": "git fetch -q origin main 2>&1 && echo fetched-it"})])}
+        first = await alice.run("look", config=config)
+        async with user(stack, Right.SUBMIT, Right.SUPERVISE, Right.READ) as carol:
+            for one in (alice, carol):  # who may write to her conversation does not use what is hers
+                answer = await one.http.post(f"/conversations/{first['task_id']}/messages", json=fetch)
+                turn = await one.wait(answer.json()["session_id"])
+                assert ("fetched-it" in (await one.result(turn["task_id"]))["output"]) is (one is alice)
+        removed = await bob.http.delete(f"/credentials/{name}", params={"scope": "user"})
+        assert removed.status_code == 404
+        assert (await alice.run(steps(*READ), config=config))["status"] == "completed"
+
+
+async def test_no_other_user_takes_over_what_a_setup_made(stack: Stack, origin: Origin) -> None:
+    name = f"c-{new_id()}"
+    environment = await define(stack, origin.url, secrets={"TOKEN": name}, setup="echo $TOKEN > ignored.txt")
+    async with user(stack) as alice, user(stack) as bob:
+        seen: list[tuple[bool, str]] = []
+        for one in (alice, alice, bob):
+            secret = f"secret-{new_id()}" if one is bob or not seen else ""
+            if secret:
+                put = await one.http.put(f"/credentials/{name}", params={"scope": "user"}, json={"secret": secret})
+                assert put.status_code == 201
+            record = await one.run(
+                steps([("bash", {"command": "cut -c 8- ignored.txt"})]), config={"environment": environment}
+            )
+            [done] = [event for event in await one.events(record["task_id"]) if event["type"] == "setup_finished"] or [
+                {"reused": True}
+            ]
+            seen.append((done["reused"], (await one.result(record["task_id"]))["output"]))
+    (_, first), (_, second), (_, third) = seen
+    assert first == second != third, seen
+
+
+async def test_a_credential_that_comes_with_a_task_is_gone_with_it(stack: Stack, origin: Origin) -> None:
+    name, origin.forge.token = f"c-{new_id()}", f"token-{new_id()}"
+    environment = await define(
+        stack, origin.url, {"credential": name}, network="allowlist", hosts=["127.0.0.1"], variables={"A": "1"}
+    )
+    given = {name: {"secret": origin.forge.token, "hosts": [origin.place], "access": "write"}}
+    config = {"environment": environment, "credentials": given}
+    missing = await stack.http.post(
+        "/tasks", json={"agent": "tester", "input": "x", "config": {"environment": environment}}
+    )
+    assert missing.status_code == 422 and missing.json()["errors"][0]["pointer"] == "/config/environment"
+    push = "echo more >> app.py && git commit -qam More && git push origin HEAD 2>&1; touch begun; sleep 4"
+    task_id = await stack.submit(steps([("bash", {"command": push})], *READ), config=config)
+
+    async def begun() -> bool:
+        return await asyncio.to_thread((stack.workspace(task_id) / "begun").exists)
+
+    await eventually(begun)
+    secret, count = origin.forge.token.encode(), "SELECT count(*) FROM credentials WHERE name = $1"
+    assert await stack.pool.fetchval(count, name) == 1
+    assert await secrets_found(stack, [secret]) == []
+    await stack.back("worker", await stack.kill("worker"))
+    assert (await stack.wait(task_id))["status"] == "completed"
+    assert [one for one in origin.branches() if one.startswith("errand/")]
+    assert await stack.pool.fetchval(count, name) == 0
+    said = (await stack.http.get(f"/tasks/{task_id}/audit")).json()["items"]
+    assert [one["subject"] for one in said if one["action"] == "put_credential"] == [f"task/{task_id}/{name}"]
+    shown = [await stack.record(task_id), await stack.events(task_id), await stack.asked(task_id)]
+    assert origin.forge.token not in str(shown) and await secrets_found(stack, [secret]) == []
+    turn = await stack.http.post(
+        f"/conversations/{task_id}/messages", json={"input": "more", "config": {"credentials": given}}
+    )
+    assert turn.status_code == 422 and turn.json()["errors"][0]["pointer"] == "/config/credentials", turn.text

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from activities import trees
 from activities.egress import Guard
 from activities.environments import Environments
 from activities.sandbox import Commands, SandboxLimits, choose
 from activities.trees import Mirrors, TreeError
-from activities.workspaces import Workspaces
+from activities.workspaces import Workspaces, lock_workspace
 from domain.environments import Tree, TreeSource
 from domain.ids import new_id
 from domain.sealing import KeyRing
 from store import environments, workspaces
 from tests.behaviour.repositories.conftest import Origin, artifact, define
-from tests.support.git_server import git
+from tests.support.git_server import git, make_repository
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 
@@ -71,7 +72,7 @@ async def test_a_killed_fetch_does_not_block_the_repository(stack: Stack, origin
 
 
 async def test_a_worker_behind_does_not_publish_an_older_tree(stack: Stack, tmp_path: Path) -> None:
-    async def build(tenant: str, tree: Tree, folder: Path) -> None:
+    async def build(tenant: str, session_id: str, tree: Tree, folder: Path) -> None:
         for name in ("app.py", "old.txt", "kept.txt"):
             (folder / name).write_text("first\n")
 
@@ -110,12 +111,23 @@ async def test_a_stalled_command_that_ends_after_its_step_was_closed_writes_noth
     _, manifest = await workspaces.get(stack.pool, "default", task_id)
     assert not {"begun", "app.py", "late.txt"} & manifest.keys()
 
+    async def left() -> bool:
+        return not await begun()
+
+    await eventually(left)  # the next call does not work in what came too late, and does not keep it
+    look = {"input": calls(("bash", {"command": "cat app.py; ls; echo new > new.txt"}))}
+    answer = await stack.http.post(f"/conversations/{task_id}/messages", json=look)
+    seen = (await stack.result((await stack.wait(answer.json()["session_id"]))["task_id"]))["output"]
+    assert "print('one')" in seen and "late" not in seen and "begun" not in seen, seen
+    _, manifest = await workspaces.get(stack.pool, "default", task_id)
+    assert not {"begun", "app.py", "late.txt"} & manifest.keys() and "new.txt" in manifest
+
 
 async def test_a_tree_that_takes_longer_than_a_call_is_built_once(stack: Stack, tmp_path: Path) -> None:
     """A call that must have it on another worker may have seconds; its retries would begin again each time."""
     built = []
 
-    async def build(tenant: str, tree: Tree, folder: Path) -> None:
+    async def build(tenant: str, session_id: str, tree: Tree, folder: Path) -> None:
         built.append(tree.commit)
         await asyncio.sleep(1.0)
         (folder / "app.py").write_text("whole\n")
@@ -216,9 +228,9 @@ async def test_a_repository_may_be_larger_than_a_file_of_a_command(
     guard = Guard(stack.settings.allow_private_hosts)
     mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
     source = TreeSource(url=origin.url)
-    tree = Tree(**source.model_dump(), commit=await mirrors.find_commit("default", source), branch="errand/x")
+    tree = Tree(**source.model_dump(), commit=await mirrors.find_commit("default", "", source), branch="errand/x")
     (tmp_path / "tree").mkdir()
-    await mirrors.build("default", tree, tmp_path / "tree")
+    await mirrors.build("default", "", tree, tmp_path / "tree")
     assert (tmp_path / "tree/large.bin").stat().st_size == 300_000
 
 
@@ -241,9 +253,39 @@ async def test_a_repository_that_unpacks_to_too_much_is_stopped(
     mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
     spaces = Workspaces(stack.pool, tmp_path / "spaces", build_tree=mirrors.build)
     source, space = TreeSource(url=origin.url, ref="bomb", depth=1), new_id()
-    tree = Tree(**source.model_dump(), commit=await mirrors.find_commit("default", source), branch="errand/x")
+    tree = Tree(**source.model_dump(), commit=await mirrors.find_commit("default", "", source), branch="errand/x")
     await environments.set_tree(stack.pool, "default", space, tree)
     with pytest.raises(TreeError, match=why):
         await spaces.ready("default", space, 0)
     left = await asyncio.to_thread(lambda: [one for one in (tmp_path / "spaces").rglob("*") if one.is_file()])
     assert len(left) <= 1, left[:5]  # the lock: nothing of it stays on the disk
+
+
+async def test_mirrors_are_bounded_by_their_bytes(stack: Stack, origin: Origin, tmp_path: Path) -> None:
+    """Those that were not used for longest go, but neither the newest nor one that somebody works in."""
+    commands, guard = Commands(await choose("auto"), SandboxLimits()), Guard(stack.settings.allow_private_hosts)
+    mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
+
+    async def fetch(name: str) -> Path:
+        folder = origin.folder.with_name(name)
+        if not folder.exists():
+            make_repository(folder, {"large.bin": name})
+            (folder / "large.bin").write_bytes(random.randbytes(2_000_000))
+            git(folder, "add", "-A")
+            git(folder, "commit", "-qm", "Large")
+        source = TreeSource(url=f"{origin.place}/{name}")
+        await mirrors.find_commit("default", "", source)
+        return tmp_path / "mirrors/default" / hashlib.sha256(source.place.encode()).hexdigest()[:32]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trees, "MIRROR_BYTES", 5_000_000)
+        first, second = await fetch("first"), await fetch("second")
+        assert first.exists() and second.exists()
+        await fetch("first")
+        async with lock_workspace(second):
+            third = await fetch("third")
+            assert first.exists() and second.exists() and third.exists()
+        fourth = await fetch("fourth")
+        assert [one.exists() for one in (first, second, third, fourth)] == [False, False, True, True]
+        patch.setattr(trees, "MIRROR_BYTES", 1_000)
+        assert (await fetch("third")).exists() and not fourth.exists()
