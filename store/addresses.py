@@ -72,40 +72,24 @@ async def accept_in(
 async def lock(connection: Connection, tenant: str, address: Address, conversation_id: str | None = None) -> str:
     """The conversation of an address, locked until the transaction ends. A new address gets `conversation_id`, which
     exists, or a new conversation, which its first message opens."""
-    await connection.execute(
-        "INSERT INTO addresses (tenant, kind, key, conversation_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-        tenant,
-        address.kind,
-        address.key,
-        conversation_id or new_id(),
-    )
-    found: str = await connection.fetchval(
-        "SELECT conversation_id FROM addresses WHERE tenant = $1 AND kind = $2 AND key = $3 FOR UPDATE",
-        tenant,
-        address.kind,
-        address.key,
-    )
+    sql = "INSERT INTO addresses (tenant, kind, key, conversation_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+    await connection.execute(sql, tenant, address.kind, address.key, conversation_id or new_id())
+    sql = "SELECT conversation_id FROM addresses WHERE tenant = $1 AND kind = $2 AND key = $3 FOR UPDATE"
+    found: str = await connection.fetchval(sql, tenant, address.kind, address.key)
     return found
 
 
 async def find(pool: "Pool | Connection", tenant: str, address: Address) -> str | None:
     """The conversation of an address, if it has been used."""
-    found: str | None = await pool.fetchval(
-        "SELECT conversation_id FROM addresses WHERE tenant = $1 AND kind = $2 AND key = $3",
-        tenant,
-        address.kind,
-        address.key,
-    )
+    sql = "SELECT conversation_id FROM addresses WHERE tenant = $1 AND kind = $2 AND key = $3"
+    found: str | None = await pool.fetchval(sql, tenant, address.kind, address.key)
     return found
 
 
 async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> Address | None:
     """The address for which a conversation was made, if any. Other addresses may send messages to it later."""
-    row = await pool.fetchrow(
-        "SELECT kind, key FROM addresses WHERE tenant = $1 AND conversation_id = $2 ORDER BY created_at LIMIT 1",
-        tenant,
-        conversation_id,
-    )
+    sql = "SELECT kind, key FROM addresses WHERE tenant = $1 AND conversation_id = $2 ORDER BY created_at LIMIT 1"
+    row = await pool.fetchrow(sql, tenant, conversation_id)
     if row is None or row["kind"] not in set(AddressKind):  # of a kind that this version does not know
         return None
     return Address.of_key(row["kind"], row["key"])
@@ -113,13 +97,8 @@ async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> Addr
 
 async def remember(connection: Connection, tenant: str, conversation_id: str, key: str, session_id: str) -> None:
     """Record the session of the message with this key, so that the key is not accepted again."""
-    await connection.execute(
-        "INSERT INTO address_messages (tenant, conversation_id, key, session_id) VALUES ($1, $2, $3, $4)",
-        tenant,
-        conversation_id,
-        key,
-        session_id,
-    )
+    sql = "INSERT INTO address_messages (tenant, conversation_id, key, session_id) VALUES ($1, $2, $3, $4)"
+    await connection.execute(sql, tenant, conversation_id, key, session_id)
 
 
 async def forget_old(pool: Pool, days: int) -> None:
@@ -152,11 +131,7 @@ def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str |
 
 async def find_known(connection: Connection, tenant: str, conversation_id: str, key: str) -> SessionRow | None:
     """The session of the message with this key, if it was accepted before."""
-    row = await connection.fetchrow(
-        """SELECT s.* FROM address_messages m JOIN sessions s ON s.tenant = m.tenant AND s.id = m.session_id
-            WHERE m.tenant = $1 AND m.conversation_id = $2 AND m.key = $3""",
-        tenant,
-        conversation_id,
-        key,
-    )
+    sql = """SELECT s.* FROM address_messages m JOIN sessions s ON s.tenant = m.tenant AND s.id = m.session_id
+              WHERE m.tenant = $1 AND m.conversation_id = $2 AND m.key = $3"""
+    row = await connection.fetchrow(sql, tenant, conversation_id, key)
     return from_columns(row) if row else None

@@ -66,21 +66,11 @@ async def put(
         newest = await _newest(connection, owner, definition.name)
         if newest and newest["digest"] == digest and not newest["removed"]:
             return AgentRef(owner=owner, name=definition.name, version=newest["version"])
-        version = await connection.fetchval(
-            "SELECT coalesce(max(version), 0) + 1 FROM agent_versions WHERE owner IN ($1, '*') AND name = $2",
-            owner,
-            definition.name,
-        )
-        await connection.execute(
-            """INSERT INTO agent_versions (owner, name, version, digest, definition, created_by, created_at)
-               VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())""",
-            owner,
-            definition.name,
-            version,
-            digest,
-            text,
-            created_by,
-        )
+        sql = "SELECT coalesce(max(version), 0) + 1 FROM agent_versions WHERE owner IN ($1, '*') AND name = $2"
+        version = await connection.fetchval(sql, owner, definition.name)
+        sql = """INSERT INTO agent_versions (owner, name, version, digest, definition, created_by, created_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())"""
+        await connection.execute(sql, owner, definition.name, version, digest, text, created_by)
         said = {"subject": f"{definition.name} {version}", "inputs": text}
         await audit.append(connection, owner, TENANT, created_by, "define_agent", **said)
         return AgentRef(owner=owner, name=definition.name, version=version)
@@ -119,12 +109,9 @@ async def _list_known(connection: Connection, owner: str) -> dict[str, AgentDefi
 
 
 async def _newest(connection: Connection, owner: str, name: str) -> asyncpg.Record | None:
-    return await connection.fetchrow(
-        f"""SELECT version, digest, {_REMOVED} AS removed FROM agent_versions v WHERE owner = $1 AND name = $2
-             ORDER BY version DESC LIMIT 1""",
-        owner,
-        name,
-    )
+    sql = f"""SELECT version, digest, {_REMOVED} AS removed FROM agent_versions v WHERE owner = $1 AND name = $2
+               ORDER BY version DESC LIMIT 1"""
+    return await connection.fetchrow(sql, owner, name)
 
 
 async def find_connectors(pool: Pool, tenant: str, name: str) -> list[str]:
@@ -149,12 +136,9 @@ class TaskAgent:
 
 
 async def get_for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
-    row = await pool.fetchrow(
-        f"""SELECT v.*, EXISTS (SELECT FROM tenant_variables WHERE tenant = $1) AS tenant_has_variables
-              FROM ({_CURRENT.format(where="AND name = $2")}) v""",
-        tenant,
-        name,
-    )
+    sql = f"""SELECT v.*, EXISTS (SELECT FROM tenant_variables WHERE tenant = $1) AS tenant_has_variables
+                FROM ({_CURRENT.format(where="AND name = $2")}) v"""
+    row = await pool.fetchrow(sql, tenant, name)
     return TaskAgent(*_read(row), row["tenant_has_variables"]) if row else None
 
 
@@ -174,13 +158,9 @@ async def list_current(pool: "Pool | Connection", tenant: str) -> list[tuple[Age
 
 async def get_version(pool: Pool, tenant: str, name: str, version: int) -> tuple[AgentRef, AgentDefinition] | None:
     """A definition by its version; a tenant's own comes before a shipped one with the same number."""
-    row = await pool.fetchrow(
-        """SELECT owner, definition FROM agent_versions
-            WHERE owner IN ($1, '*') AND name = $2 AND version = $3 ORDER BY owner = '*' LIMIT 1""",
-        tenant,
-        name,
-        version,
-    )
+    sql = """SELECT owner, definition FROM agent_versions
+              WHERE owner IN ($1, '*') AND name = $2 AND version = $3 ORDER BY owner = '*' LIMIT 1"""
+    row = await pool.fetchrow(sql, tenant, name, version)
     if row is None:
         return None
     ref = AgentRef(owner=row["owner"], name=name, version=version)
@@ -188,11 +168,8 @@ async def get_version(pool: Pool, tenant: str, name: str, version: int) -> tuple
 
 
 async def list_versions(pool: Pool, tenant: str, name: str) -> list[int]:
-    rows = await pool.fetch(
-        "SELECT DISTINCT version FROM agent_versions WHERE owner IN ($1, '*') AND name = $2 ORDER BY version",
-        tenant,
-        name,
-    )
+    sql = "SELECT DISTINCT version FROM agent_versions WHERE owner IN ($1, '*') AND name = $2 ORDER BY version"
+    rows = await pool.fetch(sql, tenant, name)
     return [row["version"] for row in rows]
 
 
@@ -208,23 +185,13 @@ def is_private(owner: str) -> bool:
 async def put_private(connection: Connection, ref: AgentRef, definition: AgentDefinition) -> None:
     """Store a definition that listings do not show and nobody else can request: its owner is not a tenant."""
     text = definition.model_dump_json()
-    await connection.execute(
-        """INSERT INTO agent_versions (owner, name, version, digest, definition) VALUES ($1, $2, $3, $4, $5)""",
-        ref.owner,
-        ref.name,
-        ref.version,
-        hashlib.sha256(text.encode()).hexdigest(),
-        text,
-    )
+    sql = """INSERT INTO agent_versions (owner, name, version, digest, definition) VALUES ($1, $2, $3, $4, $5)"""
+    await connection.execute(sql, ref.owner, ref.name, ref.version, hashlib.sha256(text.encode()).hexdigest(), text)
 
 
 async def load(pool: "Pool | Connection", ref: AgentRef) -> AgentDefinition:
-    text = await pool.fetchval(
-        "SELECT definition FROM agent_versions WHERE owner = $1 AND name = $2 AND version = $3",
-        ref.owner,
-        ref.name,
-        ref.version,
-    )
+    sql = "SELECT definition FROM agent_versions WHERE owner = $1 AND name = $2 AND version = $3"
+    text = await pool.fetchval(sql, ref.owner, ref.name, ref.version)
     return AgentDefinition.model_validate_json(text) if is_private(ref.owner) else _parse(text)
 
 
@@ -245,11 +212,10 @@ async def list_known_hooks(pool: Pool) -> set[str]:
 
 async def list_known_handlers(pool: Pool) -> set[str]:
     """The handlers that workers reported, and those of the shipped definitions, which a worker has checked."""
-    rows = await pool.fetch(
-        """SELECT unnest(handlers) AS handler FROM workers
-           UNION SELECT definition::jsonb #>> ARRAY[side, 'handler'] FROM agent_versions,
-                        unnest(ARRAY['side_a', 'side_b']) AS side WHERE owner = '*'"""
-    )
+    sql = """SELECT unnest(handlers) AS handler FROM workers
+             UNION SELECT definition::jsonb #>> ARRAY[side, 'handler'] FROM agent_versions,
+                          unnest(ARRAY['side_a', 'side_b']) AS side WHERE owner = '*'"""
+    rows = await pool.fetch(sql)
     return {row["handler"] for row in rows if row["handler"]}
 
 

@@ -47,18 +47,11 @@ async def find(
     limit: int,
 ) -> list[AuditEntry]:
     """The entries of the tenant and those that concern everybody, newest first."""
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS}, number FROM audit
-             WHERE (tenant = $1 OR (tenant = $2 AND $3::text IS NULL AND $4::text IS NULL))
-               AND ($3::text IS NULL OR session_id = $3) AND ($4::text IS NULL OR chain = $4)
-               AND ($5::bigint IS NULL OR number < $5) ORDER BY number DESC LIMIT $6""",
-        tenant,
-        EVERYBODY,
-        session_id,
-        chain,
-        before,
-        limit,
-    )
+    sql = f"""SELECT {_COLUMNS}, number FROM audit
+               WHERE (tenant = $1 OR (tenant = $2 AND $3::text IS NULL AND $4::text IS NULL))
+                 AND ($3::text IS NULL OR session_id = $3) AND ($4::text IS NULL OR chain = $4)
+                 AND ($5::bigint IS NULL OR number < $5) ORDER BY number DESC LIMIT $6"""
+    rows = await pool.fetch(sql, tenant, EVERYBODY, session_id, chain, before, limit)
     return [AuditEntry(**row) for row in rows]
 
 
@@ -76,13 +69,8 @@ async def verify_chain(pool: Pool, tenant: str, chain: str) -> AuditVerdict:
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         verdict, last = AuditVerdict(), 0
         while verdict.found is None:
-            rows = await connection.fetch(
-                f"SELECT {_COLUMNS} FROM audit WHERE tenant = $1 AND chain = $2 AND seq > $3 ORDER BY seq LIMIT $4",
-                tenant,
-                chain,
-                last,
-                BATCH,
-            )
+            sql = f"SELECT {_COLUMNS} FROM audit WHERE tenant = $1 AND chain = $2 AND seq > $3 ORDER BY seq LIMIT $4"
+            rows = await connection.fetch(sql, tenant, chain, last, BATCH)
             verdict.found = verdict.read(ChainedEntry(**row) for row in rows)
             if len(rows) < BATCH:
                 break
@@ -100,13 +88,9 @@ async def _verify(connection: Connection, tenant: str, expected: str | None = No
     verdict = AuditVerdict(expected)
     last: tuple[str, int] = ("", 0)
     while verdict.found is None:
-        rows = await connection.fetch(
-            f"""SELECT {_COLUMNS} FROM audit WHERE tenant = $1 AND (chain, seq) > ($2, $3)
-                 ORDER BY chain, seq LIMIT $4""",
-            tenant,
-            *last,
-            BATCH,
-        )
+        sql = f"""SELECT {_COLUMNS} FROM audit WHERE tenant = $1 AND (chain, seq) > ($2, $3)
+                   ORDER BY chain, seq LIMIT $4"""
+        rows = await connection.fetch(sql, tenant, *last, BATCH)
         verdict.found = verdict.read(ChainedEntry(**row) for row in rows)
         if len(rows) < BATCH:
             break

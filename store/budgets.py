@@ -54,12 +54,8 @@ async def reserve(pool: Pool, ref: SessionRef, line: str, estimate: CallEstimate
 
 
 async def release(pool: Pool, ref: SessionRef, line: str) -> None:
-    await pool.execute(
-        "DELETE FROM reservations WHERE tenant = $1 AND session_id = $2 AND line = $3",
-        ref.tenant,
-        ref.session_id,
-        line,
-    )
+    sql = "DELETE FROM reservations WHERE tenant = $1 AND session_id = $2 AND line = $3"
+    await pool.execute(sql, ref.tenant, ref.session_id, line)
 
 
 class RaisedBudget(BaseModel):
@@ -75,12 +71,9 @@ async def raise_limits(pool: Pool, ref: SessionRef, wanted: Raise, by: str, acto
     Values that are not higher than before change nothing, so a repetition writes nothing.
     """
     async with pool.acquire() as connection, connection.transaction():
-        text = await connection.fetchval(
-            """SELECT limits FROM sessions WHERE tenant = $1 AND id = $2
-                  AND status NOT IN ('completed', 'failed', 'cancelled') FOR UPDATE""",
-            ref.tenant,
-            ref.session_id,
-        )
+        sql = """SELECT limits FROM sessions WHERE tenant = $1 AND id = $2
+                    AND status NOT IN ('completed', 'failed', 'cancelled') FOR UPDATE"""
+        text = await connection.fetchval(sql, ref.tenant, ref.session_id)
         if text is None:
             return None
         before = Limits.model_validate_json(text)
@@ -104,14 +97,9 @@ async def raise_limits(pool: Pool, ref: SessionRef, wanted: Raise, by: str, acto
         tree = await connection.fetchrow(f"{_TREE} FOR UPDATE", ref.tenant, ref.conversation_id)
         if tree is not None and (higher := wanted.tree_changes(TreeBudget(**tree))):
             for change in higher:
-                await connection.execute(
-                    f"""UPDATE budgets SET max_{change.budget} = $3, low_reported = array_remove(low_reported, $4)
-                         WHERE tenant = $1 AND conversation_id = $2""",
-                    ref.tenant,
-                    ref.conversation_id,
-                    change.limit,
-                    change.budget,
-                )
+                sql = f"""UPDATE budgets SET max_{change.budget} = $3, low_reported = array_remove(low_reported, $4)
+                           WHERE tenant = $1 AND conversation_id = $2"""
+                await connection.execute(sql, ref.tenant, ref.conversation_id, change.limit, change.budget)
             changes += [BudgetRaised(scope=Scope.TREE, by=by, **dict(change)) for change in higher]
         if changes:
             events = [EventRow.of(ref, change) for change in changes]

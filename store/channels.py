@@ -74,15 +74,9 @@ async def _accept(
         return ChannelArrival(joined, merged=not joined.duplicate)
     arrival = await addresses.accept_in(connection, tenant, address, message, wait=wait)
     if arrival.session is not None and not arrival.duplicate:
-        await connection.execute(
-            """INSERT INTO channels (tenant, conversation_id, connector, channel_id, user_id)
-               VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING""",
-            tenant,
-            conversation_id,
-            channel.connector,
-            channel.channel_id,
-            channel.user_id,
-        )
+        sql = """INSERT INTO channels (tenant, conversation_id, connector, channel_id, user_id)
+                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"""
+        await connection.execute(sql, tenant, conversation_id, channel.connector, channel.channel_id, channel.user_id)
     return ChannelArrival(arrival)
 
 
@@ -91,20 +85,14 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
     none for this thread, or if the key is known."""
     if await addresses.find_known(connection, tenant, conversation_id, message.key) is not None:
         return None
-    row = await connection.fetchrow(
-        """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND NOT live AND status = 'submitted'
-              AND trigger = 'channel' ORDER BY id DESC LIMIT 1 FOR UPDATE""",
-        tenant,
-        conversation_id,
-    )
+    sql = """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND NOT live AND status = 'submitted'
+                AND trigger = 'channel' ORDER BY id DESC LIMIT 1 FOR UPDATE"""
+    row = await connection.fetchrow(sql, tenant, conversation_id)
     if row is None or row["live"] or row["status"] != "submitted":  # it may have begun while we waited for the lock
         return None
     # locked after the session, as everywhere: neither a reset nor the end of the conversation drops it from here on
-    generation = await connection.fetchval(
-        "SELECT generation FROM conversations WHERE tenant = $1 AND id = $2 AND status = 'open' FOR NO KEY UPDATE",
-        tenant,
-        conversation_id,
-    )
+    sql = "SELECT generation FROM conversations WHERE tenant = $1 AND id = $2 AND status = 'open' FOR NO KEY UPDATE"
+    generation = await connection.fetchval(sql, tenant, conversation_id)
     waiting = from_columns(row)
     if waiting.generation != generation or thread_of(waiting) != thread_of(message.session):
         return None
@@ -123,12 +111,8 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
             visible=message.visible,
         ),
     )
-    await connection.execute(
-        "UPDATE sessions SET inbox = inbox || $3::text, updated_at = now() WHERE tenant = $1 AND id = $2",
-        tenant,
-        row["id"],
-        message_id,
-    )
+    sql = "UPDATE sessions SET inbox = inbox || $3::text, updated_at = now() WHERE tenant = $1 AND id = $2"
+    await connection.execute(sql, tenant, row["id"], message_id)
     if message.files:
         await sessions.add_queued_files(connection, waiting, dict(message.files))
         await files.use_in(connection, tenant, message.session.task.context.files, waiting.id)
@@ -139,15 +123,10 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
 async def debounce_left(pool: Pool, ref: SessionRef, debounce_s: float) -> float:
     """The seconds until a debounced session begins: each message that joins it restarts the time, up to the most
     that any may wait."""
-    left: float | None = await pool.fetchval(
-        """SELECT extract(epoch FROM least(updated_at + make_interval(secs => $3),
-                                           created_at + make_interval(secs => $4)) - now())::float8
-             FROM sessions WHERE tenant = $1 AND id = $2 AND status = 'submitted' AND NOT live""",
-        ref.tenant,
-        ref.session_id,
-        debounce_s,
-        MAX_DEBOUNCE_MS / 1_000,
-    )
+    sql = """SELECT extract(epoch FROM least(updated_at + make_interval(secs => $3),
+                                             created_at + make_interval(secs => $4)) - now())::float8
+               FROM sessions WHERE tenant = $1 AND id = $2 AND status = 'submitted' AND NOT live"""
+    left: float | None = await pool.fetchval(sql, ref.tenant, ref.session_id, debounce_s, MAX_DEBOUNCE_MS / 1_000)
     return left or 0
 
 
@@ -212,41 +191,31 @@ _BEGAN = """FROM inbox i
 async def thread_of_work(pool: Pool, tenant: str, thread_id: str, message_ids: list[str]) -> WorkThread | None:
     """Where the agent `thread_id` was asked for the work that these messages of its subagents report; None if no
     subagent of it sent one."""
-    row = await pool.fetchrow(
-        f"""SELECT (task.channel).thread AS thread {_BEGAN} AND began.thread_id = $2
-            CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, began.spec::jsonb) task
-            WHERE i.tenant = $1 AND i.id = ANY($3::text[]) ORDER BY i.number LIMIT 1""",
-        tenant,
-        thread_id,
-        message_ids,
-    )
+    sql = f"""SELECT (task.channel).thread AS thread {_BEGAN} AND began.thread_id = $2
+              CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, began.spec::jsonb) task
+              WHERE i.tenant = $1 AND i.id = ANY($3::text[]) ORDER BY i.number LIMIT 1"""
+    row = await pool.fetchrow(sql, tenant, thread_id, message_ids)
     return WorkThread(**row) if row else None
 
 
 async def find_apart(pool: "Pool | Connection", tenant: str, message_ids: list[str]) -> set[str]:
     """Those of the messages to a main thread that report work of another thread of the channel than that of a session
     which has not ended: it would answer them in the wrong place."""
-    rows = await pool.fetch(
-        f"""SELECT i.id {_BEGAN} AND began.thread_id = i.thread_id
-             CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, began.spec::jsonb) work
-             JOIN sessions s ON s.tenant = i.tenant AND s.thread_id = i.thread_id
-                            AND s.status IN ('submitted', 'working', 'input_required')
-             CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
-            WHERE i.tenant = $1 AND i.id = ANY($2::text[]) AND i.thread_id = i.conversation_id
-              AND (task.channel).thread IS DISTINCT FROM (work.channel).thread""",
-        tenant,
-        message_ids,
-    )
+    sql = f"""SELECT i.id {_BEGAN} AND began.thread_id = i.thread_id
+               CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, began.spec::jsonb) work
+               JOIN sessions s ON s.tenant = i.tenant AND s.thread_id = i.thread_id
+                              AND s.status IN ('submitted', 'working', 'input_required')
+               CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
+              WHERE i.tenant = $1 AND i.id = ANY($2::text[]) AND i.thread_id = i.conversation_id
+                AND (task.channel).thread IS DISTINCT FROM (work.channel).thread"""
+    rows = await pool.fetch(sql, tenant, message_ids)
     return {row["id"] for row in rows}
 
 
 async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> ChannelRef | None:
     """The connector address to which a conversation's answers are sent."""
-    row = await pool.fetchrow(
-        "SELECT connector, channel_id, user_id FROM channels WHERE tenant = $1 AND conversation_id = $2",
-        tenant,
-        conversation_id,
-    )
+    sql = "SELECT connector, channel_id, user_id FROM channels WHERE tenant = $1 AND conversation_id = $2"
+    row = await pool.fetchrow(sql, tenant, conversation_id)
     return ChannelRef(**row) if row else None
 
 
@@ -258,22 +227,17 @@ async def find_open_question(
 ) -> str | None:
     """The oldest open question that was sent to this address and thread. One that was sent to no thread can be answered
     from any."""
-    found: str | None = await pool.fetchval(
-        """SELECT r.id FROM addresses a
-             JOIN conversations v ON v.tenant = a.tenant AND v.id = a.conversation_id
-             JOIN input_requests r ON r.tenant = a.tenant AND r.conversation_id = v.id
-                                  AND r.status = 'open' AND r.kind = 'clarification'
-             JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id AND s.generation = v.generation
-                            AND s.cancel_requested IS NULL
-            CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
-            WHERE a.tenant = $1 AND a.kind = $2 AND a.key = $3
-              AND coalesce((task.channel).thread, $4) IS NOT DISTINCT FROM $4
-            ORDER BY r.created_at, r.id LIMIT 1""",
-        tenant,
-        address.kind,
-        address.key,
-        thread,
-    )
+    sql = """SELECT r.id FROM addresses a
+               JOIN conversations v ON v.tenant = a.tenant AND v.id = a.conversation_id
+               JOIN input_requests r ON r.tenant = a.tenant AND r.conversation_id = v.id
+                                    AND r.status = 'open' AND r.kind = 'clarification'
+               JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id AND s.generation = v.generation
+                              AND s.cancel_requested IS NULL
+              CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
+              WHERE a.tenant = $1 AND a.kind = $2 AND a.key = $3
+                AND coalesce((task.channel).thread, $4) IS NOT DISTINCT FROM $4
+              ORDER BY r.created_at, r.id LIMIT 1"""
+    found: str | None = await pool.fetchval(sql, tenant, address.kind, address.key, thread)
     return found
 
 

@@ -82,12 +82,9 @@ async def remove(pool: Pool, tenant: str, name: str, by: str) -> bool:
         )
         if row is None:
             return False
-        await connection.execute(
-            """UPDATE deliveries SET status = 'failed', last_error = 'The connector was removed.', next_at = NULL
-                WHERE tenant = $1 AND subscription_id = $2 AND status = 'pending'""",
-            tenant,
-            row["id"],
-        )
+        sql = """UPDATE deliveries SET status = 'failed', last_error = 'The connector was removed.', next_at = NULL
+                  WHERE tenant = $1 AND subscription_id = $2 AND status = 'pending'"""
+        await connection.execute(sql, tenant, row["id"])
         await audit.append(connection, tenant, TENANT, by, "remove_connector", subject=name)
     return True
 

@@ -12,11 +12,8 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
     that the state does not grow with every delegation ever made."""
     # Before the state is read: a session that ends from now on posts its end, because its ending locks the same row,
     # and every earlier end is in the rows.
-    await pool.execute(
-        "UPDATE conversations SET has_workflow = true WHERE tenant = $1 AND id = $2 AND NOT has_workflow",
-        tenant,
-        conversation_id,
-    )
+    sql = "UPDATE conversations SET has_workflow = true WHERE tenant = $1 AND id = $2 AND NOT has_workflow"
+    await pool.execute(sql, tenant, conversation_id)
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         threads = await connection.fetch(
             """SELECT id, parent_thread_id, name, depth,
@@ -42,18 +39,12 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
             tenant,
             conversation_id,
         )
-        inbox = await connection.fetch(
-            """SELECT id, thread_id, number, source FROM inbox
-                WHERE tenant = $1 AND conversation_id = $2 AND taken_by IS NULL AND wake ORDER BY number""",
-            tenant,
-            conversation_id,
-        )
-        ended = await connection.fetch(
-            """SELECT s.id, p.thread_id FROM sessions s JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by
-                WHERE s.tenant = $1 AND s.conversation_id = $2 AND s.ended_at IS NOT NULL AND p.live ORDER BY s.id""",
-            tenant,
-            conversation_id,
-        )
+        sql = """SELECT id, thread_id, number, source FROM inbox
+                  WHERE tenant = $1 AND conversation_id = $2 AND taken_by IS NULL AND wake ORDER BY number"""
+        inbox = await connection.fetch(sql, tenant, conversation_id)
+        sql = """SELECT s.id, p.thread_id FROM sessions s JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by
+                  WHERE s.tenant = $1 AND s.conversation_id = $2 AND s.ended_at IS NOT NULL AND p.live ORDER BY s.id"""
+        ended = await connection.fetch(sql, tenant, conversation_id)
         apart = await channels.find_apart(connection, tenant, [row["id"] for row in inbox]) if inbox else set()
         mission = await missions.of_conversation(connection, tenant, conversation_id)
         title = await connection.fetchval(
@@ -91,16 +82,13 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
 async def find_stranded(pool: Pool, older_than_s: float, limit: int = 200) -> list[tuple[str, str]]:
     """Conversations of all tenants in which something waits longer than it would if their workflow were running: a
     message that no session took, or a session without activity since one of its subagents ended."""
-    rows = await pool.fetch(
-        """SELECT i.tenant, i.conversation_id FROM inbox i
-             JOIN conversations c ON c.tenant = i.tenant AND c.id = i.conversation_id AND c.status = 'open'
-            WHERE i.taken_by IS NULL AND i.wake AND i.created_at < now() - make_interval(secs => $1)
-           UNION
-           SELECT s.tenant, s.conversation_id FROM sessions s
-             JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by AND p.live
-            WHERE s.ended_at > p.updated_at AND s.ended_at < now() - make_interval(secs => $1)
-            LIMIT $2""",
-        older_than_s,
-        limit,
-    )
+    sql = """SELECT i.tenant, i.conversation_id FROM inbox i
+               JOIN conversations c ON c.tenant = i.tenant AND c.id = i.conversation_id AND c.status = 'open'
+              WHERE i.taken_by IS NULL AND i.wake AND i.created_at < now() - make_interval(secs => $1)
+             UNION
+             SELECT s.tenant, s.conversation_id FROM sessions s
+               JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by AND p.live
+              WHERE s.ended_at > p.updated_at AND s.ended_at < now() - make_interval(secs => $1)
+              LIMIT $2"""
+    rows = await pool.fetch(sql, older_than_s, limit)
     return [(row["tenant"], row["conversation_id"]) for row in rows]

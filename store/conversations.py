@@ -154,12 +154,9 @@ async def change(pool: Pool, tenant: str, conversation_id: str, update: Conversa
 async def terminate(pool: Pool, tenant: str, conversation_id: str, by: str = "") -> bool:
     """Fence the conversation: it accepts nothing new from here on."""
     async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            """UPDATE conversations SET status = 'terminated', updated_at = now()
-                WHERE tenant = $1 AND id = $2 RETURNING id""",
-            tenant,
-            conversation_id,
-        )
+        sql = """UPDATE conversations SET status = 'terminated', updated_at = now()
+                  WHERE tenant = $1 AND id = $2 RETURNING id"""
+        row = await connection.fetchrow(sql, tenant, conversation_id)
         if row is not None:
             await audit.append(connection, tenant, conversation_id, by, "terminate")
     return row is not None
@@ -167,11 +164,9 @@ async def terminate(pool: Pool, tenant: str, conversation_id: str, by: str = "")
 
 async def find_unclosed(pool: Pool, limit: int = 200) -> list[str]:
     """Conversations of all tenants that were terminated in the last day, whose workflow may not know it."""
-    rows = await pool.fetch(
-        """SELECT id FROM conversations WHERE status = 'terminated' AND has_workflow
-              AND updated_at > now() - interval '1 day' ORDER BY updated_at DESC LIMIT $1""",
-        limit,
-    )
+    sql = """SELECT id FROM conversations WHERE status = 'terminated' AND has_workflow
+                AND updated_at > now() - interval '1 day' ORDER BY updated_at DESC LIMIT $1"""
+    rows = await pool.fetch(sql, limit)
     return [row["id"] for row in rows]
 
 
@@ -207,12 +202,8 @@ async def add_message_in(connection: Connection, tenant: str, message: ThreadMes
 async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str | None = None) -> None:
     """Delete a message that was not signalled. A message that a session has read stays, unless `taken_by` names that
     session: one that never began."""
-    await pool.execute(
-        "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NOT DISTINCT FROM $3",
-        tenant,
-        message_id,
-        taken_by,
-    )
+    sql = "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NOT DISTINCT FROM $3"
+    await pool.execute(sql, tenant, message_id, taken_by)
 
 
 async def drop_unsignalled(pool: Pool, tenant: str, message_id: str) -> bool:
@@ -227,12 +218,9 @@ async def drop_unsignalled(pool: Pool, tenant: str, message_id: str) -> bool:
 async def find_unsignalled(pool: Pool, limit: int = 200) -> list[tuple[str, str, str]]:
     """Messages that were never signalled to their conversation, because their writer got no answer or died: tenant,
     conversation, id."""
-    rows = await pool.fetch(
-        """SELECT tenant, conversation_id, id FROM inbox
-            WHERE unsignalled AND created_at < now() - $2::interval ORDER BY number LIMIT $1""",
-        limit,
-        SIGNALLED_WITHIN,
-    )
+    sql = """SELECT tenant, conversation_id, id FROM inbox
+              WHERE unsignalled AND created_at < now() - $2::interval ORDER BY number LIMIT $1"""
+    rows = await pool.fetch(sql, limit, SIGNALLED_WITHIN)
     return [(row["tenant"], row["conversation_id"], row["id"]) for row in rows]
 
 
@@ -265,36 +253,25 @@ async def find_untaken(pool: Pool, tenant: str, message_ids: list[str]) -> list[
 
 async def messages_taken_by(pool: Pool, tenant: str, session_id: str, limit: int = 1_000) -> list[str]:
     """The newest messages that a session read."""
-    rows = await pool.fetch(
-        "SELECT id FROM inbox WHERE tenant = $1 AND taken_by = $2 ORDER BY number DESC LIMIT $3",
-        tenant,
-        session_id,
-        limit,
-    )
+    sql = "SELECT id FROM inbox WHERE tenant = $1 AND taken_by = $2 ORDER BY number DESC LIMIT $3"
+    rows = await pool.fetch(sql, tenant, session_id, limit)
     return [row["id"] for row in rows]
 
 
 async def change_text(pool: Pool, tenant: str, message_id: str, text: str) -> None:
     """Store the text that enters the context instead of a message's, before the files of the message. The message
     itself stays as it was sent."""
-    await pool.execute(
-        """UPDATE inbox
-              SET changed = ($3::jsonb || jsonb_path_query_array(parts::jsonb, '$[*] ? (@.type != "text")'))::text
-            WHERE tenant = $1 AND id = $2""",
-        tenant,
-        message_id,
-        parts_of(text),
-    )
+    sql = """UPDATE inbox
+                SET changed = ($3::jsonb || jsonb_path_query_array(parts::jsonb, '$[*] ? (@.type != "text")'))::text
+              WHERE tenant = $1 AND id = $2"""
+    await pool.execute(sql, tenant, message_id, parts_of(text))
 
 
 async def message_parts(pool: Pool, tenant: str, message_ids: Sequence[str]) -> list[list[UserBlock]]:
     """The contents of messages of the inbox, in their order."""
-    rows = await pool.fetch(
-        """SELECT parts FROM unnest($2::text[]) WITH ORDINALITY AS w(id, place)
-             JOIN inbox i ON i.tenant = $1 AND i.id = w.id ORDER BY w.place""",
-        tenant,
-        list(message_ids),
-    )
+    sql = """SELECT parts FROM unnest($2::text[]) WITH ORDINALITY AS w(id, place)
+               JOIN inbox i ON i.tenant = $1 AND i.id = w.id ORDER BY w.place"""
+    rows = await pool.fetch(sql, tenant, list(message_ids))
     return [PARTS.validate_json(row["parts"]) for row in rows]
 
 
@@ -317,13 +294,9 @@ _DOCUMENTS = """jsonb_populate_record(NULL::successor, handed_to::jsonb) success
 async def find_branches(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[SessionBranch]:
     """The newest sessions, ordered oldest first. Ids of siblings derive from their calls, so they do not give the
     order."""
-    rows = await pool.fetch(
-        f"""SELECT * FROM (SELECT {_BRANCH} FROM sessions, {_DOCUMENTS} WHERE tenant = $1 AND conversation_id = $2
-                            ORDER BY id DESC LIMIT $3) newest ORDER BY created_at, session_id""",
-        tenant,
-        conversation_id,
-        limit,
-    )
+    sql = f"""SELECT * FROM (SELECT {_BRANCH} FROM sessions, {_DOCUMENTS} WHERE tenant = $1 AND conversation_id = $2
+                              ORDER BY id DESC LIMIT $3) newest ORDER BY created_at, session_id"""
+    rows = await pool.fetch(sql, tenant, conversation_id, limit)
     return [_branch(row) for row in rows]
 
 
@@ -335,23 +308,16 @@ def _branch(row: asyncpg.Record) -> SessionBranch:
 
 async def find_unfinished(pool: Pool, tenant: str, conversation_id: str, *, queued: bool = False) -> list[str]:
     """The running sessions at any depth; with `queued` also those that wait in a queue."""
-    rows = await pool.fetch(
-        """SELECT id FROM sessions WHERE tenant = $1 AND conversation_id = $2
-              AND status IN ('submitted', 'working', 'input_required') AND (live OR $3) ORDER BY id""",
-        tenant,
-        conversation_id,
-        queued,
-    )
+    sql = """SELECT id FROM sessions WHERE tenant = $1 AND conversation_id = $2
+                AND status IN ('submitted', 'working', 'input_required') AND (live OR $3) ORDER BY id"""
+    rows = await pool.fetch(sql, tenant, conversation_id, queued)
     return [row["id"] for row in rows]
 
 
 async def find_latest_committed(pool: Pool, tenant: str, thread_id: str) -> str | None:
     """The session from which a continuation of the thread starts."""
-    found: str | None = await pool.fetchval(
-        "SELECT id FROM sessions WHERE tenant = $1 AND thread_id = $2 AND committed ORDER BY ended_at DESC LIMIT 1",
-        tenant,
-        thread_id,
-    )
+    sql = "SELECT id FROM sessions WHERE tenant = $1 AND thread_id = $2 AND committed ORDER BY ended_at DESC LIMIT 1"
+    found: str | None = await pool.fetchval(sql, tenant, thread_id)
     return found
 
 
@@ -380,18 +346,15 @@ async def find_threads(pool: Pool, tenant: str, conversation_id: str, limit: int
 
 async def sum_usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[str, ModelUsage]:
     """The usage of all its sessions. The cost is unknown as soon as the cost of one call is."""
-    rows = await pool.fetch(
-        """SELECT data::jsonb ->> 'model' AS model, sum(c.llm_calls)::bigint AS requests,
-                  sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
-                  sum(c.cache_read_tokens)::bigint AS cache_read_tokens,
-                  sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
-                  CASE WHEN bool_and(c.cost_usd IS NOT NULL)
-                       THEN round(sum(c.cost_usd::numeric), 9)::float8 END AS cost_usd
-             FROM events, LATERAL jsonb_populate_record(NULL::usage, data::jsonb -> 'call') c
-            WHERE tenant = $1 AND conversation_id = $2 AND type = 'usage_updated' GROUP BY 1 ORDER BY 1""",
-        tenant,
-        conversation_id,
-    )
+    sql = """SELECT data::jsonb ->> 'model' AS model, sum(c.llm_calls)::bigint AS requests,
+                    sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
+                    sum(c.cache_read_tokens)::bigint AS cache_read_tokens,
+                    sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
+                    CASE WHEN bool_and(c.cost_usd IS NOT NULL)
+                         THEN round(sum(c.cost_usd::numeric), 9)::float8 END AS cost_usd
+               FROM events, LATERAL jsonb_populate_record(NULL::usage, data::jsonb -> 'call') c
+              WHERE tenant = $1 AND conversation_id = $2 AND type = 'usage_updated' GROUP BY 1 ORDER BY 1"""
+    rows = await pool.fetch(sql, tenant, conversation_id)
     return {row["model"]: ModelUsage(**row) for row in rows}
 
 
@@ -402,28 +365,23 @@ async def find_turns(
     opened with, or by the messages of its first step: outcomes that woke it are rendered only then. Ids do not give the
     order: the id of a woken session derives from its cause, which may be old."""
     comes_after, direction = ("<", "DESC") if newest else (">", "ASC")
-    rows = await pool.fetch(
-        f"""SELECT s.id AS session_id, s.parent_session_id, s.generation, s.trigger, s.agent,
-                  s.status, s.reason, s.partial, s.output, s.error, s.created_at, s.ended_at,
-                  task.visible,
-                  CASE WHEN s.trigger IN ('api', 'fork', 'channel', 'schedule', 'event')
-                       THEN task.input::text END AS asked,
-                  (SELECT i.parts FROM inbox i
-                    WHERE i.tenant = s.tenant AND i.id = s.inbox[array_upper(s.inbox, 1)]) AS parts,
-                  CASE WHEN s.trigger = 'async_subagent_result' THEN
-                      (SELECT array_agg(m.body ORDER BY m.created_at, m.id) FROM messages m
-                        WHERE m.tenant = s.tenant AND m.session_id = s.id AND m.kind = 'user' AND m.step = 1)
-                  END AS first_messages
-             FROM sessions s, LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
-            WHERE s.tenant = $1 AND s.thread_id = $2
-              AND ($3::text IS NULL OR (s.created_at, s.id) {comes_after}
-                   (SELECT last.created_at, last.id FROM sessions last WHERE last.tenant = $1 AND last.id = $3))
-            ORDER BY s.created_at {direction}, s.id {direction} LIMIT $4""",
-        tenant,
-        conversation_id,
-        after_id,
-        limit,
-    )
+    sql = f"""SELECT s.id AS session_id, s.parent_session_id, s.generation, s.trigger, s.agent,
+                    s.status, s.reason, s.partial, s.output, s.error, s.created_at, s.ended_at,
+                    task.visible,
+                    CASE WHEN s.trigger IN ('api', 'fork', 'channel', 'schedule', 'event')
+                         THEN task.input::text END AS asked,
+                    (SELECT i.parts FROM inbox i
+                      WHERE i.tenant = s.tenant AND i.id = s.inbox[array_upper(s.inbox, 1)]) AS parts,
+                    CASE WHEN s.trigger = 'async_subagent_result' THEN
+                        (SELECT array_agg(m.body ORDER BY m.created_at, m.id) FROM messages m
+                          WHERE m.tenant = s.tenant AND m.session_id = s.id AND m.kind = 'user' AND m.step = 1)
+                    END AS first_messages
+               FROM sessions s, LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
+              WHERE s.tenant = $1 AND s.thread_id = $2
+                AND ($3::text IS NULL OR (s.created_at, s.id) {comes_after}
+                     (SELECT last.created_at, last.id FROM sessions last WHERE last.tenant = $1 AND last.id = $3))
+              ORDER BY s.created_at {direction}, s.id {direction} LIMIT $4"""
+    rows = await pool.fetch(sql, tenant, conversation_id, after_id, limit)
     return [_turn(row) for row in rows]
 
 

@@ -40,46 +40,33 @@ async def newest_of_types(
     pool: "Pool | Connection", tenant: str, session_id: str, types: Sequence[str], limit: int
 ) -> list[Recorded]:
     """The newest events of these types, which are not deltas, in the order in which they happened."""
-    rows = await pool.fetch(
-        """SELECT session_id, seq, conv_seq, type, at, data FROM events
-            WHERE tenant = $1 AND session_id = $2 AND type = ANY($3::text[]) ORDER BY seq DESC LIMIT $4""",
-        tenant,
-        session_id,
-        types,
-        limit,
-    )
+    sql = """SELECT session_id, seq, conv_seq, type, at, data FROM events
+              WHERE tenant = $1 AND session_id = $2 AND type = ANY($3::text[]) ORDER BY seq DESC LIMIT $4"""
+    rows = await pool.fetch(sql, tenant, session_id, types, limit)
     return [_read(row) for row in reversed(rows)]
 
 
 async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int, after: int = 0) -> list[Recorded]:
     """The log without the deltas, whose text a later event repeats in full."""
-    rows = await pool.fetch(
-        """SELECT session_id, seq, conv_seq, type, at, data FROM events
-            WHERE tenant = $1 AND session_id = $2 AND seq > $4 AND NOT is_delta(type) ORDER BY seq LIMIT $3""",
-        tenant,
-        session_id,
-        limit,
-        after,
-    )
+    sql = """SELECT session_id, seq, conv_seq, type, at, data FROM events
+              WHERE tenant = $1 AND session_id = $2 AND seq > $4 AND NOT is_delta(type) ORDER BY seq LIMIT $3"""
+    rows = await pool.fetch(sql, tenant, session_id, limit, after)
     return [_read(row) for row in rows]
 
 
 async def delete_pieces(pool: Pool, ended_before: timedelta, limit: int) -> int:
     """Delete the pieces of texts of so many sessions that ended before, and return how many there were. Their numbers
     stay unused; `message` and `thinking` have the text."""
-    found: int = await pool.fetchval(
-        """WITH due AS (
-               DELETE FROM ended_streams WHERE (tenant, session_id) IN (
-                   SELECT tenant, session_id FROM ended_streams WHERE ended_at < now() - $1::interval
-                    ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-               RETURNING tenant, session_id
-           ), pieces AS (
-               DELETE FROM events e USING due d
-                WHERE e.tenant = d.tenant AND e.session_id = d.session_id AND is_delta(e.type))
-           SELECT count(*) FROM due""",
-        ended_before,
-        limit,
-    )
+    sql = """WITH due AS (
+                 DELETE FROM ended_streams WHERE (tenant, session_id) IN (
+                     SELECT tenant, session_id FROM ended_streams WHERE ended_at < now() - $1::interval
+                      ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+                 RETURNING tenant, session_id
+             ), pieces AS (
+                 DELETE FROM events e USING due d
+                  WHERE e.tenant = d.tenant AND e.session_id = d.session_id AND is_delta(e.type))
+             SELECT count(*) FROM due"""
+    found: int = await pool.fetchval(sql, ended_before, limit)
     return found
 
 

@@ -92,14 +92,11 @@ async def by_day_and_agent(pool: Pool, tenant: str, days: int, agent: str | None
         agent,
         MOST_COUNTED,
     )
-    waits = await pool.fetchrow(
-        """SELECT count(*) AS answers, percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                      ORDER BY 1000 * extract(epoch FROM answered_at - created_at)::float) AS waited
-             FROM input_requests WHERE tenant = $1 AND status = 'answered' AND answered_at >= $2
-              AND kind <> 'external_event'""",
-        tenant,
-        since,
-    )
+    sql = """SELECT count(*) AS answers, percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (
+                        ORDER BY 1000 * extract(epoch FROM answered_at - created_at)::float) AS waited
+               FROM input_requests WHERE tenant = $1 AND status = 'answered' AND answered_at >= $2
+                AND kind <> 'external_event'"""
+    waits = await pool.fetchrow(sql, tenant, since)
     assert waits is not None
     [total] = [row for row in rows if row["level"] == _ALL]
     failures = [Failures(reason=row["failure"], tasks=row["tasks"]) for row in rows if row["failure"] is not None]
@@ -143,28 +140,25 @@ async def sessions_by_status(pool: Pool) -> dict[str, int]:
 
 
 async def of_tenant(pool: Pool, tenant: str) -> TenantFigures:
-    row = await pool.fetchrow(
-        """WITH live AS (
-               SELECT count(*) FILTER (WHERE status = 'working') AS running,
-                      count(*) FILTER (WHERE status = 'input_required') AS waiting,
-                      count(*) FILTER (WHERE status = 'submitted') AS queued
-                 FROM sessions WHERE tenant = $1 AND status IN ('submitted', 'working', 'input_required')),
-           today AS (
-               SELECT count(*) FILTER (WHERE status = 'failed') AS failed,
-                      coalesce(sum(u.cost_usd), 0) AS cost,
-                      -- the console adds these up for a task
-                      coalesce(sum(u.input_tokens + u.output_tokens + u.cache_read_tokens + u.cache_write_tokens), 0)
-                          AS tokens
-                 FROM sessions s, jsonb_populate_record(NULL::usage, s.usage::jsonb) u
-                WHERE tenant = $1 AND id >= $2)
-           SELECT running, waiting, queued, failed AS failed_today, cost AS cost_usd_today,
-                  tokens::bigint AS tokens_today,
-                  (SELECT count(*) FROM input_requests WHERE tenant = $1 AND status = 'open'
-                      AND kind <> 'external_event') AS open_requests
-             FROM live, today""",
-        tenant,
-        _first_id_of_today(),
-    )
+    sql = """WITH live AS (
+                 SELECT count(*) FILTER (WHERE status = 'working') AS running,
+                        count(*) FILTER (WHERE status = 'input_required') AS waiting,
+                        count(*) FILTER (WHERE status = 'submitted') AS queued
+                   FROM sessions WHERE tenant = $1 AND status IN ('submitted', 'working', 'input_required')),
+             today AS (
+                 SELECT count(*) FILTER (WHERE status = 'failed') AS failed,
+                        coalesce(sum(u.cost_usd), 0) AS cost,
+                        -- the console adds these up for a task
+                        coalesce(sum(u.input_tokens + u.output_tokens + u.cache_read_tokens + u.cache_write_tokens), 0)
+                            AS tokens
+                   FROM sessions s, jsonb_populate_record(NULL::usage, s.usage::jsonb) u
+                  WHERE tenant = $1 AND id >= $2)
+             SELECT running, waiting, queued, failed AS failed_today, cost AS cost_usd_today,
+                    tokens::bigint AS tokens_today,
+                    (SELECT count(*) FROM input_requests WHERE tenant = $1 AND status = 'open'
+                        AND kind <> 'external_event') AS open_requests
+               FROM live, today"""
+    row = await pool.fetchrow(sql, tenant, _first_id_of_today())
     assert row is not None
     return TenantFigures(**dict(row))
 

@@ -50,15 +50,10 @@ async def put_digested(pool: Pool, tenant: str, contents: dict[str, bytes]) -> N
     )
     missing = {digest: contents[digest] for digest in sorted(contents.keys() - {row["sha256"] for row in known})}
     if missing:
-        await pool.execute(
-            """INSERT INTO blobs (tenant, sha256, size, content)
-               SELECT $1, d, octet_length(c), c FROM unnest($2::text[], $3::bytea[]) AS x(d, c)
-               ON CONFLICT (tenant, sha256) DO UPDATE SET put_at = now()""",
-            tenant,
-            list(missing),
-            list(missing.values()),
-            timeout=60,
-        )
+        sql = """INSERT INTO blobs (tenant, sha256, size, content)
+                 SELECT $1, d, octet_length(c), c FROM unnest($2::text[], $3::bytea[]) AS x(d, c)
+                 ON CONFLICT (tenant, sha256) DO UPDATE SET put_at = now()"""
+        await pool.execute(sql, tenant, list(missing), list(missing.values()), timeout=60)
 
 
 async def get_blobs(pool: Pool, tenant: str, digests: list[str]) -> dict[str, bytes]:
@@ -81,17 +76,9 @@ async def put(
             if await count_uploaded_bytes(connection, tenant) + len(content) > quota:
                 await _loosen(connection, tenant, digest)
                 return None
-        row = await connection.fetchrow(
-            f"""INSERT INTO files (tenant, id, sha256, size, name, media_type, created_by)
-                VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING {_COLUMNS}""",
-            tenant,
-            new_id(),
-            digest,
-            len(content),
-            name,
-            media_type,
-            created_by,
-        )
+        sql = f"""INSERT INTO files (tenant, id, sha256, size, name, media_type, created_by)
+                  VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING {_COLUMNS}"""
+        row = await connection.fetchrow(sql, tenant, new_id(), digest, len(content), name, media_type, created_by)
     assert row is not None
     return File(**row)
 
@@ -113,13 +100,10 @@ async def delete(pool: Pool, tenant: str, file_id: str, by: str) -> str | None:
         digest = await connection.fetchval(
             "SELECT sha256 FROM files WHERE tenant = $1 AND id = $2 FOR UPDATE", tenant, file_id
         )
-        user: str | None = await connection.fetchval(
-            """SELECT s.id FROM file_uses u JOIN sessions s ON s.tenant = u.tenant AND s.id = u.session_id
-                WHERE u.tenant = $1 AND u.file_id = $2 AND s.status IN ('submitted', 'working', 'input_required')
-                LIMIT 1""",
-            tenant,
-            file_id,
-        )
+        sql = """SELECT s.id FROM file_uses u JOIN sessions s ON s.tenant = u.tenant AND s.id = u.session_id
+                  WHERE u.tenant = $1 AND u.file_id = $2 AND s.status IN ('submitted', 'working', 'input_required')
+                  LIMIT 1"""
+        user: str | None = await connection.fetchval(sql, tenant, file_id)
         if digest is None or user is not None:
             return user
         await connection.execute("DELETE FROM files WHERE tenant = $1 AND id = $2", tenant, file_id)
@@ -152,14 +136,10 @@ async def save_artifacts(
     """Write artifacts that no tool call saved, with their events, once for each name of the batch."""
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT check_run($1, $2, $3, true, false)", ref.tenant, ref.session_id, run)
-        await connection.execute(
-            """INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, session_id)
-               SELECT $1, f.id, f.sha256, f.size, f.name, f.media_type, f.type, f.description, $2
-                 FROM jsonb_populate_recordset(NULL::files, $3::jsonb) f ON CONFLICT DO NOTHING""",
-            ref.tenant,
-            ref.session_id,
-            to_json(new),
-        )
+        sql = """INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, session_id)
+                 SELECT $1, f.id, f.sha256, f.size, f.name, f.media_type, f.type, f.description, $2
+                   FROM jsonb_populate_recordset(NULL::files, $3::jsonb) f ON CONFLICT DO NOTHING"""
+        await connection.execute(sql, ref.tenant, ref.session_id, to_json(new))
         await connection.execute("SELECT append_events($1, true, $2::jsonb)", batch, to_json(rows))
 
 
@@ -178,75 +158,53 @@ async def find(pool: Pool, tenant: str, file_ids: list[str]) -> dict[str, File]:
 
 async def uploads(pool: Pool, tenant: str, *, created_by: str | None, before_id: str | None, limit: int) -> list[File]:
     """Uploaded files, the newest first; `created_by`: only those of this key. Artifacts are listed with their task."""
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM files
-             WHERE tenant = $1 AND session_id IS NULL AND ($2::text IS NULL OR created_by = $2)
-               AND ($3::text IS NULL OR id < $3)
-             ORDER BY id DESC LIMIT $4""",
-        tenant,
-        created_by,
-        before_id,
-        limit,
-    )
+    sql = f"""SELECT {_COLUMNS} FROM files
+               WHERE tenant = $1 AND session_id IS NULL AND ($2::text IS NULL OR created_by = $2)
+                 AND ($3::text IS NULL OR id < $3)
+               ORDER BY id DESC LIMIT $4"""
+    rows = await pool.fetch(sql, tenant, created_by, before_id, limit)
     return [File(**row) for row in rows]
 
 
 async def of_session(pool: Pool, tenant: str, session_id: str) -> list[File]:
     """Its artifacts, without the files that only its model is shown."""
-    rows = await pool.fetch(
-        f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND session_id = $2 AND type <> 'shown' ORDER BY id",
-        tenant,
-        session_id,
-    )
+    sql = f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND session_id = $2 AND type <> 'shown' ORDER BY id"
+    rows = await pool.fetch(sql, tenant, session_id)
     return [File(**row) for row in rows]
 
 
 async def find_returned(pool: Pool, tenant: str, session_id: str) -> list[File]:
     """The files that a session leaves for the session that started it, oldest first. Addresses are not files."""
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM files
-             WHERE tenant = $1 AND session_id = $2 AND url IS NULL AND type <> 'shown'
-             ORDER BY created_at, id LIMIT 100""",
-        tenant,
-        session_id,
-    )
+    sql = f"""SELECT {_COLUMNS} FROM files
+               WHERE tenant = $1 AND session_id = $2 AND url IS NULL AND type <> 'shown'
+               ORDER BY created_at, id LIMIT 100"""
+    rows = await pool.fetch(sql, tenant, session_id)
     return [File(**row) for row in rows]
 
 
 async def contents(pool: Pool, tenant: str, file_ids: list[str]) -> dict[str, bytes]:
     """The bytes of those of the files that exist."""
-    rows = await pool.fetch(
-        """SELECT f.id, b.content FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
-            WHERE f.tenant = $1 AND f.id = ANY($2::text[])""",
-        tenant,
-        file_ids,
-        timeout=60,
-    )
+    sql = """SELECT f.id, b.content FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
+              WHERE f.tenant = $1 AND f.id = ANY($2::text[])"""
+    rows = await pool.fetch(sql, tenant, file_ids, timeout=60)
     return {row["id"]: bytes(row["content"]) for row in rows}
 
 
 async def starts(pool: Pool, tenant: str, file_ids: list[str], length: int = 16) -> dict[str, bytes]:
     """The first bytes of each of the files."""
-    rows = await pool.fetch(
-        """SELECT f.id, substring(b.content FROM 1 FOR $3) AS start
-             FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
-            WHERE f.tenant = $1 AND f.id = ANY($2::text[])""",
-        tenant,
-        file_ids,
-        length,
-    )
+    sql = """SELECT f.id, substring(b.content FROM 1 FOR $3) AS start
+               FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
+              WHERE f.tenant = $1 AND f.id = ANY($2::text[])"""
+    rows = await pool.fetch(sql, tenant, file_ids, length)
     return {row["id"]: bytes(row["start"]) for row in rows}
 
 
 async def content(pool: Pool, tenant: str, file_id: str) -> tuple[str, str, bytes] | None:
     """Name, media type and bytes of a file."""
-    row = await pool.fetchrow(
-        """SELECT f.name, f.media_type, b.content
-             FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
-            WHERE f.tenant = $1 AND f.id = $2""",
-        tenant,
-        file_id,
-    )
+    sql = """SELECT f.name, f.media_type, b.content
+               FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
+              WHERE f.tenant = $1 AND f.id = $2"""
+    row = await pool.fetchrow(sql, tenant, file_id)
     return (row["name"], row["media_type"], bytes(row["content"])) if row else None
 
 
@@ -255,12 +213,10 @@ async def content(pool: Pool, tenant: str, file_id: str) -> tuple[str, str, byte
 
 async def find_due(pool: Pool, limit: int) -> list[tuple[str, str]]:
     """Conversations whose retention time is over: tenant and id."""
-    rows = await pool.fetch(
-        """SELECT tenant, conversation_id FROM sessions
-            WHERE content_removed_at IS NULL AND keep_until <= now() AND removable(tenant, conversation_id)
-            ORDER BY keep_until LIMIT $1""",
-        limit,
-    )
+    sql = """SELECT tenant, conversation_id FROM sessions
+              WHERE content_removed_at IS NULL AND keep_until <= now() AND removable(tenant, conversation_id)
+              ORDER BY keep_until LIMIT $1"""
+    rows = await pool.fetch(sql, limit)
     return list(dict.fromkeys((row["tenant"], row["conversation_id"]) for row in rows))
 
 
@@ -274,23 +230,20 @@ async def drop_loose_bytes(pool: Pool) -> None:
     waiting = "SELECT 1 FROM loose_blobs l JOIN blobs b USING (tenant, sha256) WHERE b.put_at < now() - $1::interval"
     if await pool.fetchval(f"{waiting} LIMIT 1", GRACE) is None:
         return
-    await pool.execute(
-        """WITH looked_at AS MATERIALIZED (
-               SELECT l.tenant, l.sha256 FROM loose_blobs l JOIN blobs b USING (tenant, sha256)
-                WHERE b.put_at < now() - $1::interval LIMIT 1000),
-           held AS (
-               SELECT DISTINCT tenant, jsonb_path_query(manifest::jsonb, '$.*.sha256') #>> '{}' AS sha256
-                 FROM workspaces WHERE tenant IN (SELECT tenant FROM looked_at)
-               UNION SELECT tenant, jsonb_path_query(manifest::jsonb, '$.*.sha256') #>> '{}'
-                 FROM queued_files WHERE tenant IN (SELECT tenant FROM looked_at)
-               UNION SELECT tenant, jsonb_path_query(undo::jsonb, '$.*.sha256') #>> '{}'
-                 FROM workspace_changes WHERE tenant IN (SELECT tenant FROM looked_at)),
-           settled AS (
-               DELETE FROM loose_blobs l USING looked_at d WHERE l.tenant = d.tenant AND l.sha256 = d.sha256)
-           DELETE FROM blobs b USING looked_at d
-            WHERE b.tenant = d.tenant AND b.sha256 = d.sha256 AND b.put_at < now() - $1::interval
-              AND NOT EXISTS (SELECT 1 FROM files f WHERE f.tenant = b.tenant AND f.sha256 = b.sha256)
-              AND NOT EXISTS (SELECT 1 FROM held h WHERE h.tenant = b.tenant AND h.sha256 = b.sha256)""",
-        GRACE,
-        timeout=120,
-    )
+    sql = """WITH looked_at AS MATERIALIZED (
+                 SELECT l.tenant, l.sha256 FROM loose_blobs l JOIN blobs b USING (tenant, sha256)
+                  WHERE b.put_at < now() - $1::interval LIMIT 1000),
+             held AS (
+                 SELECT DISTINCT tenant, jsonb_path_query(manifest::jsonb, '$.*.sha256') #>> '{}' AS sha256
+                   FROM workspaces WHERE tenant IN (SELECT tenant FROM looked_at)
+                 UNION SELECT tenant, jsonb_path_query(manifest::jsonb, '$.*.sha256') #>> '{}'
+                   FROM queued_files WHERE tenant IN (SELECT tenant FROM looked_at)
+                 UNION SELECT tenant, jsonb_path_query(undo::jsonb, '$.*.sha256') #>> '{}'
+                   FROM workspace_changes WHERE tenant IN (SELECT tenant FROM looked_at)),
+             settled AS (
+                 DELETE FROM loose_blobs l USING looked_at d WHERE l.tenant = d.tenant AND l.sha256 = d.sha256)
+             DELETE FROM blobs b USING looked_at d
+              WHERE b.tenant = d.tenant AND b.sha256 = d.sha256 AND b.put_at < now() - $1::interval
+                AND NOT EXISTS (SELECT 1 FROM files f WHERE f.tenant = b.tenant AND f.sha256 = b.sha256)
+                AND NOT EXISTS (SELECT 1 FROM held h WHERE h.tenant = b.tenant AND h.sha256 = b.sha256)"""
+    await pool.execute(sql, GRACE, timeout=120)

@@ -27,15 +27,9 @@ async def find(pool: "Pool | Connection", tenant: str, key: str) -> StoredRespon
 
 async def reserve(pool: "Pool | Connection", tenant: str, key: str, answered: StoredResponse) -> StoredResponse:
     """Write the response before the operation. Returns the stored one, which may be an earlier request's."""
-    await pool.execute(
-        """INSERT INTO idempotency (tenant, key, digest, status, response) VALUES ($1, $2, $3, $4, $5)
-           ON CONFLICT DO NOTHING""",
-        tenant,
-        key,
-        answered.digest,
-        answered.status,
-        answered.response,
-    )
+    sql = """INSERT INTO idempotency (tenant, key, digest, status, response) VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT DO NOTHING"""
+    await pool.execute(sql, tenant, key, answered.digest, answered.status, answered.response)
     return await find(pool, tenant, key) or answered
 
 
@@ -54,17 +48,12 @@ async def forget_old(pool: Pool) -> None:
 
 async def acquire_lock(pool: Pool, tenant: str, name: str, holder: str, seconds: float) -> bool:
     """Take a lock for a number of seconds; False if another holder has it."""
-    row = await pool.fetchrow(
-        """INSERT INTO request_locks AS l (tenant, name, holder, until)
-                VALUES ($1, $2, $3, now() + make_interval(secs => $4))
-           ON CONFLICT (tenant, name) DO UPDATE SET holder = EXCLUDED.holder, until = EXCLUDED.until
-            WHERE l.until < now() OR l.holder = EXCLUDED.holder
-        RETURNING 1""",
-        tenant,
-        name,
-        holder,
-        seconds,
-    )
+    sql = """INSERT INTO request_locks AS l (tenant, name, holder, until)
+                  VALUES ($1, $2, $3, now() + make_interval(secs => $4))
+             ON CONFLICT (tenant, name) DO UPDATE SET holder = EXCLUDED.holder, until = EXCLUDED.until
+              WHERE l.until < now() OR l.holder = EXCLUDED.holder
+          RETURNING 1"""
+    row = await pool.fetchrow(sql, tenant, name, holder, seconds)
     return row is not None
 
 

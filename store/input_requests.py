@@ -133,23 +133,17 @@ async def by_ids(pool: Pool, tenant: str, request_ids: Sequence[str]) -> dict[st
 
 async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[InputRequest]:
     """The open requests of these sessions, oldest first."""
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM input_requests
-             WHERE tenant = $1 AND session_id = ANY($2::text[]) AND status = 'open' ORDER BY created_at, id""",
-        tenant,
-        session_ids,
-    )
+    sql = f"""SELECT {_COLUMNS} FROM input_requests
+               WHERE tenant = $1 AND session_id = ANY($2::text[]) AND status = 'open' ORDER BY created_at, id"""
+    rows = await pool.fetch(sql, tenant, session_ids)
     return [_read(row) for row in rows]
 
 
 async def standing_rules(pool: Pool, tenant: str, conversation_id: str) -> list[StandingRule]:
     """The calls that people have approved for the whole conversation."""
-    rows = await pool.fetch(
-        """SELECT details, answer FROM input_requests
-            WHERE tenant = $1 AND conversation_id = $2 AND kind = 'tool_approval' AND status = 'answered'""",
-        tenant,
-        conversation_id,
-    )
+    sql = """SELECT details, answer FROM input_requests
+              WHERE tenant = $1 AND conversation_id = $2 AND kind = 'tool_approval' AND status = 'answered'"""
+    rows = await pool.fetch(sql, tenant, conversation_id)
     return [
         StandingRule(permission=asked["tool"], pattern=pattern, action=Action.ALLOW, external="external" in asked)
         for asked, answer in ((json.loads(row["details"]), json.loads(row["answer"] or "{}")) for row in rows)
@@ -159,11 +153,8 @@ async def standing_rules(pool: Pool, tenant: str, conversation_id: str) -> list[
 
 async def find_unheard(pool: Pool, tenant: str, session_id: str) -> list[str]:
     """Answers that were not yet signalled to their session."""
-    rows = await pool.fetch(
-        "SELECT id FROM input_requests WHERE tenant = $1 AND session_id = $2 AND status = 'answered' AND NOT settled",
-        tenant,
-        session_id,
-    )
+    sql = "SELECT id FROM input_requests WHERE tenant = $1 AND session_id = $2 AND status = 'answered' AND NOT settled"
+    rows = await pool.fetch(sql, tenant, session_id)
     return [row["id"] for row in rows]
 
 
@@ -183,20 +174,13 @@ async def find(
     conversation, because no person has to answer them."""
     ordering, is_after = _ORDERS[order]
     only = f"AND status = '{RequestStatus(status)}'" if status else ""  # not a parameter: indexes are of one status
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM input_requests
-             WHERE tenant = $1 AND (event_key IS NULL OR $2::text IS NOT NULL OR $3::text IS NOT NULL)
-               AND ($2::text IS NULL OR session_id = $2) AND ($3::text IS NULL OR conversation_id = $3) {only}
-               AND ($5::text = '' OR {is_after}) AND ($7::text IS NULL OR EXISTS (SELECT FROM sessions s
-                    WHERE s.tenant = $1 AND s.id = input_requests.session_id AND s.created_by = $7))
-             ORDER BY {ordering} LIMIT $6""",
-        tenant,
-        session_id,
-        conversation_id,
-        *after,
-        limit,
-        created_by,
-    )
+    sql = f"""SELECT {_COLUMNS} FROM input_requests
+               WHERE tenant = $1 AND (event_key IS NULL OR $2::text IS NOT NULL OR $3::text IS NOT NULL)
+                 AND ($2::text IS NULL OR session_id = $2) AND ($3::text IS NULL OR conversation_id = $3) {only}
+                 AND ($5::text = '' OR {is_after}) AND ($7::text IS NULL OR EXISTS (SELECT FROM sessions s
+                      WHERE s.tenant = $1 AND s.id = input_requests.session_id AND s.created_by = $7))
+               ORDER BY {ordering} LIMIT $6"""
+    rows = await pool.fetch(sql, tenant, session_id, conversation_id, *after, limit, created_by)
     return [_read(row) for row in rows]
 
 
@@ -210,12 +194,8 @@ _ORDERS = {
 async def set_plan(pool: Pool, ref: SessionRef, plan: Plan, events: Sequence[EventRow]) -> None:
     """Write a plan that a person changed. A repetition changes nothing and emits nothing."""
     async with pool.acquire() as connection, connection.transaction():
-        changed = await connection.fetchval(
-            """UPDATE sessions SET plan = $3, updated_at = now()
-                WHERE tenant = $1 AND id = $2 AND plan IS DISTINCT FROM $3 RETURNING id""",
-            ref.tenant,
-            ref.session_id,
-            plan.model_dump_json(),
-        )
+        sql = """UPDATE sessions SET plan = $3, updated_at = now()
+                  WHERE tenant = $1 AND id = $2 AND plan IS DISTINCT FROM $3 RETURNING id"""
+        changed = await connection.fetchval(sql, ref.tenant, ref.session_id, plan.model_dump_json())
         if changed:
             await connection.execute("SELECT append_events('', false, $1::jsonb)", to_json(events))

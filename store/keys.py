@@ -73,16 +73,9 @@ async def create(
     key_id = "".join(secrets.choice(ALPHABET) for _ in range(12))
     secret = secrets.token_urlsafe(32)
     async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            f"""INSERT INTO api_keys (tenant, id, name, digest, rights, expires_at)
-                VALUES ($1, $2, $3, $4, $5, $6) RETURNING {_COLUMNS}""",
-            tenant,
-            key_id,
-            name,
-            _hash(secret),
-            sorted(rights),
-            expires_at,
-        )
+        sql = f"""INSERT INTO api_keys (tenant, id, name, digest, rights, expires_at)
+                  VALUES ($1, $2, $3, $4, $5, $6) RETURNING {_COLUMNS}"""
+        row = await connection.fetchrow(sql, tenant, key_id, name, _hash(secret), sorted(rights), expires_at)
         assert row is not None
         key = _read(row)
         subject = f"{key_id} {','.join(key.rights)}"
@@ -111,12 +104,9 @@ async def use_digest(pool: Pool, key_id: str, digest: str, per_minute: int) -> U
 
 async def valid(pool: Pool, tenant: str, key_id: str) -> bool:
     """Whether a key that opened a stream is still valid."""
-    row = await pool.fetchrow(
-        """SELECT 1 FROM api_keys WHERE tenant = $1 AND id = $2 AND revoked_at IS NULL
-              AND (expires_at IS NULL OR expires_at > now())""",
-        tenant,
-        key_id,
-    )
+    sql = """SELECT 1 FROM api_keys WHERE tenant = $1 AND id = $2 AND revoked_at IS NULL
+                AND (expires_at IS NULL OR expires_at > now())"""
+    row = await pool.fetchrow(sql, tenant, key_id)
     return row is not None
 
 
@@ -143,12 +133,9 @@ async def list_all(pool: Pool, tenant: str | None = None) -> list[Key]:
 async def revoke(pool: Pool, tenant: str, key_id: str) -> bool:
     """Revoke a key; False if it does not exist. Revoking twice is harmless."""
     async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            """UPDATE api_keys SET revoked_at = coalesce(revoked_at, now())
-                WHERE tenant = $1 AND id = $2 RETURNING id""",
-            tenant,
-            key_id,
-        )
+        sql = """UPDATE api_keys SET revoked_at = coalesce(revoked_at, now())
+                  WHERE tenant = $1 AND id = $2 RETURNING id"""
+        row = await connection.fetchrow(sql, tenant, key_id)
         if row is not None:
             await connection.execute(
                 "DELETE FROM credentials WHERE tenant = $1 AND owner = $2", tenant, name_user(key_id)

@@ -25,26 +25,18 @@ async def of_conversation(
     limit: int = 1_000,
 ) -> list[MailboxMessage]:
     """The messages, in the order of posting."""
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM {"held_mail($1, $2)" if pending_only else "mailbox"}
-             WHERE tenant = $1 AND conversation_id = $2
-               AND number > coalesce((SELECT number FROM mailbox WHERE tenant = $1 AND message_id = $3), 0)
-             ORDER BY number LIMIT $4""",
-        tenant,
-        conversation_id,
-        after_id,
-        limit,
-    )
+    sql = f"""SELECT {_COLUMNS} FROM {"held_mail($1, $2)" if pending_only else "mailbox"}
+               WHERE tenant = $1 AND conversation_id = $2
+                 AND number > coalesce((SELECT number FROM mailbox WHERE tenant = $1 AND message_id = $3), 0)
+               ORDER BY number LIMIT $4"""
+    rows = await pool.fetch(sql, tenant, conversation_id, after_id, limit)
     return [MailboxMessage(**row) for row in rows]
 
 
 async def by_ids(pool: Pool, tenant: str, message_ids: list[str]) -> list[MailboxMessage]:
     """The messages, in the order of posting."""
-    rows = await pool.fetch(
-        f"SELECT {_COLUMNS} FROM mailbox WHERE tenant = $1 AND message_id = ANY($2::text[]) ORDER BY number",
-        tenant,
-        message_ids,
-    )
+    sql = f"SELECT {_COLUMNS} FROM mailbox WHERE tenant = $1 AND message_id = ANY($2::text[]) ORDER BY number"
+    rows = await pool.fetch(sql, tenant, message_ids)
     return [MailboxMessage(**row) for row in rows]
 
 
@@ -61,25 +53,19 @@ async def has_pending(pool: Pool, tenant: str, conversation_id: str) -> bool:
 
 async def preview_held(pool: Pool, tenant: str, conversation_id: str) -> list[PendingOutcome]:
     """The newest held outcomes of the root thread, in order, as the state of a conversation keeps them."""
-    rows = await pool.fetch(
-        f"""SELECT {_PENDING} FROM held_mail($1, $2) m
-              JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
-             ORDER BY m.number DESC LIMIT {MOST_PENDING}""",
-        tenant,
-        conversation_id,
-    )
+    sql = f"""SELECT {_PENDING} FROM held_mail($1, $2) m
+                JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
+               ORDER BY m.number DESC LIMIT {MOST_PENDING}"""
+    rows = await pool.fetch(sql, tenant, conversation_id)
     return [_pending(row) for row in reversed(rows)]
 
 
 async def preview_messages(pool: Pool, tenant: str, message_ids: list[str]) -> list[PendingOutcome]:
     """The entries that a conversation keeps of these messages while they wait, in order."""
-    rows = await pool.fetch(
-        f"""SELECT {_PENDING} FROM mailbox m
-              JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
-             WHERE m.tenant = $1 AND m.message_id = ANY($2::text[]) ORDER BY m.number""",
-        tenant,
-        message_ids,
-    )
+    sql = f"""SELECT {_PENDING} FROM mailbox m
+                JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
+               WHERE m.tenant = $1 AND m.message_id = ANY($2::text[]) ORDER BY m.number"""
+    rows = await pool.fetch(sql, tenant, message_ids)
     return [_pending(row) for row in rows]
 
 
@@ -107,37 +93,26 @@ async def of_source(pool: Pool, tenant: str, session_id: str) -> MailboxMessage 
 
 async def find_undelivered(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
     """Those of the messages that no session has consumed, in order."""
-    rows = await pool.fetch(
-        """SELECT message_id FROM mailbox
-            WHERE tenant = $1 AND message_id = ANY($2::text[]) AND delivered_to IS NULL ORDER BY number""",
-        tenant,
-        message_ids,
-    )
+    sql = """SELECT message_id FROM mailbox
+              WHERE tenant = $1 AND message_id = ANY($2::text[]) AND delivered_to IS NULL ORDER BY number"""
+    rows = await pool.fetch(sql, tenant, message_ids)
     return [row["message_id"] for row in rows]
 
 
 async def find_delivered_to(pool: Pool, ref: SessionRef) -> list[str]:
-    rows = await pool.fetch(
-        """SELECT message_id FROM mailbox WHERE tenant = $1 AND conversation_id = $2 AND delivered_to = $3
-            ORDER BY number""",
-        ref.tenant,
-        ref.conversation_id,
-        ref.session_id,
-    )
+    sql = """SELECT message_id FROM mailbox WHERE tenant = $1 AND conversation_id = $2 AND delivered_to = $3
+              ORDER BY number"""
+    rows = await pool.fetch(sql, ref.tenant, ref.conversation_id, ref.session_id)
     return [row["message_id"] for row in rows]
 
 
 async def find_given_back(pool: Pool, tenant: str, conversation_id: str, thread_id: str) -> list[str]:
     """Outcomes for a thread that its session received but did not commit, in order."""
-    rows = await pool.fetch(
-        """SELECT message_id FROM mailbox
-            WHERE tenant = $1 AND conversation_id = $2 AND thread_id = $3
-              AND given_back_by IS NOT NULL AND delivered_to IS NULL
-            ORDER BY number""",
-        tenant,
-        conversation_id,
-        thread_id,
-    )
+    sql = """SELECT message_id FROM mailbox
+              WHERE tenant = $1 AND conversation_id = $2 AND thread_id = $3
+                AND given_back_by IS NOT NULL AND delivered_to IS NULL
+              ORDER BY number"""
+    rows = await pool.fetch(sql, tenant, conversation_id, thread_id)
     return [row["message_id"] for row in rows]
 
 
@@ -146,18 +121,11 @@ async def deliver(pool: Pool, tenant: str, message_ids: list[str], to: str, even
     is emitted."""
     async with pool.acquire() as connection, connection.transaction():
         # Lock the inbox first, in the same order as a session that takes a message and its outcome: no deadlock.
-        await connection.execute(
-            "SELECT 1 FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR NO KEY UPDATE",
-            tenant,
-            message_ids,
-        )
-        read = await connection.fetch(
-            """UPDATE mailbox SET delivered_to = $3
-                WHERE tenant = $1 AND message_id = ANY($2::text[]) AND delivered_to IS NULL RETURNING message_id""",
-            tenant,
-            message_ids,
-            to,
-        )
+        sql = "SELECT 1 FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR NO KEY UPDATE"
+        await connection.execute(sql, tenant, message_ids)
+        sql = """UPDATE mailbox SET delivered_to = $3
+                  WHERE tenant = $1 AND message_id = ANY($2::text[]) AND delivered_to IS NULL RETURNING message_id"""
+        read = await connection.fetch(sql, tenant, message_ids, to)
         if not read:
             return
         await connection.execute(
@@ -245,13 +213,8 @@ async def _replies(pool: Pool, tenant: str, heads: dict[str, str]) -> dict[str, 
     """The replies of agents, by their sessions and oldest first, on the path to each session's head."""
     if not heads:
         return {}
-    rows = await pool.fetch(
-        "SELECT session_id, reply FROM session_replies($1, $2, $3, $4)",
-        tenant,
-        list(heads),
-        list(heads.values()),
-        MAX_NODES,
-    )
+    sql = "SELECT session_id, reply FROM session_replies($1, $2, $3, $4)"
+    rows = await pool.fetch(sql, tenant, list(heads), list(heads.values()), MAX_NODES)
     found: dict[str, list[ReplyBody]] = {}
     for row in rows:
         found.setdefault(row["session_id"], []).append(ReplyBody.model_validate_json(row["reply"]))

@@ -124,20 +124,15 @@ async def context(pool: Pool, tenant: str, head: str, known: str | None = None) 
 
 
 async def _walk(pool: Pool, tenant: str, head: str, known: str | None, limit: int | None) -> list[asyncpg.Record]:
-    rows: list[asyncpg.Record] = await pool.fetch(
-        """WITH RECURSIVE walk AS (
-               SELECT id, parent, session_id, kind, author, line, side, step, body, 1 AS depth
-                 FROM messages WHERE tenant = $1 AND id = $2
-               UNION ALL
-               SELECT m.id, m.parent, m.session_id, m.kind, m.author, m.line, m.side, m.step, m.body, depth + 1
-                 FROM walk JOIN messages m ON m.tenant = $1 AND m.id = walk.parent
-                WHERE walk.parent IS DISTINCT FROM $3 AND ($4::int IS NULL OR depth < $4))
-           SELECT id, parent, session_id, kind, author, line, side, step, body FROM walk ORDER BY depth DESC""",
-        tenant,
-        head,
-        known,
-        limit,
-    )
+    sql = """WITH RECURSIVE walk AS (
+                 SELECT id, parent, session_id, kind, author, line, side, step, body, 1 AS depth
+                   FROM messages WHERE tenant = $1 AND id = $2
+                 UNION ALL
+                 SELECT m.id, m.parent, m.session_id, m.kind, m.author, m.line, m.side, m.step, m.body, depth + 1
+                   FROM walk JOIN messages m ON m.tenant = $1 AND m.id = walk.parent
+                  WHERE walk.parent IS DISTINCT FROM $3 AND ($4::int IS NULL OR depth < $4))
+             SELECT id, parent, session_id, kind, author, line, side, step, body FROM walk ORDER BY depth DESC"""
+    rows: list[asyncpg.Record] = await pool.fetch(sql, tenant, head, known, limit)
     return rows
 
 
@@ -149,12 +144,9 @@ async def usage_of(pool: Pool, tenant: str, nodes: list[str]) -> list[Usage]:
 
 async def of_session(pool: Pool, tenant: str, session_id: str) -> list[Node]:
     """Every node that a session wrote, oldest first, including branches that a reset left behind."""
-    rows = await pool.fetch(
-        """SELECT id, parent, session_id, kind, author, line, side, step, body FROM messages
-            WHERE tenant = $1 AND session_id = $2 ORDER BY created_at, id""",
-        tenant,
-        session_id,
-    )
+    sql = """SELECT id, parent, session_id, kind, author, line, side, step, body FROM messages
+              WHERE tenant = $1 AND session_id = $2 ORDER BY created_at, id"""
+    rows = await pool.fetch(sql, tenant, session_id)
     return _read(rows)
 
 

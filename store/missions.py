@@ -50,11 +50,8 @@ async def create(
 
 
 async def get(pool: "Pool | Connection", tenant: str, mission_id: str, *, lock: bool = False) -> Mission | None:
-    row = await pool.fetchrow(
-        f"SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND id = $2{' FOR UPDATE' if lock else ''}",
-        tenant,
-        mission_id,
-    )
+    sql = f"SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND id = $2{' FOR UPDATE' if lock else ''}"
+    row = await pool.fetchrow(sql, tenant, mission_id)
     return _read(row) if row else None
 
 
@@ -69,14 +66,9 @@ async def list_all(
     pool: Pool, tenant: str, *, name: str | None = None, before_id: str | None = None, limit: int = 50
 ) -> list[Mission]:
     """The missions, newest first."""
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND ($2::text IS NULL OR name = $2)
-               AND ($3::text IS NULL OR id < $3) ORDER BY id DESC LIMIT $4""",
-        tenant,
-        name,
-        before_id,
-        limit,
-    )
+    sql = f"""SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND ($2::text IS NULL OR name = $2)
+                 AND ($3::text IS NULL OR id < $3) ORDER BY id DESC LIMIT $4"""
+    rows = await pool.fetch(sql, tenant, name, before_id, limit)
     return [_read(row) for row in rows]
 
 
@@ -84,32 +76,22 @@ async def sum_spent(
     pool: "Pool | Connection", mission: Mission, since: datetime | None = None, *, within: str | None = None
 ) -> Spent:
     """The usage since then. `within`: only in this conversation."""
-    row = await pool.fetchrow(
-        f"""SELECT coalesce(sum(u.cost_usd), 0) AS cost_usd,
-                   coalesce(sum(u.input_tokens + u.output_tokens + u.cache_read_tokens + u.cache_write_tokens), 0)
-                       AS tokens,
-                   count(*) FILTER (WHERE spawned_by IS NULL) AS runs,
-                   count(*) FILTER (WHERE spawned_by IS NULL AND status = 'failed') AS failures
-              FROM ({SESSIONS}) s, LATERAL jsonb_populate_record(NULL::usage, s.usage::jsonb) u
-             WHERE ($4::timestamptz IS NULL OR s.created_at >= $4) AND ($5::text IS NULL OR s.conversation_id = $5)""",
-        mission.tenant,
-        mission.conversation_id,
-        mission.schedule_id,
-        since,
-        within,
-    )
+    sql = f"""SELECT coalesce(sum(u.cost_usd), 0) AS cost_usd,
+                     coalesce(sum(u.input_tokens + u.output_tokens + u.cache_read_tokens + u.cache_write_tokens), 0)
+                         AS tokens,
+                     count(*) FILTER (WHERE spawned_by IS NULL) AS runs,
+                     count(*) FILTER (WHERE spawned_by IS NULL AND status = 'failed') AS failures
+                FROM ({SESSIONS}) s, LATERAL jsonb_populate_record(NULL::usage, s.usage::jsonb) u
+               WHERE ($4::timestamptz IS NULL OR s.created_at >= $4) AND ($5::text IS NULL OR s.conversation_id = $5)"""
+    row = await pool.fetchrow(sql, mission.tenant, mission.conversation_id, mission.schedule_id, since, within)
     assert row is not None
     return Spent(**{**row, "tokens": int(row["tokens"])})
 
 
 async def pause(pool: Pool, tenant: str, mission_id: str, reason: str) -> None:
     """Pause a mission; one that has ended stays as it is."""
-    await pool.execute(
-        "UPDATE missions SET paused = true, pause_reason = $3 WHERE tenant = $1 AND id = $2 AND status = 'working'",
-        tenant,
-        mission_id,
-        reason,
-    )
+    sql = "UPDATE missions SET paused = true, pause_reason = $3 WHERE tenant = $1 AND id = $2 AND status = 'working'"
+    await pool.execute(sql, tenant, mission_id, reason)
 
 
 async def resume(pool: Pool, tenant: str, mission_id: str, *, after: str = "") -> list[str]:
@@ -117,25 +99,17 @@ async def resume(pool: Pool, tenant: str, mission_id: str, *, after: str = "") -
     subagents wake them again: reopen the conversations that are returned. A sweep finds those that nobody
     reopens."""
     async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            f"""UPDATE missions SET paused = false, pause_reason = NULL
-                 WHERE tenant = $1 AND id = $2 AND paused AND starts_with(coalesce(pause_reason, ''), $3)
-             RETURNING {_COLUMNS}""",
-            tenant,
-            mission_id,
-            after,
-        )
+        sql = f"""UPDATE missions SET paused = false, pause_reason = NULL
+                   WHERE tenant = $1 AND id = $2 AND paused AND starts_with(coalesce(pause_reason, ''), $3)
+               RETURNING {_COLUMNS}"""
+        row = await connection.fetchrow(sql, tenant, mission_id, after)
         if row is None:
             return []
         mission = _read(row)
-        woken = await connection.fetch(
-            f"""UPDATE inbox SET wake = true
-                 WHERE tenant = $1 AND taken_by IS NULL AND NOT wake AND thread_id <> conversation_id
-                   AND conversation_id IN (SELECT conversation_id FROM ({SESSIONS}) s) RETURNING conversation_id""",
-            tenant,
-            mission.conversation_id,
-            mission.schedule_id,
-        )
+        sql = f"""UPDATE inbox SET wake = true
+                   WHERE tenant = $1 AND taken_by IS NULL AND NOT wake AND thread_id <> conversation_id
+                     AND conversation_id IN (SELECT conversation_id FROM ({SESSIONS}) s) RETURNING conversation_id"""
+        woken = await connection.fetch(sql, tenant, mission.conversation_id, mission.schedule_id)
     return sorted({one["conversation_id"] for one in woken})
 
 
@@ -149,24 +123,14 @@ async def end(
         if mission is None or mission.status is not MissionStatus.WORKING:
             return None
         summary = await _summary(connection, mission, status, reason)
-        row = await connection.fetchrow(
-            f"""UPDATE missions SET status = $3, reason = $4, summary = $5, ended_at = now(), paused = false,
-                                    pause_reason = NULL WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}""",
-            tenant,
-            mission_id,
-            status,
-            reason,
-            summary,
-        )
+        sql = f"""UPDATE missions SET status = $3, reason = $4, summary = $5, ended_at = now(), paused = false,
+                                      pause_reason = NULL WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}"""
+        row = await connection.fetchrow(sql, tenant, mission_id, status, reason, summary)
         assert row is not None
         await schedules.delete_in(connection, tenant, mission.schedule_id, by)
-        await connection.execute(
-            """UPDATE budgets SET deadline = now() WHERE tenant = $1 AND (conversation_id = $2 OR conversation_id IN (
-                      SELECT r.session_id FROM schedule_runs r WHERE r.tenant = $1 AND r.schedule_id = $3))""",
-            tenant,
-            mission.conversation_id,
-            mission.schedule_id,
-        )
+        sql = """UPDATE budgets SET deadline = now() WHERE tenant = $1 AND (conversation_id = $2 OR conversation_id IN (
+                        SELECT r.session_id FROM schedule_runs r WHERE r.tenant = $1 AND r.schedule_id = $3))"""
+        await connection.execute(sql, tenant, mission.conversation_id, mission.schedule_id)
         ended = MissionEnded(name=mission.name, mission_id=mission.id, status=status, reason=reason, summary=summary)
         await notices.give(connection, NewNotice.of(tenant, mission.conversation_id, ended))
         await audit.append(connection, tenant, TENANT, by, "end_mission", subject=mission.name)
@@ -196,39 +160,30 @@ async def settle_of_conversation(pool: Pool, tenant: str, conversation_id: str) 
 
 
 async def _is_running(pool: Pool, mission: Mission) -> bool:
-    found: bool = await pool.fetchval(
-        f"""SELECT EXISTS (SELECT 1 FROM ({SESSIONS}) s
-                            WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled'))""",
-        mission.tenant,
-        mission.conversation_id,
-        mission.schedule_id,
-    )
+    sql = f"""SELECT EXISTS (SELECT 1 FROM ({SESSIONS}) s
+                              WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled'))"""
+    found: bool = await pool.fetchval(sql, mission.tenant, mission.conversation_id, mission.schedule_id)
     return found
 
 
 async def find_unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:
     """Its runs that have not ended, including those that events started."""
-    rows = await pool.fetch(
-        f"""SELECT * FROM ({SESSIONS}) s
-             WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled')""",
-        mission.tenant,
-        mission.conversation_id,
-        mission.schedule_id,
-    )
+    sql = f"""SELECT * FROM ({SESSIONS}) s
+               WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled')"""
+    rows = await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.schedule_id)
     return [from_columns(row) for row in rows]
 
 
 async def find_left_running(pool: Pool) -> list[SessionRow]:
     """Runs of cancelled missions, of all tenants, that nobody has stopped: the API died after it wrote the end."""
-    rows = await pool.fetch(
-        """SELECT s.* FROM sessions s
-            WHERE s.status IN ('submitted', 'working', 'input_required') AND s.spawned_by IS NULL
-              AND s.cancel_requested IS NULL AND EXISTS (
-                  SELECT 1 FROM missions m WHERE m.tenant = s.tenant AND m.status = 'cancelled'
-                     AND (m.conversation_id = s.conversation_id OR m.schedule_id IN (
-                          SELECT r.schedule_id FROM schedule_runs r
-                           WHERE r.tenant = s.tenant AND r.session_id = s.conversation_id)))"""
-    )
+    sql = """SELECT s.* FROM sessions s
+              WHERE s.status IN ('submitted', 'working', 'input_required') AND s.spawned_by IS NULL
+                AND s.cancel_requested IS NULL AND EXISTS (
+                    SELECT 1 FROM missions m WHERE m.tenant = s.tenant AND m.status = 'cancelled'
+                       AND (m.conversation_id = s.conversation_id OR m.schedule_id IN (
+                            SELECT r.schedule_id FROM schedule_runs r
+                             WHERE r.tenant = s.tenant AND r.session_id = s.conversation_id)))"""
+    rows = await pool.fetch(sql)
     return [from_columns(row) for row in rows]
 
 
@@ -236,15 +191,12 @@ async def of_conversation(
     pool: "Pool | Connection", tenant: str, conversation_id: str, *, lock: bool = False
 ) -> Mission | None:
     """The mission of a conversation that its runs share, or of one that a single run has."""
-    row = await pool.fetchrow(
-        f"""SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND id IN (
-                   SELECT id FROM missions WHERE tenant = $1 AND conversation_id = $2
-                   UNION ALL
-                   SELECT m.id FROM schedule_runs r JOIN missions m ON m.tenant = $1 AND m.schedule_id = r.schedule_id
-                    WHERE r.tenant = $1 AND r.session_id = $2){" FOR UPDATE" if lock else ""}""",
-        tenant,
-        conversation_id,
-    )
+    sql = f"""SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND id IN (
+                     SELECT id FROM missions WHERE tenant = $1 AND conversation_id = $2
+                     UNION ALL
+                     SELECT m.id FROM schedule_runs r JOIN missions m ON m.tenant = $1 AND m.schedule_id = r.schedule_id
+                      WHERE r.tenant = $1 AND r.session_id = $2){" FOR UPDATE" if lock else ""}"""
+    row = await pool.fetchrow(sql, tenant, conversation_id)
     return _read(row) if row else None
 
 
@@ -256,34 +208,23 @@ async def list_working(pool: Pool) -> list[tuple[str, str]]:
 
 async def find_open_requests(pool: Pool, mission: Mission) -> list[str]:
     """The open input requests of its runs, without those that wait for an event."""
-    rows = await pool.fetch(
-        f"""SELECT r.id FROM input_requests r JOIN ({SESSIONS}) s ON s.tenant = r.tenant AND s.id = r.session_id
-             WHERE r.status = 'open' AND r.event_key IS NULL ORDER BY r.id""",
-        mission.tenant,
-        mission.conversation_id,
-        mission.schedule_id,
-    )
+    sql = f"""SELECT r.id FROM input_requests r JOIN ({SESSIONS}) s ON s.tenant = r.tenant AND s.id = r.session_id
+               WHERE r.status = 'open' AND r.event_key IS NULL ORDER BY r.id"""
+    rows = await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.schedule_id)
     return [row["id"] for row in rows]
 
 
 async def _last_answer(pool: "Pool | Connection", mission: Mission) -> str | None:
-    answer: str | None = await pool.fetchval(
-        f"""SELECT output FROM ({SESSIONS}) s WHERE spawned_by IS NULL AND status = 'completed'
-             ORDER BY ended_at DESC LIMIT 1""",
-        mission.tenant,
-        mission.conversation_id,
-        mission.schedule_id,
-    )
+    sql = f"""SELECT output FROM ({SESSIONS}) s WHERE spawned_by IS NULL AND status = 'completed'
+               ORDER BY ended_at DESC LIMIT 1"""
+    answer: str | None = await pool.fetchval(sql, mission.tenant, mission.conversation_id, mission.schedule_id)
     return answer
 
 
 async def _summary(connection: Connection, mission: Mission, status: MissionStatus, reason: str) -> str:
     total = await sum_spent(connection, mission)
-    ticks = await connection.fetch(
-        "SELECT status, count(*) AS n FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 GROUP BY status",
-        mission.tenant,
-        mission.schedule_id,
-    )
+    sql = "SELECT status, count(*) AS n FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 GROUP BY status"
+    ticks = await connection.fetch(sql, mission.tenant, mission.schedule_id)
     counted = ", ".join(f"{row['n']} {row['status']}" for row in sorted(ticks, key=lambda row: str(row["status"])))
     answer = await _last_answer(connection, mission)
     lines = [

@@ -30,24 +30,17 @@ async def give(connection: Connection, notice: NewNotice) -> None:
 
 async def after(pool: Pool, tenant: str, number: int, limit: int, created_by: str | None) -> list[Notice]:
     """The notices after a number; with `created_by`, only those about that key's sessions."""
-    rows = await pool.fetch(
-        """SELECT number, type, session_id, conversation_id, at, data FROM notices
-            WHERE tenant = $1 AND number > $2 AND ($4::text IS NULL OR created_by = $4) ORDER BY number LIMIT $3""",
-        tenant,
-        number,
-        limit,
-        created_by,
-    )
+    sql = """SELECT number, type, session_id, conversation_id, at, data FROM notices
+              WHERE tenant = $1 AND number > $2 AND ($4::text IS NULL OR created_by = $4) ORDER BY number LIMIT $3"""
+    rows = await pool.fetch(sql, tenant, number, limit, created_by)
     return [_read(row) for row in rows]
 
 
 async def ends(pool: Pool, tenant: str) -> tuple[int, int]:
     """The number before the oldest notice that is kept, and the newest number."""
-    row = await pool.fetchrow(
-        """SELECT coalesce((SELECT last FROM event_counters WHERE tenant = $1 AND scope = 't/'), 0) AS last,
-                  (SELECT min(number) FROM notices WHERE tenant = $1) AS first""",
-        tenant,
-    )
+    sql = """SELECT coalesce((SELECT last FROM event_counters WHERE tenant = $1 AND scope = 't/'), 0) AS last,
+                    (SELECT min(number) FROM notices WHERE tenant = $1) AS first"""
+    row = await pool.fetchrow(sql, tenant)
     assert row is not None
     return (row["last"] if row["first"] is None else row["first"] - 1), row["last"]
 

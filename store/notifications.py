@@ -169,16 +169,13 @@ def _read(row: asyncpg.Record | None) -> Delivery | None:
 
 async def load_first(pool: Pool, tenant: str, lane: str, keys: KeyRing) -> Job | None:
     """The data for an attempt of the first delivery that waits in a lane, with address and secrets in plain text."""
-    row = await pool.fetchrow(
-        f"""SELECT d.id, d.event, d.session_id, d.seq, d.body, d.begun_at, s.status AS subscription, s.channel,
-                  coalesce(extract(epoch FROM d.next_at - now()), 0) AS wait_s,
-                  coalesce(s.target, '') AS target, d.subscription_id, k.kind AS connector, k.name, k.secrets,
-                  array_remove(ARRAY[s.secret, CASE WHEN s.old_until > now() THEN s.old_secret END], NULL) AS signing
-             FROM deliveries d {_RECEIVERS}
-            WHERE d.tenant = $1 AND d.lane = $2 AND d.status = 'pending' ORDER BY d.number LIMIT 1""",
-        tenant,
-        lane,
-    )
+    sql = f"""SELECT d.id, d.event, d.session_id, d.seq, d.body, d.begun_at, s.status AS subscription, s.channel,
+                    coalesce(extract(epoch FROM d.next_at - now()), 0) AS wait_s,
+                    coalesce(s.target, '') AS target, d.subscription_id, k.kind AS connector, k.name, k.secrets,
+                    array_remove(ARRAY[s.secret, CASE WHEN s.old_until > now() THEN s.old_secret END], NULL) AS signing
+               FROM deliveries d {_RECEIVERS}
+              WHERE d.tenant = $1 AND d.lane = $2 AND d.status = 'pending' ORDER BY d.number LIMIT 1"""
+    row = await pool.fetchrow(sql, tenant, lane)
     if row is None:
         return None
     opened = [
@@ -226,12 +223,10 @@ async def find_stranded(pool: Pool, seconds: float, limit: int = 500) -> list[Wa
 
 
 async def _waiting(pool: Pool, condition: str, limit: int) -> list[WaitingDelivery]:
-    rows = await pool.fetch(
-        f"""SELECT d.tenant, d.id, d.lane, d.event, coalesce(s.name, k.name, '') AS name
-              FROM deliveries d {_RECEIVERS}
-             WHERE d.status = 'pending' AND {condition} ORDER BY d.number LIMIT $1""",
-        limit,
-    )
+    sql = f"""SELECT d.tenant, d.id, d.lane, d.event, coalesce(s.name, k.name, '') AS name
+                FROM deliveries d {_RECEIVERS}
+               WHERE d.status = 'pending' AND {condition} ORDER BY d.number LIMIT $1"""
+    rows = await pool.fetch(sql, limit)
     return [WaitingDelivery(**dict(row)) for row in rows]
 
 
@@ -256,18 +251,11 @@ async def find_deliveries(
     limit: int,
 ) -> list[Delivery]:
     """The deliveries, newest first."""
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM deliveries
-             WHERE tenant = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR subscription_id = $3)
-               AND ($4::text IS NULL OR session_id = $4) AND ($5::text IS NULL OR id < $5)
-             ORDER BY id DESC LIMIT $6""",
-        tenant,
-        status,
-        subscription_id,
-        session_id,
-        before_id,
-        limit,
-    )
+    sql = f"""SELECT {_COLUMNS} FROM deliveries
+               WHERE tenant = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR subscription_id = $3)
+                 AND ($4::text IS NULL OR session_id = $4) AND ($5::text IS NULL OR id < $5)
+               ORDER BY id DESC LIMIT $6"""
+    rows = await pool.fetch(sql, tenant, status, subscription_id, session_id, before_id, limit)
     return [Delivery(**dict(row)) for row in rows]
 
 
@@ -290,17 +278,11 @@ async def deliver_again(pool: Pool, tenant: str, delivery_id: str) -> Delivery |
 
 async def put_notice(pool: Pool, tenant: str, subscription_id: str, notice: Notice) -> Delivery:
     """A notice for one subscription that no event caused."""
-    row = await pool.fetchrow(
-        f"""WITH made AS (
-                INSERT INTO deliveries (tenant, id, subscription_id, event, body)
-                VALUES ($1, $2, $3, $4, $5) RETURNING *)
-            SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS notified FROM made""",
-        tenant,
-        new_id(),
-        subscription_id,
-        notice.type,
-        notice.model_dump_json(),
-    )
+    sql = f"""WITH made AS (
+                  INSERT INTO deliveries (tenant, id, subscription_id, event, body)
+                  VALUES ($1, $2, $3, $4, $5) RETURNING *)
+              SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS notified FROM made"""
+    row = await pool.fetchrow(sql, tenant, new_id(), subscription_id, notice.type, notice.model_dump_json())
     found = _read(row)
     assert found is not None
     return found

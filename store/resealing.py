@@ -55,13 +55,9 @@ class Resealer:
         older = rf"{PREFIX}(?!{re.escape(self._keys.current)}:)"
         tenant = row_id = ""
         while True:
-            rows = await self._pool.fetch(
-                f"""SELECT tenant, {key} AS id, {column}::text AS value FROM {table}
-                     WHERE (tenant, {key}) > ($1, $2) AND {column}::text ~ $3 ORDER BY tenant, {key} LIMIT {BATCH}""",
-                tenant,
-                row_id,
-                older,
-            )
+            sql = f"""SELECT tenant, {key} AS id, {column}::text AS value FROM {table}
+                       WHERE (tenant, {key}) > ($1, $2) AND {column}::text ~ $3 ORDER BY tenant, {key} LIMIT {BATCH}"""
+            rows = await self._pool.fetch(sql, tenant, row_id, older)
             for row in rows:
                 tenant, row_id = row["tenant"], row["id"]
                 try:

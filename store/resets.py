@@ -44,21 +44,15 @@ async def reset(pool: Pool, tenant: str, conversation_id: str, stop: RecordedSto
         if marked is None:
             return None
         generation, at = marked
-        waiting = await connection.fetch(
-            """SELECT id AS session_id, live, (task.channel).message_id,
-                      coalesce(task.input #>> '{}', title) AS text
-                 FROM sessions, LATERAL jsonb_populate_record(NULL::submitted_task, spec::jsonb) task
-                WHERE tenant = $1 AND thread_id = $2 AND status IN ('submitted', 'working', 'input_required')
-                ORDER BY id""",
-            tenant,
-            conversation_id,
-        )
-        unread = await connection.fetch(
-            """DELETE FROM inbox WHERE tenant = $1 AND thread_id = $2 AND taken_by IS NULL AND source IS NULL
-               RETURNING parts, number""",
-            tenant,
-            conversation_id,
-        )
+        sql = """SELECT id AS session_id, live, (task.channel).message_id,
+                        coalesce(task.input #>> '{}', title) AS text
+                   FROM sessions, LATERAL jsonb_populate_record(NULL::submitted_task, spec::jsonb) task
+                  WHERE tenant = $1 AND thread_id = $2 AND status IN ('submitted', 'working', 'input_required')
+                  ORDER BY id"""
+        waiting = await connection.fetch(sql, tenant, conversation_id)
+        sql = """DELETE FROM inbox WHERE tenant = $1 AND thread_id = $2 AND taken_by IS NULL AND source IS NULL
+                 RETURNING parts, number"""
+        unread = await connection.fetch(sql, tenant, conversation_id)
         dropped: list[DroppedMessage] = []
         for row in waiting:
             if not row["live"]:
@@ -84,27 +78,18 @@ async def begin_anew(pool: Pool, ref: SessionRef, head: str) -> None:
             "SELECT thread_id FROM sessions WHERE tenant = $1 AND id = $2", ref.tenant, ref.session_id
         )
         await _lock_unfinished(connection, ref.tenant, thread_id, ref.session_id)
-        known = await connection.fetchval(
-            """SELECT 1 FROM events WHERE tenant = $1 AND session_id = $2 AND type = $3
-                  AND data::jsonb ->> 'head' = $4""",
-            ref.tenant,
-            ref.session_id,
-            lost.type,
-            head,
-        )
+        sql = """SELECT 1 FROM events WHERE tenant = $1 AND session_id = $2 AND type = $3
+                    AND data::jsonb ->> 'head' = $4"""
+        known = await connection.fetchval(sql, ref.tenant, ref.session_id, lost.type, head)
         if known is not None:
             return
         marked = None
         if thread_id == ref.conversation_id:
             marked = await _mark(connection, ref.tenant, ref.conversation_id, "errand")
         if marked is not None:
-            await connection.execute(
-                """UPDATE sessions SET generation = $3
-                    WHERE tenant = $1 AND thread_id = $2 AND status IN ('submitted', 'working', 'input_required')""",
-                ref.tenant,
-                thread_id,
-                marked[0],
-            )
+            sql = """UPDATE sessions SET generation = $3
+                      WHERE tenant = $1 AND thread_id = $2 AND status IN ('submitted', 'working', 'input_required')"""
+            await connection.execute(sql, ref.tenant, thread_id, marked[0])
         await connection.execute("SELECT append_events('', false, $1::jsonb)", to_json([EventRow.of(ref, lost)]))
         if marked is not None:
             await _announce(connection, ref.tenant, ref.conversation_id, "errand")
@@ -112,43 +97,28 @@ async def begin_anew(pool: Pool, ref: SessionRef, head: str) -> None:
 
 async def markers(pool: Pool, tenant: str, conversation_id: str) -> list[ResetMarker]:
     """The resets of a conversation, oldest first."""
-    rows = await pool.fetch(
-        "SELECT generation, at, by FROM resets WHERE tenant = $1 AND conversation_id = $2 ORDER BY generation",
-        tenant,
-        conversation_id,
-    )
+    sql = "SELECT generation, at, by FROM resets WHERE tenant = $1 AND conversation_id = $2 ORDER BY generation"
+    rows = await pool.fetch(sql, tenant, conversation_id)
     return [ResetMarker(**row) for row in rows]
 
 
 async def _lock_unfinished(connection: Connection, tenant: str, thread_id: str, also: str | None = None) -> None:
     """Lock all sessions that may change, before the conversation: a session that ends locks the two in this order."""
-    await connection.execute(
-        """SELECT 1 FROM sessions
-            WHERE tenant = $1 AND thread_id = $2
-              AND (id = $3 OR status IN ('submitted', 'working', 'input_required')) ORDER BY id FOR UPDATE""",
-        tenant,
-        thread_id,
-        also,
-    )
+    sql = """SELECT 1 FROM sessions
+              WHERE tenant = $1 AND thread_id = $2
+                AND (id = $3 OR status IN ('submitted', 'working', 'input_required')) ORDER BY id FOR UPDATE"""
+    await connection.execute(sql, tenant, thread_id, also)
 
 
 async def _mark(connection: Connection, tenant: str, conversation_id: str, by: str) -> tuple[int, datetime] | None:
     """Begin the next generation; returns its number and its time. None if the conversation does not accept anything."""
-    generation = await connection.fetchval(
-        """UPDATE conversations SET generation = generation + 1, updated_at = now()
-            WHERE tenant = $1 AND id = $2 AND status = 'open' RETURNING generation""",
-        tenant,
-        conversation_id,
-    )
+    sql = """UPDATE conversations SET generation = generation + 1, updated_at = now()
+              WHERE tenant = $1 AND id = $2 AND status = 'open' RETURNING generation"""
+    generation = await connection.fetchval(sql, tenant, conversation_id)
     if generation is None:
         return None
-    at = await connection.fetchval(
-        "INSERT INTO resets (tenant, conversation_id, generation, by) VALUES ($1, $2, $3, $4) RETURNING at",
-        tenant,
-        conversation_id,
-        generation,
-        by,
-    )
+    sql = "INSERT INTO resets (tenant, conversation_id, generation, by) VALUES ($1, $2, $3, $4) RETURNING at"
+    at = await connection.fetchval(sql, tenant, conversation_id, generation, by)
     return generation, at
 
 

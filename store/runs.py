@@ -52,14 +52,9 @@ class NotCurrentAttempt(asyncpg.PostgresError):
 
 async def take_over(pool: Pool, holder: Holder, run: str) -> bool:
     """Give a session to another run; False if its owner has changed by now."""
-    done = await pool.fetchval(
-        """UPDATE sessions SET run_id = $4 WHERE tenant = $1 AND id = $2 AND run_id IS NOT DISTINCT FROM $3
-           RETURNING id""",
-        holder.tenant,
-        holder.session_id,
-        holder.run_id,
-        run,
-    )
+    sql = """UPDATE sessions SET run_id = $4 WHERE tenant = $1 AND id = $2 AND run_id IS NOT DISTINCT FROM $3
+             RETURNING id"""
+    done = await pool.fetchval(sql, holder.tenant, holder.session_id, holder.run_id, run)
     return done is not None
 
 
@@ -72,50 +67,34 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
     """Rebuild the state of a session from what was committed, for a run that takes it over."""
     tenant, session_id = session.tenant, session.id
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        children = await connection.fetch(
-            """SELECT id, title, live, delivery = 'wake' AND NOT blocking AS wakes FROM sessions
-                WHERE tenant = $1 AND spawned_by = $2 ORDER BY id DESC LIMIT $3""",
-            tenant,
-            session_id,
-            REMEMBERED,
-        )
+        sql = """SELECT id, title, live, delivery = 'wake' AND NOT blocking AS wakes FROM sessions
+                  WHERE tenant = $1 AND spawned_by = $2 ORDER BY id DESC LIMIT $3"""
+        children = await connection.fetch(sql, tenant, session_id, REMEMBERED)
+        sql = """SELECT id, taken_by, entered FROM inbox i WHERE tenant = $1 AND conversation_id = $4 AND thread_id = $3
+                    AND (taken_by = $2 OR taken_by IS NULL AND NOT EXISTS (
+                            SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.thread_id = $3 AND s.id <> $2
+                               AND i.id = ANY (s.inbox)))
+                  ORDER BY number DESC LIMIT $5"""
         messages = await connection.fetch(
-            """SELECT id, taken_by, entered FROM inbox i WHERE tenant = $1 AND conversation_id = $4 AND thread_id = $3
-                  AND (taken_by = $2 OR taken_by IS NULL AND NOT EXISTS (
-                          SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.thread_id = $3 AND s.id <> $2
-                             AND i.id = ANY (s.inbox)))
-                ORDER BY number DESC LIMIT $5""",
-            tenant,
-            session_id,
-            session.thread_id,
-            session.conversation_id,
-            REMEMBERED,
+            sql, tenant, session_id, session.thread_id, session.conversation_id, REMEMBERED
         )
         later = [row["id"] for row in messages if row["taken_by"] is None and row["id"] not in session.inbox]
         # those wait in the conversation until this session has ended
         apart = await channels.find_apart(connection, tenant, later) if later else set()
-        approved = await connection.fetchval(
-            """SELECT (answer::jsonb ->> 'approved')::boolean FROM input_requests
-                WHERE tenant = $1 AND session_id = $2 AND kind = $3 ORDER BY created_at DESC, id DESC LIMIT 1""",
-            tenant,
-            session_id,
-            RequestKind.PLAN_APPROVAL,
-        )
+        sql = """SELECT (answer::jsonb ->> 'approved')::boolean FROM input_requests
+                  WHERE tenant = $1 AND session_id = $2 AND kind = $3 ORDER BY created_at DESC, id DESC LIMIT 1"""
+        approved = await connection.fetchval(sql, tenant, session_id, RequestKind.PLAN_APPROVAL)
         rounds = await connection.fetchval(
             "SELECT (jsonb_populate_record(NULL::acceptance_round, acceptance::jsonb)).round FROM sessions"
             " WHERE tenant = $1 AND id = $2",
             tenant,
             session_id,
         )
-        sides = await connection.fetch(
-            """SELECT side, body::jsonb ? 'immediate' AS immediate,
-                      NOT body::jsonb @? '$.content[*] ? (@.type == "tool_call")'
-                  AND body::jsonb ->> 'stop_reason' IS DISTINCT FROM 'interrupted' AS answers FROM messages
-                WHERE tenant = $1 AND session_id = $2 AND kind = $3 AND line = 'main' ORDER BY id""",
-            tenant,
-            session_id,
-            ASSISTANT,
-        )
+        sql = """SELECT side, body::jsonb ? 'immediate' AS immediate,
+                        NOT body::jsonb @? '$.content[*] ? (@.type == "tool_call")'
+                    AND body::jsonb ->> 'stop_reason' IS DISTINCT FROM 'interrupted' AS answers FROM messages
+                  WHERE tenant = $1 AND session_id = $2 AND kind = $3 AND line = 'main' ORDER BY id"""
+        sides = await connection.fetch(sql, tenant, session_id, ASSISTANT)
         point = await _point(connection, tenant, session_id, session.head) if session.head else None
     mine = [row for row in reversed(messages) if row["id"] not in apart]
     seen = [row["id"] for row in mine]
@@ -172,24 +151,17 @@ def place(state: SessionState, point: ResumePoint, sides: list[SideName]) -> Non
 async def resume_point(pool: Pool, ref: SessionRef, line: str) -> ResumePoint | None:
     """The position of an inline delegate's line; None if it has committed nothing."""
     async with pool.acquire() as connection:
-        head = await connection.fetchval(
-            "SELECT id FROM messages WHERE tenant = $1 AND session_id = $2 AND line = $3 ORDER BY id DESC LIMIT 1",
-            ref.tenant,
-            ref.session_id,
-            line,
-        )
+        sql = "SELECT id FROM messages WHERE tenant = $1 AND session_id = $2 AND line = $3 ORDER BY id DESC LIMIT 1"
+        head = await connection.fetchval(sql, ref.tenant, ref.session_id, line)
         return await _point(connection, ref.tenant, ref.session_id, head) if head else None
 
 
 async def _point(connection: Connection, tenant: str, session_id: str, head: str) -> ResumePoint:
-    row = await connection.fetchrow(
-        """SELECT m.session_id, m.kind, m.step, m.reply,
-                  EXISTS (SELECT 1 FROM messages o WHERE o.tenant = m.tenant AND o.session_id = m.session_id
-                             AND o.line = m.line AND o.step = m.step AND o.kind = m.kind AND o.id < m.id) AS closing
-             FROM messages m WHERE m.tenant = $1 AND m.id = $2""",
-        tenant,
-        head,
-    )
+    sql = """SELECT m.session_id, m.kind, m.step, m.reply,
+                    EXISTS (SELECT 1 FROM messages o WHERE o.tenant = m.tenant AND o.session_id = m.session_id
+                               AND o.line = m.line AND o.step = m.step AND o.kind = m.kind AND o.id < m.id) AS closing
+               FROM messages m WHERE m.tenant = $1 AND m.id = $2"""
+    row = await connection.fetchrow(sql, tenant, head)
     assert row is not None
     return ResumePoint(head=head, step=row["step"], pending=_pending(row, session_id))
 

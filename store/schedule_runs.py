@@ -33,12 +33,8 @@ _TITLES: dict[str, str] = {
 
 
 async def get(pool: "Pool | Connection", tick: TickCall) -> ScheduleRun | None:
-    row = await pool.fetchrow(
-        f"SELECT {_COLUMNS} FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3",
-        tick.tenant,
-        tick.schedule_id,
-        tick.at,
-    )
+    sql = f"SELECT {_COLUMNS} FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3"
+    row = await pool.fetchrow(sql, tick.tenant, tick.schedule_id, tick.at)
     return ScheduleRun(**dict(row)) if row else None
 
 
@@ -100,40 +96,28 @@ async def unsteer(pool: Pool, schedule: Schedule, tick: TickCall) -> bool:
     read the message after all."""
     async with pool.acquire() as connection, connection.transaction():
         await schedules.get(connection, tick.tenant, tick.schedule_id, lock=True)
-        gone = await connection.fetchval(
-            "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NULL RETURNING 1",
-            tick.tenant,
-            schedule.message_id(tick.at),
-        )
+        sql = "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NULL RETURNING 1"
+        gone = await connection.fetchval(sql, tick.tenant, schedule.message_id(tick.at))
         if gone:
-            await connection.execute(
-                "DELETE FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3",
-                tick.tenant,
-                tick.schedule_id,
-                tick.at,
-            )
+            sql = "DELETE FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3"
+            await connection.execute(sql, tick.tenant, tick.schedule_id, tick.at)
         return gone is not None
 
 
 async def find_unfinished(pool: Pool, tenant: str, schedule_id: str) -> list[SessionRow]:
     """The sessions of earlier runs that have not ended."""
-    rows = await pool.fetch(
-        f"""SELECT s.* FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
-             WHERE r.tenant = $1 AND r.schedule_id = $2 AND NOT r.settled AND s.status NOT IN {_OVER}""",
-        tenant,
-        schedule_id,
-    )
+    sql = f"""SELECT s.* FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+               WHERE r.tenant = $1 AND r.schedule_id = $2 AND NOT r.settled AND s.status NOT IN {_OVER}"""
+    rows = await pool.fetch(sql, tenant, schedule_id)
     return [from_columns(row) for row in rows]
 
 
 async def settle(pool: Pool, limit: int = 500) -> int:
     """Count the ends of runs' sessions; schedules that fail too often in a row are paused."""
-    rows = await pool.fetch(
-        f"""SELECT r.tenant, r.schedule_id, r.scheduled_at, s.status
-              FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
-             WHERE NOT r.settled AND s.status IN {_OVER} ORDER BY s.ended_at LIMIT $1""",
-        limit,
-    )
+    sql = f"""SELECT r.tenant, r.schedule_id, r.scheduled_at, s.status
+                FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+               WHERE NOT r.settled AND s.status IN {_OVER} ORDER BY s.ended_at LIMIT $1"""
+    rows = await pool.fetch(sql, limit)
     for row in rows:
         async with pool.acquire() as connection, connection.transaction():
             try:
@@ -141,13 +125,9 @@ async def settle(pool: Pool, limit: int = 500) -> int:
             except ValidationError:  # one that this version cannot read stops no other, and has nothing to count
                 log.exception("the schedule %s cannot be read", row["schedule_id"])
                 schedule = None
-            settled = await connection.fetchval(
-                """UPDATE schedule_runs SET settled = true
-                    WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3 AND NOT settled RETURNING 1""",
-                row["tenant"],
-                row["schedule_id"],
-                row["scheduled_at"],
-            )
+            sql = """UPDATE schedule_runs SET settled = true
+                      WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3 AND NOT settled RETURNING 1"""
+            settled = await connection.fetchval(sql, row["tenant"], row["schedule_id"], row["scheduled_at"])
             # a cancelled run counts neither as success nor as failure
             if settled and schedule is not None and row["status"] != "cancelled":
                 await schedules.count_run(connection, schedule, failed=row["status"] == "failed")
@@ -158,25 +138,17 @@ async def list_all(
     pool: Pool, tenant: str, schedule_id: str, *, before: datetime | None = None, limit: int = 50
 ) -> list[models.ScheduleRun]:
     """The runs with the states of their sessions, latest scheduled time first."""
-    rows = await pool.fetch(
-        """SELECT r.scheduled_at, r.status, r.reason, r.session_id, r.manual, s.status AS task_status
-             FROM schedule_runs r LEFT JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
-            WHERE r.tenant = $1 AND r.schedule_id = $2 AND ($3::timestamptz IS NULL OR r.scheduled_at < $3)
-            ORDER BY r.scheduled_at DESC LIMIT $4""",
-        tenant,
-        schedule_id,
-        before,
-        limit,
-    )
+    sql = """SELECT r.scheduled_at, r.status, r.reason, r.session_id, r.manual, s.status AS task_status
+               FROM schedule_runs r LEFT JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+              WHERE r.tenant = $1 AND r.schedule_id = $2 AND ($3::timestamptz IS NULL OR r.scheduled_at < $3)
+              ORDER BY r.scheduled_at DESC LIMIT $4"""
+    rows = await pool.fetch(sql, tenant, schedule_id, before, limit)
     return [models.ScheduleRun(**dict(row)) for row in rows]
 
 
 async def counts(pool: Pool, tenant: str, schedule_id: str) -> dict[str, int]:
-    rows = await pool.fetch(
-        "SELECT status, count(*) AS n FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 GROUP BY status",
-        tenant,
-        schedule_id,
-    )
+    sql = "SELECT status, count(*) AS n FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 GROUP BY status"
+    rows = await pool.fetch(sql, tenant, schedule_id)
     return {row["status"]: row["n"] for row in rows}
 
 
@@ -246,32 +218,23 @@ async def _write(
 
 
 async def _has_unfinished(connection: Connection, schedule: Schedule) -> bool:
-    found = await connection.fetchval(
-        f"""SELECT 1 FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
-             WHERE r.tenant = $1 AND r.schedule_id = $2 AND NOT r.settled AND s.status NOT IN {_OVER} LIMIT 1""",
-        schedule.tenant,
-        schedule.id,
-    )
+    sql = f"""SELECT 1 FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+               WHERE r.tenant = $1 AND r.schedule_id = $2 AND NOT r.settled AND s.status NOT IN {_OVER} LIMIT 1"""
+    found = await connection.fetchval(sql, schedule.tenant, schedule.id)
     return found is not None
 
 
 async def _live(connection: Connection, schedule: Schedule) -> SessionRow | None:
-    row = await connection.fetchrow(
-        "SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live",
-        schedule.tenant,
-        schedule.conversation_id,
-    )
+    sql = "SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live"
+    row = await connection.fetchrow(sql, schedule.tenant, schedule.conversation_id)
     return from_columns(row) if row else None
 
 
 async def _source(connection: Connection, schedule: Schedule) -> SessionRow | None:
     """The newest session of the conversation that has an answer; after a reset, only of those since then."""
-    row: asyncpg.Record | None = await connection.fetchrow(
-        """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND committed AND generation = (
-               SELECT generation FROM conversations WHERE tenant = $1 AND id = $2) ORDER BY ended_at DESC LIMIT 1""",
-        schedule.tenant,
-        schedule.conversation_id,
-    )
+    sql = """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND committed AND generation = (
+                 SELECT generation FROM conversations WHERE tenant = $1 AND id = $2) ORDER BY ended_at DESC LIMIT 1"""
+    row: asyncpg.Record | None = await connection.fetchrow(sql, schedule.tenant, schedule.conversation_id)
     return from_columns(row) if row else None
 
 

@@ -54,12 +54,8 @@ async def create(
             created_by,
         )
         if row is None:
-            await connection.execute(
-                "DELETE FROM addresses WHERE tenant = $1 AND conversation_id = $2 AND key = $3",
-                tenant,
-                conversation_id,
-                schedule_id,
-            )
+            sql = "DELETE FROM addresses WHERE tenant = $1 AND conversation_id = $2 AND key = $3"
+            await connection.execute(sql, tenant, conversation_id, schedule_id)
             return None
         if files and rules.conversation_id is None:
             await workspaces.change_in(connection, tenant, conversation_id, lambda known: {**known, **files})
@@ -97,15 +93,10 @@ async def set_paused(
 ) -> Schedule | None:
     """Pause or resume; resuming resets the count of failures."""
     async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            f"""UPDATE schedules SET paused = $3, pause_reason = $4, version = version + 1,
-                                     failures = CASE WHEN $3 THEN failures ELSE 0 END
-                 WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}""",
-            tenant,
-            schedule_id,
-            paused,
-            reason if paused else None,
-        )
+        sql = f"""UPDATE schedules SET paused = $3, pause_reason = $4, version = version + 1,
+                                       failures = CASE WHEN $3 THEN failures ELSE 0 END
+                   WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}"""
+        row = await connection.fetchrow(sql, tenant, schedule_id, paused, reason if paused else None)
         if row is not None:
             found = _read(row)
             await _audit(connection, tenant, by, "pause_schedule" if paused else "resume_schedule", found.rules)
@@ -120,12 +111,9 @@ async def delete(pool: Pool, tenant: str, schedule_id: str, by: str) -> Schedule
 
 async def delete_in(connection: Connection, tenant: str, schedule_id: str, by: str) -> Schedule | None:
     """The same inside a transaction that writes more."""
-    row = await connection.fetchrow(
-        f"""UPDATE schedules SET deleted_at = now(), version = version + 1
-             WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}""",
-        tenant,
-        schedule_id,
-    )
+    sql = f"""UPDATE schedules SET deleted_at = now(), version = version + 1
+               WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}"""
+    row = await connection.fetchrow(sql, tenant, schedule_id)
     if row is not None:
         await _audit(connection, tenant, by, "delete_schedule", _read(row).rules)
     return _read(row) if row else None
@@ -133,11 +121,8 @@ async def delete_in(connection: Connection, tenant: str, schedule_id: str, by: s
 
 async def get(pool: "Pool | Connection", tenant: str, schedule_id: str, *, lock: bool = False) -> Schedule | None:
     """A schedule by id, even if it was deleted."""
-    row = await pool.fetchrow(
-        f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2{' FOR UPDATE' if lock else ''}",
-        tenant,
-        schedule_id,
-    )
+    sql = f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2{' FOR UPDATE' if lock else ''}"
+    row = await pool.fetchrow(sql, tenant, schedule_id)
     return _read(row) if row else None
 
 
@@ -151,27 +136,18 @@ async def list_all(
     limit: int = 50,
 ) -> list[Schedule]:
     """The schedules, newest first, without deleted ones."""
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM schedules
-             WHERE tenant = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR name = $2)
-               AND ($3::text IS NULL OR conversation_id = $3) AND ($4::text IS NULL OR id < $4)
-             ORDER BY id DESC LIMIT $5""",
-        tenant,
-        name,
-        conversation_id,
-        before_id,
-        limit,
-    )
+    sql = f"""SELECT {_COLUMNS} FROM schedules
+               WHERE tenant = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR name = $2)
+                 AND ($3::text IS NULL OR conversation_id = $3) AND ($4::text IS NULL OR id < $4)
+               ORDER BY id DESC LIMIT $5"""
+    rows = await pool.fetch(sql, tenant, name, conversation_id, before_id, limit)
     return [_read(row) for row in rows]
 
 
 async def list_of_creator(pool: Pool, tenant: str, creator: str) -> list[Schedule]:
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM schedules
-             WHERE tenant = $1 AND created_by = $2 AND deleted_at IS NULL ORDER BY id""",
-        tenant,
-        creator,
-    )
+    sql = f"""SELECT {_COLUMNS} FROM schedules
+               WHERE tenant = $1 AND created_by = $2 AND deleted_at IS NULL ORDER BY id"""
+    rows = await pool.fetch(sql, tenant, creator)
     return [_read(row) for row in rows]
 
 
@@ -187,44 +163,29 @@ async def find_unsynced(pool: Pool, limit: int = 200) -> list[Schedule]:
 
 
 async def mark_synced(pool: Pool, schedule: Schedule) -> None:
-    await pool.execute(
-        "UPDATE schedules SET synced = greatest(synced, $3) WHERE tenant = $1 AND id = $2",
-        schedule.tenant,
-        schedule.id,
-        schedule.version,
-    )
+    sql = "UPDATE schedules SET synced = greatest(synced, $3) WHERE tenant = $1 AND id = $2"
+    await pool.execute(sql, schedule.tenant, schedule.id, schedule.version)
 
 
 async def note_missing(pool: Pool, known: Sequence[str]) -> int:
     """Mark schedules that Temporal has lost, so that they are created again; `known` are the ids that it has."""
-    answer = await pool.execute(
-        """UPDATE schedules SET synced = 0
-            WHERE deleted_at IS NULL AND synced > 0 AND NOT id = ANY ($1::text[])""",
-        list(known),
-    )
+    sql = """UPDATE schedules SET synced = 0
+              WHERE deleted_at IS NULL AND synced > 0 AND NOT id = ANY ($1::text[])"""
+    answer = await pool.execute(sql, list(known))
     return int(answer.split()[-1])
 
 
 async def note_backfill(pool: Pool, schedule: Schedule, start: datetime, end: datetime) -> None:
-    await pool.execute(
-        """UPDATE schedules
-              SET backfilled = backfilled + tstzmultirange(tstzrange($3::timestamptz, $4::timestamptz, '[]'))
-            WHERE tenant = $1 AND id = $2""",
-        schedule.tenant,
-        schedule.id,
-        start,
-        end,
-    )
+    sql = """UPDATE schedules
+                SET backfilled = backfilled + tstzmultirange(tstzrange($3::timestamptz, $4::timestamptz, '[]'))
+              WHERE tenant = $1 AND id = $2"""
+    await pool.execute(sql, schedule.tenant, schedule.id, start, end)
 
 
 async def is_backfilled(pool: Pool, schedule: Schedule, at: datetime) -> bool:
     """Whether a backfill that includes this time was requested."""
-    found: bool = await pool.fetchval(
-        "SELECT backfilled @> $3::timestamptz FROM schedules WHERE tenant = $1 AND id = $2",
-        schedule.tenant,
-        schedule.id,
-        at,
-    )
+    sql = "SELECT backfilled @> $3::timestamptz FROM schedules WHERE tenant = $1 AND id = $2"
+    found: bool = await pool.fetchval(sql, schedule.tenant, schedule.id, at)
     return found
 
 
@@ -234,15 +195,11 @@ async def count_run(connection: Connection, schedule: Schedule, *, failed: bool)
     failures = schedule.failures + 1 if failed else 0
     limit = schedule.rules.pause_after_failures
     pauses = failed and limit is not None and failures >= limit and not schedule.paused
+    sql = """UPDATE schedules SET failures = $3, paused = paused OR $4, version = version + $4::int,
+                                  pause_reason = CASE WHEN $4 THEN $5 ELSE pause_reason END
+              WHERE tenant = $1 AND id = $2"""
     await connection.execute(
-        """UPDATE schedules SET failures = $3, paused = paused OR $4, version = version + $4::int,
-                                pause_reason = CASE WHEN $4 THEN $5 ELSE pause_reason END
-            WHERE tenant = $1 AND id = $2""",
-        schedule.tenant,
-        schedule.id,
-        failures,
-        pauses,
-        f"{format_count(failures, 'run')} in a row failed",
+        sql, schedule.tenant, schedule.id, failures, pauses, f"{format_count(failures, 'run')} in a row failed"
     )
     if pauses:
         paused = SchedulePaused(

@@ -168,26 +168,20 @@ async def begin_queued(pool: "Pool | Connection", begin: QueuedBegin) -> str | N
 async def first_queued(pool: "Pool | Connection", tenant: str, session_id: str) -> str:
     """The session that is first in the queue in which this one waits, by the number of the message that opens it:
     numbers are given in the order of acceptance. This one, if it does not wait any more."""
-    first: str | None = await pool.fetchval(
-        """SELECT q.id FROM sessions s
-             JOIN sessions q ON q.tenant = s.tenant AND q.thread_id = s.thread_id
-              AND NOT q.live AND q.status = 'submitted'
-             LEFT JOIN inbox opening ON opening.tenant = q.tenant AND opening.id = q.inbox[1]
-            WHERE s.tenant = $1 AND s.id = $2 AND NOT s.live AND s.status = 'submitted'
-            ORDER BY opening.number, q.id LIMIT 1""",
-        tenant,
-        session_id,
-    )
+    sql = """SELECT q.id FROM sessions s
+               JOIN sessions q ON q.tenant = s.tenant AND q.thread_id = s.thread_id
+                AND NOT q.live AND q.status = 'submitted'
+               LEFT JOIN inbox opening ON opening.tenant = q.tenant AND opening.id = q.inbox[1]
+              WHERE s.tenant = $1 AND s.id = $2 AND NOT s.live AND s.status = 'submitted'
+              ORDER BY opening.number, q.id LIMIT 1"""
+    first: str | None = await pool.fetchval(sql, tenant, session_id)
     return first or session_id
 
 
 async def newest_of_thread(pool: Pool, tenant: str, thread_id: str) -> SessionRow | None:
-    row = await pool.fetchrow(
-        """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND status <> 'submitted'
-            ORDER BY id DESC LIMIT 1""",
-        tenant,
-        thread_id,
-    )
+    sql = """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND status <> 'submitted'
+              ORDER BY id DESC LIMIT 1"""
+    row = await pool.fetchrow(sql, tenant, thread_id)
     return from_columns(row) if row else None
 
 
@@ -258,12 +252,9 @@ async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> boo
         if recorded:
             await audit_stop(connection, ref, stop)
         elif stop.scope is Scope.TREE:
-            await connection.execute(
-                """UPDATE sessions SET cancel_requested = (cancel_requested::jsonb || '{"scope": "tree"}')::text
-                    WHERE tenant = $1 AND id = $2 AND status NOT IN ('completed', 'failed', 'cancelled')""",
-                ref.tenant,
-                ref.session_id,
-            )
+            sql = """UPDATE sessions SET cancel_requested = (cancel_requested::jsonb || '{"scope": "tree"}')::text
+                      WHERE tenant = $1 AND id = $2 AND status NOT IN ('completed', 'failed', 'cancelled')"""
+            await connection.execute(sql, ref.tenant, ref.session_id)
         return bool(recorded)
 
 
@@ -272,14 +263,10 @@ async def record_stops(
 ) -> list[SessionRef]:
     """Record the stop of sessions that have none and have not ended; returns these. The caller adds `audit_stop` for
     each as its last statements."""
-    rows = await connection.fetch(
-        """UPDATE sessions SET cancel_requested = $3, updated_at = now()
-            WHERE tenant = $1 AND id = ANY($2::text[]) AND cancel_requested IS NULL
-              AND status NOT IN ('completed', 'failed', 'cancelled') RETURNING id""",
-        tenant,
-        session_ids,
-        stop.model_dump_json(),
-    )
+    sql = """UPDATE sessions SET cancel_requested = $3, updated_at = now()
+              WHERE tenant = $1 AND id = ANY($2::text[]) AND cancel_requested IS NULL
+                AND status NOT IN ('completed', 'failed', 'cancelled') RETURNING id"""
+    rows = await connection.fetch(sql, tenant, session_ids, stop.model_dump_json())
     mode = "graceful" if stop.grace_ms else "hard"
     event = CancelRequested(reason=stop.reason, by=stop.by, note=stop.note, mode=mode)
     refs = [SessionRef(tenant=tenant, session_id=row["id"], conversation_id=conversation_id) for row in rows]
@@ -305,13 +292,9 @@ async def audit_stop(connection: Connection, ref: SessionRef, stop: RecordedStop
 async def set_status_text(pool: Pool, ref: SessionRef, text: str, key: str, events: Sequence[EventRow]) -> None:
     """Publish a status with its event. `key` identifies the call: a repetition emits nothing."""
     async with pool.acquire() as connection, connection.transaction():
-        await connection.execute(
-            """UPDATE sessions SET status_text = $3, progress = $3, updated_at = now()
-                WHERE tenant = $1 AND id = $2 AND status NOT IN ('completed', 'failed', 'cancelled')""",
-            ref.tenant,
-            ref.session_id,
-            text,
-        )
+        sql = """UPDATE sessions SET status_text = $3, progress = $3, updated_at = now()
+                  WHERE tenant = $1 AND id = $2 AND status NOT IN ('completed', 'failed', 'cancelled')"""
+        await connection.execute(sql, ref.tenant, ref.session_id, text)
         await connection.execute("SELECT append_events($1, true, $2::jsonb)", f"status/{key}", to_json(events))
 
 
@@ -324,25 +307,18 @@ async def add_queued_files(connection: Connection, session: SessionRow, files: M
     if session.live:
         await workspaces.change_in(connection, session.tenant, session.workspace_id, lambda known: {**known, **files})
         return
-    await connection.execute(
-        """INSERT INTO queued_files (tenant, session_id, manifest) VALUES ($1, $2, $3)
-           ON CONFLICT (tenant, session_id) DO UPDATE
-           SET manifest = (queued_files.manifest::jsonb || excluded.manifest::jsonb)::text""",
-        session.tenant,
-        session.id,
-        json.dumps(files),
-    )
+    sql = """INSERT INTO queued_files (tenant, session_id, manifest) VALUES ($1, $2, $3)
+             ON CONFLICT (tenant, session_id) DO UPDATE
+             SET manifest = (queued_files.manifest::jsonb || excluded.manifest::jsonb)::text"""
+    await connection.execute(sql, session.tenant, session.id, json.dumps(files))
 
 
 async def enter_queued_files(connection: Connection, tenant: str, session_id: str) -> None:
     """Move the files to the workspace once, in the transaction that lets the session begin."""
-    row = await connection.fetchrow(
-        """DELETE FROM queued_files q USING sessions s
-            WHERE q.tenant = $1 AND q.session_id = $2 AND s.tenant = q.tenant AND s.id = q.session_id AND s.live
-           RETURNING q.manifest, s.workspace_id""",
-        tenant,
-        session_id,
-    )
+    sql = """DELETE FROM queued_files q USING sessions s
+              WHERE q.tenant = $1 AND q.session_id = $2 AND s.tenant = q.tenant AND s.id = q.session_id AND s.live
+             RETURNING q.manifest, s.workspace_id"""
+    row = await connection.fetchrow(sql, tenant, session_id)
     if row is not None:
         files: Manifest = json.loads(row["manifest"])
         await workspaces.change_in(connection, tenant, row["workspace_id"], lambda known: {**known, **files})
@@ -524,12 +500,9 @@ async def record_stop(pool: Pool, session: SessionRow, stop: RecordedStop) -> bo
 async def end_queued(pool: Pool, ending: SessionEnding) -> bool:
     """End a session that waits in a queue; False if it has begun or ended by now."""
     async with pool.acquire() as connection, connection.transaction():
-        waits = await connection.fetchval(
-            """SELECT 1 FROM sessions WHERE tenant = $1 AND id = $2 AND status = 'submitted' AND NOT live
-                  FOR UPDATE""",
-            ending.ref.tenant,
-            ending.ref.session_id,
-        )
+        sql = """SELECT 1 FROM sessions WHERE tenant = $1 AND id = $2 AND status = 'submitted' AND NOT live
+                    FOR UPDATE"""
+        waits = await connection.fetchval(sql, ending.ref.tenant, ending.ref.session_id)
         if waits:
             await finish_session(connection, ending)
         return waits is not None
@@ -564,63 +537,50 @@ async def find_unsettled(pool: Pool, silent_s: float, starting_s: float, limit: 
     """Sessions of all tenants that are not terminal and have been silent for a while. Those that should begin come
     first, those that wait for people last. The rest are in random order, so that many live ones cannot hide a lost
     one."""
-    rows = await pool.fetch(
-        """SELECT * FROM sessions s WHERE status IN ('submitted', 'working', 'input_required')
-              AND updated_at < now() - make_interval(secs => CASE WHEN status <> 'submitted' THEN $1::float8
-                      WHEN trigger = 'channel' AND NOT live THEN $2::float8 + $4  -- it may wait for others
-                      ELSE $2::float8 END)
-            ORDER BY NOT (live AND status = 'submitted'),
-                     status = 'input_required' AND cancel_requested IS NULL AND NOT EXISTS (
-                         SELECT 1 FROM input_requests r WHERE r.tenant = s.tenant AND r.session_id = s.id
-                            AND r.status = 'answered' AND NOT r.settled), random() LIMIT $3""",
-        silent_s,
-        starting_s,
-        limit,
-        MAX_DEBOUNCE_MS / 1_000,
-    )
+    sql = """SELECT * FROM sessions s WHERE status IN ('submitted', 'working', 'input_required')
+                AND updated_at < now() - make_interval(secs => CASE WHEN status <> 'submitted' THEN $1::float8
+                        WHEN trigger = 'channel' AND NOT live THEN $2::float8 + $4  -- it may wait for others
+                        ELSE $2::float8 END)
+              ORDER BY NOT (live AND status = 'submitted'),
+                       status = 'input_required' AND cancel_requested IS NULL AND NOT EXISTS (
+                           SELECT 1 FROM input_requests r WHERE r.tenant = s.tenant AND r.session_id = s.id
+                              AND r.status = 'answered' AND NOT r.settled), random() LIMIT $3"""
+    rows = await pool.fetch(sql, silent_s, starting_s, limit, MAX_DEBOUNCE_MS / 1_000)
     return keep_readable(rows, from_columns, "session")
 
 
 async def find_unstarted(pool: Pool, starting_s: float, limit: int = 10) -> list[SessionRow]:
     """Sessions of callers, of all tenants, that were accepted in the last minute and should have begun. Few, in random
     order: if all workers are busy there are many, and nearly all of them were started."""
-    rows = await pool.fetch(
-        """SELECT * FROM sessions WHERE status = 'submitted' AND live AND spawned_by IS NULL
-              AND updated_at BETWEEN now() - interval '1 minute' AND now() - make_interval(secs => $1)
-            ORDER BY random() LIMIT $2""",
-        starting_s,
-        limit,
-    )
+    sql = """SELECT * FROM sessions WHERE status = 'submitted' AND live AND spawned_by IS NULL
+                AND updated_at BETWEEN now() - interval '1 minute' AND now() - make_interval(secs => $1)
+              ORDER BY random() LIMIT $2"""
+    rows = await pool.fetch(sql, starting_s, limit)
     return keep_readable(rows, from_columns, "session")
 
 
 async def find_unheard(pool: Pool, older_than_s: float, limit: int = 20) -> list[tuple[str, str, str]]:
     """Stops and answers that running sessions of all tenants have not acted on: tenant, session, and what it is. In
     random order, so that one that cannot be signalled does not hide the others."""
-    rows = await pool.fetch(
-        """SELECT * FROM (
-               SELECT tenant, id, cancel_requested AS what FROM sessions
-                WHERE cancel_requested IS NOT NULL AND status IN ('submitted', 'working', 'input_required')
-                  AND (cancel_requested::jsonb ->> 'at')::timestamptz < now() - make_interval(secs => $1)
-               UNION ALL
-               SELECT s.tenant, s.id, r.id FROM input_requests r
-                 JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
-                WHERE r.status = 'answered' AND NOT r.settled AND r.answered_at < now() - make_interval(secs => $1)
-                  AND s.status IN ('submitted', 'working', 'input_required')) found
-            ORDER BY random() LIMIT $2""",
-        older_than_s,
-        limit,
-    )
+    sql = """SELECT * FROM (
+                 SELECT tenant, id, cancel_requested AS what FROM sessions
+                  WHERE cancel_requested IS NOT NULL AND status IN ('submitted', 'working', 'input_required')
+                    AND (cancel_requested::jsonb ->> 'at')::timestamptz < now() - make_interval(secs => $1)
+                 UNION ALL
+                 SELECT s.tenant, s.id, r.id FROM input_requests r
+                   JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+                  WHERE r.status = 'answered' AND NOT r.settled AND r.answered_at < now() - make_interval(secs => $1)
+                    AND s.status IN ('submitted', 'working', 'input_required')) found
+              ORDER BY random() LIMIT $2"""
+    rows = await pool.fetch(sql, older_than_s, limit)
     return [(row["tenant"], row["id"], row["what"]) for row in rows]
 
 
 async def find_running(pool: Pool, limit: int = 500) -> list[tuple[str, str]]:
     """The sessions of all tenants that do not wait for people, with their conversations; the latest first."""
-    rows = await pool.fetch(
-        """SELECT id, conversation_id FROM sessions WHERE live AND status IN ('submitted', 'working')
-            ORDER BY updated_at DESC LIMIT $1""",
-        limit,
-    )
+    sql = """SELECT id, conversation_id FROM sessions WHERE live AND status IN ('submitted', 'working')
+              ORDER BY updated_at DESC LIMIT $1"""
+    rows = await pool.fetch(sql, limit)
     return [(row["id"], row["conversation_id"]) for row in rows]
 
 
@@ -632,13 +592,10 @@ SHORTEST_ID = 8  # characters; they cover one second, so that a later session ra
 
 async def find_short_ids(pool: Pool, tenant: str, ids: list[str]) -> dict[str, str]:
     """The shortest prefix of each id that no other session of the tenant has."""
-    rows = await pool.fetch(
-        """SELECT own.id, (SELECT max(s.id) FROM sessions s WHERE s.tenant = $1 AND s.id < own.id) AS before,
-                  (SELECT min(s.id) FROM sessions s WHERE s.tenant = $1 AND s.id > own.id) AS after
-             FROM unnest($2::text[]) AS own (id)""",
-        tenant,
-        ids,
-    )
+    sql = """SELECT own.id, (SELECT max(s.id) FROM sessions s WHERE s.tenant = $1 AND s.id < own.id) AS before,
+                    (SELECT min(s.id) FROM sessions s WHERE s.tenant = $1 AND s.id > own.id) AS after
+               FROM unnest($2::text[]) AS own (id)"""
+    rows = await pool.fetch(sql, tenant, ids)
     return {row["id"]: _shortest(row["id"], row["before"] or "", row["after"] or "") for row in rows}
 
 

@@ -21,22 +21,16 @@ class ThreadPlace(BaseModel):
 
 
 async def get(pool: Pool, tenant: str, thread_id: str) -> ThreadPlace | None:
-    row = await pool.fetchrow(
-        """SELECT id, conversation_id, parent_thread_id, terminated_at IS NOT NULL AS terminated
-             FROM threads WHERE tenant = $1 AND id = $2""",
-        tenant,
-        thread_id,
-    )
+    sql = """SELECT id, conversation_id, parent_thread_id, terminated_at IS NOT NULL AS terminated
+               FROM threads WHERE tenant = $1 AND id = $2"""
+    row = await pool.fetchrow(sql, tenant, thread_id)
     return ThreadPlace(**row) if row else None
 
 
 async def newest_session(pool: Pool, tenant: str, thread_id: str) -> SessionRow | None:
     """The newest session, even if it still waits."""
-    row = await pool.fetchrow(
-        "SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 ORDER BY created_at DESC LIMIT 1",
-        tenant,
-        thread_id,
-    )
+    sql = "SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 ORDER BY created_at DESC LIMIT 1"
+    row = await pool.fetchrow(sql, tenant, thread_id)
     return from_columns(row) if row else None
 
 
@@ -53,26 +47,19 @@ async def terminate(pool: Pool, tenant: str, thread: ThreadPlace, by: str) -> li
         await connection.execute(
             "UPDATE conversations SET updated_at = now() WHERE tenant = $1 AND id = $2", tenant, thread.conversation_id
         )
-        rows = await connection.fetch(
-            """WITH RECURSIVE below AS (
-                   SELECT id, terminated_at FROM threads WHERE tenant = $1 AND id = $2
-                   UNION SELECT t.id, t.terminated_at FROM threads t JOIN below b ON t.parent_thread_id = b.id
-                          WHERE t.tenant = $1 AND t.conversation_id = $3)
-               UPDATE threads SET terminated_at = coalesce(threads.terminated_at, now()) FROM below
-                WHERE threads.tenant = $1 AND threads.id = below.id
-               RETURNING threads.id, below.terminated_at IS NULL AS changed""",
-            tenant,
-            thread.id,
-            thread.conversation_id,
-        )
+        sql = """WITH RECURSIVE below AS (
+                     SELECT id, terminated_at FROM threads WHERE tenant = $1 AND id = $2
+                     UNION SELECT t.id, t.terminated_at FROM threads t JOIN below b ON t.parent_thread_id = b.id
+                            WHERE t.tenant = $1 AND t.conversation_id = $3)
+                 UPDATE threads SET terminated_at = coalesce(threads.terminated_at, now()) FROM below
+                  WHERE threads.tenant = $1 AND threads.id = below.id
+                 RETURNING threads.id, below.terminated_at IS NULL AS changed"""
+        rows = await connection.fetch(sql, tenant, thread.id, thread.conversation_id)
         if any(row["changed"] for row in rows):
             await audit.append(connection, tenant, thread.conversation_id, by, "terminate", subject=thread.id)
-        unfinished = await connection.fetch(
-            """SELECT id FROM sessions WHERE tenant = $1 AND thread_id = ANY ($2::text[])
-                  AND status IN ('submitted', 'working', 'input_required') ORDER BY id""",
-            tenant,
-            [row["id"] for row in rows],
-        )
+        sql = """SELECT id FROM sessions WHERE tenant = $1 AND thread_id = ANY ($2::text[])
+                    AND status IN ('submitted', 'working', 'input_required') ORDER BY id"""
+        unfinished = await connection.fetch(sql, tenant, [row["id"] for row in rows])
     return [row["id"] for row in unfinished]
 
 
@@ -115,12 +102,8 @@ async def children_of_thread(pool: Pool, tenant: str, thread_id: str, limit: int
 
 async def children_of_session(pool: Pool, tenant: str, session_id: str, limit: int = 1_000) -> list[Child]:
     """Every session that this one spawned, oldest first."""
-    rows = await pool.fetch(
-        f"{_SELECT} WHERE s.tenant = $1 AND s.spawned_by = $2 ORDER BY s.created_at, s.id LIMIT $3",
-        tenant,
-        session_id,
-        limit,
-    )
+    sql = f"{_SELECT} WHERE s.tenant = $1 AND s.spawned_by = $2 ORDER BY s.created_at, s.id LIMIT $3"
+    rows = await pool.fetch(sql, tenant, session_id, limit)
     return [Child(**row) for row in rows]
 
 
@@ -134,25 +117,17 @@ async def get_child(pool: Pool, tenant: str, thread_id: str, session_id: str) ->
 
 async def find_child_by_name(pool: Pool, tenant: str, thread_id: str, name: str) -> Child | None:
     """The newest session of the child with this name in this thread."""
-    row = await pool.fetchrow(
-        f"""{_SELECT} JOIN threads t ON t.tenant = s.tenant AND t.id = s.thread_id
-             WHERE s.tenant = $1 AND t.parent_thread_id = $2 AND t.name = $3 ORDER BY s.created_at DESC LIMIT 1""",
-        tenant,
-        thread_id,
-        name,
-    )
+    sql = f"""{_SELECT} JOIN threads t ON t.tenant = s.tenant AND t.id = s.thread_id
+               WHERE s.tenant = $1 AND t.parent_thread_id = $2 AND t.name = $3 ORDER BY s.created_at DESC LIMIT 1"""
+    row = await pool.fetchrow(sql, tenant, thread_id, name)
     return Child(**row) if row else None
 
 
 async def find_child_by_thread(pool: Pool, tenant: str, parent_thread: str, thread_id: str) -> Child | None:
     """The newest session of a child thread of this thread."""
-    row = await pool.fetchrow(
-        f"""{_SELECT} WHERE s.tenant = $1 AND p.thread_id = $2 AND s.thread_id = $3
-             ORDER BY s.created_at DESC LIMIT 1""",
-        tenant,
-        parent_thread,
-        thread_id,
-    )
+    sql = f"""{_SELECT} WHERE s.tenant = $1 AND p.thread_id = $2 AND s.thread_id = $3
+               ORDER BY s.created_at DESC LIMIT 1"""
+    row = await pool.fetchrow(sql, tenant, parent_thread, thread_id)
     return Child(**row) if row else None
 
 
@@ -164,47 +139,38 @@ async def get_registry(pool: Pool, tenant: str, conversation_id: str, thread_id:
 
 async def promote_child(pool: Pool, tenant: str, session_id: str) -> None:
     """Stop waiting for a child: its outcome goes to the mailbox, even if the child has ended in between."""
-    await pool.execute(
-        """WITH freed AS (
-               UPDATE sessions SET blocking = false WHERE tenant = $1 AND id = $2 AND blocking RETURNING *),
-           mail AS (
-               UPDATE mailbox SET delivered_to = NULL FROM freed
-                WHERE mailbox.tenant = $1 AND mailbox.source_session_id = freed.id RETURNING mailbox.*)
-           INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, source)
-           SELECT $1, mail.message_id, mail.conversation_id, mail.thread_id, 'outcome', mail.subagent_name, '[]',
-                  freed.id
-             FROM mail JOIN freed ON freed.id = mail.source_session_id AND freed.delivery = 'wake'
-           ON CONFLICT DO NOTHING""",
-        tenant,
-        session_id,
-    )
+    sql = """WITH freed AS (
+                 UPDATE sessions SET blocking = false WHERE tenant = $1 AND id = $2 AND blocking RETURNING *),
+             mail AS (
+                 UPDATE mailbox SET delivered_to = NULL FROM freed
+                  WHERE mailbox.tenant = $1 AND mailbox.source_session_id = freed.id RETURNING mailbox.*)
+             INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, source)
+             SELECT $1, mail.message_id, mail.conversation_id, mail.thread_id, 'outcome', mail.subagent_name, '[]',
+                    freed.id
+               FROM mail JOIN freed ON freed.id = mail.source_session_id AND freed.delivery = 'wake'
+             ON CONFLICT DO NOTHING"""
+    await pool.execute(sql, tenant, session_id)
 
 
 async def find_descendants(pool: Pool, tenant: str, session_id: str) -> list[str]:
     """The live sessions below a session, at any depth."""
-    rows = await pool.fetch(
-        """WITH RECURSIVE tree AS (
-               SELECT id, live FROM sessions WHERE tenant = $1 AND spawned_by = $2
-               UNION SELECT s.id, s.live FROM sessions s JOIN tree t ON s.tenant = $1 AND s.spawned_by = t.id)
-           SELECT id FROM tree WHERE live""",
-        tenant,
-        session_id,
-    )
+    sql = """WITH RECURSIVE tree AS (
+                 SELECT id, live FROM sessions WHERE tenant = $1 AND spawned_by = $2
+                 UNION SELECT s.id, s.live FROM sessions s JOIN tree t ON s.tenant = $1 AND s.spawned_by = t.id)
+             SELECT id FROM tree WHERE live"""
+    rows = await pool.fetch(sql, tenant, session_id)
     return [row["id"] for row in rows]
 
 
 async def find_path_above(pool: Pool, tenant: str, session_id: str) -> list[tuple[int, AgentRef]]:
     """Depth and agent of a session and of its ancestors, up to the root."""
-    rows = await pool.fetch(
-        """WITH RECURSIVE path AS (
-               SELECT depth, agent_owner, agent, agent_version, spawned_by FROM sessions WHERE tenant = $1 AND id = $2
-               UNION ALL
-               SELECT s.depth, s.agent_owner, s.agent, s.agent_version, s.spawned_by
-                 FROM sessions s JOIN path p ON s.tenant = $1 AND s.id = p.spawned_by)
-           SELECT * FROM path""",
-        tenant,
-        session_id,
-    )
+    sql = """WITH RECURSIVE path AS (
+                 SELECT depth, agent_owner, agent, agent_version, spawned_by FROM sessions WHERE tenant = $1 AND id = $2
+                 UNION ALL
+                 SELECT s.depth, s.agent_owner, s.agent, s.agent_version, s.spawned_by
+                   FROM sessions s JOIN path p ON s.tenant = $1 AND s.id = p.spawned_by)
+             SELECT * FROM path"""
+    rows = await pool.fetch(sql, tenant, session_id)
     return [
         (row["depth"], AgentRef(owner=row["agent_owner"], name=row["agent"], version=row["agent_version"]))
         for row in rows
@@ -213,14 +179,11 @@ async def find_path_above(pool: Pool, tenant: str, session_id: str) -> list[tupl
 
 async def find_signs_of_life(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, str | None]:
     """Each of the sessions that has begun to answer or has ended, with its error type if it failed."""
-    rows = await pool.fetch(
-        """SELECT id, error_type FROM sessions s WHERE tenant = $1 AND id = ANY($2::text[])
-              AND (NOT live OR EXISTS (
-                  SELECT 1 FROM events e WHERE e.tenant = s.tenant AND e.session_id = s.id
-                     AND (is_delta(e.type) OR e.type IN ('usage_updated', 'model_retry'))))""",
-        tenant,
-        session_ids,
-    )
+    sql = """SELECT id, error_type FROM sessions s WHERE tenant = $1 AND id = ANY($2::text[])
+                AND (NOT live OR EXISTS (
+                    SELECT 1 FROM events e WHERE e.tenant = s.tenant AND e.session_id = s.id
+                       AND (is_delta(e.type) OR e.type IN ('usage_updated', 'model_retry'))))"""
+    rows = await pool.fetch(sql, tenant, session_ids)
     return {row["id"]: row["error_type"] for row in rows}
 
 
@@ -245,14 +208,11 @@ class AgentAddress(BaseModel):
 
 
 async def find_address(pool: Pool, tenant: str, agent_id: str) -> AgentAddress | None:
-    row = await pool.fetchrow(
-        """SELECT s.conversation_id, s.thread_id, c.status = 'terminated' OR t.terminated_at IS NOT NULL AS terminated
-             FROM sessions s JOIN conversations c ON c.tenant = s.tenant AND c.id = s.conversation_id
-             JOIN threads t ON t.tenant = s.tenant AND t.id = s.thread_id
-            WHERE s.tenant = $1 AND s.id = $2""",
-        tenant,
-        agent_id,
-    )
+    sql = """SELECT s.conversation_id, s.thread_id, c.status = 'terminated' OR t.terminated_at IS NOT NULL AS terminated
+               FROM sessions s JOIN conversations c ON c.tenant = s.tenant AND c.id = s.conversation_id
+               JOIN threads t ON t.tenant = s.tenant AND t.id = s.thread_id
+              WHERE s.tenant = $1 AND s.id = $2"""
+    row = await pool.fetchrow(sql, tenant, agent_id)
     return AgentAddress(**row) if row else None
 
 
@@ -278,15 +238,12 @@ async def has_reported(pool: Pool, session: SessionRow) -> bool:
 async def find_recent_foreground(pool: Pool, tenant: str, except_for: str) -> AgentAddress | None:
     """The agent of a channel to which people wrote last, preferring a running one. Background agents do not
     count, nor do agents whose connector was removed: nobody would read their answers."""
-    row = await pool.fetchrow(
-        """SELECT c.id AS conversation_id, c.id AS thread_id, false AS terminated
-             FROM channels h JOIN conversations c ON c.tenant = h.tenant AND c.id = h.conversation_id
-             JOIN connectors k ON k.tenant = h.tenant AND k.name = h.connector
-            WHERE h.tenant = $1 AND h.conversation_id <> $2 AND c.status = 'open'
-            ORDER BY EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.thread_id = c.id AND s.live) DESC,
-                     (SELECT max(s.created_at) FROM sessions s
-                       WHERE s.tenant = $1 AND s.thread_id = c.id AND s.trigger = 'channel') DESC LIMIT 1""",
-        tenant,
-        except_for,
-    )
+    sql = """SELECT c.id AS conversation_id, c.id AS thread_id, false AS terminated
+               FROM channels h JOIN conversations c ON c.tenant = h.tenant AND c.id = h.conversation_id
+               JOIN connectors k ON k.tenant = h.tenant AND k.name = h.connector
+              WHERE h.tenant = $1 AND h.conversation_id <> $2 AND c.status = 'open'
+              ORDER BY EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.thread_id = c.id AND s.live) DESC,
+                       (SELECT max(s.created_at) FROM sessions s
+                         WHERE s.tenant = $1 AND s.thread_id = c.id AND s.trigger = 'channel') DESC LIMIT 1"""
+    row = await pool.fetchrow(sql, tenant, except_for)
     return AgentAddress(**row) if row else None

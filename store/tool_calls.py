@@ -52,14 +52,10 @@ async def holds(connection: Connection, attempt: ToolAttempt) -> bool:
     await connection.execute(
         "SELECT check_run($1, $2, $3, true, false)", attempt.tenant, attempt.session_id, attempt.run
     )
+    sql = """SELECT true FROM tool_calls WHERE tenant = $1 AND node = $2 AND call_index = $3
+                AND holder = $4 AND attempt = $5 AND state = 'started' FOR SHARE"""
     found = await connection.fetchval(
-        """SELECT true FROM tool_calls WHERE tenant = $1 AND node = $2 AND call_index = $3
-              AND holder = $4 AND attempt = $5 AND state = 'started' FOR SHARE""",
-        attempt.tenant,
-        attempt.node,
-        attempt.call_index,
-        attempt.holder,
-        attempt.attempt,
+        sql, attempt.tenant, attempt.node, attempt.call_index, attempt.holder, attempt.attempt
     )
     return found is not None
 
@@ -72,12 +68,9 @@ async def get_remote(pool: Pool, tenant: str, node: str, index: int) -> RemoteCa
 
 
 async def get_results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
-    rows = await pool.fetch(
-        """SELECT call_index AS index, state, result AS text, shown AS files FROM tool_calls
-            WHERE tenant = $1 AND node = $2 ORDER BY call_index""",
-        tenant,
-        node,
-    )
+    sql = """SELECT call_index AS index, state, result AS text, shown AS files FROM tool_calls
+              WHERE tenant = $1 AND node = $2 ORDER BY call_index"""
+    rows = await pool.fetch(sql, tenant, node)
     return [ToolCallResult(**{**row, "files": json.loads(row["files"])}) for row in rows]
 
 
@@ -86,13 +79,10 @@ async def count_calls(pool: Pool, tenant: str, sessions: Sequence[SessionRow]) -
     running = [session.id for session in sessions if not session.status.terminal]
     if not running:
         return list(sessions)
-    rows = await pool.fetch(
-        """SELECT c.session_id, count(*) AS made
-             FROM tool_calls c JOIN messages m ON m.tenant = c.tenant AND m.id = c.node
-            WHERE c.tenant = $1 AND c.session_id = ANY($2::text[]) AND c.state <> 'started' GROUP BY 1""",
-        tenant,
-        running,
-    )
+    sql = """SELECT c.session_id, count(*) AS made
+               FROM tool_calls c JOIN messages m ON m.tenant = c.tenant AND m.id = c.node
+              WHERE c.tenant = $1 AND c.session_id = ANY($2::text[]) AND c.state <> 'started' GROUP BY 1"""
+    rows = await pool.fetch(sql, tenant, running)
     made = {row["session_id"]: row["made"] for row in rows}
     return [_with_calls(session, made.get(session.id, 0)) for session in sessions]
 
@@ -111,18 +101,14 @@ MOST = 5_000
 
 async def get_ledger(pool: Pool, tenant: str, session_id: str) -> EffectPage:
     """The effects of a session and of the subagents below it, in order; for a dry run, those it would have had."""
-    rows = await pool.fetch(
-        """WITH RECURSIVE tree AS (
-               SELECT id, status FROM sessions WHERE tenant = $1 AND id = $2
-               UNION SELECT s.id, s.status FROM sessions s JOIN tree t ON s.tenant = $1 AND s.spawned_by = t.id)
-           SELECT c.kind, c.tool, c.description, c.state, c.dry, c.node || ':' || c.call_index AS idempotency_key,
-                  c.session_id, c.started_at, c.ended_at, tree.status
-             FROM tree JOIN tool_calls c ON c.tenant = $1 AND c.session_id = tree.id AND c.kind IS NOT NULL
-            ORDER BY c.started_at, c.node, c.call_index LIMIT $3""",
-        tenant,
-        session_id,
-        MOST + 1,
-    )
+    sql = """WITH RECURSIVE tree AS (
+                 SELECT id, status FROM sessions WHERE tenant = $1 AND id = $2
+                 UNION SELECT s.id, s.status FROM sessions s JOIN tree t ON s.tenant = $1 AND s.spawned_by = t.id)
+             SELECT c.kind, c.tool, c.description, c.state, c.dry, c.node || ':' || c.call_index AS idempotency_key,
+                    c.session_id, c.started_at, c.ended_at, tree.status
+               FROM tree JOIN tool_calls c ON c.tenant = $1 AND c.session_id = tree.id AND c.kind IS NOT NULL
+              ORDER BY c.started_at, c.node, c.call_index LIMIT $3"""
+    rows = await pool.fetch(sql, tenant, session_id, MOST + 1)
     found = []
     for row in rows[:MOST]:
         values = dict(row)
@@ -135,45 +121,32 @@ async def get_ledger(pool: Pool, tenant: str, session_id: str) -> EffectPage:
 async def find_sources(pool: Pool, session: SessionRow) -> list[Source]:
     """The sources that entered a session's context, and when: messages, answers, files, pages, and the session that it
     continued."""
-    rows = await pool.fetch(
-        """SELECT 'message' AS kind, id AS name, created_at AS at,
-                  encode(sha256(convert_to(parts, 'UTF8')), 'hex') AS sha256
-             FROM inbox WHERE tenant = $1 AND taken_by = $2
-           UNION ALL
-           SELECT 'answer', id, answered_at, encode(sha256(convert_to(answer, 'UTF8')), 'hex')
-             FROM input_requests WHERE tenant = $1 AND session_id = $2 AND status = 'answered'
-           UNION ALL
-           SELECT 'context_file', f.name, $3, f.sha256
-             FROM file_uses u JOIN files f ON f.tenant = u.tenant AND f.id = u.file_id
-            WHERE u.tenant = $1 AND u.session_id = $2
-           UNION ALL
-           SELECT 'session', id, ended_at, NULL FROM sessions WHERE tenant = $1 AND id = $4
-            ORDER BY at LIMIT $5""",
-        session.tenant,
-        session.id,
-        session.created_at,
-        session.parent_session_id,
-        MOST,
-    )
-    read = await pool.fetch(
-        """SELECT sources FROM tool_calls WHERE tenant = $1 AND session_id = $2 AND sources <> '[]'
-            ORDER BY started_at, node, call_index LIMIT $3""",
-        session.tenant,
-        session.id,
-        MOST,
-    )
+    sql = """SELECT 'message' AS kind, id AS name, created_at AS at,
+                    encode(sha256(convert_to(parts, 'UTF8')), 'hex') AS sha256
+               FROM inbox WHERE tenant = $1 AND taken_by = $2
+             UNION ALL
+             SELECT 'answer', id, answered_at, encode(sha256(convert_to(answer, 'UTF8')), 'hex')
+               FROM input_requests WHERE tenant = $1 AND session_id = $2 AND status = 'answered'
+             UNION ALL
+             SELECT 'context_file', f.name, $3, f.sha256
+               FROM file_uses u JOIN files f ON f.tenant = u.tenant AND f.id = u.file_id
+              WHERE u.tenant = $1 AND u.session_id = $2
+             UNION ALL
+             SELECT 'session', id, ended_at, NULL FROM sessions WHERE tenant = $1 AND id = $4
+              ORDER BY at LIMIT $5"""
+    rows = await pool.fetch(sql, session.tenant, session.id, session.created_at, session.parent_session_id, MOST)
+    sql = """SELECT sources FROM tool_calls WHERE tenant = $1 AND session_id = $2 AND sources <> '[]'
+              ORDER BY started_at, node, call_index LIMIT $3"""
+    read = await pool.fetch(sql, session.tenant, session.id, MOST)
     found = [Source(**row) for row in rows]
     return found + [Source(**source) for row in read for source in json.loads(row["sources"])]
 
 
 async def find_models_used(pool: Pool, session: SessionRow) -> list[str]:
     """The models that really answered, in the order of their first answer."""
-    rows = await pool.fetch(
-        """SELECT data::jsonb ->> 'model' AS model, min(seq) AS first FROM events
-            WHERE tenant = $1 AND session_id = $2 AND type = 'usage_updated' GROUP BY 1 ORDER BY 2""",
-        session.tenant,
-        session.id,
-    )
+    sql = """SELECT data::jsonb ->> 'model' AS model, min(seq) AS first FROM events
+              WHERE tenant = $1 AND session_id = $2 AND type = 'usage_updated' GROUP BY 1 ORDER BY 2"""
+    rows = await pool.fetch(sql, session.tenant, session.id)
     return [row["model"] for row in rows]
 
 
@@ -182,16 +155,11 @@ async def find_models_used(pool: Pool, session: SessionRow) -> list[str]:
 
 async def calls_of_mission(pool: Pool, mission: Mission, start: datetime) -> list[tuple[str, Any]]:
     """The tool and the arguments of each call since then. The arguments are None if they are no longer stored."""
-    rows = await pool.fetch(
-        f"""SELECT t.tool, t.call_index, m.body
-              FROM tool_calls t JOIN ({SESSIONS}) s ON s.tenant = t.tenant AND s.id = t.session_id
-              LEFT JOIN messages m ON m.tenant = t.tenant AND m.id = t.node AND m.kind = 'assistant'
-             WHERE t.started_at >= $4""",
-        mission.tenant,
-        mission.conversation_id,
-        mission.schedule_id,
-        start,
-    )
+    sql = f"""SELECT t.tool, t.call_index, m.body
+                FROM tool_calls t JOIN ({SESSIONS}) s ON s.tenant = t.tenant AND s.id = t.session_id
+                LEFT JOIN messages m ON m.tenant = t.tenant AND m.id = t.node AND m.kind = 'assistant'
+               WHERE t.started_at >= $4"""
+    rows = await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.schedule_id, start)
     return [(row["tool"], _arguments(row["body"], row["call_index"])) for row in rows]
 
 

@@ -14,39 +14,27 @@ from store.database import Pool
 
 async def get_replies(pool: Pool, tenant: str, session_id: str, limit: int) -> list[Node]:
     """The messages that model calls committed."""
-    rows = await pool.fetch(
-        """SELECT id, parent, session_id, kind, author, line, side, step, body FROM messages
-            WHERE tenant = $1 AND session_id = $2 AND kind = 'assistant' AND reply IS NOT NULL
-            ORDER BY created_at, id LIMIT $3""",
-        tenant,
-        session_id,
-        limit,
-    )
+    sql = """SELECT id, parent, session_id, kind, author, line, side, step, body FROM messages
+              WHERE tenant = $1 AND session_id = $2 AND kind = 'assistant' AND reply IS NOT NULL
+              ORDER BY created_at, id LIMIT $3"""
+    rows = await pool.fetch(sql, tenant, session_id, limit)
     return [Node(**row) for row in rows]
 
 
 async def get_calls(pool: Pool, tenant: str, session_id: str, limit: int) -> dict[tuple[str, int], ToolSpan]:
     """The tool calls by message and index. Their arguments are in the message."""
-    rows = await pool.fetch(
-        """SELECT node, call_index AS index, tool, effect, state, result, shown AS files, usage, started_at, ended_at
-             FROM tool_calls
-            WHERE tenant = $1 AND session_id = $2 ORDER BY node, call_index LIMIT $3""",
-        tenant,
-        session_id,
-        limit,
-    )
+    sql = """SELECT node, call_index AS index, tool, effect, state, result, shown AS files, usage, started_at, ended_at
+               FROM tool_calls
+              WHERE tenant = $1 AND session_id = $2 ORDER BY node, call_index LIMIT $3"""
+    rows = await pool.fetch(sql, tenant, session_id, limit)
     read = [{**row, "files": json.loads(row["files"]), "usage": json.loads(row["usage"] or "null")} for row in rows]
     return {(row["node"], row["index"]): ToolSpan(arguments="", **row) for row in read}
 
 
 async def find_spawned(pool: Pool, tenant: str, session_id: str, limit: int) -> list[str]:
     """The sessions that this one started, oldest first."""
-    rows: list[Any] = await pool.fetch(
-        "SELECT id FROM sessions WHERE tenant = $1 AND spawned_by = $2 ORDER BY created_at, id LIMIT $3",
-        tenant,
-        session_id,
-        limit,
-    )
+    sql = "SELECT id FROM sessions WHERE tenant = $1 AND spawned_by = $2 ORDER BY created_at, id LIMIT $3"
+    rows: list[Any] = await pool.fetch(sql, tenant, session_id, limit)
     return [row["id"] for row in rows]
 
 
@@ -65,13 +53,9 @@ class RecordedReply(BaseModel):
 
 async def find_reply_time(pool: Pool, tenant: str, session_id: str, step: int) -> datetime | None:
     """When the model had answered in a step, before any tool of that step ran."""
-    moment: datetime | None = await pool.fetchval(
-        """SELECT min(created_at) FROM messages
-            WHERE tenant = $1 AND session_id = $2 AND line = 'main' AND step = $3 AND reply IS NOT NULL""",
-        tenant,
-        session_id,
-        step,
-    )
+    sql = """SELECT min(created_at) FROM messages
+              WHERE tenant = $1 AND session_id = $2 AND line = 'main' AND step = $3 AND reply IS NOT NULL"""
+    moment: datetime | None = await pool.fetchval(sql, tenant, session_id, step)
     return moment
 
 
@@ -91,26 +75,15 @@ async def find_repeated(pool: Pool, tenant: str, session_id: str, line: str, ste
     above, _, place = line.rpartition("/")
     if above:
         outer, _, index = place.partition(".")
-        source = await pool.fetchval(
-            """SELECT o.line || '/' || o.step || '.' || $5
-                 FROM messages r JOIN messages o ON o.tenant = r.tenant AND o.id = r.body::jsonb ->> 'origin'
-                WHERE r.tenant = $1 AND r.session_id = $2 AND r.line = $3 AND r.step = $4
-                  AND r.kind = 'assistant' AND r.reply IS NOT NULL""",
-            tenant,
-            session_id,
-            above,
-            int(outer),
-            index,
-        )
-    before: int = await pool.fetchval(
-        """SELECT count(DISTINCT step) FROM messages
-            WHERE tenant = $1 AND session_id = $2 AND line = $3 AND kind = 'assistant' AND reply IS NOT NULL
-              AND step < $4""",
-        tenant,
-        session_id,
-        line,
-        step,
-    )
+        sql = """SELECT o.line || '/' || o.step || '.' || $5
+                   FROM messages r JOIN messages o ON o.tenant = r.tenant AND o.id = r.body::jsonb ->> 'origin'
+                  WHERE r.tenant = $1 AND r.session_id = $2 AND r.line = $3 AND r.step = $4
+                    AND r.kind = 'assistant' AND r.reply IS NOT NULL"""
+        source = await pool.fetchval(sql, tenant, session_id, above, int(outer), index)
+    sql = """SELECT count(DISTINCT step) FROM messages
+              WHERE tenant = $1 AND session_id = $2 AND line = $3 AND kind = 'assistant' AND reply IS NOT NULL
+                AND step < $4"""
+    before: int = await pool.fetchval(sql, tenant, session_id, line, step)
     return Repeated(source, before + 1) if source is not None else None
 
 
@@ -119,43 +92,28 @@ async def find_recorded_reply(
 ) -> RecordedReply | None:
     """The answer of the `number`-th step of a line, counted from `from_step`. The last one counts; a final summary is
     not the answer of its step."""
-    row = await pool.fetchrow(
-        """SELECT id AS node, parent, step, body, reply FROM messages
-            WHERE tenant = $1 AND session_id = $2 AND line = $5 AND kind = 'assistant' AND reply IS NOT NULL
-              AND step = (SELECT DISTINCT step FROM messages
-                           WHERE tenant = $1 AND session_id = $2 AND line = $5 AND kind = 'assistant'
-                             AND reply IS NOT NULL AND step >= $3 ORDER BY step OFFSET $4 LIMIT 1)
-            ORDER BY jsonb_array_length(reply::jsonb -> 'calls') > 0 DESC, created_at DESC, id DESC LIMIT 1""",
-        tenant,
-        session_id,
-        from_step,
-        number - 1,
-        line,
-    )
+    sql = """SELECT id AS node, parent, step, body, reply FROM messages
+              WHERE tenant = $1 AND session_id = $2 AND line = $5 AND kind = 'assistant' AND reply IS NOT NULL
+                AND step = (SELECT DISTINCT step FROM messages
+                             WHERE tenant = $1 AND session_id = $2 AND line = $5 AND kind = 'assistant'
+                               AND reply IS NOT NULL AND step >= $3 ORDER BY step OFFSET $4 LIMIT 1)
+              ORDER BY jsonb_array_length(reply::jsonb -> 'calls') > 0 DESC, created_at DESC, id DESC LIMIT 1"""
+    row = await pool.fetchrow(sql, tenant, session_id, from_step, number - 1, line)
     return RecordedReply(**row) if row else None
 
 
 async def lines_within(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> set[int]:
     """The calls of a step that had their own line."""
-    rows = await pool.fetch(
-        """SELECT DISTINCT split_part(line, $3, 2) AS place FROM messages
-            WHERE tenant = $1 AND session_id = $2 AND starts_with(line, $3)""",
-        tenant,
-        session_id,
-        f"{line}/{step}.",
-    )
+    sql = """SELECT DISTINCT split_part(line, $3, 2) AS place FROM messages
+              WHERE tenant = $1 AND session_id = $2 AND starts_with(line, $3)"""
+    rows = await pool.fetch(sql, tenant, session_id, f"{line}/{step}.")
     return {int(row["place"].partition("/")[0]) for row in rows}
 
 
 async def find_messages_to(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> list[tuple[str, Body]]:
     """The messages of people and the platform to a line before its answer in a step: author and body."""
-    rows = await pool.fetch(
-        """SELECT kind, author, body FROM messages
-            WHERE tenant = $1 AND session_id = $2 AND line = $4 AND step = $3 AND kind IN ('user', 'note')
-            ORDER BY created_at, id""",
-        tenant,
-        session_id,
-        step,
-        line,
-    )
+    sql = """SELECT kind, author, body FROM messages
+              WHERE tenant = $1 AND session_id = $2 AND line = $4 AND step = $3 AND kind IN ('user', 'note')
+              ORDER BY created_at, id"""
+    rows = await pool.fetch(sql, tenant, session_id, step, line)
     return [(row["author"], read_body(row["kind"], row["body"])) for row in rows]

@@ -105,12 +105,9 @@ async def list_triggers(pool: Pool, tenant: str) -> list[EventTrigger]:
 async def remove_trigger(pool: Pool, tenant: str, name: str, by: str) -> None:
     """Delete a trigger; its conversations and the list of its events stay."""
     async with pool.acquire() as connection, connection.transaction():
-        gone = await connection.fetchval(
-            """UPDATE triggers SET deleted_at = now(), secret = '' WHERE tenant = $1 AND name = $2
-                  AND deleted_at IS NULL RETURNING id""",
-            tenant,
-            name,
-        )
+        sql = """UPDATE triggers SET deleted_at = now(), secret = '' WHERE tenant = $1 AND name = $2
+                    AND deleted_at IS NULL RETURNING id"""
+        gone = await connection.fetchval(sql, tenant, name)
         if gone is not None:
             await audit.append(connection, tenant, TENANT, by, "remove_trigger", subject=name)
 
@@ -141,26 +138,15 @@ async def insert_event(connection: Connection, tenant: str, event: NewEvent) -> 
     """Write an event; False if it is known. A concurrent repetition waits here until the first one is decided."""
     if event.key is not None:
         await lock_key(connection, tenant, event.key)
-    made = await connection.fetchval(
-        """INSERT INTO external_events (tenant, source, event_id, type, key, body) VALUES ($1, $2, $3, $4, $5, $6)
-           ON CONFLICT DO NOTHING RETURNING 1""",
-        tenant,
-        event.source,
-        event.event_id,
-        event.type,
-        event.key,
-        event.text,
-    )
+    sql = """INSERT INTO external_events (tenant, source, event_id, type, key, body) VALUES ($1, $2, $3, $4, $5, $6)
+             ON CONFLICT DO NOTHING RETURNING 1"""
+    made = await connection.fetchval(sql, tenant, event.source, event.event_id, event.type, event.key, event.text)
     return made is not None
 
 
 async def get_known(connection: Connection, tenant: str, event: NewEvent) -> ExternalEvent:
-    row = await connection.fetchrow(
-        f"SELECT {_EVENT_COLUMNS} FROM external_events WHERE tenant = $1 AND source = $2 AND event_id = $3",
-        tenant,
-        event.source,
-        event.event_id,
-    )
+    sql = f"SELECT {_EVENT_COLUMNS} FROM external_events WHERE tenant = $1 AND source = $2 AND event_id = $3"
+    row = await connection.fetchrow(sql, tenant, event.source, event.event_id)
     assert row is not None
     return ExternalEvent(**row)
 
@@ -174,17 +160,10 @@ async def record_decision(
 ) -> EventAccepted:
     """Store the decision. `whose`: the session that received the event, and its conversation."""
     session_id, conversation_id = whose or (None, None)
-    await connection.execute(
-        """UPDATE external_events SET outcome = $4, session_id = $5, conversation_id = $6,
-                                      body = CASE WHEN $4 = 'kept' THEN body END
-            WHERE tenant = $1 AND source = $2 AND event_id = $3""",
-        tenant,
-        event.source,
-        event.event_id,
-        outcome,
-        session_id,
-        conversation_id,
-    )
+    sql = """UPDATE external_events SET outcome = $4, session_id = $5, conversation_id = $6,
+                                        body = CASE WHEN $4 = 'kept' THEN body END
+              WHERE tenant = $1 AND source = $2 AND event_id = $3"""
+    await connection.execute(sql, tenant, event.source, event.event_id, outcome, session_id, conversation_id)
     return EventAccepted(
         event_id=event.event_id, outcome=outcome.value, session_id=session_id, conversation_id=conversation_id
     )
@@ -192,13 +171,9 @@ async def record_decision(
 
 async def list_events(pool: Pool, tenant: str, source: str, limit: int) -> list[ExternalEvent]:
     """The events, newest first."""
-    rows = await pool.fetch(
-        f"""SELECT {_EVENT_COLUMNS} FROM external_events WHERE tenant = $1 AND source = $2
-             ORDER BY created_at DESC, event_id LIMIT $3""",
-        tenant,
-        source,
-        limit,
-    )
+    sql = f"""SELECT {_EVENT_COLUMNS} FROM external_events WHERE tenant = $1 AND source = $2
+               ORDER BY created_at DESC, event_id LIMIT $3"""
+    rows = await pool.fetch(sql, tenant, source, limit)
     return [ExternalEvent(**row) for row in rows]
 
 
@@ -247,31 +222,21 @@ async def open_wait(pool: Pool, opening: RequestOpening, origin: str | None, sin
     assert request.event_key is not None
     async with pool.acquire() as connection, connection.transaction():
         await lock_key(connection, tenant, request.event_key)
-        held_by: str | None = await connection.fetchval(
-            """SELECT session_id FROM input_requests
-                WHERE tenant = $1 AND event_key = $2 AND status = 'open' AND id <> $3""",
-            tenant,
-            request.event_key,
-            request.id,
-        )
+        sql = """SELECT session_id FROM input_requests
+                  WHERE tenant = $1 AND event_key = $2 AND status = 'open' AND id <> $3"""
+        held_by: str | None = await connection.fetchval(sql, tenant, request.event_key, request.id)
         if held_by is not None:
             return OpenedWait(held_by=held_by)
         opened = await input_requests.open_request(connection, opening)
         if opened is None or opened.status is not RequestStatus.OPEN:
             return OpenedWait(opened)
-        row = await connection.fetchrow(
-            """SELECT source, event_id, type, key, body FROM external_events e
-                WHERE tenant = $1 AND key = $2 AND outcome = 'kept' AND created_at >= $3
-                  AND session_id IS DISTINCT FROM $5
-                  AND ($4::text IS NULL OR EXISTS (SELECT 1 FROM triggers t
-                                                    WHERE t.tenant = e.tenant AND t.id = e.source AND t.name = $4))
-                ORDER BY created_at LIMIT 1 FOR UPDATE""",
-            tenant,
-            request.event_key,
-            since,
-            origin,
-            request.session_id,
-        )
+        sql = """SELECT source, event_id, type, key, body FROM external_events e
+                  WHERE tenant = $1 AND key = $2 AND outcome = 'kept' AND created_at >= $3
+                    AND session_id IS DISTINCT FROM $5
+                    AND ($4::text IS NULL OR EXISTS (SELECT 1 FROM triggers t
+                                                      WHERE t.tenant = e.tenant AND t.id = e.source AND t.name = $4))
+                  ORDER BY created_at LIMIT 1 FOR UPDATE"""
+        row = await connection.fetchrow(sql, tenant, request.event_key, since, origin, request.session_id)
         if row is not None:
             event = NewEvent(row["source"], "", row["event_id"], row["type"], row["key"], row["body"])
             waiting = Answered(request.session_id, request.conversation_id, request.id)
@@ -286,14 +251,10 @@ async def answer_wait(
 ) -> Answered | None:
     if event.key is None:
         return None
-    row: asyncpg.Record | None = await connection.fetchrow(
-        """SELECT r.id, r.session_id, r.conversation_id, r.details FROM input_requests r
-             JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
-            WHERE r.tenant = $1 AND r.event_key = $2 AND r.status = 'open' AND s.thread_id IS DISTINCT FROM $3""",
-        tenant,
-        event.key,
-        except_thread,
-    )
+    sql = """SELECT r.id, r.session_id, r.conversation_id, r.details FROM input_requests r
+               JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+              WHERE r.tenant = $1 AND r.event_key = $2 AND r.status = 'open' AND s.thread_id IS DISTINCT FROM $3"""
+    row: asyncpg.Record | None = await connection.fetchrow(sql, tenant, event.key, except_thread)
     if row is None:
         return None
     wanted: dict[str, Any] = json.loads(row["details"])
@@ -441,13 +402,9 @@ async def emit_event(pool: Pool, sender: SessionRow, event: NewEvent, per_hour: 
     event is delivered once. None: the conversation has emitted as many events as it may in an hour."""
     tenant = sender.tenant
     async with pool.acquire() as connection, connection.transaction():
-        sent = await connection.fetchval(
-            """SELECT count(*) FROM external_events WHERE tenant = $1 AND source = $2 AND conversation_id = $3
-                  AND created_at > now() - interval '1 hour'""",
-            tenant,
-            EMITTED,
-            sender.conversation_id,
-        )
+        sql = """SELECT count(*) FROM external_events WHERE tenant = $1 AND source = $2 AND conversation_id = $3
+                    AND created_at > now() - interval '1 hour'"""
+        sent = await connection.fetchval(sql, tenant, EMITTED, sender.conversation_id)
         if sent >= per_hour:
             return None
         if not await insert_event(connection, tenant, event):
@@ -487,42 +444,27 @@ async def subscribe(pool: Pool, session: SessionRow, pattern: str) -> bool:
             return True
         if len(known) >= MAX_PATTERNS:
             return False
-        await connection.execute(
-            "INSERT INTO event_subscriptions (tenant, thread_id, pattern, conversation_id) VALUES ($1, $2, $3, $4)",
-            session.tenant,
-            session.thread_id,
-            pattern,
-            session.conversation_id,
-        )
+        sql = "INSERT INTO event_subscriptions (tenant, thread_id, pattern, conversation_id) VALUES ($1, $2, $3, $4)"
+        await connection.execute(sql, session.tenant, session.thread_id, pattern, session.conversation_id)
         return True
 
 
 async def unsubscribe(pool: Pool, session: SessionRow, pattern: str) -> None:
-    await pool.execute(
-        "DELETE FROM event_subscriptions WHERE tenant = $1 AND thread_id = $2 AND pattern = $3",
-        session.tenant,
-        session.thread_id,
-        pattern,
-    )
+    sql = "DELETE FROM event_subscriptions WHERE tenant = $1 AND thread_id = $2 AND pattern = $3"
+    await pool.execute(sql, session.tenant, session.thread_id, pattern)
 
 
 async def list_patterns(pool: "Pool | Connection", session: SessionRow) -> list[str]:
-    rows = await pool.fetch(
-        "SELECT pattern FROM event_subscriptions WHERE tenant = $1 AND thread_id = $2 ORDER BY pattern",
-        session.tenant,
-        session.thread_id,
-    )
+    sql = "SELECT pattern FROM event_subscriptions WHERE tenant = $1 AND thread_id = $2 ORDER BY pattern"
+    rows = await pool.fetch(sql, session.tenant, session.thread_id)
     return [row["pattern"] for row in rows]
 
 
 async def _subscribers(connection: Connection, tenant: str, name: str, except_thread: str) -> list[tuple[str, str]]:
     """Conversation and thread of the agents that subscribed to an event, each once, if their conversation is open."""
-    rows = await connection.fetch(
-        """SELECT s.thread_id, s.conversation_id, s.pattern FROM event_subscriptions s
-             JOIN conversations c ON c.tenant = s.tenant AND c.id = s.conversation_id
-            WHERE s.tenant = $1 AND s.thread_id <> $2 AND c.status = 'open' ORDER BY s.created_at""",
-        tenant,
-        except_thread,
-    )
+    sql = """SELECT s.thread_id, s.conversation_id, s.pattern FROM event_subscriptions s
+               JOIN conversations c ON c.tenant = s.tenant AND c.id = s.conversation_id
+              WHERE s.tenant = $1 AND s.thread_id <> $2 AND c.status = 'open' ORDER BY s.created_at"""
+    rows = await connection.fetch(sql, tenant, except_thread)
     found = {row["thread_id"]: row["conversation_id"] for row in rows if covers(row["pattern"], name)}
     return [(conversation_id, thread_id) for thread_id, conversation_id in found.items()][:MAX_RECEIVERS]

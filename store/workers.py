@@ -39,21 +39,17 @@ async def beat(
 
 async def problems(pool: Pool) -> list[str]:
     """The faults in files of agents and own tools that running workers report."""
-    rows = await pool.fetch(
-        """SELECT DISTINCT unnest(problems) AS problem FROM workers
-            WHERE seen_at > now() - make_interval(secs => $1) ORDER BY 1""",
-        FRESH_SECONDS,
-    )
+    sql = """SELECT DISTINCT unnest(problems) AS problem FROM workers
+              WHERE seen_at > now() - make_interval(secs => $1) ORDER BY 1"""
+    rows = await pool.fetch(sql, FRESH_SECONDS)
     return [row["problem"] for row in rows]
 
 
 async def models(pool: Pool) -> list[ProviderReport]:
     """The providers of models that running workers report."""
-    rows = await pool.fetch(
-        """SELECT DISTINCT unnest(models) AS report FROM workers
-            WHERE seen_at > now() - make_interval(secs => $1) ORDER BY 1""",
-        FRESH_SECONDS,
-    )
+    sql = """SELECT DISTINCT unnest(models) AS report FROM workers
+              WHERE seen_at > now() - make_interval(secs => $1) ORDER BY 1"""
+    rows = await pool.fetch(sql, FRESH_SECONDS)
     found = [ProviderReport.model_validate_json(row["report"]) for row in rows]
     return list({one.provider: one for one in found}.values())
 
@@ -79,12 +75,9 @@ async def tools(pool: Pool) -> set[str]:
 async def begin_sweep(pool: Pool, worker_id: str, every_s: float) -> bool:
     """Whether this worker is to sweep now, because none has begun to for this time. Two that ask at the same moment may
     both: a sweep can be repeated."""
-    found = await pool.fetchval(
-        """UPDATE workers SET swept_at = now() WHERE id = $1 AND NOT EXISTS (
-               SELECT FROM workers WHERE swept_at BETWEEN now() - make_interval(secs => $2) AND now()) RETURNING id""",
-        worker_id,
-        every_s,
-    )
+    sql = """UPDATE workers SET swept_at = now() WHERE id = $1 AND NOT EXISTS (
+                 SELECT FROM workers WHERE swept_at BETWEEN now() - make_interval(secs => $2) AND now()) RETURNING id"""
+    found = await pool.fetchval(sql, worker_id, every_s)
     return found is not None
 
 
@@ -97,15 +90,11 @@ async def dead(pool: Pool, own_id: str) -> set[str]:
     a worker that pauses keeps its own. None if the server has just started: then all of them have yet to connect
     again. Only for a pool named `own_id`; only its first statement finds an earlier process of that name. Nothing if
     the names of connections are hidden from us."""
-    rows = await pool.fetch(
-        """WITH connected AS (SELECT pid, application_name AS name FROM pg_stat_activity
-                               WHERE datname = current_database())
-           SELECT id FROM workers WHERE seen_at > now() - make_interval(secs => $1)
-              AND pg_postmaster_start_time() < now() - make_interval(secs => $3)
-              AND EXISTS (SELECT FROM connected WHERE pid = pg_backend_pid() AND name = left($2, 63))
-              AND NOT EXISTS (SELECT FROM connected WHERE pid <> pg_backend_pid() AND name = left(workers.id, 63))""",
-        FRESH_SECONDS,
-        own_id,
-        RECONNECTED_SECONDS,
-    )
+    sql = """WITH connected AS (SELECT pid, application_name AS name FROM pg_stat_activity
+                                 WHERE datname = current_database())
+             SELECT id FROM workers WHERE seen_at > now() - make_interval(secs => $1)
+                AND pg_postmaster_start_time() < now() - make_interval(secs => $3)
+                AND EXISTS (SELECT FROM connected WHERE pid = pg_backend_pid() AND name = left($2, 63))
+                AND NOT EXISTS (SELECT FROM connected WHERE pid <> pg_backend_pid() AND name = left(workers.id, 63))"""
+    rows = await pool.fetch(sql, FRESH_SECONDS, own_id, RECONNECTED_SECONDS)
     return {row["id"] for row in rows}

@@ -93,41 +93,30 @@ async def bytes_of_tenant(pool: Pool, tenant: str) -> int:
 async def find_removed(pool: Pool, keys: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Those workspaces, given by tenant and id, that are known to be gone. A workspace is named after its first
     session."""
-    rows = await pool.fetch(
-        """SELECT s.tenant, s.id
-             FROM sessions s JOIN unnest($1::text[], $2::text[]) AS k(t, i) ON s.tenant = t AND s.id = i
-            WHERE s.content_removed_at IS NOT NULL
-              AND NOT EXISTS (SELECT 1 FROM workspaces w WHERE w.tenant = s.tenant AND w.id = s.id)""",
-        [tenant for tenant, _ in keys],
-        [name for _, name in keys],
-    )
+    sql = """SELECT s.tenant, s.id
+               FROM sessions s JOIN unnest($1::text[], $2::text[]) AS k(t, i) ON s.tenant = t AND s.id = i
+              WHERE s.content_removed_at IS NOT NULL
+                AND NOT EXISTS (SELECT 1 FROM workspaces w WHERE w.tenant = s.tenant AND w.id = s.id)"""
+    rows = await pool.fetch(sql, [tenant for tenant, _ in keys], [name for _, name in keys])
     return [(row["tenant"], row["id"]) for row in rows]
 
 
 async def as_of(pool: Pool, tenant: str, workspace_id: str, moment: datetime) -> Manifest:
     """The files of a workspace at a time; it does not wait for a session that is still changing them."""
-    rows = await pool.fetch(
-        """SELECT w.manifest, c.undo FROM workspaces w
-             LEFT JOIN workspace_changes c
-                    ON c.tenant = w.tenant AND c.id = w.id AND c.at > $3 AND c.version <= w.version
-            WHERE w.tenant = $1 AND w.id = $2 ORDER BY c.version DESC""",
-        tenant,
-        workspace_id,
-        moment,
-    )
+    sql = """SELECT w.manifest, c.undo FROM workspaces w
+               LEFT JOIN workspace_changes c
+                      ON c.tenant = w.tenant AND c.id = w.id AND c.at > $3 AND c.version <= w.version
+              WHERE w.tenant = $1 AND w.id = $2 ORDER BY c.version DESC"""
+    rows = await pool.fetch(sql, tenant, workspace_id, moment)
     return await asyncio.to_thread(_undone, rows[0]["manifest"], [row["undo"] or "{}" for row in rows]) if rows else {}
 
 
 async def as_of_version(pool: Pool, tenant: str, workspace_id: str, version: int) -> Manifest:
-    rows = await pool.fetch(
-        """SELECT w.manifest, c.undo FROM workspaces w
-             LEFT JOIN workspace_changes c
-                    ON c.tenant = w.tenant AND c.id = w.id AND c.version > $3 AND c.version <= w.version
-            WHERE w.tenant = $1 AND w.id = $2 ORDER BY c.version DESC""",
-        tenant,
-        workspace_id,
-        version,
-    )
+    sql = """SELECT w.manifest, c.undo FROM workspaces w
+               LEFT JOIN workspace_changes c
+                      ON c.tenant = w.tenant AND c.id = w.id AND c.version > $3 AND c.version <= w.version
+              WHERE w.tenant = $1 AND w.id = $2 ORDER BY c.version DESC"""
+    rows = await pool.fetch(sql, tenant, workspace_id, version)
     return await asyncio.to_thread(_undone, rows[0]["manifest"], [row["undo"] or "{}" for row in rows]) if rows else {}
 
 
@@ -154,32 +143,18 @@ async def update(
 
 async def change_in(connection: Connection, tenant: str, workspace_id: str, change: Change) -> tuple[int, Manifest]:
     """The same inside a transaction that writes more, such as the message that mentions the files."""
-    row = await connection.fetchrow(
-        """INSERT INTO workspaces (tenant, id) VALUES ($1, $2)
-           ON CONFLICT (tenant, id) DO UPDATE SET updated_at = now() RETURNING version, manifest""",
-        tenant,
-        workspace_id,
-    )
+    sql = """INSERT INTO workspaces (tenant, id) VALUES ($1, $2)
+             ON CONFLICT (tenant, id) DO UPDATE SET updated_at = now() RETURNING version, manifest"""
+    row = await connection.fetchrow(sql, tenant, workspace_id)
     assert row is not None
     version = row["version"] + 1
     before: str = row["manifest"]
     changed = await asyncio.to_thread(_change, before, change) if len(before) > LARGE else _change(before, change)
-    await connection.execute(
-        "INSERT INTO workspace_changes (tenant, id, version, undo) VALUES ($1, $2, $3, $4)",
-        tenant,
-        workspace_id,
-        version,
-        changed.undo,
-    )
-    await connection.execute(
-        """UPDATE workspaces SET version = $3, manifest = $4, history_bytes = history_bytes + $5
-            WHERE tenant = $1 AND id = $2""",
-        tenant,
-        workspace_id,
-        version,
-        changed.text,
-        changed.replaced_bytes,
-    )
+    sql = "INSERT INTO workspace_changes (tenant, id, version, undo) VALUES ($1, $2, $3, $4)"
+    await connection.execute(sql, tenant, workspace_id, version, changed.undo)
+    sql = """UPDATE workspaces SET version = $3, manifest = $4, history_bytes = history_bytes + $5
+              WHERE tenant = $1 AND id = $2"""
+    await connection.execute(sql, tenant, workspace_id, version, changed.text, changed.replaced_bytes)
     return version, changed.manifest
 
 
@@ -206,9 +181,5 @@ async def _parse(text: str) -> Manifest:
 
 async def set_briefing(pool: Pool, tenant: str, workspace_id: str, text: str | None) -> None:
     """Note what the files of a workspace that exists say to every model that works in it."""
-    await pool.execute(
-        "UPDATE workspaces SET briefing = $3 WHERE tenant = $1 AND id = $2 AND briefing IS DISTINCT FROM $3",
-        tenant,
-        workspace_id,
-        text,
-    )
+    sql = "UPDATE workspaces SET briefing = $3 WHERE tenant = $1 AND id = $2 AND briefing IS DISTINCT FROM $3"
+    await pool.execute(sql, tenant, workspace_id, text)

@@ -76,7 +76,7 @@ def tables_of(text: str, place: int, alias: str | None, column: str) -> set[str]
     if alias is not None:
         named = aliases(text).get(alias, set())
         return {table for table in named if column in COLUMNS.get(table, {})}
-    above, closed = text[:place], 1
+    above, closed = text[:place].rpartition("sql = ")[2], 1  # a module names each statement before its call
     while closed:
         above, closed = re.subn(r"\([^()]*\)", "", above)
     before = [table for table in re.findall(TABLE, above) if column in COLUMNS.get(table, {})]
