@@ -349,7 +349,7 @@ class Trees:
         key = spec.setup_key("\n".join([await self._digest_inputs(tree, spec, folder), *owners]))
         script, earlier = spec.setup, await environments.find_setup(self._pool, ref.tenant, key)
         if earlier is not None:
-            manifest = await workspaces.as_of_version(self._pool, ref.tenant, *earlier)
+            manifest = await workspaces.as_of(self._pool, ref.tenant, *earlier)
             await self._workspaces.adopt(ref.tenant, workspace_id, manifest)
             script = spec.maintenance
         if script is not None:

@@ -99,17 +99,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 async def _raise(request: Request, error: Exception) -> Response:
     """Let RequestMiddleware turn the error into a problem, as it does with all others."""
     if isinstance(error, HTTPException) and error.status_code == 405:
-        error.headers = {"Allow": ", ".join(_methods(request))}
+        routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+        found = [route.methods or set() for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+        # all methods of the path; the framework names only those of the first route
+        error.headers = {"Allow": ", ".join(sorted(set().union(*found)))}
     raise error
-
-
-def _methods(request: Request) -> list[str]:
-    """All methods of a path; the framework names only those of the first route."""
-    found: set[str] = set()
-    for route in [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]:
-        if route.matches(request.scope)[0] is not Match.NONE:
-            found |= route.methods or set()
-    return sorted(found)
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from errand.models import ShownFile
 
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 # What every vendor takes; in requests they are a third larger.
@@ -26,16 +26,9 @@ class NotShown(ValueError):
         super().__init__(f"{why}; models are shown {ALLOWED}")
 
 
-class FileBlock(BaseModel):
+class FileBlock(ShownFile):
     """A picture or a PDF in a message. Where a model is not shown it, it is described."""
 
-    model_config = ConfigDict(frozen=True)
-
-    type: Literal["image", "document"]
-    file_id: str
-    name: str
-    media_type: str
-    size: int
     width: int = 0
     height: int = 0
 

@@ -11,7 +11,7 @@ from domain.sessions.session import SessionRef
 from domain.sessions.writes import Acceptance, NewMessage
 from domain.task import parts_of
 from store import sessions
-from store.database import Connection, Pool
+from store.database import Connection, Pool, decide
 from store.sessions import Accepted, SessionRow, from_columns
 
 
@@ -24,23 +24,13 @@ class Arrival:
     refused: Accepted | None = None
 
 
-class _Refused(Exception):
-    """Rolls the transaction back: a refused first message leaves no address."""
-
-    def __init__(self, accepted: Accepted) -> None:
-        self.accepted = accepted
-
-
 async def accept(pool: Pool, tenant: str, address: Address, message: ArrivingMessage) -> Arrival:
     """Accept one message for an address. The caller starts the session's workflow; a sweep repeats a lost start."""
-    try:
-        async with pool.acquire() as connection, connection.transaction():
-            arrival = await accept_in(connection, tenant, address, message)
-            if arrival.refused is not None:
-                raise _Refused(arrival.refused)
-            return arrival
-    except _Refused as refused:
-        return Arrival(refused=refused.accepted)
+    return await decide(
+        pool,
+        lambda connection: accept_in(connection, tenant, address, message),
+        lambda arrival: arrival.refused is None,  # a refused first message leaves no address
+    )
 
 
 async def accept_in(

@@ -59,6 +59,8 @@ async def verify(pool: Pool, tenant: str, expected: str | None = None) -> AuditV
     """Verify all chains of a tenant, and the one that concerns everybody, in one snapshot."""
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         verdict = await _verify(connection, tenant, expected)
+        if verdict.found is None and (silent := await connection.fetchval(_WITHOUT_LOG, tenant)) is not None:
+            verdict.found = Break(chain=silent, seq=1, problem=f"{MISSING}: the conversation has sessions and no log")
         if verdict.found is None and (shared := (await _verify(connection, EVERYBODY)).found) is not None:
             verdict.found = shared.model_copy(update={"chain": EVERYBODY})
     return verdict
@@ -67,38 +69,29 @@ async def verify(pool: Pool, tenant: str, expected: str | None = None) -> AuditV
 async def verify_chain(pool: Pool, tenant: str, chain: str) -> AuditVerdict:
     """Verify one chain of a tenant by its own links and its recorded head."""
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        verdict, last = AuditVerdict(), 0
-        while verdict.found is None:
-            sql = f"SELECT {_COLUMNS} FROM audit WHERE tenant = $1 AND chain = $2 AND seq > $3 ORDER BY seq LIMIT $4"
-            rows = await connection.fetch(sql, tenant, chain, last, BATCH)
-            verdict.found = verdict.read(ChainedEntry(**row) for row in rows)
-            if len(rows) < BATCH:
-                break
-            last = rows[-1]["seq"]
-        heads: list[Any] = await connection.fetch(
-            "SELECT chain, seq, hash FROM audit_heads WHERE tenant = $1 AND chain = $2", tenant, chain
-        )
-        verdict.found = verdict.found or verdict.end(Head(**row) for row in heads)
+        verdict = await _verify(connection, tenant, chain=chain)
         if verdict.found is None and not verdict.entries:  # accepting its first session wrote the first entry
             verdict.found = Break(chain=chain, seq=1, problem=MISSING)
     return verdict
 
 
-async def _verify(connection: Connection, tenant: str, expected: str | None = None) -> AuditVerdict:
-    verdict = AuditVerdict(expected)
-    last: tuple[str, int] = ("", 0)
+async def _verify(
+    connection: Connection, tenant: str, expected: str | None = None, *, chain: str | None = None
+) -> AuditVerdict:
+    """Verify all chains, or one."""
+    verdict, last = AuditVerdict(expected), (chain or "", 0)
+    only, one = ("AND chain = ${}", (chain,)) if chain is not None else ("", ())
     while verdict.found is None:
-        sql = f"""SELECT {_COLUMNS} FROM audit WHERE tenant = $1 AND (chain, seq) > ($2, $3)
+        sql = f"""SELECT {_COLUMNS} FROM audit WHERE tenant = $1 AND (chain, seq) > ($2, $3) {only.format(5)}
                    ORDER BY chain, seq LIMIT $4"""
-        rows = await connection.fetch(sql, tenant, *last, BATCH)
+        rows = await connection.fetch(sql, tenant, *last, BATCH, *one)
         verdict.found = verdict.read(ChainedEntry(**row) for row in rows)
         if len(rows) < BATCH:
             break
         last = (rows[-1]["chain"], rows[-1]["seq"])
-    heads: list[Any] = await connection.fetch("SELECT chain, seq, hash FROM audit_heads WHERE tenant = $1", tenant)
+    sql = f"SELECT chain, seq, hash FROM audit_heads WHERE tenant = $1 {only.format(2)}"
+    heads: list[Any] = await connection.fetch(sql, tenant, *one)
     verdict.found = verdict.found or verdict.end(Head(**row) for row in heads)
-    if verdict.found is None and (silent := await connection.fetchval(_WITHOUT_LOG, tenant)) is not None:
-        verdict.found = Break(chain=silent, seq=1, problem=f"{MISSING}: the conversation has sessions and no log")
     return verdict
 
 

@@ -1,5 +1,6 @@
 """Messages of channels: each becomes a session of its conversation, joins one that waits, or answers a question."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -11,8 +12,7 @@ from domain.sessions.writes import RequestAnswer, ThreadMessage
 from domain.task import text_of_parts
 from store import addresses, conversations, files, idempotency, input_requests, sessions, workspaces
 from store.addresses import Arrival
-from store.database import Connection, Pool
-from store.idempotency import StoredResponse
+from store.database import Connection, Pool, decide
 from store.sessions import SessionRow, from_columns
 
 
@@ -32,11 +32,6 @@ class ChannelArrival:
 
     arrival: Arrival
     merged: bool = False
-    key_reused: bool = False  # it was refused: another request had its Idempotency-Key
-
-    @property
-    def refused(self) -> bool:
-        return self.key_reused or self.arrival.refused is not None
 
 
 async def accept(
@@ -45,17 +40,11 @@ async def accept(
     """Accept one message. `merge`: it may join the newest waiting session. `wait`: its own session does not begin
     before it is started explicitly, so that others may join it."""
     address = Address.channel(channel.connector, channel.channel_id, channel.user_id)
-    async with pool.acquire() as connection:
-        transaction = connection.transaction()
-        await transaction.start()
-        try:
-            found = await _accept(connection, tenant, channel, address, message, merge, wait)
-        except BaseException:
-            await transaction.rollback()
-            raise
-        # roll back, so that a refused first message leaves no address
-        await (transaction.rollback() if found.refused else transaction.commit())
-        return found
+    return await decide(
+        pool,
+        lambda connection: _accept(connection, tenant, channel, address, message, merge, wait),
+        lambda found: found.arrival.refused is None,  # a refused first message leaves no address
+    )
 
 
 async def _accept(
@@ -68,8 +57,7 @@ async def _accept(
     wait: bool,
 ) -> ChannelArrival:
     conversation_id = await addresses.lock(connection, tenant, address)
-    if await is_key_reused(connection, tenant, message):
-        return ChannelArrival(Arrival(), key_reused=True)
+    await _reserve_key(connection, tenant, message)
     if merge and (joined := await _join(connection, tenant, conversation_id, message)) is not None:
         return ChannelArrival(joined, merged=not joined.duplicate)
     arrival = await addresses.accept_in(connection, tenant, address, message, wait=wait)
@@ -163,18 +151,13 @@ async def add_silent(pool: Pool, tenant: str, conversation_id: str, message: Arr
         wake=False,
     )
     async with pool.acquire() as connection, connection.transaction():
-        if await is_key_reused(connection, tenant, message):
-            return ChannelArrival(Arrival(), key_reused=True)
+        await _reserve_key(connection, tenant, message)
         return ChannelArrival(Arrival(duplicate=not await conversations.add_message_in(connection, tenant, silent)))
 
 
-async def is_key_reused(connection: Connection, tenant: str, message: ArrivingMessage) -> bool:
-    """Write the request's Idempotency-Key, and report whether another request had it."""
-    record = message.idempotency
-    if record is None:
-        return False
-    given = StoredResponse(digest=record.digest, status=record.status, response=record.response)
-    return (await idempotency.reserve(connection, tenant, record.key, given)).digest != record.digest
+async def _reserve_key(connection: Connection, tenant: str, message: ArrivingMessage) -> None:
+    if message.idempotency is not None:
+        await idempotency.reserve(connection, tenant, message.idempotency)
 
 
 # for each message of a subagent in a channel: the session that was running when the subagent's work was asked for
@@ -241,86 +224,77 @@ async def find_open_question(
     return found
 
 
-class _Settled(Exception):
-    """Rolls the transaction back: the question no longer waits for an answer."""
-
-
 async def answer_question(
     pool: Pool, address: Address, message: ArrivingMessage, session: SessionRow, written: RequestAnswer
 ) -> ChannelArrival | None:
-    """Let a message answer a question of `session`, once. Its files enter the workspace. None if the question was
-    settled in the meantime: the message is then one like any other."""
-    try:
-        async with pool.acquire() as connection, connection.transaction():
-            if (before := await _before(connection, session, address, message)) is not None:
-                return before
-            if not await _still_open(connection, session, address, message, written.id):
-                raise _Settled
-            if message.files:
-                given = dict(message.files)
-                await workspaces.change_in(
-                    connection, session.tenant, session.workspace_id, lambda known: {**known, **given}
-                )
-                await files.use_in(connection, session.tenant, message.session.task.context.files, session.id)
-            if await input_requests.answer(connection, written) is not None:
-                raise _Settled
-            await addresses.remember(connection, session.tenant, session.conversation_id, message.key, session.id)
-    except _Settled:
-        return None
-    return ChannelArrival(Arrival(session))
+    """Let a message answer a question of `session`, once. Its files enter the workspace."""
+
+    async def write(connection: Connection) -> bool:
+        if message.files:
+            given = dict(message.files)
+            await workspaces.change_in(
+                connection, session.tenant, session.workspace_id, lambda known: {**known, **given}
+            )
+            await files.use_in(connection, session.tenant, message.session.task.context.files, session.id)
+        return await input_requests.answer(connection, written) is None
+
+    return await _settle_question(pool, address, message, session, written.id, write)
 
 
 async def reject_answer(
     pool: Pool, address: Address, message: ArrivingMessage, session: SessionRow, request_id: str, text: str
 ) -> ChannelArrival | None:
-    """Record that a message does not answer a question, and send this text to its person. None if the question was
-    settled in the meantime: the message is then one like any other."""
-    try:
-        async with pool.acquire() as connection, connection.transaction():
-            if (before := await _before(connection, session, address, message)) is not None:
-                return before
-            if not await _still_open(connection, session, address, message, request_id):
-                raise _Settled
-            await addresses.remember(connection, session.tenant, session.conversation_id, message.key, session.id)
-            await connection.execute(
-                """INSERT INTO deliveries (tenant, id, subscription_id, conversation_id, event, session_id, body)
-                   SELECT c.tenant, $3, k.id, c.conversation_id, $4, $5,
-                          jsonb_build_object('type', $4::text, 'timestamp', now(), 'data', jsonb_build_object(
-                              'connector', c.connector, 'channel_id', c.channel_id, 'user_id', c.user_id,
-                              'thread', $6::text, 'in_reply_to', $7::text, 'conversation_id', c.conversation_id,
-                              'task_id', $5::text, 'text', $8::text))::text
-                     FROM channels c JOIN connectors k ON k.tenant = c.tenant AND k.name = c.connector
-                    WHERE c.tenant = $1 AND c.conversation_id = $2 AND (k.kind <> 'webhook' OR k.target <> '')
-                   ON CONFLICT DO NOTHING""",
-                session.tenant,
-                session.conversation_id,
-                derive_id(request_id, "rejected", message.key),
-                REPLY,
-                session.id,
-                thread_of(message.session),
-                message.session.task.channel.message_id if message.session.task.channel else None,
-                text,
-            )
-            await connection.execute("SELECT pg_notify('deliveries', '')")
-    except _Settled:
-        return None
-    return ChannelArrival(Arrival(session))
+    """Record that a message does not answer a question, and send this text to its person."""
+
+    async def write(connection: Connection) -> bool:
+        await connection.execute(
+            """INSERT INTO deliveries (tenant, id, subscription_id, conversation_id, event, session_id, body)
+               SELECT c.tenant, $3, k.id, c.conversation_id, $4, $5,
+                      jsonb_build_object('type', $4::text, 'timestamp', now(), 'data', jsonb_build_object(
+                          'connector', c.connector, 'channel_id', c.channel_id, 'user_id', c.user_id,
+                          'thread', $6::text, 'in_reply_to', $7::text, 'conversation_id', c.conversation_id,
+                          'task_id', $5::text, 'text', $8::text))::text
+                 FROM channels c JOIN connectors k ON k.tenant = c.tenant AND k.name = c.connector
+                WHERE c.tenant = $1 AND c.conversation_id = $2 AND (k.kind <> 'webhook' OR k.target <> '')
+               ON CONFLICT DO NOTHING""",
+            session.tenant,
+            session.conversation_id,
+            derive_id(request_id, "rejected", message.key),
+            REPLY,
+            session.id,
+            thread_of(message.session),
+            message.session.task.channel.message_id if message.session.task.channel else None,
+            text,
+        )
+        await connection.execute("SELECT pg_notify('deliveries', '')")
+        return True
+
+    return await _settle_question(pool, address, message, session, request_id, write)
 
 
-async def _still_open(
-    connection: Connection, session: SessionRow, address: Address, message: ArrivingMessage, request_id: str
-) -> bool:
-    """Look again under the lock of the address: the question may have expired, or a reset may have withdrawn it."""
-    thread = thread_of(message.session)
-    return await find_open_question(connection, session.tenant, address, thread) == request_id
-
-
-async def _before(
-    connection: Connection, session: SessionRow, address: Address, message: ArrivingMessage
+async def _settle_question(
+    pool: Pool,
+    address: Address,
+    message: ArrivingMessage,
+    session: SessionRow,
+    request_id: str,
+    write: Callable[[Connection], Awaitable[bool]],
 ) -> ChannelArrival | None:
-    """Lock the address. Returns the earlier result of a message with this key, if there was one."""
-    await addresses.lock(connection, session.tenant, address)
-    if await is_key_reused(connection, session.tenant, message):
-        return ChannelArrival(Arrival(), key_reused=True)
-    known = await addresses.find_known(connection, session.tenant, session.conversation_id, message.key)
-    return ChannelArrival(Arrival(known, duplicate=True)) if known else None
+    """What a message to a question leads to, under the lock of its address: the earlier result of a message with this
+    key, else what `write` makes of it. None if the question was settled in the meantime: the message is then one like
+    any other."""
+
+    async def settle(connection: Connection) -> ChannelArrival | None:
+        await addresses.lock(connection, session.tenant, address)
+        await _reserve_key(connection, session.tenant, message)
+        known = await addresses.find_known(connection, session.tenant, session.conversation_id, message.key)
+        if known is not None:
+            return ChannelArrival(Arrival(known, duplicate=True))
+        # looked at again under the lock: it may have expired, or a reset may have withdrawn it
+        open_now = await find_open_question(connection, session.tenant, address, thread_of(message.session))
+        if open_now != request_id or not await write(connection):
+            return None
+        await addresses.remember(connection, session.tenant, session.conversation_id, message.key, session.id)
+        return ChannelArrival(Arrival(session))
+
+    return await decide(pool, settle, lambda found: found is not None)

@@ -135,6 +135,20 @@ async def patiently(operation: Callable[[], Awaitable[T]], *, seconds: float, pa
             pause = min(pause * 2, 2.0)
 
 
+async def decide(pool: Pool, work: Callable[[Connection], Awaitable[T]], keeps: Callable[[T], bool]) -> T:
+    """Do work in one transaction, which is rolled back unless `keeps` accepts the result: a refusal leaves no trace."""
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            result = await work(connection)
+        except BaseException:
+            await transaction.rollback()
+            raise
+        await (transaction.commit() if keeps(result) else transaction.rollback())
+        return result
+
+
 async def call(pool: "Pool | Connection", function: str, argument: object) -> Any:
     """Call a SQL function that takes one JSON document: one statement, one round trip, one transaction."""
     return await pool.fetchval(f"SELECT {function}($1::jsonb)", to_json(argument))

@@ -1,8 +1,7 @@
 """Requests that must not take effect twice: stored responses by Idempotency-Key, and locks while one is handled."""
 
-from pydantic import BaseModel
-
 from domain.errors import Invalid
+from domain.sessions.writes import IdempotencyRecord
 from store.database import Connection, Pool
 
 KEPT_HOURS = 24
@@ -12,25 +11,22 @@ def key_reused() -> Invalid:
     return Invalid("This Idempotency-Key was used for another request before.", type="idempotency-key-reused")
 
 
-class StoredResponse(BaseModel):
-    digest: str
-    status: int
-    response: str
+async def find(pool: "Pool | Connection", tenant: str, key: str, digest: str) -> str | None:
+    """The stored response to the request with this key; refused if another request had the key."""
+    sql = "SELECT digest, response FROM idempotency WHERE tenant = $1 AND key = $2"
+    row = await pool.fetchrow(sql, tenant, key)
+    if row is not None and row["digest"] != digest:
+        raise key_reused()
+    return row["response"] if row else None
 
 
-async def find(pool: "Pool | Connection", tenant: str, key: str) -> StoredResponse | None:
-    row = await pool.fetchrow(
-        "SELECT digest, status, response FROM idempotency WHERE tenant = $1 AND key = $2", tenant, key
-    )
-    return StoredResponse(**dict(row)) if row else None
-
-
-async def reserve(pool: "Pool | Connection", tenant: str, key: str, answered: StoredResponse) -> StoredResponse:
-    """Write the response before the operation. Returns the stored one, which may be an earlier request's."""
+async def reserve(pool: "Pool | Connection", tenant: str, record: IdempotencyRecord) -> str:
+    """Write the response before the operation. Returns the stored one, which may be that of an earlier repetition;
+    refused if another request had the key."""
     sql = """INSERT INTO idempotency (tenant, key, digest, status, response) VALUES ($1, $2, $3, $4, $5)
              ON CONFLICT DO NOTHING"""
-    await pool.execute(sql, tenant, key, answered.digest, answered.status, answered.response)
-    return await find(pool, tenant, key) or answered
+    await pool.execute(sql, tenant, record.key, record.digest, record.status, record.response)
+    return await find(pool, tenant, record.key, record.digest) or record.response
 
 
 async def forget(pool: Pool, tenant: str, key: str) -> None:

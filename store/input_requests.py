@@ -17,8 +17,7 @@ from domain.sessions.input_request import InputRequest, RequestOrder, RequestSta
 from domain.sessions.session import SessionRef
 from domain.sessions.writes import IdempotencyRecord, NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from store import face_requests, idempotency
-from store.database import Connection, Pool, call, to_json
-from store.idempotency import StoredResponse
+from store.database import Connection, Pool, call, decide, to_json
 
 _COLUMNS = """id, conversation_id, session_id, kind, question, details, answer_schema, status, answer, answered_by,
               answered_at, deadline, on_expiry, default_answer, created_at, gate"""
@@ -67,13 +66,6 @@ async def answer(pool: "Pool | Connection", answer: RequestAnswer) -> RequestSta
     return _Answered.model_validate_json(await call(pool, "answer_request", answer)).settled
 
 
-class _Late(Exception):
-    """A request was already settled."""
-
-    def __init__(self, status: RequestStatus) -> None:
-        self.status = status
-
-
 async def answer_all(
     pool: Pool,
     tenant: str,
@@ -85,26 +77,24 @@ async def answer_all(
     """Write all of `given` or nothing. In the same transaction write those of `rest` that are still open, the response
     for a repetition, and the request of a face. Returns the status of a request of `given` that was already settled.
     Refuses a key that was used for another request meanwhile."""
-    try:
-        async with pool.acquire() as connection, connection.transaction():
-            # Lock the session and all its requests before any counter: another answer or an expiry may run at the same
-            # time.
-            for row in (_SESSION, _REQUESTS):
-                await connection.execute(row, tenant, [one.id for one in (*given, *rest)])
-            for one in given:
-                if (settled := await answer(connection, one)) is not None:
-                    raise _Late(settled)
-            for one in rest:
-                await answer(connection, one)
-            if record is not None:
-                answered = StoredResponse(digest=record.digest, status=record.status, response=record.response)
-                if (await idempotency.reserve(connection, tenant, record.key, answered)).digest != record.digest:
-                    raise idempotency.key_reused()
-            if face is not None:
-                await face_requests.add(connection, tenant, face)
-    except _Late as late:
-        return late.status
-    return None
+
+    async def write(connection: Connection) -> RequestStatus | None:
+        # Lock the session and all its requests before any counter: another answer or an expiry may run at the same
+        # time.
+        for row in (_SESSION, _REQUESTS):
+            await connection.execute(row, tenant, [one.id for one in (*given, *rest)])
+        for one in given:
+            if (settled := await answer(connection, one)) is not None:
+                return settled
+        for one in rest:
+            await answer(connection, one)
+        if record is not None:
+            await idempotency.reserve(connection, tenant, record)
+        if face is not None:
+            await face_requests.add(connection, tenant, face)
+        return None
+
+    return await decide(pool, write, lambda settled: settled is None)
 
 
 _REQUESTS = "SELECT 1 FROM input_requests WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR UPDATE"

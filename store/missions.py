@@ -147,7 +147,7 @@ async def settle(pool: Pool, tenant: str, mission_id: str) -> Mission | None:
     if over is None and (schedule is None or schedule.deleted_at is not None):
         over = MissionStatus.CANCELLED, "its schedule was deleted"
     # Only its expiry ends a mission in the middle of a run: otherwise the last run may finish first.
-    running = over is not None and over[0] is not MissionStatus.EXPIRED and await _is_running(pool, mission)
+    running = over is not None and over[0] is not MissionStatus.EXPIRED and await find_unfinished(pool, mission)
     if over is None or (running and schedule is not None and schedule.deleted_at is None):
         return mission
     return await end(pool, tenant, mission_id, *over) or await get(pool, tenant, mission_id)
@@ -157,13 +157,6 @@ async def settle_of_conversation(pool: Pool, tenant: str, conversation_id: str) 
     mission = await of_conversation(pool, tenant, conversation_id)
     if mission is not None:
         await settle(pool, tenant, mission.id)
-
-
-async def _is_running(pool: Pool, mission: Mission) -> bool:
-    sql = f"""SELECT EXISTS (SELECT 1 FROM ({SESSIONS}) s
-                              WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled'))"""
-    found: bool = await pool.fetchval(sql, mission.tenant, mission.conversation_id, mission.schedule_id)
-    return found
 
 
 async def find_unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:

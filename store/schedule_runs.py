@@ -62,7 +62,7 @@ async def fire(
         if schedule is None or schedule.deleted_at is not None:
             return None
         if (known := await get(connection, tick)) is not None:
-            return known, await _session(connection, tick.tenant, known.session_id)
+            return known, await sessions.get(connection, tick.tenant, known.session_id) if known.session_id else None
         budget = None
         if mission is not None:
             shared = schedule.conversation_id if schedule.rules.context is ContextMode.CONTINUE else None
@@ -74,11 +74,11 @@ async def fire(
         if session is not None:
             schedule = schedule.model_copy(update={"session": session})
         if schedule.rules.overlap is Overlap.STEER:
-            live = await _live(connection, schedule)
+            live = await sessions.live_of_thread(connection, tick.tenant, schedule.conversation_id)
             if live is not None:
                 await _add_message(connection, schedule, tick, text)
                 return await _write(connection, schedule, tick, RunStatus.STEERED, session_id=live.id), live
-        if schedule.rules.overlap is Overlap.SKIP and await _has_unfinished(connection, schedule):
+        if schedule.rules.overlap is Overlap.SKIP and await find_unfinished(connection, tick.tenant, schedule.id):
             return await _write(connection, schedule, tick, RunStatus.SKIPPED, "the run before it is not over"), None
         arrival = await _accept(connection, schedule, tick, text, budget)
         if arrival.session is not None:
@@ -104,7 +104,7 @@ async def unsteer(pool: Pool, schedule: Schedule, tick: TickCall) -> bool:
         return gone is not None
 
 
-async def find_unfinished(pool: Pool, tenant: str, schedule_id: str) -> list[SessionRow]:
+async def find_unfinished(pool: "Pool | Connection", tenant: str, schedule_id: str) -> list[SessionRow]:
     """The sessions of earlier runs that have not ended."""
     sql = f"""SELECT s.* FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
                WHERE r.tenant = $1 AND r.schedule_id = $2 AND NOT r.settled AND s.status NOT IN {_OVER}"""
@@ -217,29 +217,12 @@ async def _write(
     return ScheduleRun(**dict(row))
 
 
-async def _has_unfinished(connection: Connection, schedule: Schedule) -> bool:
-    sql = f"""SELECT 1 FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
-               WHERE r.tenant = $1 AND r.schedule_id = $2 AND NOT r.settled AND s.status NOT IN {_OVER} LIMIT 1"""
-    found = await connection.fetchval(sql, schedule.tenant, schedule.id)
-    return found is not None
-
-
-async def _live(connection: Connection, schedule: Schedule) -> SessionRow | None:
-    sql = "SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live"
-    row = await connection.fetchrow(sql, schedule.tenant, schedule.conversation_id)
-    return from_columns(row) if row else None
-
-
 async def _source(connection: Connection, schedule: Schedule) -> SessionRow | None:
     """The newest session of the conversation that has an answer; after a reset, only of those since then."""
     sql = """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND committed AND generation = (
                  SELECT generation FROM conversations WHERE tenant = $1 AND id = $2) ORDER BY ended_at DESC LIMIT 1"""
     row: asyncpg.Record | None = await connection.fetchrow(sql, schedule.tenant, schedule.conversation_id)
     return from_columns(row) if row else None
-
-
-async def _session(connection: Connection, tenant: str, session_id: str | None) -> SessionRow | None:
-    return await sessions.get(connection, tenant, session_id) if session_id else None
 
 
 async def _add_message(connection: Connection, schedule: Schedule, tick: TickCall, text: str) -> None:

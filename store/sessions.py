@@ -185,7 +185,7 @@ async def newest_of_thread(pool: Pool, tenant: str, thread_id: str) -> SessionRo
     return from_columns(row) if row else None
 
 
-async def live_of_thread(pool: Pool, tenant: str, thread_id: str) -> SessionRow | None:
+async def live_of_thread(pool: "Pool | Connection", tenant: str, thread_id: str) -> SessionRow | None:
     row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live", tenant, thread_id)
     return from_columns(row) if row else None
 

@@ -29,7 +29,7 @@ from domain.triggers import (
     covers,
 )
 from store import addresses, audit, conversations, input_requests, missions
-from store.database import Connection, Pool
+from store.database import Connection, Pool, decide
 from store.input_requests import OpenedRow
 from store.sessions import Accepted, SessionRow
 
@@ -297,17 +297,11 @@ class Receipt:
 async def receive(pool: Pool, trigger: EventTrigger, event: NewEvent, message: ArrivingMessage | None) -> Receipt:
     """Decide on a trigger's event; `message` is used if no session waits for the event. If it is None the event is
     kept, or filtered if it has no key."""
-    async with pool.acquire() as connection:
-        transaction = connection.transaction()
-        await transaction.start()
-        try:
-            receipt = await _receive(connection, trigger, event, message)
-        except BaseException:
-            await transaction.rollback()
-            raise
-        # Roll back, so that a refused event leaves no trace and its sender can send it again.
-        await (transaction.commit() if receipt.accepted is not None else transaction.rollback())
-        return receipt
+    return await decide(
+        pool,
+        lambda connection: _receive(connection, trigger, event, message),
+        lambda receipt: receipt.accepted is not None,  # a refused event leaves no trace: its sender can send it again
+    )
 
 
 async def _receive(

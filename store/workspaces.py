@@ -101,22 +101,15 @@ async def find_removed(pool: Pool, keys: list[tuple[str, str]]) -> list[tuple[st
     return [(row["tenant"], row["id"]) for row in rows]
 
 
-async def as_of(pool: Pool, tenant: str, workspace_id: str, moment: datetime) -> Manifest:
-    """The files of a workspace at a time; it does not wait for a session that is still changing them."""
-    sql = """SELECT w.manifest, c.undo FROM workspaces w
-               LEFT JOIN workspace_changes c
-                      ON c.tenant = w.tenant AND c.id = w.id AND c.at > $3 AND c.version <= w.version
-              WHERE w.tenant = $1 AND w.id = $2 ORDER BY c.version DESC"""
-    rows = await pool.fetch(sql, tenant, workspace_id, moment)
-    return await asyncio.to_thread(_undone, rows[0]["manifest"], [row["undo"] or "{}" for row in rows]) if rows else {}
-
-
-async def as_of_version(pool: Pool, tenant: str, workspace_id: str, version: int) -> Manifest:
-    sql = """SELECT w.manifest, c.undo FROM workspaces w
-               LEFT JOIN workspace_changes c
-                      ON c.tenant = w.tenant AND c.id = w.id AND c.version > $3 AND c.version <= w.version
-              WHERE w.tenant = $1 AND w.id = $2 ORDER BY c.version DESC"""
-    rows = await pool.fetch(sql, tenant, workspace_id, version)
+async def as_of(pool: Pool, tenant: str, workspace_id: str, when: datetime | int) -> Manifest:
+    """The files of a workspace at a time or at a version; it does not wait for a session that is still changing
+    them."""
+    later = "c.version > $3" if isinstance(when, int) else "c.at > $3"
+    sql = f"""SELECT w.manifest, c.undo FROM workspaces w
+                LEFT JOIN workspace_changes c
+                       ON c.tenant = w.tenant AND c.id = w.id AND {later} AND c.version <= w.version
+               WHERE w.tenant = $1 AND w.id = $2 ORDER BY c.version DESC"""
+    rows = await pool.fetch(sql, tenant, workspace_id, when)
     return await asyncio.to_thread(_undone, rows[0]["manifest"], [row["undo"] or "{}" for row in rows]) if rows else {}
 
 

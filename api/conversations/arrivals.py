@@ -50,7 +50,6 @@ from domain.task import TaskContext, TaskSpec, title_of
 from domain.triggers import Condition, ExternalEvent, SignatureKind, mark_untrusted, render_key
 from store import addresses, channels, input_requests, missions, sessions, triggers
 from store.channels import ChannelArrival
-from store.idempotency import key_reused
 from store.sessions import SessionRow
 from store.triggers import NewEvent, SignedTrigger
 
@@ -104,15 +103,14 @@ async def accept_message(
     if not body.wake:
         return await _silent(call, channel, message)
     # an answer is shown with its request, and an invisible message must be shown nowhere
-    if body.visible and (answered := await _answer(call, channel, body, message)) is not None:
-        return answered
+    if body.visible and (answered := await answer_question(call, channel, body, message)) is not None:
+        arrived, request_id, rejected = answered
+        return _show(arrived, None if arrived.arrival.duplicate or rejected else request_id, rejected)
     debounced = connector.debounce_ms > 0
     # merge and debounce are decided under the lock of the address, so that of two messages only one starts a session
     found = await channels.accept(
         call.pool, call.tenant, channel, message, merge=connector.merge or debounced, wait=debounced
     )
-    if found.key_reused:
-        raise key_reused()
     arrival = found.arrival
     if arrival.refused is not None:
         raise submit.refusal(arrival.refused) or Conflict()
@@ -120,36 +118,20 @@ async def accept_message(
     # the request that accepted the first one starts the session, or else a sweep
     if not arrival.duplicate and not found.merged:
         await _start(call, arrival.session, connector.debounce_ms / 1_000)
-    return ChannelAccepted(
-        conversation_id=arrival.session.conversation_id,
-        session_id=arrival.session.id,
-        stream_key=stream_key(arrival.session.id),
-        queued=not arrival.session.live and not arrival.session.status.terminal,
-        merged=found.merged,
-        duplicate=arrival.duplicate,
-    )
+    return _show(found)
 
 
-async def _answer(
-    call: Call, channel: ChannelRef, body: ChannelMessage, message: ArrivingMessage
-) -> ChannelAccepted | None:
-    """The session that asked, if the message answers a question."""
-    found = await answer_question(call, channel, body, message)
-    if found is None:
-        return None
-    arrived, request_id, rejected = found
-    if arrived.key_reused:
-        raise key_reused()
-    session, duplicate = arrived.arrival.session, arrived.arrival.duplicate
+def _show(found: ChannelArrival, answered: str | None = None, rejected: str | None = None) -> ChannelAccepted:
+    session = found.arrival.session
     assert session is not None
     return ChannelAccepted(
         conversation_id=session.conversation_id,
         session_id=session.id,
         stream_key=stream_key(session.id),
         queued=not session.live and not session.status.terminal,
-        merged=False,
-        duplicate=duplicate,
-        answered=None if duplicate or rejected else request_id,
+        merged=found.merged,
+        duplicate=found.arrival.duplicate,
+        answered=answered,
         rejected=rejected,
     )
 
@@ -164,8 +146,6 @@ async def _silent(call: Call, channel: ChannelRef, message: ArrivingMessage) -> 
         raise Conflict("Nobody has written from this address: there is no conversation to enter silently.")
     await lookup.open_conversation(call, conversation_id)
     found = await channels.add_silent(call.pool, call.tenant, conversation_id, message)
-    if found.key_reused:
-        raise key_reused()
     return ChannelAccepted(
         conversation_id=conversation_id,
         session_id=None,
@@ -265,7 +245,7 @@ async def answer_question(
     # the question was settled meanwhile, so that the message starts a turn instead
     if answered is None:
         return None
-    if not answered.refused and not answered.arrival.duplicate:
+    if not answered.arrival.duplicate:
         await control.signal_answer(call.services, session.id, request.id)
     return answered, request.id, None
 
@@ -315,8 +295,13 @@ def _verify(one: SignedTrigger, headers: Mapping[str, str], body: bytes) -> None
 def read_event(kind: SignatureKind, headers: Mapping[str, str], body: bytes) -> tuple[ExternalEvent, str]:
     """The event, and the key by which a repetition is recognised: only signed parts count, as others could be
     changed."""
-    form = headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
-    payload = parse_json(_form_payload(body) if form else body)
+    text = body
+    if headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        fields = parse_qs(decode_text(body)).get("payload", [])
+        if len(fields) != 1:
+            raise Invalid("A form needs the field payload.")
+        text = fields[0].encode(errors="replace")
+    payload = parse_json(text)
     if kind is SignatureKind.GITHUB:
         if not isinstance(payload, dict | list):
             raise Invalid("An event is a JSON object or list.")
@@ -388,13 +373,6 @@ def challenge(kind: SignatureKind, event: ExternalEvent) -> str | None:
         # bounded, because this text of the sender is sent back as it came
         return str(payload.get("challenge", ""))[:1_000]
     return None
-
-
-def _form_payload(body: bytes) -> bytes:
-    fields = parse_qs(decode_text(body))
-    if len(fields.get("payload", [])) != 1:
-        raise Invalid("A form needs the field payload.")
-    return fields["payload"][0].encode(errors="replace")
 
 
 def _fitting(pattern: "re.Pattern[str]", value: Any) -> str:

@@ -26,7 +26,6 @@ from domain.conversations.requests import Steer
 from domain.errors import Conflict, Invalid, NotAllowed, NotFound, Unavailable
 from domain.events import EventRow, InputReceived
 from domain.ids import derive_id
-from domain.json_object import JsonObject
 from domain.policy.rules import Action, ApprovalRules
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
 from domain.sessions.session import Reason, RecordedStop, Scope, SessionRef, StopRequest
@@ -87,17 +86,12 @@ async def check_answer(caller: Caller, request: InputRequest, value: Any) -> Non
     if request.answer_schema is not None:
         await rules.check_answer(request.answer_schema, value)
     if request.gate is not None and "arguments" in value:
-        _check_change(ApprovalRules.model_validate(request.gate), value["arguments"])
-
-
-def _check_change(approval_rules: ApprovalRules, arguments: JsonObject) -> None:
-    """Refuse changes of an approver that a rule denies to everybody; the request stays open."""
-    found = approval_rules.verdict(arguments)
-    if found.action is not Action.DENY or found.rule is None:
-        return
-    denied = finding("/input/arguments", "denied", f"a rule denies this: {found.rule}")
-    rule = found.rule.model_dump(mode="json")
-    raise Invalid("The rules of the task forbid this call.", type="denied-by-rule", rule=rule, errors=[denied])
+        found = ApprovalRules.model_validate(request.gate).verdict(value["arguments"])
+        # an approver's changes that a rule denies to everybody; the request stays open
+        if found.action is Action.DENY and found.rule is not None:
+            denied = finding("/input/arguments", "denied", f"a rule denies this: {found.rule}")
+            rule = found.rule.model_dump(mode="json")
+            raise Invalid("The rules of the task forbid this call.", type="denied-by-rule", rule=rule, errors=[denied])
 
 
 async def seal_answer(call: Call, session: SessionRow, request: InputRequest, value: Any) -> Any:

@@ -1,9 +1,6 @@
-"""Deferred tools: the calls and approvals for which a session waits, and messages that answer them."""
+"""Messages that answer deferred tools: the calls and approvals for which a session waits."""
 
-from collections.abc import Sequence
 from typing import Any
-
-from errand import models
 
 from api.conversations import control
 from api.conversations.bodies import MessageBody, handle
@@ -16,12 +13,7 @@ from api.submission.submit import SessionPlace
 from domain.errors import Conflict, Refusal
 from domain.faces import FaceRequest
 from domain.json_object import JsonObject
-from domain.sessions.input_request import (
-    DEFERRED,
-    InputRequest,
-    RequestKind,
-)
-from domain.sessions.session import Status
+from domain.sessions.input_request import DEFERRED, InputRequest, RequestKind
 from store import conversations, input_requests, sessions
 from store.sessions import SessionRow
 
@@ -30,24 +22,6 @@ LEFT_OUT: dict[RequestKind, JsonObject] = {
     RequestKind.TOOL_APPROVAL: {"approved": False, "notes": "not answered when the conversation continued"},
     RequestKind.EXTERNAL_RESULT: {"error": "No result was given when the conversation continued."},
 }
-
-
-async def find_deferred(call: Call, listed: Sequence[SessionRow]) -> dict[str, models.DeferredTools]:
-    """The tool results and approvals for which sessions wait, by session."""
-    waiting = [session.id for session in listed if session.status is Status.INPUT_REQUIRED]
-    found: dict[str, models.DeferredTools] = {}
-    for request in await input_requests.of_sessions(call.pool, call.tenant, waiting) if waiting else []:
-        if request.kind not in DEFERRED:
-            continue
-        tools = found.setdefault(request.session_id, models.DeferredTools(calls=[], approvals=[]))
-        named = models.DeferredCall(
-            request_id=request.id,
-            deadline=request.deadline,
-            tool=request.details["tool"],
-            arguments=request.details["arguments"],
-        )
-        (tools.calls if request.kind is RequestKind.EXTERNAL_RESULT else tools.approvals).append(named)
-    return found
 
 
 async def answer(

@@ -18,7 +18,6 @@ from domain.sessions.new_session import TREE_FIELDS, NewSession, NotificationCon
 from domain.sessions.writes import ThreadMessage
 from domain.task import TaskSpec, opening
 from store import conversations, idempotency, mailbox, sessions
-from store.idempotency import StoredResponse, key_reused
 
 CHANGED = "mailbox-changed"  # a session consumed some of the outcomes while they were read
 PAUSE_SECONDS = 0.3
@@ -49,16 +48,13 @@ async def _find_fired(call: Call, key: IdempotencyKey) -> NewTurn | None:
 async def _fire(call: Call, conversation_id: str, body: FireBody, key: IdempotencyKey) -> NewTurn:
     await lookup.open_conversation(call, conversation_id)
     if not await mailbox.has_pending(call.pool, call.tenant, conversation_id):
-        raise _empty()
+        raise Invalid("The mailbox is empty: there is nothing to fire.", type="mailbox-empty")
     session = await run.as_run(call, conversation_id, await _continuation(call, conversation_id, body))
     answer = handle(new_id(), conversation_id)
-    if key.value is not None:
+    if (record := key.record(answer.model_dump_json())) is not None:
         # The id is stored first, so that a repetition means this very session even if the response was lost.
-        record = StoredResponse(digest=key.digest, status=202, response=answer.model_dump_json())
-        reserved = await idempotency.reserve(call.pool, call.tenant, key.value, record)
-        if reserved.digest != key.digest:
-            raise key_reused()
-        answer = models.SessionHandle.model_validate_json(reserved.response)
+        reserved = await idempotency.reserve(call.pool, call.tenant, record)
+        answer = models.SessionHandle.model_validate_json(reserved)
     try:
         await _twice(call, body, session, answer)
     except Refusal:
@@ -73,10 +69,6 @@ async def _fire(call: Call, conversation_id: str, body: FireBody, key: Idempoten
     made = await sessions.get(call.pool, call.tenant, answer.session_id)
     waits = made is not None and not made.live and not made.status.terminal
     return NewTurn(answer.model_copy(update={"queued": waits}))
-
-
-def _empty() -> Invalid:
-    return Invalid("The mailbox is empty: there is nothing to fire.", type="mailbox-empty")
 
 
 async def _twice(call: Call, body: FireBody, session: NewSession, answer: models.SessionHandle) -> None:

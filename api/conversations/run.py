@@ -27,7 +27,6 @@ from domain.sessions.new_session import TRANSPORT, NewSession, Trigger
 from domain.sessions.writes import Acceptance
 from store import conversations, idempotency, missions, sessions, workspaces
 from store.conversations import ConversationUpdate, Written
-from store.idempotency import StoredResponse
 from store.sessions import Accepted, SessionRow
 from store.workspaces import Manifest
 
@@ -270,9 +269,9 @@ async def _find_steered(
 
 
 async def remember(call: Call, key: IdempotencyKey, answer: models.SessionHandle) -> None:
-    if key.value is not None:
-        record = StoredResponse(digest=key.digest, status=202, response=answer.model_dump_json())
-        await idempotency.reserve(call.pool, call.tenant, key.value, record)
+    if (record := key.record(answer.model_dump_json())) is not None:
+        with contextlib.suppress(Invalid):  # the message was delivered, even if another request used the key meanwhile
+            await idempotency.reserve(call.pool, call.tenant, record)
 
 
 # Turns in a mission's conversation are runs of the mission, with its budgets, pauses and risks.

@@ -186,7 +186,8 @@ async def identify(
     # with two headers, a proxy might have checked the other one
     if len(sent) > 1 or scheme.lower() != "bearer":
         raise Unauthenticated()
-    if local and is_local_token(presented, settings):
+    # in constant time, because other accounts of this machine can measure how long a comparison takes
+    if local and settings.local_token and compare_digest(presented.encode(), settings.local_token.encode()):
         return local_caller(scope, headers, token=True)
     address = (scope.get("client") or ("", 0))[0]
     # before the lookup, so that guessing costs the database nothing
@@ -282,11 +283,6 @@ def is_local(scope: Mapping[str, Any], settings: Settings) -> bool:
         and is_loopback(settings.host)
         and all(end is not None and is_loopback(end[0]) for end in ends)
     )
-
-
-def is_local_token(presented: str, settings: Settings) -> bool:
-    # in constant time, because other accounts of this machine can measure how long a comparison takes
-    return settings.local_token is not None and compare_digest(presented.encode(), settings.local_token.encode())
 
 
 def local_caller(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, token: bool) -> Caller:

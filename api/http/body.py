@@ -124,16 +124,12 @@ def validate_body(model: type[M], value: Any, raw: bytes) -> M:
     except ValidationError as error:
         entries = error.errors(include_url=False, include_input=False)
         found = [_of_entry(model, value, entry) for entry in entries]
-        unique = {(entry.pointer, entry.code): entry for entry in found}
-        raise Invalid(errors=_nearest(list(unique.values()))[:50]) from None
-
-
-def _nearest(found: list[Finding]) -> list[Finding]:
-    """If a text or an object is allowed and one of them has an error, drop the error that it is not the other."""
-    own = {entry.pointer for entry in found if not entry.code.endswith("_type")}
-    above = {entry.pointer[:end] for entry in found for end, sign in enumerate(entry.pointer) if sign == "/"}
-    nearer = own | above
-    return [entry for entry in found if not entry.code.endswith("_type") or entry.pointer not in nearer]
+        unique = {(entry.pointer, entry.code): entry for entry in found}.values()
+        # if a text or an object is allowed and one of them has an error, drop the error that it is not the other
+        nearer = {entry.pointer for entry in unique if not entry.code.endswith("_type")}
+        nearer |= {entry.pointer[:end] for entry in unique for end, sign in enumerate(entry.pointer) if sign == "/"}
+        nearest = [one for one in unique if not one.code.endswith("_type") or one.pointer not in nearer]
+        raise Invalid(errors=nearest[:50]) from None
 
 
 def _of_entry(model: type[BaseModel], value: Any, entry: Mapping[str, Any]) -> Finding:

@@ -19,7 +19,6 @@ from domain.ids import new_id
 from domain.sessions.writes import IdempotencyRecord
 from store import idempotency
 from store.database import TRANSIENT_ERRORS, Pool
-from store.idempotency import key_reused
 
 LOCK_SECONDS = 22.0  # if its process dies, a repetition waits this long
 HANDLED_WITHIN = 20.0  # less than the lock; a conversation that does not answer takes 15 of them
@@ -51,10 +50,7 @@ class IdempotencyKey:
 
     async def find_answer(self, pool: Pool, tenant: str) -> str | None:
         """The stored response, even if the same request would be refused now; None if this is the first one."""
-        known = await idempotency.find(pool, tenant, self.value) if self.value is not None else None
-        if known is not None and known.digest != self.digest:
-            raise key_reused()
-        return known.response if known else None
+        return await idempotency.find(pool, tenant, self.value, self.digest) if self.value is not None else None
 
     async def replay(self, call: Call, response: type[M]) -> M | None:
         """The first response to this request; None if this is the first one."""

@@ -198,7 +198,12 @@ def respond(error: Exception, request_id: str) -> Response:
     if isinstance(error, ErrandError):
         return _of_ours(error, request_id)
     if isinstance(error, RequestValidationError):
-        return _of_ours(Invalid(errors=[_of_parameter(entry) for entry in error.errors()]), request_id)
+        errors = []
+        for entry in error.errors():
+            place, *path = entry["loc"]
+            pointer = "".join(f"/{part}" for part in path)
+            errors.append(finding(pointer, entry["type"], entry["msg"], choices(entry), place))
+        return _of_ours(Invalid(errors=errors), request_id)
     if isinstance(error, HTTPException):
         type = _OF_STATUS.get(error.status_code, "bad-request")
         detail = {404: "There is nothing here.", 405: "Use one of the methods in Allow."}.get(error.status_code)
@@ -237,18 +242,9 @@ def _of_ours(error: ErrandError, request_id: str) -> Response:
     return problem(error.status, error.type, error.detail, request_id, headers, **extra)
 
 
-def _of_parameter(entry: Mapping[str, Any]) -> Finding:
-    place, *path = entry["loc"]
-    return finding(_pointer(path), entry["type"], entry["msg"], choices(entry), place)
-
-
 def choices(entry: Mapping[str, Any]) -> list[str] | None:
     """The values that an enumeration allows, taken from pydantic's message."""
     if entry["type"] not in ("enum", "literal_error"):
         return None
     # the only place where pydantic says them
     return str(entry["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
-
-
-def _pointer(path: Iterable[object]) -> str:
-    return "".join(f"/{part}" for part in path)

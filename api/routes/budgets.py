@@ -13,11 +13,9 @@ from api.http.body import accepts_json, json_body
 from api.http.lookup import own_session, session_of
 from api.http.problems import Finding, finding, type_name
 from api.openapi import BODY, problems, ref, request_body
-from api.services import Services
 from api.submission.rules import tree_ceilings
 from domain.errors import Conflict, Invalid
 from domain.limits import KINDS, Raise, Reserved, Share, TreeBudget, shares, time_of
-from domain.sessions.session import Limits
 from domain.task import TaskLimits, TreeLimits
 from settings import Settings
 from store import budgets, threads, tool_calls
@@ -111,7 +109,7 @@ async def raise_budget(call: Call, session: SessionRow, body: RaiseBudget) -> No
     _check_running(session)
     wanted = body.to_raise()
     tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
-    problems = [*_own_problems(session, wanted, call.settings), *_tree_problems(tree, wanted, call.settings)]
+    problems = _limit_problems(session, tree, wanted, call.settings)
     if not problems and not wanted.model_dump(exclude_defaults=True):
         problems = [finding("", "empty", "name at least one limit", [*FIELDS, "tree"])]
     problems = problems or _beyond_tree(session, tree, wanted)
@@ -121,7 +119,13 @@ async def raise_budget(call: Call, session: SessionRow, body: RaiseBudget) -> No
     raised = await budgets.raise_limits(call.pool, session.ref, wanted, call.caller.name, call.caller.created_by)
     if raised is None:
         raise Conflict(ENDED, type="already-terminal")
-    await _signal_limits(call.services, session, raised.limits)
+    # Even for a repetition that changed nothing: the first signal may have been lost. The next step reads the row
+    # anyway, and a sweep signals it to a session that waits.
+    try:
+        await call.services.workflows.signal_limits(session.id, raised.limits)
+    # any error: the row is raised, so that the response must not say otherwise
+    except Exception as error:
+        log.warning("session %s will see its new limits later (%s)", session.id, type_name(error))
 
 
 def _check_running(session: SessionRow) -> None:
@@ -131,40 +135,33 @@ def _check_running(session: SessionRow) -> None:
         raise Conflict("The task waits for its turn; raise its budget when it has begun.", type="not-started")
 
 
-def _own_problems(session: SessionRow, wanted: Raise, settings: Settings) -> list[Finding]:
-    most = {
+def _limit_problems(session: SessionRow, tree: TreeBudget | None, wanted: Raise, settings: Settings) -> list[Finding]:
+    ceilings: dict[str, float] = {
         "ttl_ms": settings.max_ttl_ms,
         "steps": settings.max_steps,
         "tokens": settings.max_tokens,
         "cost_usd": settings.max_cost_usd,
     }
-    return [
-        problem
+    shared, shared_now = tree_ceilings(settings), {one.kind: one.limit for one in (tree.shares() if tree else [])}
+    # place, the new limit, the present one, the most that the platform allows
+    limits = [
+        (f"/{name}", getattr(wanted, kind), getattr(session.limits, kind), ceilings.get(kind))
         for name, kind in FIELDS.items()
-        for problem in _problems(f"/{name}", getattr(wanted, kind), getattr(session.limits, kind), most.get(kind))
     ]
-
-
-def _tree_problems(tree: TreeBudget | None, wanted: Raise, settings: Settings) -> list[Finding]:
-    most, now = tree_ceilings(settings), {share.kind: share.limit for share in (tree.shares() if tree else [])}
-    return [
-        problem
-        for kind in KINDS
-        for problem in _problems(f"/tree/max_{kind}", wanted.tree.get(kind), now.get(kind), most.get(kind))
-    ]
-
-
-def _problems(pointer: str, value: float | None, now: float | None, most: float | None) -> list[Finding]:
-    if value is None:
-        return []
-    if now is None:
-        return [finding(pointer, "no_limit", "there is no such limit to raise", [])]
-    if value < now:
-        return [finding(pointer, "lower", "less than it is now: a running task keeps what it has", [f"{now:g}.."])]
-    # a ceiling that was lowered later does not take away what the task already has
-    if most is not None and value > max(most, now):
-        return [finding(pointer, "out_of_range", "beyond what this platform allows", [f"..{most:g}"])]
-    return []
+    limits += [(f"/tree/max_{kind}", wanted.tree.get(kind), shared_now.get(kind), shared.get(kind)) for kind in KINDS]
+    found = []
+    for pointer, value, now, most in limits:
+        if value is None:
+            continue
+        if now is None:
+            found.append(finding(pointer, "no_limit", "there is no such limit to raise", []))
+        elif value < now:
+            message = "less than it is now: a running task keeps what it has"
+            found.append(finding(pointer, "lower", message, [f"{now:g}.."]))
+        # a ceiling that was lowered later does not take away what the task already has
+        elif most is not None and value > max(most, now):
+            found.append(finding(pointer, "out_of_range", "beyond what this platform allows", [f"..{most:g}"]))
+    return found
 
 
 def _beyond_tree(session: SessionRow, tree: TreeBudget | None, wanted: Raise) -> list[Finding]:
@@ -181,13 +178,3 @@ def _beyond_tree(session: SessionRow, tree: TreeBudget | None, wanted: Raise) ->
     if wanted.ttl_ms and tree.deadline is not None and longer and session.deadline + longer > tree.deadline:
         over.append(finding("/ttl", "out_of_range", f"the conversation ends at {tree.deadline.isoformat()}", []))
     return over
-
-
-async def _signal_limits(services: Services, session: SessionRow, limits: Limits) -> None:
-    """Signal the limits, even for a repetition that changed nothing: the first signal may have been lost. The next step
-    reads the row anyway, and a sweep signals it to a session that waits."""
-    try:
-        await services.workflows.signal_limits(session.id, limits)
-    # any error: the row is raised, so that the response must not say otherwise
-    except Exception as error:
-        log.warning("session %s will see its new limits later (%s)", session.id, type_name(error))

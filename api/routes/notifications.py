@@ -115,7 +115,7 @@ async def notifications_socket(websocket: WebSocket) -> None:
     slot = call.services.slots.take(call.tenant, call.caller.created_by)
     with slot, call.services.metrics.streams.track_inprogress():
         sending = asyncio.create_task(_send(websocket, call, feed, after))
-        gone = asyncio.create_task(_until_gone(websocket))
+        gone = asyncio.create_task(_await_end(websocket))
         # the sender alone would notice a closed socket only at its next notice, and hold the slot until then
         await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
         for task in (sending, gone):
@@ -124,7 +124,7 @@ async def notifications_socket(websocket: WebSocket) -> None:
                 await task
 
 
-async def _until_gone(websocket: WebSocket) -> None:
+async def _await_end(websocket: WebSocket) -> None:
     while (await websocket.receive())["type"] != "websocket.disconnect":
         pass
 

@@ -284,18 +284,12 @@ async def _show(call: Call, schedule: Schedule) -> models.Schedule:
 
 
 def schedule_record(schedule: Schedule, runs: dict[str, int], next_times: list[datetime] | None) -> models.Schedule:
-    rules: dict[str, Any] = {name: getattr(schedule.rules, name) for name in ScheduleRules.model_fields}
+    # the schedule's own conversation_id comes after that of its rules, which may be null
+    known: dict[str, Any] = {**dict(schedule.rules), **dict(schedule)}
     return models.Schedule(
-        **{**rules, "conversation_id": schedule.conversation_id},
-        id=schedule.id,
+        **{name: known[name] for name in known.keys() & models.Schedule.model_fields.keys()},
         agent=schedule.session.agent,
         agent_version=schedule.session.agent_version,
-        prompt=schedule.prompt,
-        paused=schedule.paused,
-        pause_reason=schedule.pause_reason,
-        failures=schedule.failures,
         runs=runs,
         next_times=[] if schedule.paused else next_times,
-        created_by=schedule.created_by,
-        created_at=schedule.created_at,
     )

@@ -15,7 +15,7 @@ from api.http.idempotency import Key, check_key, one_at_a_time
 from api.http.lookup import check_open, conversation_of, own_session, session_of
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
-from api.views.results import task_record
+from api.views.results import task_records
 from domain.conversations.requests import Promote
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import derive_id, new_id
@@ -23,7 +23,7 @@ from domain.sessions.new_session import Trigger
 from domain.sessions.session import Reason, Scope
 from domain.sessions.writes import ThreadMessage
 from domain.task import Strict
-from store import conversations, threads, tool_calls
+from store import conversations, threads
 from store.sessions import SessionRow
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
@@ -256,5 +256,5 @@ async def promote_task(call: Stopper, task_id: str, response: Response) -> model
 
 
 async def _record(call: Call, session: SessionRow) -> models.Task:
-    [session] = await tool_calls.count_calls(call.pool, call.tenant, [session])
-    return task_record(session, call.settings.poll_interval_ms)
+    [record] = await task_records(call, [session])
+    return record

@@ -1,5 +1,6 @@
 """/tasks: submit, list, show, fetch the result, trace; /sessions: a task with its messages."""
 
+import json
 import logging
 from datetime import datetime
 from typing import Annotated, Literal
@@ -8,7 +9,6 @@ from errand import models
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime, Field
 
-from api.conversations import deferred
 from api.http.auth import Call, Reader, Submitter
 from api.http.body import accepts_json, check_input_length, json_body
 from api.http.idempotency import NO_KEY, IdempotencyKey, Key
@@ -21,7 +21,7 @@ from api.streams.feeds import show_event
 from api.streams.readers import await_ending
 from api.submission import submit
 from api.views.conversation import display_messages
-from api.views.results import artifact, is_inline, task_record, task_result
+from api.views.results import artifact, is_inline, task_error, task_records
 from api.views.trace import Tracer
 from domain.agents.definition import AgentName
 from domain.environments import PATCH
@@ -38,7 +38,7 @@ router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
 log = logging.getLogger("errand.api")
 
-SHORT_LOG, FULL_LOG = 200, 5_000
+SHORT_LOG, FULL_LOG = 200, 5_000  # the newest decisions, and the first of all events
 MOST_CONTENTS = 100  # artifacts whose content a result carries
 _DECISIVE = [event.type for event in EVENTS if event.decisive]
 _EXAMPLES = {
@@ -119,16 +119,8 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> mode
         problem = finding("/text", "too_slow", "narrow the search by agent, status or created_after", place="query")
         raise Invalid("There are too many tasks to search all their titles.", errors=[problem]) from None
     listed, more = query.page(page, lambda session: session.id)
-    shown = await tool_calls.count_calls(call.pool, call.tenant, listed)
-    short = await find_short_ids(call.pool, call.tenant, [session.id for session in shown])
-    waiting = await deferred.find_deferred(call, shown)
-    return models.TaskPage(
-        items=[
-            task_record(session, call.settings.poll_interval_ms, waiting.get(session.id), short_id=short[session.id])
-            for session in shown
-        ],
-        next_cursor=more,
-    )
+    short = await find_short_ids(call.pool, call.tenant, [session.id for session in listed])
+    return models.TaskPage(items=await task_records(call, listed, short), next_cursor=more)
 
 
 def _moment(value: datetime | None, name: str) -> datetime | None:
@@ -142,9 +134,8 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
 @router.get("/tasks/{task_id}", tags=["core"], responses=problems(404), summary="Show a task")
 async def show_task(call: Reader, task_id: str) -> models.Task:
     """This only reads the database; no worker is needed."""
-    [session] = await tool_calls.count_calls(call.pool, call.tenant, [await session_of(call, task_id)])
-    waiting = await deferred.find_deferred(call, [session])
-    return task_record(session, call.settings.poll_interval_ms, waiting.get(session.id))
+    [record] = await task_records(call, [await session_of(call, task_id)])
+    return record
 
 
 class ResultQuery(Parameters):
@@ -174,31 +165,41 @@ async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, 
     artifacts = await files.of_session(call.pool, call.tenant, task_id)
     small = [file.sha256 for file in artifacts if is_inline(file)][:MOST_CONTENTS]
     contents = await files.get_blobs(call.pool, call.tenant, small) if small else {}
-    done = await tool_calls.get_ledger(call.pool, call.tenant, task_id)
-    based_on = models.BasedOn(
-        agent=session.agent,
-        agent_version=session.agent_version,
-        models=await tool_calls.find_models_used(call.pool, session),
-        sources=await tool_calls.find_sources(call.pool, session),
-    )
-    log_lines, complete = await (_full_log if query.audit_log == "full" else _short_log)(call, task_id)
+    ledger = await tool_calls.get_ledger(call.pool, call.tenant, task_id)
+    if query.audit_log == "full":
+        found = await events.without_deltas(call.pool, call.tenant, task_id, FULL_LOG + 1)
+        logged = found[:FULL_LOG]
+    else:
+        found = await events.newest_of_types(call.pool, call.tenant, task_id, _DECISIVE, SHORT_LOG + 1)
+        logged = found[-SHORT_LOG:]
+        for event in logged:
+            event.data.pop("output", None)  # it is part of the result itself
     checked = await sessions.get_acceptance(call.pool, call.tenant, task_id)
-    verdicts = checked.verdicts if checked else None
-    return task_result(session, artifacts, contents, done, based_on, log_lines, complete, verdicts)
-
-
-async def _short_log(call: Call, task_id: str) -> tuple[list[models.Event], bool]:
-    """The newest entries, and whether they are all. The output is part of the result itself."""
-    found = await events.newest_of_types(call.pool, call.tenant, task_id, _DECISIVE, SHORT_LOG + 1)
-    for event in found:
-        event.data.pop("output", None)
-    return [show_event(event) for event in found[-SHORT_LOG:]], len(found) <= SHORT_LOG
-
-
-async def _full_log(call: Call, task_id: str) -> tuple[list[models.Event], bool]:
-    """The first entries, and whether they are all."""
-    found = await events.without_deltas(call.pool, call.tenant, task_id, FULL_LOG + 1)
-    return [show_event(event) for event in found[:FULL_LOG]], len(found) <= FULL_LOG
+    usage = session.usage
+    taken = (session.ended_at or session.updated_at) - (session.started_at or session.created_at)
+    return models.Result(
+        task_id=session.id,
+        status=session.status.value,
+        reason=session.reason,
+        partial=session.partial,
+        output=json.loads(session.output) if session.typed and session.output else session.output,
+        error=task_error(session),
+        acceptance=checked.verdicts if checked else None,
+        artifacts=[artifact(file, contents.get(file.sha256)) for file in artifacts],
+        effects=ledger.items,
+        effects_complete=ledger.complete,
+        based_on=models.BasedOn(
+            agent=session.agent,
+            agent_version=session.agent_version,
+            models=await tool_calls.find_models_used(call.pool, session),
+            sources=await tool_calls.find_sources(call.pool, session),
+        ),
+        audit_log=[show_event(event) for event in logged],
+        audit_log_complete=len(logged) == len(found),
+        usage=models.ResultUsage(
+            duration_ms=max(0, round(taken.total_seconds() * 1_000)), tokens_consumed=usage.tokens, **usage.model_dump()
+        ),
+    )
 
 
 # /sessions/{id}: a task, its messages and its place in the conversation.
@@ -207,13 +208,13 @@ async def _full_log(call: Call, task_id: str) -> tuple[list[models.Event], bool]
 @router.get("/sessions/{session_id}", responses=problems(404), summary="Show a session: the task and its messages")
 async def show_session(call: Reader, session_id: str) -> models.Session:
     """The task with its messages as people read them, its subagents, and the session that consumed its outcome."""
-    [session] = await tool_calls.count_calls(call.pool, call.tenant, [await session_of(call, session_id)])
+    session = await session_of(call, session_id)
+    [record] = await task_records(call, [session])
     transport = session.task.transport
     outcome = await mailbox.of_source(call.pool, call.tenant, session_id)
     spawned = await threads.children_of_session(call.pool, call.tenant, session_id)
-    waiting = await deferred.find_deferred(call, [session])
     return models.Session(
-        **task_record(session, call.settings.poll_interval_ms, waiting.get(session.id)).model_dump(),
+        **record.model_dump(),
         session_id=session.id,
         thread_id=session.thread_id,
         session_type=session.session_type,

@@ -233,12 +233,8 @@ def trigger_fields(trigger: EventTrigger) -> dict[str, Any]:
     session = trigger.session
     return {
         **trigger.rules.model_dump(),
-        "id": trigger.id,
-        "name": trigger.name,
+        **trigger.model_dump(include={"id", "name", "prompt", "created_by", "created_at"}),
         "url": f"/triggers/{trigger.id}",
         "agent": session.agent if session else None,
         "agent_version": session.agent_version if session else None,
-        "prompt": trigger.prompt,
-        "created_by": trigger.created_by,
-        "created_at": trigger.created_at,
     }

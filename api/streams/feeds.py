@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -104,11 +104,8 @@ class TenantFeed:
     async def page(self, pool: Pool, after: int) -> Page:
         found = await self.read(pool, after)
         last = found[-1].number if found else after
-        return Page(b"".join(map(_notice_frame, found)), last, full=len(found) == PAGE, ended=False)
-
-
-def _notice_frame(notice: models.Notice) -> bytes:
-    return format_sse_event(data_str=notice.model_dump_json(), event=notice.type, id=str(notice.number))
+        frames = [format_sse_event(data_str=one.model_dump_json(), event=one.type, id=str(one.number)) for one in found]
+        return Page(b"".join(frames), last, full=len(found) == PAGE, ended=False)
 
 
 async def tenant_position(pool: Pool, tenant: str, given: str | None) -> int:
@@ -257,27 +254,16 @@ async def follow(
                 seq, sent_at = page.last, loop.time()
             if page.ended:
                 return
-            if page.full or await _await_news(news):
+            if page.full:
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await news.wait()
                 continue
             # only in quiet moments: a busy stream would ask at every page, and a quiet one comes here every few seconds
-            if not await _is_allowed(still_allowed):
-                return
+            with suppress(*TRANSIENT_ERRORS):  # asked again when the database is back
+                if not await still_allowed():
+                    return
             if loop.time() - sent_at >= KEEPALIVE_SECONDS:
                 yield KEEPALIVE_COMMENT
                 sent_at = loop.time()
-
-
-async def _await_news(news: asyncio.Event) -> bool:
-    try:
-        async with asyncio.timeout(LOOK_SECONDS):
-            await news.wait()
-    except TimeoutError:
-        return False
-    return True
-
-
-async def _is_allowed(still_allowed: Callable[[], Awaitable[bool]]) -> bool:
-    try:
-        return await still_allowed()
-    except TRANSIENT_ERRORS:
-        return True  # ask again when the database is back

@@ -3,29 +3,44 @@ allowed.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from jsonschema.exceptions import ValidationError, best_match
 
+from agents.problems import mcp_problems
 from api.http.auth import Call
 from api.http.body import join_pointer
 from api.http.lookup import check_file, check_reading
 from api.http.problems import Finding, finding
 from domain.agents.definition import (
+    MOST_MCP_SERVERS,
     PLANNING,
     AgentDefinition,
     ExternalTool,
+    McpServer,
     Mode,
     Variable,
     list_reserved_names,
     own_tools,
     tool_problems,
 )
+from domain.agents.mcp_discovery import DiscoverTools, lists_problem, unread, with_lists
 from domain.agents.models import PriceTable
-from domain.agents.variables import Graph, drop_shared, find_missing, graph_variables, seal_secrets, usable_values
+from domain.agents.variables import (
+    Graph,
+    drop_shared,
+    find_missing,
+    graph_variables,
+    seal_all,
+    seal_secrets,
+    usable_values,
+)
 from domain.credentials import TENANT, CredentialRules, OwnedRules, name_task, name_user
 from domain.environments import EnvironmentSpec
 from domain.errors import Invalid
@@ -33,10 +48,10 @@ from domain.json_object import JsonObject
 from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors, run_check, schema_problems
 from domain.limits import KINDS
 from domain.notifications import ChannelName, SubscriptionStatus
-from domain.policy.rules import Action, names_a_tool
+from domain.policy.rules import Action, host_of, names_a_tool
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.new_session import Supervision
-from domain.sessions.session import Limits, SandboxMode
+from domain.sessions.session import Effect, Limits, SandboxMode
 from domain.sessions.writes import NewBudget
 from domain.task import TaskConfig, TaskSpec, TreeConfig
 from settings import Settings
@@ -299,14 +314,6 @@ def find_unpriced(models: list[str], prices: PriceTable) -> list[str]:
     return [model for model in models if prices.price(model) is None]
 
 
-def notices_of_prices(models: list[str], limits: Limits, prices: PriceTable) -> list[str]:
-    """What a caller should know of a task whose cost is unknown."""
-    return [
-        f"The price of {model} is unknown, so no limit of dollars holds; the task may use {limits.tokens:,} tokens."
-        for model in find_unpriced(models, prices)[:1]
-    ]
-
-
 async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> None:
     """Refuse a task that asks for a network which its agent does not have; a task can only take one away."""
     if spec.config.sandbox is None:
@@ -554,3 +561,87 @@ async def _check_tools(given: list[ExternalTool], reserved: set[str]) -> None:
     if found := await run_check(tool_problems, "config.external_tools", given, reserved):
         problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
         raise Invalid("An external tool cannot be used.", errors=problems[:50])
+
+
+# MCP servers that a task brings for itself: over HTTP, at hosts that the definition of its agent permits.
+
+
+MCP = "/config/mcp_servers"
+
+
+def refuse_brought(spec: TaskSpec) -> None:
+    """Refuse servers and credentials in a request that starts no task, because its next turn would not have them."""
+    for name, given in (("mcp_servers", spec.config.mcp_servers), ("credentials", spec.config.credentials)):
+        if given:
+            problem = finding(
+                f"/config/{name}", "unavailable", "only a task that is submitted on its own can bring any"
+            )
+            raise Invalid(f"This request cannot bring {name}.", errors=[problem])
+
+
+async def add_servers(call: Call, spec: TaskSpec, agent: TaskAgent) -> TaskAgent:
+    """The agent with the servers of the task, whose tool lists are read now."""
+    own = agent.definition.mcp_servers
+    given = {name: server.server() for name, server in spec.config.mcp_servers.items()}
+    definition = agent.definition.model_copy(update={"mcp_servers": {**own, **given}})
+    # before the discovery, which would already send requests to the server
+    if found := [*_policy_problems(call, spec, agent.definition), *_server_problems(definition, given)]:
+        raise Invalid("An MCP server of the task cannot be used.", errors=found[:50])
+    wanted = [name for name in unread(definition) if name in given]
+    named = {variable for server in given.values() for variable in server.variables()}
+    # only the ones that its headers name: the others are none of the server's business
+    values = {name: value for name, value in spec.context.variables.items() if name in named}
+    values = seal_all(call.services.keys, call.tenant, values)
+    lists = await call.services.workflows.discover(DiscoverTools.of(call.tenant, definition, wanted, values))
+    if lists.problems:
+        found = [finding(f"{MCP}/{name}", "unusable", why[:300]) for name, why in lists.problems.items()]
+        raise Invalid("An MCP server of the task cannot be used.", errors=found)
+    definition = with_lists(definition, lists)
+    if problem := lists_problem(definition):
+        raise Invalid("The MCP servers of the task cannot be used.", errors=[finding(MCP, "too_many", problem)])
+    return replace(agent, definition=definition)
+
+
+def _policy_problems(call: Call, spec: TaskSpec, definition: AgentDefinition) -> list[Finding]:
+    found: list[Finding] = []
+    permitted = definition.task_mcp_hosts
+    given = spec.config.mcp_servers
+    if len(given) + len(definition.mcp_servers) > MOST_MCP_SERVERS:
+        found.append(finding(MCP, "too_many", f"with those of the agent there may be {MOST_MCP_SERVERS}"))
+    for name, task_server in given.items():
+        server = task_server.server()
+        if name in definition.mcp_servers:
+            found.append(finding(f"{MCP}/{name}", "taken", "the agent has a server of this name"))
+        if not any(fnmatchcase(server.host, pattern) for pattern in permitted):
+            reason = "the agent does not permit servers at this host"
+            found.append(finding(f"{MCP}/{name}/url", "not_permitted", reason, permitted))
+        if _is_open(server.url, call.settings.allow_private_hosts):
+            found.append(finding(f"{MCP}/{name}/url", "not_permitted", "the server of a task needs an https:// URL"))
+        if Effect.READ in server.effects.values():  # it would run without approval, and again after a crash
+            allowed = [one.value for one in Effect if one is not Effect.READ]
+            reason = "only the definition of an agent can say that tools of a server just read"
+            found.append(finding(f"{MCP}/{name}/effects", "not_permitted", reason, allowed))
+        # a caller must not send the tenant's secrets to a server of its own choice
+        if unknown := sorted(server.variables() - spec.context.variables.keys()):
+            reason = f"the task does not bring the variable {unknown[0]}"
+            found.append(finding(f"{MCP}/{name}/headers", "unknown_variable", reason, sorted(spec.context.variables)))
+    return found
+
+
+def _is_open(url: str, private: Iterable[str]) -> bool:
+    """Whether requests would cross the internet unencrypted; `private`: hosts of the operator's own network."""
+    try:
+        place = urlsplit(url)
+        names = {host_of(url), f"{host_of(url)}:{place.port or 80}"}
+    except ValueError:
+        return False  # another check refuses it
+    return place.scheme == "http" and names.isdisjoint(one.lower() for one in private)
+
+
+def _server_problems(definition: AgentDefinition, given: Mapping[str, McpServer]) -> list[Finding]:
+    """The faults of these servers, by the same checks as for a definition."""
+    return [
+        finding("/config/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed or None)
+        for one in mcp_problems(definition)
+        if one.field.split(".")[1] in given
+    ]

@@ -18,7 +18,7 @@ from api.http import lookup
 from api.http.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.http.problems import type_name
-from api.submission import rules, task_files, task_servers
+from api.submission import rules, task_files
 from api.submission.task_files import NOTHING_SHOWN, ShownFiles
 from domain.agents.definition import AgentDefinition, Sides, all_models, session_sides
 from domain.amounts import format_count
@@ -29,7 +29,15 @@ from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
 from domain.json_object import JsonObject
 from domain.pictures import FileBlock
-from domain.sessions.new_session import TRANSPORT, TREE_FIELDS, NewSession, SubmittedConfig, Supervision, Trigger
+from domain.sessions.new_session import (
+    TRANSPORT,
+    TREE_FIELDS,
+    NewSession,
+    SubmittedConfig,
+    Supervision,
+    TaskTerms,
+    Trigger,
+)
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef, Status
 from domain.sessions.writes import Acceptance, NewMessage
 from domain.task import TaskSpec, files_of_parts, opening, parts_of, text_of_parts, title_of
@@ -190,7 +198,7 @@ async def check_task(
         await rules.check_input(definition, spec.input)
     spec = await rules.seal_variables(call, spec, definition)
     if not brings_own:
-        task_servers.refuse_brought(spec)
+        rules.refuse_brought(spec)
     sided = has_sides(definition)
     view = definition.for_side(definition.first_side) if sided else definition
     models = rules.choose_models(spec, view, settings)
@@ -199,7 +207,7 @@ async def check_task(
     rules.check_plan(spec, definition)
     await rules.check_output_schema(spec, definition)
     if spec.config.mcp_servers:
-        definition = (agent := await task_servers.add_servers(call, spec, agent)).definition
+        definition = (agent := await rules.add_servers(call, spec, agent)).definition
     await rules.check_tool_names(pool, tenant, spec, definition)
     every = all_models(models, sides) if sides else models
     await rules.check_models(pool, every, settings)
@@ -215,10 +223,16 @@ async def check_task(
         spec = spec.model_copy(update={"config": spec.config.model_copy(update={"credentials": {}})})
     if spec.config.attempts is not None:
         rules.check_attempts(spec, spec.config.attempts, limits, sided=sided)
-    notices = rules.notices_of_prices(every, limits, call.services.prices)
+    notices = [
+        f"The price of {model} is unknown, so no limit of dollars holds; the task may use {limits.tokens:,} tokens."
+        for model in rules.find_unpriced(every, call.services.prices)[:1]
+    ]
     notices += await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
-    files = await task_files.collect_task_files(call, spec) if spec.context.files or spec.context.archives else {}
+    files: Manifest = {}
+    if spec.context.files or spec.context.archives:
+        files = await task_files.collect_files(call, spec)
+        await task_files.check_workspaces(call, files)
     supervision = await rules.supervise(call, spec, agent, variables or {})
     shown = await task_files.find_shown(call, spec.context.files) if spec.context.files else NOTHING_SHOWN
     return Checked(
@@ -265,31 +279,29 @@ def _inbox(session_id: str, task: Checked) -> list[NewMessage]:
 
 
 def build_session(task: Checked, title: str, place: SessionPlace, created_by: str) -> NewSession:
-    session = NewSession.for_task(
-        task.agent,
-        task.spec,
-        task.supervision,
-        title=title,
+    config, parent, waits = task.spec.config, place.parent, task.spec.config.await_children
+    spec = {**task.spec.model_dump(mode="json"), "transport": place.transport}
+    if place.tree is not None and place.tree.has_tree:
+        spec["config"] = {**spec["config"], **place.tree.model_dump(include=TREE_FIELDS)}
+    return NewSession(
+        **dict(task.supervision),
+        agent_owner=task.agent.owner,
+        agent=task.agent.name,
+        agent_version=task.agent.version,
         models=task.models,
         sides=task.sides,
+        title=title,
+        spec=spec,
         limits=task.limits,
-        retention_ms=task.retention_ms,
-        created_by=created_by,
-        transport=place.transport,
-        await_children=place.await_children,
         trigger=place.trigger,
-    )
-    parent = place.parent
-    spec = session.spec
-    if place.tree is not None and place.tree.has_tree:
-        spec = {**spec, "config": {**spec["config"], **place.tree.model_dump(include=TREE_FIELDS)}}
-    return session.model_copy(
-        update={
-            "spec": spec,
-            "workspace_id": place.workspace_id,
-            "parent_session_id": parent.id if parent else None,
-            "base_head": parent.head if parent else None,
-        }
+        workspace_id=place.workspace_id,
+        parent_session_id=parent.id if parent else None,
+        base_head=parent.head if parent else None,
+        await_children=place.await_children if waits is None else waits,  # the task's own setting comes first
+        created_by=created_by,
+        dry_run=config.dry_run,
+        retention_ms=task.retention_ms,
+        task_terms=TaskTerms.of(config),
     )
 
 

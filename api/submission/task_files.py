@@ -31,13 +31,6 @@ class UnpackedTree(NamedTuple):
     contents: dict[str, bytes]  # by digest
 
 
-async def collect_task_files(call: Call, spec: TaskSpec) -> Manifest:
-    """The files that a task brings, if they fit into the tenant's workspaces."""
-    found = await collect_files(call, spec)
-    await check_workspaces(call, found)
-    return found
-
-
 async def collect_files(call: Call, spec: TaskSpec, *, checked: bool = False) -> Manifest:
     """Files and archives of the context, as entries of the workspace; `checked`: the caller is known to have access."""
     wanted = [(f"/context/files/{place}", file_id) for place, file_id in enumerate(spec.context.files)]

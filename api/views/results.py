@@ -1,49 +1,19 @@
-"""The result of a task: its output, its effects, and the sources it is based on."""
+"""A task as callers read it: the records of tasks, made from their rows, and the artifacts of a result."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from errand import models
 
+from api.http.auth import Call
+from domain.sessions.input_request import DEFERRED, RequestKind
+from domain.sessions.session import Status
+from store import input_requests, tool_calls
 from store.files import File
 from store.sessions import SessionRow
 
 MOST_INLINE = 8_192  # bytes
 # fields whose form in the row differs
 _SAME = (models.Task.model_fields.keys() & SessionRow.model_fields.keys()) - {"progress", "error"}
-
-
-def task_result(
-    session: SessionRow,
-    files: list[File],
-    contents: Mapping[str, bytes],
-    ledger: models.EffectPage,
-    based_on: models.BasedOn,
-    audit: list[models.Event],
-    complete: bool,
-    verdicts: list[models.Verdict] | None,
-) -> models.Result:
-    usage, began = session.usage, session.started_at or session.created_at
-    taken = (session.ended_at or session.updated_at) - began
-    spent = models.ResultUsage(
-        duration_ms=max(0, round(taken.total_seconds() * 1_000)), tokens_consumed=usage.tokens, **usage.model_dump()
-    )
-    return models.Result(
-        task_id=session.id,
-        status=session.status.value,
-        reason=session.reason,
-        partial=session.partial,
-        output=json.loads(session.output) if session.typed and session.output else session.output,
-        error=task_error(session),
-        acceptance=verdicts,
-        artifacts=[artifact(file, contents.get(file.sha256)) for file in files],
-        effects=ledger.items,
-        effects_complete=ledger.complete,
-        based_on=based_on,
-        audit_log=audit,
-        audit_log_complete=complete,
-        usage=spent,
-    )
 
 
 def is_inline(file: File) -> bool:
@@ -68,11 +38,35 @@ def artifact(file: File, content: bytes | None) -> models.Artifact:
     )
 
 
-# The record of a task, made from its row. The request body is domain.task.TaskSpec.
+async def task_records(
+    call: Call, listed: Sequence[SessionRow], short_ids: Mapping[str, str] | None = None
+) -> list[models.Task]:
+    """The records of tasks. The request body is domain.task.TaskSpec."""
+    rows = await tool_calls.count_calls(call.pool, call.tenant, listed)
+    deferred = await _find_deferred(call, rows)
+    return [_record(call, row, deferred.get(row.id), short_ids.get(row.id) if short_ids else None) for row in rows]
 
 
-def task_record(
-    session: SessionRow, poll_interval: int, deferred: models.DeferredTools | None = None, short_id: str | None = None
+async def _find_deferred(call: Call, listed: Sequence[SessionRow]) -> dict[str, models.DeferredTools]:
+    """The tool results and approvals for which sessions wait, by session."""
+    waiting = [session.id for session in listed if session.status is Status.INPUT_REQUIRED]
+    found: dict[str, models.DeferredTools] = {}
+    for request in await input_requests.of_sessions(call.pool, call.tenant, waiting) if waiting else []:
+        if request.kind not in DEFERRED:
+            continue
+        tools = found.setdefault(request.session_id, models.DeferredTools(calls=[], approvals=[]))
+        named = models.DeferredCall(
+            request_id=request.id,
+            deadline=request.deadline,
+            tool=request.details["tool"],
+            arguments=request.details["arguments"],
+        )
+        (tools.calls if request.kind is RequestKind.EXTERNAL_RESULT else tools.approvals).append(named)
+    return found
+
+
+def _record(
+    call: Call, session: SessionRow, deferred: models.DeferredTools | None, short_id: str | None
 ) -> models.Task:
     plan = session.plan
     return models.Task.model_validate(
@@ -87,7 +81,7 @@ def task_record(
             "error": task_error(session),
             "deferred_tools": deferred,
             "rerun_of": session.rerun,
-            "poll_interval": poll_interval,
+            "poll_interval": call.settings.poll_interval_ms,
             "short_id": short_id,
         }
     )

@@ -9,7 +9,7 @@ from errand import models
 
 from domain.events import Recorded
 from domain.ids import derive_id
-from domain.messages import Node, ToolCallBlock, calls_of
+from domain.messages import ToolCallBlock, calls_of
 from domain.redaction import shorten_and_redact
 from domain.sessions.session import Usage
 from store import events, sessions, tool_calls, traces
@@ -62,7 +62,21 @@ class Tracer:
         children, whole = await self._children(session)
         steps = self._steps(log, session.created_at)
         running = None if session.status.terminal else max(steps, default=None)
-        self._add_tools(steps, replies, calls, children, session.sides is not None and session.sides.dual, running)
+        two_sides = session.sides is not None and session.sides.dual
+        for reply in replies:
+            if reply.step not in steps:
+                continue
+            step = steps[reply.step]
+            step.side, step.speaker = reply.side, reply.author if two_sides else None
+            for index, block in enumerate(calls_of(reply)):
+                span = self._tool(step, index, block, calls.get((reply.id, index)), running == reply.step)
+                if (child := children.pop(derive_id(reply.id, "child", index), None)) is not None:
+                    span.sessions.append(child)
+                step.tools.append(span)
+            # a further model call of a step, such as the final summary, begins when the tools before it have ended
+            for further in step.models[1:]:
+                ends = [tool.ended_at for tool in step.tools if tool.ended_at and tool.ended_at <= further.ended_at]
+                further.started_at = max([further.started_at, *ends])
         shared = {name: getattr(session, name) for name in models.Trace.model_fields if name in SessionRow.model_fields}
         return models.Trace(
             **shared,
@@ -117,27 +131,6 @@ class Tracer:
                 )
         return steps
 
-    def _add_tools(
-        self,
-        steps: dict[int, models.StepTrace],
-        replies: list[Node],
-        made: dict[tuple[str, int], models.ToolSpan],
-        children: dict[str, models.Trace],
-        two_sides: bool,
-        running: int | None,
-    ) -> None:
-        for reply in replies:
-            if reply.step not in steps:
-                continue
-            step = steps[reply.step]
-            step.side, step.speaker = reply.side, reply.author if two_sides else None
-            for index, block in enumerate(calls_of(reply)):
-                span = self._tool(step, index, block, made.get((reply.id, index)), running == reply.step)
-                if (child := children.pop(derive_id(reply.id, "child", index), None)) is not None:
-                    span.sessions.append(child)
-                step.tools.append(span)
-            _begin_after_tools(step)
-
     def _tool(
         self, step: models.StepTrace, index: int, block: ToolCallBlock, call: models.ToolSpan | None, running: bool
     ) -> models.ToolSpan:
@@ -178,13 +171,6 @@ class Tracer:
 
     def _short(self, text: str) -> str:
         return shorten_and_redact(text, self._chars)
-
-
-def _begin_after_tools(step: models.StepTrace) -> None:
-    """The start of a further model call of a step, such as the final summary: when the tools before it have ended."""
-    for span in step.models[1:]:
-        ends = [tool.ended_at for tool in step.tools if tool.ended_at and tool.ended_at <= span.ended_at]
-        span.started_at = max([span.started_at, *ends])
 
 
 def _nest_lines(steps: dict[int, models.StepTrace], lines: dict[int, str]) -> list[models.StepTrace]:

@@ -20,7 +20,7 @@ from domain.policy.rules import Action, Rule
 from domain.sessions.acceptance import Criterion
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.session import AgentRef, DeliveryMode, Limits, SandboxMode, SessionRef
-from domain.task import TaskConfig, TaskSpec
+from domain.task import TaskConfig
 
 # The task of a session as the code reads it. `NewSession.spec` keeps all of the submitted task; these are the fields
 # that anything reads later. The SQL types of the same names have the same fields.
@@ -207,41 +207,6 @@ class NewSession(Supervision):
     @property
     def task(self) -> SubmittedTask:
         return SubmittedTask.model_validate(self.spec)
-
-    @classmethod
-    def for_task(
-        cls,
-        agent: AgentRef,
-        spec: TaskSpec,
-        supervision: Supervision,
-        *,
-        title: str,
-        models: list[str],
-        sides: Sides | None = None,
-        limits: Limits,
-        retention_ms: int,
-        created_by: str,
-        transport: str = TRANSPORT,
-        await_children: bool = True,
-        trigger: Trigger = Trigger.API,
-    ) -> Self:
-        """A session that a caller submits. The task's own settings about its children replace the defaults."""
-        waits = spec.config.await_children
-        return cls(
-            **dict(supervision),
-            **_agent(agent),
-            models=models,
-            sides=sides,
-            title=title,
-            spec={**spec.model_dump(mode="json"), "transport": transport},
-            limits=limits,
-            trigger=trigger,
-            await_children=await_children if waits is None else waits,
-            created_by=created_by,
-            dry_run=spec.config.dry_run,
-            retention_ms=retention_ms,
-            task_terms=TaskTerms.of(spec.config),
-        )
 
     @classmethod
     def for_child(

@@ -57,10 +57,8 @@ BUGS = [
     Bug(
         "a deleted last entry of the audit log is not noticed",
         "store/audit.py",
-        """    verdict.found = verdict.found or verdict.end(Head(**row) for row in heads)
-    if verdict.found is None and (silent""",
-        """    verdict.found = verdict.found or verdict.end(Head(**row) for row in heads[:0])
-    if verdict.found is None and (silent""",
+        "verdict.end(Head(**row) for row in heads)",
+        "verdict.end(Head(**row) for row in heads[:0])",
         _AUDIT,
     ),
     Bug(

@@ -95,7 +95,6 @@ SHARED_THREADS = {
         "store/variables.py::SharedVariables.renew",
         "store/workspaces.py::_parse",
         "store/workspaces.py::as_of",
-        "store/workspaces.py::as_of_version",
         "store/workspaces.py::change_in",
     ],
     "once at the start or the end, or regularly, over files of the operator": [

@@ -1,9 +1,10 @@
-"""The server: maps each method to its function. Each response passes `_convert_errors`, which converts our refusals."""
+"""The server: maps each method to its function, those of tasks, of the extension and of the version that had tasks
+without it, included. Each response passes `_convert_errors`, which converts our refusals."""
 
 import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -26,6 +27,7 @@ from mcp_types import (
     PaginatedRequestParams,
     ReadResourceRequestParams,
     ReadResourceResult,
+    RequestParams,
     Resource,
     ResourceTemplate,
     Task,
@@ -33,19 +35,40 @@ from mcp_types import (
     TextResourceContents,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
+from starlette.responses import Response
 
-from api.faces.mcp import tasks, tools
-from api.faces.mcp.tasks import TaskParams, UpdateParams
+from api.conversations import control
+from api.faces.mcp import tools
 from api.faces.mcp.tools import ListArguments, run_task_tool, show_created, start_task
-from api.faces.mcp.view import Report, earlier_task_object, final_result, show_task
+from api.faces.mcp.view import (
+    ACTIONS,
+    SETTLED,
+    FormResponse,
+    McpTask,
+    Report,
+    answer_of,
+    await_news,
+    earlier_task_object,
+    final_result,
+    find_askable,
+    find_requests,
+    read_id,
+    read_session,
+    show_task,
+    task_object,
+)
 from api.http.auth import Call, services_of
-from api.http.problems import URN, respond
+from api.http.lookup import own_session, session_of
+from api.http.problems import URN, finding, respond
+from api.routes import input_requests, steering
 from api.routes import tasks as task_routes
-from domain.errors import Invalid, NotFound
+from api.streams.readers import await_ending
+from domain.errors import Conflict, Invalid, NotFound, Unavailable
 from domain.ids import current_tenant, is_id, new_id
 from domain.json_object import JsonObject
-from domain.sessions.session import TERMINAL
+from domain.sessions.input_request import InputRequest
+from domain.sessions.session import TERMINAL, Status
 from store import agents, files
 from store.keys import Right
 
@@ -54,6 +77,8 @@ EARLIER_TASKS = "2025-11-25"  # the version that has tasks of its own; later one
 TASK_CAPABILITY: JsonObject = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 RELATED_TASK = "io.modelcontextprotocol/related-task"  # in the _meta of a result
 IDEMPOTENCY_KEY = "errand/idempotencyKey"  # in a request's _meta
+CANCEL_SECONDS = 20.0  # a cancelled task ends within this time
+RESULT_SECONDS = 24 * 3_600.0
 PAGE = 100  # agents in a page of tools
 MOST_FINDINGS = 20  # findings
 INSTRUCTIONS = (
@@ -84,6 +109,15 @@ _REQUESTS = (401, 403, 429)  # about the caller's rights and rates, not about th
 _changes: set[asyncio.Task[Any]] = set()  # strong references, because the event loop keeps only weak ones
 Context = ServerRequestContext[Any, Any]
 R = TypeVar("R")
+Q = TypeVar("Q")
+
+
+class TaskParams(RequestParams):
+    task_id: str = Field(max_length=200)
+
+
+class UpdateParams(TaskParams):
+    input_responses: dict[str, Any] = Field(max_length=200)
 
 
 def build_server() -> Server[Any]:
@@ -145,7 +179,18 @@ async def _convert_errors(answer: Awaitable[R]) -> R:
     except MCPError:
         raise
     except Exception as error:
-        raise rpc_error(error) from None
+        status, type, text = _problem(error)
+        code = INTERNAL_ERROR if status >= 500 else INVALID_REQUEST if status in _REQUESTS else INVALID_PARAMS
+        raise MCPError(code, text, {"type": type}) from None
+
+
+def _answers(handle: Callable[[Context, Call, Q], Awaitable[R]]) -> Callable[[Context, Q], Awaitable[R]]:
+    """A method of the protocol: it is given the call, and its refusals are converted."""
+
+    async def answer(context: Context, params: Q) -> R:
+        return await _convert_errors(handle(context, _call_of(context), params))
+
+    return answer
 
 
 async def _finish(work: Coroutine[Any, Any, R]) -> R:
@@ -156,12 +201,13 @@ async def _finish(work: Coroutine[Any, Any, R]) -> R:
     return await asyncio.shield(task)
 
 
-async def _list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-    call, after = _call_of(context), params.cursor if params and params.cursor else ""
+@_answers
+async def _list_tools(context: Context, call: Call, params: PaginatedRequestParams | None) -> ListToolsResult:
+    after = params.cursor if params and params.cursor else ""
     listed = [] if after else tools.task_tools(call.caller.rights)
     if not call.caller.may(Right.READ, Right.SUBMIT):
         return ListToolsResult(tools=listed)
-    known = await _convert_errors(agents.list_current(call.pool, call.tenant))
+    known = await agents.list_current(call.pool, call.tenant)
     found = sorted((one for _, one in known if tools.is_startable(one)), key=lambda one: one.name)
     # the cursor is a name and not a position, so that a new agent does not shift the next page
     page = [one for one in found if one.name > after][: PAGE + 1]
@@ -182,7 +228,8 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> Handler
     except MCPError:
         raise
     except Exception as error:
-        return tool_error(error)
+        _, _, text = _problem(error)
+        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
     return show_created(task) if _declares_tasks(context) else show_task(task)
 
 
@@ -208,12 +255,6 @@ def _declares_tasks(context: Context) -> bool:
     return modern and known is not None and TASKS in (known.extensions or {})
 
 
-def _shows_forms(context: Context) -> bool:
-    known = context.session.client_capabilities
-    asks = known.elicitation if known else None
-    return asks is not None and (asks.form is not None or asks.url is None)
-
-
 def _has_earlier_tasks(context: Context) -> bool:
     return context.protocol_version == EARLIER_TASKS
 
@@ -230,12 +271,20 @@ def _check_task_request(context: Context, params: TaskParams) -> None:
         raise MCPError(HEADER_MISMATCH, "mcp-name header does not match the request body's 'taskId' parameter")
 
 
-async def _get_task(context: Context, params: TaskParams) -> HandlerResult:
+@_answers
+async def _get_task(context: Context, call: Call, params: TaskParams) -> HandlerResult:
     if _has_earlier_tasks(context):
-        return _dump(earlier_task_object(await _convert_errors(tasks.read_task(_call_of(context), params))))
+        call.check_rights(Right.READ)
+        return _dump(earlier_task_object(await read_id(call, params.task_id)))
     _check_task_request(context, params)
-    forms_shown = _shows_forms(context)
-    return await _convert_errors(tasks.get_task(_call_of(context), params, forms_shown=forms_shown))
+    call.check_rights(Right.READ)
+    session = await session_of(call, params.task_id)
+    requests = await find_requests(call, session)
+    known = context.session.client_capabilities
+    forms = known.elicitation if known else None
+    shows_forms = forms is not None and (forms.form is not None or forms.url is None)
+    asked = await find_askable(call, session, requests) if shows_forms and requests else []
+    return task_object(await read_session(call, session, requests), asked).dump()
 
 
 def _dump(task: Task) -> JsonObject:
@@ -243,30 +292,87 @@ def _dump(task: Task) -> JsonObject:
     return task.model_dump(mode="json", by_alias=True)
 
 
-async def _update_task(context: Context, params: UpdateParams) -> HandlerResult:
+@_answers
+async def _update_task(context: Context, call: Call, params: UpdateParams) -> HandlerResult:
     _check_task_request(context, params)
-    return await _convert_errors(_finish(tasks.update_task(_call_of(context), params)))
+    return await _finish(_record_answers(call, params))
 
 
-async def _cancel_task(context: Context, params: TaskParams) -> HandlerResult:
+async def _record_answers(call: Call, params: UpdateParams) -> JsonObject:
+    """Record the answers in these responses, after all were checked. A request that was answered, expired or withdrawn
+    in the meantime is ignored: somebody else decided while its form was open."""
+    call.check_rights(Right.ANSWER, Right.APPROVE, Right.SUPERVISE)
+    session = await own_session(call, params.task_id)
+    waiting = {one.id: one for one in await find_requests(call, session)}
+    given: list[tuple[InputRequest, Any]] = []
+    for request_id, response in params.input_responses.items():
+        if (request := waiting.get(request_id)) is None:
+            continue
+        try:
+            form = FormResponse.model_validate(response)
+        except ValidationError:
+            pointer = f"/inputResponses/{request_id}"
+            problem = finding(pointer, "form", "must have an action: accept, decline or cancel", ACTIONS)
+            raise Invalid("This is not a response to a form.", errors=[problem]) from None
+        answer = answer_of(request, form)
+        if answer is not None:
+            await control.check_answer(call.caller, request, answer[0])
+            given.append((request, answer[0]))
+    # only after all were checked, so that one bad response does not leave the others half answered
+    for request, value in given:
+        try:
+            body = input_requests.AnswerBody(response_to=request.id, input=value)
+            await input_requests.answer_request(call, request.session_id, body)
+        except Conflict as error:
+            if error.type not in SETTLED:
+                raise
+    return {}
+
+
+@_answers
+async def _cancel_task(context: Context, call: Call, params: TaskParams) -> HandlerResult:
     if _has_earlier_tasks(context):
-        task = await _convert_errors(_finish(tasks.cancel_running(_call_of(context), params)))
+        task = await _finish(cancel_running(call, params))
         return _dump(earlier_task_object(task).model_copy(update={"status": "cancelled"}))
     _check_task_request(context, params)
-    return await _convert_errors(_finish(tasks.cancel_task(_call_of(context), params)))
+    return await _finish(cancel(call, params))
 
 
-async def _await_result(context: Context, params: TaskParams) -> HandlerResult:
+async def cancel_running(call: Call, params: TaskParams) -> McpTask:
+    """Cancel a task that has not ended, and return it once it has."""
+    session = await session_of(call, params.task_id)
+    if not session.status.terminal:
+        await cancel(call, params)
+        session = await await_ending(call, session, CANCEL_SECONDS)
+        if session.status is Status.CANCELLED or not session.status.terminal:  # else its end came first
+            return await read_session(call, session)
+    raise Invalid(f"The task has ended already: {session.status}.")
+
+
+async def cancel(call: Call, params: TaskParams) -> JsonObject:
+    call.check_rights(Right.SUBMIT, Right.SUPERVISE)
+    await steering.cancel_task(call, params.task_id, steering.CancelBody(), Response(), None)
+    return {}
+
+
+@_answers
+async def _await_result(context: Context, call: Call, params: TaskParams) -> HandlerResult:
+    """The result of a task once it has ended, however long that takes."""
     _check_earlier(context)
-    task = await _convert_errors(tasks.await_result(_call_of(context), params, _reporting(context)))
+    call.check_rights(Right.READ)
+    before = await session_of(call, params.task_id)
+    session = await await_news(call, before, RESULT_SECONDS, _reporting(context), asks=False)
+    if not session.status.terminal:
+        raise Unavailable("The task has not ended yet; ask again for its result.")
+    task = await read_session(call, session)
     whole = final_result(task).model_dump(mode="json", by_alias=True, exclude_none=True)
     return {**whole, "_meta": {RELATED_TASK: {"taskId": task.task_id}}}
 
 
-async def _list_tasks(context: Context, params: PaginatedRequestParams) -> HandlerResult:
+@_answers
+async def _list_tasks(context: Context, call: Call, params: PaginatedRequestParams) -> HandlerResult:
     _check_earlier(context)
-    query = ListArguments(limit=PAGE, cursor=params.cursor)
-    listing = await _convert_errors(tools.list_tasks(_call_of(context), query))
+    listing = await tools.list_tasks(call, ListArguments(limit=PAGE, cursor=params.cursor))
     more = {"nextCursor": listing.next_cursor} if listing.next_cursor else {}
     return {"tasks": [_dump(earlier_task_object(task)) for task in listing.items], **more}
 
@@ -277,31 +383,29 @@ def _check_earlier(context: Context) -> None:
         raise MCPError(METHOD_NOT_FOUND, "Method not found", context.method)
 
 
-async def _list_resources(context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
-    return ListResourcesResult(resources=await _convert_errors(_newest(_call_of(context))))
+@_answers
+async def _list_resources(context: Context, call: Call, params: PaginatedRequestParams | None) -> ListResourcesResult:
+    """The results of the newest tasks; the templates cover all others."""
+    call.check_rights(Right.READ)
+    query = task_routes.TaskQuery(status=sorted(TERMINAL), top_level=True, limit=LISTED)
+    page = await task_routes.list_tasks(call, query)
+    found = [
+        Resource(name=one.task_id, title=one.title, uri=f"errand://tasks/{one.task_id}/result", mime_type=JSON)
+        for one in page.items
+    ]
+    return ListResourcesResult(resources=found)
 
 
 async def _list_templates(context: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
     return ListResourceTemplatesResult(resource_templates=TEMPLATES)
 
 
-async def _read_resource(context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
-    return ReadResourceResult(contents=[await _convert_errors(_read(_call_of(context), str(params.uri)))])
+@_answers
+async def _read_resource(context: Context, call: Call, params: ReadResourceRequestParams) -> ReadResourceResult:
+    return ReadResourceResult(contents=[await _read(call, str(params.uri))])
 
 
-# Results, traces and files as resources.
-
-
-async def _newest(call: Call) -> list[Resource]:
-    """The results of the newest tasks; the templates cover all others."""
-    call.check_rights(Right.READ)
-    page = await task_routes.list_tasks(
-        call, task_routes.TaskQuery(status=sorted(TERMINAL), top_level=True, limit=LISTED)
-    )
-    return [
-        Resource(name=one.task_id, title=one.title, uri=f"errand://tasks/{one.task_id}/result", mime_type=JSON)
-        for one in page.items
-    ]
+# A result, a trace or a file as a resource.
 
 
 async def _read(call: Call, uri: str) -> TextResourceContents | BlobResourceContents:
@@ -336,17 +440,6 @@ async def _file(call: Call, uri: str, file_id: str) -> TextResourceContents | Bl
 
 # Our refusals in the form of this protocol: the text of a tool's error, or a JSON-RPC error. Both are made from the
 # problems that all other routes return, so that checks and texts exist once.
-
-
-def tool_error(error: Exception) -> CallToolResult:
-    _, _, text = _problem(error)
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
-
-
-def rpc_error(error: Exception) -> MCPError:
-    status, type, text = _problem(error)
-    code = INTERNAL_ERROR if status >= 500 else INVALID_REQUEST if status in _REQUESTS else INVALID_PARAMS
-    return MCPError(code, text, {"type": type})
 
 
 def _problem(error: Exception) -> tuple[int, str, str]:

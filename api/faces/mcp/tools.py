@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from api.conversations import fire, run
 from api.conversations.bodies import FireBody, MessageBody
-from api.faces.mcp.tasks import SETTLED
 from api.faces.mcp.view import (
+    SETTLED,
     McpTask,
     Report,
     await_news,

@@ -40,6 +40,7 @@ from store.keys import Right
 from store.sessions import SessionRow
 
 ACTIONS = ("accept", "decline", "cancel")
+SETTLED = ("request-settled", "already-terminal")
 MOST_SHOWN = 4_000  # characters of a call's arguments, a diff or a schema
 PAGE = 200
 RECENT = 20  # events before now, for a first line at once
@@ -123,7 +124,11 @@ async def read_session(call: Call, session: SessionRow, requests: list[InputRequ
     artifacts = await files.of_session(call.pool, call.tenant, session.id)
     task = view_task(session, waiting, artifacts, call.settings.poll_interval_ms)
     # acting needs no right to read, so that every tool's result passes here
-    return task if call.caller.may(Right.READ) else withhold_texts(task)
+    if call.caller.may(Right.READ):
+        return task
+    # only its status, as over HTTP
+    texts = {"title": "", "progress": "", "output": None, "error": None}
+    return task.model_copy(update={**texts, "artifacts": [], "waiting_for": [], "cost_usd": None})
 
 
 async def find_requests(call: Call, session: SessionRow) -> list[InputRequest]:
@@ -167,23 +172,17 @@ def view_task(session: SessionRow, requests: Sequence[InputRequest], files: Sequ
         progress=session.progress,
         output=json.loads(output) if session.typed and output else output,
         error=f"{error.type}: {error.message}" if error else None,
-        artifacts=[_artifact(file) for file in files],
+        artifacts=[
+            ArtifactLink(
+                name=file.name, uri=file.url or f"errand://files/{file.id}", media_type=file.media_type, size=file.size
+            )
+            for file in files
+        ],
         waiting_for=[_waiting(one) for one in requests],
         cost_usd=session.usage.cost_usd,
         poll_interval_ms=poll_ms,
         **{name: getattr(session, name) for name in TaskSummary.model_fields.keys() - {"task_id"}},
     )
-
-
-def withhold_texts(task: McpTask) -> McpTask:
-    """The task for a caller who may act on it but not read it: only its status, as over HTTP."""
-    texts = {"title": "", "progress": "", "output": None, "error": None}
-    return task.model_copy(update={**texts, "artifacts": [], "waiting_for": [], "cost_usd": None})
-
-
-def _artifact(file: File) -> ArtifactLink:
-    uri = file.url or f"errand://files/{file.id}"
-    return ArtifactLink(name=file.name, uri=uri, media_type=file.media_type, size=file.size)
 
 
 def _waiting(request: InputRequest) -> WaitingRequest:
@@ -341,9 +340,14 @@ def answer_of(request: InputRequest, response: FormResponse) -> tuple[Any] | Non
     properties, required = _fields(request)
     for name in required:
         if name not in content:
-            raise _missing(f"/inputResponses/{request.id}/content/{name}")
+            problem = finding(f"/inputResponses/{request.id}/content/{name}", "missing", "this field is required")
+            raise Invalid("The form is incomplete.", errors=[problem])
     if "answer_json" in properties:
-        return (_parse_answer(request, content["answer_json"]),)
+        try:
+            return (body.parse_json(str(content["answer_json"]).encode()),)
+        except (Refusal, UnicodeError):
+            problem = finding(f"/inputResponses/{request.id}/content/answer_json", "json", "must be JSON")
+            raise Invalid("The answer is not valid JSON.", errors=[problem]) from None
     return (content["answer"],) if "answer" in properties else (content,)
 
 
@@ -378,18 +382,6 @@ def _flat(schema: Any) -> JsonObject | None:
     if schema.get("type", "string" if enum else None) not in _TYPES:
         return None
     return {"type": "string", **{name: schema[name] for name in _KEYS if name in schema}}
-
-
-def _parse_answer(request: InputRequest, text: Any) -> Any:
-    try:
-        return body.parse_json(str(text).encode())
-    except (Refusal, UnicodeError):
-        pointer = f"/inputResponses/{request.id}/content/answer_json"
-        raise Invalid("The answer is not valid JSON.", errors=[finding(pointer, "json", "must be JSON")]) from None
-
-
-def _missing(pointer: str) -> Invalid:
-    return Invalid("The form is incomplete.", errors=[finding(pointer, "missing", "this field is required")])
 
 
 # Waiting, with the newest line of the log as progress.

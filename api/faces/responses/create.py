@@ -121,7 +121,9 @@ async def create(call: Call, body: CreateResponse, files: InputFiles, key: str |
     if isinstance(body.input, list):
         await keep_files(call, body.input, files)
     previous = await _previous(call, body)
-    conversation_id = _conversation(body)
+    conversation_id = body.conversation_id()
+    if conversation_id is not None and (conversation_id := without_prefix("conv", conversation_id)) is None:
+        raise BadParameter("conversation", "There is no such conversation.", "conversation_not_found")
     given = parse(body.input, continues=bool(previous or conversation_id))
     waiting = await _waiting(call, given, previous)
     if waiting is not None:
@@ -155,16 +157,6 @@ async def _previous(call: Call, body: CreateResponse) -> tuple[ResponseId, Found
     assert response_id is not None
     await lookup.check_acting(call, found.session)
     return response_id, found
-
-
-def _conversation(body: CreateResponse) -> str | None:
-    given = body.conversation_id()
-    if given is None:
-        return None
-    known = without_prefix("conv", given)
-    if known is None:
-        raise BadParameter("conversation", "There is no such conversation.", "conversation_not_found")
-    return known
 
 
 async def _waiting(
@@ -205,7 +197,8 @@ async def _answer(
     by_caller = found.facts.approvals_by_caller
     for request in await input_requests.of_sessions(call.pool, call.tenant, [session.id]):
         if request.id not in given.answers and _is_callers(request, by_caller):
-            raise BadParameter("input", f"No output was given for the call {_call_id(request)}.", "missing_call_output")
+            call_id = f"{'mcpr' if request.kind in APPROVALS else 'call'}_{request.id}"
+            raise BadParameter("input", f"No output was given for the call {call_id}.", "missing_call_output")
     face = FaceRequest(
         face=FACE,
         public_id=str(response_id),
@@ -222,10 +215,6 @@ async def _answer(
 
 def _is_callers(request: InputRequest, approvals_by_caller: bool) -> bool:
     return request.kind is RequestKind.EXTERNAL_RESULT or (approvals_by_caller and request.kind in APPROVALS)
-
-
-def _call_id(request: InputRequest) -> str:
-    return f"{'mcpr' if request.kind in APPROVALS else 'call'}_{request.id}"
 
 
 def _is_changed(body: CreateResponse, given: ParsedInput, found: FoundResponse) -> bool:

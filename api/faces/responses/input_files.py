@@ -54,7 +54,9 @@ def parse_with_files(raw: bytes, most: int) -> tuple[Any, InputFiles]:
             raise BadParameter("input", f"A request may have {MOST_SHOWN} files.", "array_above_max_length")
         name = _FIELDS[part["type"]]
         text = part.get(name)
-        if isinstance(text, str) and text and not _is_address(name, text):
+        # an address is refused later
+        address = isinstance(text, str) and not text.startswith("data:") and (name == "image_url" or "://" in text)
+        if isinstance(text, str) and text and not address:
             file = _decode(text, f"{where}.{name}")
             part[name] = f"sha256:{digest_of(file.content)}"
             found[part[name]] = file
@@ -71,10 +73,6 @@ def _find_parts(value: Any) -> Iterator[tuple[str, JsonObject]]:
         for number, part in enumerate(parts if isinstance(parts, list) else []):
             if isinstance(part, dict) and part.get("type") in ("input_image", "input_file"):
                 yield f"input[{place}].content[{number}]", part
-
-
-def _is_address(name: str, text: str) -> bool:
-    return not text.startswith("data:") and (name == "image_url" or "://" in text)
 
 
 def _decode(text: str, where: str) -> InputFile:

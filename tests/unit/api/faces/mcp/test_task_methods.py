@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from api.faces.mcp import tasks
+from api.faces.mcp import server
 from domain.errors import Invalid
 from domain.sessions.session import Status
 
@@ -29,7 +29,7 @@ async def test_a_task_that_ended_otherwise_is_not_called_cancelled(
     async def session_of(call: Any, task_id: str) -> Any:
         return SimpleNamespace(id=task_id, status=before)
 
-    async def cancel_task(call: Any, params: tasks.TaskParams) -> None:
+    async def cancel(call: Any, params: server.TaskParams) -> None:
         cancelled.append(params.task_id)
 
     async def await_ending(call: Any, session: Any, seconds: float) -> Any:
@@ -38,9 +38,9 @@ async def test_a_task_that_ended_otherwise_is_not_called_cancelled(
     async def read_session(call: Any, session: Any) -> Any:
         return session
 
-    for stand_in in (session_of, cancel_task, await_ending, read_session):
-        monkeypatch.setattr(tasks, stand_in.__name__, stand_in)
-    asked = tasks.cancel_running(cast(Any, None), tasks.TaskParams(task_id="t"))
+    for stand_in in (session_of, cancel, await_ending, read_session):
+        monkeypatch.setattr(server, stand_in.__name__, stand_in)
+    asked = server.cancel_running(cast(Any, None), server.TaskParams(task_id="t"))
     if answered:
         assert (await asked).status is after
     else:
