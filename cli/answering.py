@@ -80,7 +80,8 @@ def show_request(request: InputRequest, *, hint: bool = True) -> None:
         click.echo(f"  {name}: {one_line(description)}")
     for number, option in enumerate(details.options, start=1):
         click.echo(f"  {number}) {one_line(option)}")
-    spent = details.so_far
+    spent, schema = details.so_far, request.answer_schema
+    needs_more_than_text = request.kind == RequestKind.CLARIFICATION
     rules = " and ".join(f"{details.tool} {one_line(pattern)}" for pattern in details.always)
     facts(
         [
@@ -89,7 +90,7 @@ def show_request(request: InputRequest, *, hint: bool = True) -> None:
             ("task", request.session_id),
             ("request", request.id),
             ("so far", f"{format_count(spent.steps, 'step')}, {spent.tokens:,} tokens, {dollars(spent.cost_usd)}"),
-            ("answer", _describe_expected(request)),
+            ("answer", one_line(json.dumps(schema), 300) if schema and needs_more_than_text else None),
             ("asked", age(request.created_at)),
             ("until", f"{moment(request.deadline)} (then: {request.on_expiry})"),
         ]
@@ -115,12 +116,6 @@ def _show_call(details: RequestDetails) -> None:
         click.echo(f"  {one_line(details.note)}")
     if rule := details.rule:
         click.echo(f'  asked because of the rule: {rule.action} {rule.permission} "{one_line(rule.pattern)}"')
-
-
-def _describe_expected(request: InputRequest) -> str | None:
-    """The schema of the answer, if a question needs more than text."""
-    schema = request.answer_schema
-    return one_line(json.dumps(schema), 300) if schema and request.kind == RequestKind.CLARIFICATION else None
 
 
 # somebody else may answer a request while a person is asked for the answer
@@ -226,12 +221,7 @@ def parse_typed_value(request: InputRequest, text: str) -> Any:
     if text.isdecimal() and 0 < int(text) <= len(options):
         return options[int(text) - 1]
     schema = request.answer_schema or {}
-    if schema and schema.get("type") != "string":
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
-    return text
+    return _json_or_text(text) if schema and schema.get("type") != "string" else text
 
 
 def dialogue(request: InputRequest) -> Dialogue:

@@ -239,7 +239,7 @@ class Api(Errand):
         try:
             yield
         except Problem as problem:
-            raise refusal(problem.status, problem.body, problem.retry_after) from None
+            raise refusal(problem) from None
         except NoStack as error:
             raise Unreachable(str(error)) from None
         except errors.Unreachable as error:

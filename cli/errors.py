@@ -4,6 +4,7 @@ from enum import IntEnum
 from typing import IO, Any
 
 import click
+from errand import Problem
 
 from cli.render.output import clean, emit, json_wanted
 from domain.json_object import JsonObject
@@ -57,7 +58,7 @@ class CliError(click.ClickException):
     @property
     def kind(self) -> str:
         """The kind of problem, such as `not-terminal`; empty if the server did not name one."""
-        return kind_of(self.body)
+        return str(self.body.get("type") or "").rsplit(":", 1)[-1]
 
     def show(self, file: IO[Any] | None = None) -> None:
         if self._as_json:
@@ -98,32 +99,17 @@ class NotFinished(CliError):
     exit_code = Exit.NOT_FINISHED
 
 
-def refusal(status: int, body: JsonObject, retry_after: float | None = None) -> CliError:
-    """Turn an error response, a problem document of RFC 9457, into an error for people."""
-    kind = NotFoundError if status == 404 else Refused
-    return kind(_message(status, body, retry_after), status=status, body=body)
-
-
-def _message(status: int, body: JsonObject, retry_after: float | None) -> str:
-    lines = [str(body.get("detail") or body.get("title") or "the server gave no reason")]
-    lines += ["  " + _finding(error) for error in body.get("errors") or []]
-    if status == 401:
+def refusal(problem: Problem) -> CliError:
+    """Turn a refusal of the server into an error for people."""
+    kind = f" {problem.kind}" if problem.kind != "blank" else ""
+    lines = [f"{problem.detail} ({problem.status}{kind})"]
+    for one in problem.errors:
+        text = f"{one.get('pointer') or 'request'}: {one.get('message') or one.get('code') or 'not valid'}"
+        allowed = f" (allowed: {', '.join(map(str, one['allowed']))})" if one.get("allowed") else ""
+        lines.append(f"  {text}{allowed}")
+    if problem.status == 401:
         lines.append("Give a key with --key or ERRAND_API_KEY; `keys create NAME` makes one.")
-    if retry_after:
-        lines.append(f"Try again in {retry_after:g} s.")
-    kind = kind_of(body)
-    lines[0] += f" ({status} {kind})" if kind and kind != "blank" else f" ({status})"
-    return "\n".join(lines)
-
-
-def kind_of(body: JsonObject) -> str:
-    return str(body.get("type") or "").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
-
-
-def _finding(error: Any) -> str:
-    if not isinstance(error, dict):
-        return str(error)
-    pointer = error.get("pointer") or "request"
-    text = f"{pointer}: {error.get('message') or error.get('code') or 'not valid'}"
-    allowed = error.get("allowed")
-    return text + (f" (allowed: {', '.join(map(str, allowed))})" if allowed else "")
+    if problem.retry_after:
+        lines.append(f"Try again in {problem.retry_after:g} s.")
+    error = NotFoundError if problem.status == 404 else Refused
+    return error("\n".join(lines), status=problem.status, body=problem.body)

@@ -40,7 +40,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
 }
 SHARED = {  # modules with several commands; each other command has a module of its own name
-    "stack": ("up", "status", "down", "token"),
+    "stack": ("up", "open", "status", "down", "token"),
+    "pull": ("apply",),
     "tasks": ("show", "attach"),
     "control": ("cancel", "steer", "interrupt", "promote", "terminate"),
     "inbox": ("answer", "approve"),

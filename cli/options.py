@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,39 +64,68 @@ patience_option = click.option(
 )
 
 
+files_option = click.option(
+    "--file",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Copy this file into the workspace, with its relative path. Repeatable.",
+)
+
+folders_option = click.option(
+    "--dir",
+    "folders",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Copy this folder into the workspace, without what .gitignore names. Repeatable.",
+)
+
+permissions_option = click.option(
+    "--permission",
+    "permissions",
+    multiple=True,
+    type=PermissionRule(),
+    help="Rule TOOL[:PATTERN]=allow|deny|ask. Repeatable; the last that matches decides.",
+)
+
 _WORK_OPTIONS = (
     click.option("--ttl", type=Duration(), help="End the task after this long: 30s, 10m, 2h, 1d."),
     click.option(
         "--max-cost", "max_cost_usd", type=click.FloatRange(min=0, min_open=True), help="Cost budget in US dollars."
     ),
     click.option("--model", help="Another model than the agent's own."),
-    click.option(
-        "--file",
-        "files",
-        multiple=True,
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Copy this file into the workspace, with its relative path. Repeatable.",
-    ),
-    click.option(
-        "--dir",
-        "folders",
-        multiple=True,
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="Copy this folder into the workspace, without what .gitignore names. Repeatable.",
-    ),
-    click.option(
-        "--permission",
-        "permissions",
-        multiple=True,
-        type=PermissionRule(),
-        help="Rule TOOL[:PATTERN]=allow|deny|ask. Repeatable; the last that matches decides.",
-    ),
+    *(files_option, folders_option, permissions_option),
+)
+
+
+_TIMING_OPTIONS = (
+    click.option("--cron", help="Five fields: minute, hour, day of month, month, day of week."),
+    click.option("--zone", "timezone", help="IANA time zone of --cron, of quiet hours and of days.  [default: UTC]"),
+    click.option("--every", type=Duration(), help="An interval: 30s, 10m, 2h, 1d."),
+    click.option("--check", help="A command in the workspace; no output or exit code 3 skips the run."),
 )
 
 
 def work_options(command: F) -> F:
     """The options of a piece of work that a task and a turn of a conversation have in common."""
-    for option in reversed(_WORK_OPTIONS):
+    return _with(_WORK_OPTIONS, command)
+
+
+def timing_options(command: F) -> F:
+    """When something runs again and again: a schedule or a mission."""
+    return _with(_TIMING_OPTIONS, command)
+
+
+def page_options(noun: str) -> Callable[[F], F]:
+    """The options of a list that has pages."""
+    limit = click.option(
+        "--limit", type=click.IntRange(1, 200), default=20, show_default=True, help=f"{noun} on one page."
+    )
+    return lambda command: _with((limit, click.option("--cursor", help="The cursor of the next page.")), command)
+
+
+def _with(options: Sequence[Callable[[F], F]], command: F) -> F:
+    for option in reversed(options):
         command = option(command)
     return command
 

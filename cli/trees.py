@@ -4,6 +4,7 @@ import io
 import os
 import stat
 import tarfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -142,11 +143,17 @@ def _pack(found: FolderFiles) -> bytes:
     return packed.getvalue()
 
 
-def in_workspace(path: Path) -> str:
-    """The path of a file in the workspace: a relative path is kept, of any other only the name."""
-    # the server refuses other paths, because they would lead out of the workspace
-    plain = not path.is_absolute() and ".." not in path.parts
-    return path.as_posix() if plain else path.name
+def upload_files(api: Api, paths: Iterable[Path]) -> list[str]:
+    """The ids of the uploaded files. In the workspace a relative path is kept, of any other only the name."""
+    found = []
+    for path in dict.fromkeys(paths):
+        # the server refuses other paths, because they would lead out of the workspace
+        plain = not path.is_absolute() and ".." not in path.parts
+        try:
+            found.append(api.upload(path, name=path.as_posix() if plain else path.name).file_id)
+        except OSError as error:
+            raise click.UsageError(f"{error.filename}: {error.strerror}") from None
+    return found
 
 
 def upload_folder(api: Api, packed: bytes) -> str:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from html import escape
 from pathlib import Path
 
 import click
@@ -70,10 +71,7 @@ def list_agents(api: Api, as_json: bool) -> None:
 def show(api: Api, name: str, as_json: bool) -> None:
     """Show one agent with its prompt."""
     answer = api.get(f"/agents/{segment(name)}")
-    if as_json:
-        emit(answer)
-    else:
-        _show(answer)
+    emit(answer) if as_json else _show(answer)
 
 
 @agents.command()
@@ -90,10 +88,7 @@ def add(api: Api, file: Path, as_json: bool) -> None:
     except AgentFileError as error:
         raise CliError(clean(str(error))) from None
     answer = api.ask("PUT", f"/agents/{segment(file.stem)}", content=text, headers={"Content-Type": "text/markdown"})
-    if as_json:
-        emit(answer)
-    else:
-        click.echo(f"{answer['name']}: version {answer['version']}")
+    emit(answer) if as_json else click.echo(f"{answer['name']}: version {answer['version']}")
 
 
 @agents.command()
@@ -135,10 +130,7 @@ def _mcp_tools(agent: JsonObject) -> dict[str, JsonObject]:
 def remove(api: Api, name: str, as_json: bool) -> None:
     """Remove an agent that your tenant has defined. Running tasks keep the version they have."""
     api.request("DELETE", f"/agents/{segment(name)}")
-    if as_json:
-        emit({"removed": name})
-    else:
-        click.echo(f"{clean(name)} is removed.")
+    emit({"removed": name}) if as_json else click.echo(f"{clean(name)} is removed.")
 
 
 @agents.command()
@@ -202,10 +194,7 @@ def graph(api: Api, name: str | None, as_json: bool) -> None:
     if name is not None and name not in known:
         raise NotFoundError(f"no agent {name!r} (there are: {', '.join(sorted(known))})")
     text = mermaid(known, name)
-    if as_json:
-        emit({"mermaid": text})
-    else:
-        click.echo(text, nl=False)
+    emit({"mermaid": text}) if as_json else click.echo(text, nl=False)
 
 
 def _definition(item: JsonObject) -> AgentDefinition:
@@ -259,7 +248,7 @@ def mermaid(agents: Mapping[str, AgentDefinition], root: str | None = None) -> s
     lines = ["flowchart LR"]
     for name in shown:
         agent = agents[name]
-        label = f"{name}<br/>{_sides(agent)}"
+        label = f"{name}<br/>{_who(agent.side('a'))} ⇄ {_who(agent.side('b'))}"
         lines.append(f'    {_node_id(name)}["{label}"]')
     for name in shown:
         lines += [
@@ -270,14 +259,9 @@ def mermaid(agents: Mapping[str, AgentDefinition], root: str | None = None) -> s
     return "\n".join(lines) + "\n"
 
 
-def _sides(agent: AgentDefinition) -> str:
-    a, b = agent.side("a"), agent.side("b")
-    return f"{_who(a)} ⇄ {_who(b)}"
-
-
 def _who(side: Side) -> str:
     if side.label:
-        return _escape(side.label)
+        return escape(side.label, quote=False).replace('"', "&quot;")
     return {SideKind.HUMAN: "people", SideKind.HANDLER: f"code {side.handler}"}.get(side.kind, "model")
 
 
@@ -306,7 +290,3 @@ def _reachable(agents: Mapping[str, AgentDefinition], root: str) -> list[str]:
 
 def _node_id(name: str) -> str:
     return "agent_" + re.sub(r"[^a-z0-9]", "_", name)
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 import httpx2
-from errand.models import AuditEntry, AuditPage, Verification
+from errand.models import AuditPage, Verification
 
 from cli.api import Api, parse, segment
 from cli.errors import CliError, Exit
@@ -50,15 +50,13 @@ def audit(api: Api, task_id: str | None, limit: int, head: str | None, anchor: s
         emit(found)
         return
     entries = parse(AuditPage, found).items[::-1]
-    rows = [[one.at.isoformat()[:19], one.actor, one.action, _subject(one)] for one in entries]
+    rows = []
+    for one in entries:
+        parts = [one.session_id, one.subject.replace("\n", ", "), one.digest[:12]]
+        rows.append([one.at.isoformat()[:19], one.actor, one.action, " ".join(filter(None, parts))])
     table(["AT", "ACTOR", "ACTION", "SUBJECT"], [[one_line(cell) for cell in row] for row in rows])
     if found["next_before"]:
         note(f"there are older entries; --limit shows more (at most 1000), GET {path}?before=N all of them")
-
-
-def _subject(entry: AuditEntry) -> str:
-    parts = [entry.session_id, entry.subject.replace("\n", ", "), entry.digest[:12]]
-    return " ".join(part for part in parts if part)
 
 
 def _verify(api: Api, head: str | None, anchor: str | None, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from cli.api import Api, segment
 from cli.errors import NotFoundError
 from cli.ids import ConversationIdType, TaskId, ThreadIdType, resolve
 from cli.options import remote
+from cli.render.answers import print_done
 from cli.render.output import PROGRAM, emit, note, style_status
 from domain.amounts import format_count
 from domain.sessions.session import TERMINAL
@@ -86,10 +87,8 @@ def steer(api: Api, task_id: str, text: str, as_json: bool) -> None:
     """
     message = sys.stdin.read() if text == "-" else text
     answer = api.post(f"/tasks/{segment(task_id)}/steer", {"message": message})
-    if as_json:
-        emit(answer)
-    else:
-        note(f"Sent; the task reads it before its next step. `{PROGRAM} attach {task_id}` shows how it continues.")
+    said = f"Sent; the task reads it before its next step. `{PROGRAM} attach {task_id}` shows how it continues."
+    print_done(answer, as_json, said)
 
 
 @click.command()
@@ -103,10 +102,7 @@ def promote(api: Api, task_id: str, as_json: bool) -> None:
       ./errand promote ID
     """
     answer = api.post(f"/tasks/{segment(task_id)}/promote", {})
-    if as_json:
-        emit(answer)
-    else:
-        note("Its parent no longer waits; the outcome will be in the mailbox.")
+    print_done(answer, as_json, "Its parent no longer waits; the outcome will be in the mailbox.")
 
 
 @click.command()
@@ -130,7 +126,4 @@ def terminate(api: Api, thread_id: str, yes: bool, as_json: bool) -> None:
         answer = api.post(f"/conversations/{segment(thread_id)}/terminate", {})
     except NotFoundError:  # a conversation's id is that of its main thread; any other thread belongs to a subagent
         answer = api.post(f"/threads/{segment(thread_id)}/terminate", {})
-    if as_json:
-        emit(answer)
-    else:
-        note("Terminated.")
+    print_done(answer, as_json, "Terminated.")

@@ -8,7 +8,6 @@ from errand.models import (
     Conversation,
     ConversationPage,
     ConversationSummary,
-    MailboxMessage,
     MailboxPage,
     SessionBranch,
     SessionHandle,
@@ -16,7 +15,7 @@ from errand.models import (
 
 from cli.api import Api, parse, segment
 from cli.ids import ConversationIdType, TaskId, write_last
-from cli.options import patience_option, remote
+from cli.options import page_options, patience_option, remote
 from cli.render.answers import print_answer, print_list
 from cli.render.output import PROGRAM, age, clean, dim, dollars, emit, note, one_line, style_status, table
 from cli.watch import show_detached, watch
@@ -25,8 +24,7 @@ from domain.amounts import format_count
 
 @click.command()
 @click.option("--search", "query", help="Only conversations that contain all of these words.")
-@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Conversations on one page.")
-@click.option("--cursor", help="The cursor of the next page.")
+@page_options("Conversations")
 @remote
 def conversations(api: Api, query: str | None, limit: int, cursor: str | None, as_json: bool) -> None:
     """List conversations, newest first.
@@ -123,14 +121,13 @@ def show_mailbox(answer: Any) -> bool:
     if not messages:
         note("the mailbox is empty")
         return False
-    table(["SUBAGENT", "OUTCOME", "SESSION", "POSTED", "DELIVERED TO"], [_mail_row(one) for one in messages])
+    rows = []
+    for one in messages:
+        outcome = click.style("failed", fg="red") if one.source_type == "subagent_failed" else "result"
+        whom = one.delivered_to or "waiting"
+        rows.append([one_line(one.subagent_name), outcome, one.source_session_id, age(one.created_at), whom])
+    table(["SUBAGENT", "OUTCOME", "SESSION", "POSTED", "DELIVERED TO"], rows)
     return any(not message.delivered_to for message in messages)
-
-
-def _mail_row(one: MailboxMessage) -> list[str]:
-    outcome = click.style("failed", fg="red") if one.source_type == "subagent_failed" else "result"
-    whom = one.delivered_to or "waiting"
-    return [one_line(one.subagent_name), outcome, one.source_session_id, age(one.created_at), whom]
 
 
 @click.command()

@@ -12,7 +12,7 @@ from cli.commands.result import write_output
 from cli.errors import NotFoundError
 from cli.ids import TaskId
 from cli.options import remote
-from cli.render.output import emit, note
+from cli.render.answers import print_done
 from cli.temporal import exits_at_once, temporal
 from domain.amounts import format_count
 from domain.json_object import JsonObject
@@ -60,11 +60,9 @@ def export(api: Api, task_id: str, output: Path | None, state: Path | None, as_j
     }
     path = output or Path(f"{task_id}.json")
     write_output(path, json.dumps(bundle, indent=1))
-    if as_json:
-        emit({"file": str(path), "histories": len(histories), "events": len(bundle["events"])})
-    else:
-        runs = "1 history" if len(histories) == 1 else f"{len(histories)} histories"
-        note(f"wrote {path}: {runs}, {format_count(len(bundle['events']), 'event')}")
+    written = {"file": str(path), "histories": len(histories), "events": len(bundle["events"])}
+    runs = "1 history" if len(histories) == 1 else f"{len(histories)} histories"
+    print_done(written, as_json, f"wrote {path}: {runs}, {format_count(len(bundle['events']), 'event')}")
     return 0
 
 
@@ -73,10 +71,8 @@ def _export_state(api: Api, conversation_id: str, folder: Path, as_json: bool) -
     records = write_files(
         folder, conversation, api.items(f"/conversations/{segment(conversation_id)}/turns", full=True, limit=100)
     )
-    if as_json:
-        emit({"directory": str(folder), "records": records})
-    else:
-        note(f"wrote {folder}: descriptor.json, state.json, history.jsonl with {records} records")
+    said = f"wrote {folder}: descriptor.json, state.json, history.jsonl with {records} records"
+    print_done({"directory": str(folder), "records": records}, as_json, said)
     return 0
 
 

@@ -4,7 +4,7 @@ import click
 from errand.models import File, FilePage
 
 from cli.api import Api, segment
-from cli.options import remote
+from cli.options import page_options, remote
 from cli.render.answers import print_list
 from cli.render.output import age, emit, one_line, size
 
@@ -16,8 +16,7 @@ def files() -> None:
 
 @files.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also show files that other keys have uploaded.")
-@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Files on one page.")
-@click.option("--cursor", help="The cursor of the next page.")
+@page_options("Files")
 @remote
 def list_files(api: Api, everything: bool, limit: int, cursor: str | None, as_json: bool) -> None:
     """List the files that you have uploaded, newest first. Artifacts are in the result of their task.

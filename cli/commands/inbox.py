@@ -19,6 +19,7 @@ from cli.answering import (
 from cli.api import Api, parse
 from cli.ids import ConversationIdType, TaskId, resolve
 from cli.options import remote
+from cli.render.answers import print_done
 from cli.render.output import PROGRAM, emit, note, one_line
 from domain.json_object import JsonObject
 
@@ -88,10 +89,7 @@ def answer(api: Api, args: tuple[str, ...], json_value: str | None, as_json: boo
 
 def send_answer(api: Api, task_id: str, request_id: str, value: Any, *, as_json: bool = False) -> None:
     accepted = post_answer(api, task_id, request_id, value)
-    if as_json:
-        emit(accepted)
-    else:
-        note(f"Sent; `{PROGRAM} attach {task_id}` shows how the task continues.")
+    print_done(accepted, as_json, f"Sent; `{PROGRAM} attach {task_id}` shows how the task continues.")
 
 
 def parse_json(option: str, text: str) -> Any:

@@ -77,10 +77,7 @@ def revoke(key_id: str, tenant: str, as_json: bool) -> None:
     """Revoke a key: it is refused from now on."""
     if not with_database(lambda pool: store.revoke(pool, tenant, key_id)):
         raise NotFoundError(f"tenant {tenant} has no key {key_id}")
-    if as_json:
-        emit({"id": key_id, "tenant": tenant, "revoked": True})
-    else:
-        click.echo(f"revoked {key_id}")
+    emit({"id": key_id, "tenant": tenant, "revoked": True}) if as_json else click.echo(f"revoked {key_id}")
 
 
 def _state(key: store.Key) -> str:

@@ -7,13 +7,11 @@ import click
 from errand.models import Mission, MissionPage
 
 from cli.api import Api, segment
-from cli.options import Duration, remote, settings
+from cli.options import files_option, folders_option, remote, settings, timing_options
 from cli.render.answers import find_named, print_answer, print_list, print_runs
 from cli.render.output import emit, facts
-from cli.trees import pack_folder, upload_folder
+from cli.trees import pack_folder, upload_files, upload_folder
 from domain.amounts import format_count
-
-_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.group()
@@ -32,10 +30,7 @@ def missions() -> None:
 @click.argument("name")
 @click.argument("agent")
 @click.argument("text", metavar="INPUT")
-@click.option("--cron", help="Five fields: minute, hour, day of month, month, day of week.")
-@click.option("--zone", "timezone", help="IANA time zone of --cron and of its days.  [default: UTC]")
-@click.option("--every", type=Duration(), help="An interval: 30s, 10m, 2h, 1d.")
-@click.option("--check", help="A command in the workspace; no output or exit code 3 skips the run.")
+@timing_options
 @click.option("--day-usd", type=float, help="What it may spend in a day.")
 @click.option("--day-runs", type=click.IntRange(min=1), help="How often it may run in a day.")
 @click.option("--total-usd", type=float, help="What it may spend in all.")
@@ -43,14 +38,8 @@ def missions() -> None:
 @click.option("--expires-at", help="When it ends, such as 2027-01-01T09:00:00+01:00.")
 @click.option("--stop-when", "stop_when_answer", help="A regular expression: a run whose answer has it is the last.")
 @click.option("--risk", "risks", multiple=True, metavar="TOOL[=ARGUMENT]", help="Ask before such a call. Repeatable.")
-@click.option(
-    "--file",
-    "files",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Copy this file into the workspace. Repeatable.",
-)
-@click.option("--dir", "folders", multiple=True, type=_FOLDER, help="Copy this folder into the workspace. Repeatable.")
+@files_option
+@folders_option
 @click.option("--notify", multiple=True, help="Notify this subscription or channel about its runs. Repeatable.")
 @remote
 def add(
@@ -76,15 +65,16 @@ def add(
     archives = [pack_folder(folder, settings()) for folder in folders]
     if files or folders:
         packed = [upload_folder(api, one) for one in archives]
-        task["context"] = {"files": [api.upload(path).file_id for path in files], "archives": packed}
+        task["context"] = {"files": upload_files(api, files), "archives": packed}
     if notify:
         task["config"] = {"notify": list(notify)}
     body = {"name": name, "task": task} | {key: value for key, value in options.items() if value is not None}
     if check is not None:
         body["check"] = {"run": check}
     body["per_day"] = _budget(day_usd, day_runs)
-    body["total"] = _budget(total_usd, total_runs)
-    body["risks"] = [_risk(one) for one in risks]
+    body |= {"total": _budget(total_usd, total_runs), "risks": []}
+    for tool, found, argument in (one.partition("=") for one in risks):
+        body["risks"].append({"tool": tool} | ({"argument": argument} if found else {}))
     _show(api.ask("POST", "/missions", json=body), as_json)
 
 
@@ -124,7 +114,13 @@ def run(api: Api, name: str, as_json: bool) -> None:
 
 @missions.command()
 @click.argument("name")
-@click.option("--dir", "folder", required=True, type=_FOLDER, help="What its workspace is to hold.")
+@click.option(
+    "--dir",
+    "folder",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="What its workspace is to hold.",
+)
 @remote
 def push(api: Api, name: str, folder: Path, as_json: bool) -> None:
     """Replace the files of a mission by a folder as it is now."""
@@ -167,11 +163,6 @@ def _row(item: Mission) -> list[str]:
 
 def _budget(usd: float | None, runs: int | None) -> dict[str, Any]:
     return {key: value for key, value in (("cost_usd", usd), ("runs", runs)) if value is not None}
-
-
-def _risk(text: str) -> dict[str, str]:
-    tool, found, argument = text.partition("=")
-    return {"tool": tool, "argument": argument} if found else {"tool": tool}
 
 
 def _state(item: Mission) -> str:

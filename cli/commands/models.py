@@ -7,7 +7,7 @@ from cli.database import with_database
 from cli.errors import CliError, Unreachable
 from cli.options import json_option, settings
 from cli.render.output import dim, emit, table
-from domain.agents.models import PriceTable, ProviderReport
+from domain.agents.models import PriceTable
 from store import workers
 
 
@@ -29,7 +29,10 @@ def models(names: tuple[str, ...], as_json: bool) -> None:
     if names:
         _show_prices(names, prices, as_json)
         return
-    reports = _reports()
+    reports = with_database(workers.models, seconds=5)
+    if not reports:
+        raise Unreachable("no worker is running, so nobody has tried the providers")
+    reports.sort(key=lambda one: (not one.default, one.provider))
     sellers = {one.provider: prices.seller(one.provider) for one in reports}
     if as_json:
         emit({"items": [{**one.model_dump(), "prices": sellers[one.provider]} for one in reports]})
@@ -51,13 +54,6 @@ def models(names: tuple[str, ...], as_json: bool) -> None:
         if one.models:
             click.echo(f"{one.provider} has {', '.join(one.models[:50])}")
     click.echo(dim(f"default model: {settings().default_model}; prices: {prices.version}"))
-
-
-def _reports() -> list[ProviderReport]:
-    found = with_database(workers.models, seconds=5)
-    if not found:
-        raise Unreachable("no worker is running, so nobody has tried the providers")
-    return sorted(found, key=lambda one: (not one.default, one.provider))
 
 
 def _show_prices(names: tuple[str, ...], prices: PriceTable, as_json: bool) -> None:

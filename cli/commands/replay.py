@@ -71,7 +71,7 @@ def replay(
         raise click.UsageError("give a task id or a file, or --all")
     if (since is not None and not everything) or (step is not None and not debug):
         raise click.UsageError("--since needs --all, and --step needs --debug")
-    files = _from_file(Path(source)) if source and _is_file(source) else None
+    files = _from_file(source) if source else None
     # a whole id needs no API, only Temporal
     if source and files is None and not is_id(source):
         with Api(settings()) as api:
@@ -124,14 +124,14 @@ async def _histories(
             yield history
 
 
-def _is_file(source: str) -> bool:
+def _from_file(source: str) -> list[WorkflowHistory] | None:
+    """The histories of a bundle or of a history file; None if there is no such file."""
+    path = Path(source)
     try:
-        return Path(source).is_file()
+        if not path.is_file():
+            return None
     except (OSError, ValueError):  # not a possible file name
-        return False
-
-
-def _from_file(path: Path) -> list[WorkflowHistory]:
+        return None
     try:
         document = json.loads(path.read_text())
         found = document.get("histories", [document])

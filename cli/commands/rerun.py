@@ -13,7 +13,7 @@ from cli.api import Api, parse, segment
 from cli.commands.trace import FULL_TEXT
 from cli.errors import NotFinished, Refused
 from cli.ids import TaskId
-from cli.options import Duration, PermissionRule, patience_option, remote
+from cli.options import Duration, patience_option, permissions_option, remote
 from cli.render.output import dim, emit, note, one_line, style_status
 from cli.render.traces import StoppedCall, find_stopped_calls
 from cli.watch import show_detached, watch
@@ -79,13 +79,7 @@ class RerunReport:
     type=ResultChange(),
     help="INDEX=TEXT: another result of a call in the step before, the first is 0. Repeatable.",
 )
-@click.option(
-    "--permission",
-    "permissions",
-    multiple=True,
-    type=PermissionRule(),
-    help="Rule TOOL[:PATTERN]=allow|deny|ask. Repeatable.",
-)
+@permissions_option
 @click.option("--max-steps", type=click.IntRange(min=1), help="Another limit of steps.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Another token budget.")
 @click.option("--max-cost", "max_cost_usd", type=click.FloatRange(min=0, min_open=True), help="Another cost budget.")
@@ -210,14 +204,11 @@ def _report(api: Api, task_id: str, rerun_id: str, patience_ms: int) -> RerunRep
         title=original.title,
         was=f"{original.status} ({original.reason})",
         now=f"{rerun.status} ({rerun.reason})",
-        ended_otherwise=rerun.reason != original.reason and not _recording_ended(rerun),
+        # the recording of an original that was stopped from outside ends before the task would
+        ended_otherwise=rerun.reason != original.reason
+        and not (rerun.error is not None and rerun.error.type == "RecordingEnded"),
         stopped=find_stopped_calls(original, api.trace(rerun_id, FULL_TEXT)),
     )
-
-
-def _recording_ended(rerun: Task) -> bool:
-    """Whether the original was stopped from outside, so that its recording ends before the task would."""
-    return rerun.error is not None and rerun.error.type == "RecordingEnded"
 
 
 def _show(report: RerunReport) -> None:

@@ -14,7 +14,7 @@ from cli.ids import AgentNameType, write_last
 from cli.options import Duration, no_input_option, patience_option, remote, settings, work_options
 from cli.render.output import emit, note
 from cli.repository import bundle_checkout
-from cli.trees import in_workspace, pack_folder, upload_folder
+from cli.trees import pack_folder, upload_files, upload_folder
 from cli.watch import show_detached, watch
 from domain.json_object import JsonObject
 from domain.sessions.session import SandboxMode
@@ -101,7 +101,7 @@ def run(
     # first, so that a folder that is too large is refused before any upload
     archives = [pack_folder(folder, settings()) for folder in folders]
     bundle = bundle_checkout(checkout, settings()) if checkout is not None else None
-    context = {"files": [api.upload(path, name=in_workspace(path)).file_id for path in files], "notes": list(notes)}
+    context = {"files": upload_files(api, files), "notes": list(notes)}
     context["archives"] = [upload_folder(api, packed) for packed in archives]
     if bundle is not None:
         config["repository"] = api.upload(("repository.bundle", bundle)).file_id

@@ -9,9 +9,10 @@ from errand.models import Schedule, SchedulePage
 
 from cli.api import Api, segment
 from cli.ids import AgentNameType
-from cli.options import Duration, remote
+from cli.options import Duration, files_option, remote, timing_options
 from cli.render.answers import find_named, print_answer, print_list, print_runs
 from cli.render.output import emit, facts, one_line
+from cli.trees import upload_files
 from domain.json_object import JsonObject
 from domain.schedules import ContextMode, MissedTicks, Overlap
 
@@ -32,27 +33,18 @@ def schedules() -> None:
 @click.argument("name")
 @click.argument("agent", type=AgentNameType())
 @click.argument("text", metavar="INPUT")
-@click.option("--cron", help="Five fields: minute, hour, day of month, month, day of week.")
-@click.option("--zone", "timezone", help="IANA time zone of --cron and --quiet.  [default: UTC]")
-@click.option("--every", type=Duration(), help="An interval: 30s, 10m, 2h, 1d.")
+@timing_options
 @click.option("--at", help="Once, at this time, such as 2027-01-01T09:00:00+01:00.")
 @click.option("--jitter", type=Duration(), help="Be late by a random part of this.")
 @click.option("--catch-up", "catch_up", type=Duration(), help="Drop ticks missed for longer than this.  [default: 10m]")
 @click.option("--missed", type=click.Choice([one.value for one in MissedTicks]), help="Ticks that an outage made late.")
 @click.option("--overlap", type=click.Choice([one.value for one in Overlap]), help="While a run is not over.")
 @click.option("--context", type=click.Choice([one.value for one in ContextMode]), help="What a run knows.")
-@click.option("--check", help="A command in the workspace; no output or exit code 3 skips the run.")
 @click.option("--quiet", metavar="HH:MM-HH:MM", help="Hours in which nothing runs.")
 @click.option("--silent-reply", help="A run that answers exactly this notifies nobody.")
 @click.option("--pause-after", "pause_after_failures", type=click.IntRange(min=1), help="Failures in a row.")
 @click.option("--conversation", "conversation_id", help="Send the messages to this conversation.")
-@click.option(
-    "--file",
-    "files",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Copy this file into the workspace. Repeatable.",
-)
+@files_option
 @remote
 def add(
     api: Api,
@@ -68,15 +60,14 @@ def add(
     """Add a schedule: NAME sends INPUT to AGENT. Give one of --cron, --every and --at."""
     task: JsonObject = {"agent": agent, "input": text}
     if files:
-        task["context"] = {"files": [api.upload(path).file_id for path in files]}
+        task["context"] = {"files": upload_files(api, files)}
     body = {"name": name, "task": task} | {key: value for key, value in options.items() if value is not None}
     if check is not None:
         body["check"] = {"run": check}
     if quiet is not None:
         start, _, end = quiet.partition("-")
         body["quiet_hours"] = {"start": start, "end": end}
-    created = api.ask("POST", "/schedules", json=body)
-    _show(created, as_json)
+    _show(api.ask("POST", "/schedules", json=body), as_json)
 
 
 @schedules.command("list")

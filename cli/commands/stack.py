@@ -1,4 +1,4 @@
-"""`errand up`, `status`, `down`, `token`: the embedded stack on this machine."""
+"""`errand up`, `status`, `down`, `token`: the embedded stack on this machine; `open`: its console in the browser."""
 
 import asyncio
 import contextlib
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from cli.api import Api
 from cli.errors import CliError, Exit, Unreachable
-from cli.options import json_option, settings
+from cli.options import json_option, remote, settings
 from cli.render.output import PROGRAM, clean, dim, emit, facts, note, table
 from domain.amounts import format_count
 
@@ -78,8 +79,9 @@ def status(as_json: bool) -> None:
         _emit(info)
     else:
         _addresses(info)
+        healthy, unhealthy = click.style("healthy", fg="green"), click.style("unhealthy", fg="red")
         rows = [
-            [part.name, _health(part.healthy), str(part.pid or "-"), str(part.restarts), part.address]
+            [part.name, healthy if part.healthy else unhealthy, str(part.pid or "-"), str(part.restarts), part.address]
             for part in info.parts
         ]
         table(["PROCESS", "HEALTH", "PID", "RESTARTS", "ADDRESS"], rows)
@@ -130,6 +132,27 @@ def token(as_json: bool) -> None:
     except OSError as error:
         raise CliError(f"cannot read {file}: {error.strerror}") from None
     emit({"token": found}) if as_json else click.echo(found)
+
+
+@click.command()
+@remote
+def open(api: Api, as_json: bool) -> None:
+    """Open the console in the browser, and print its address. With --json only print it.
+
+    \b
+    Examples:
+      ./errand open
+      ./errand open --url http://127.0.0.1:8700
+    """
+    import webbrowser  # looks for the installed ones
+
+    address = f"{api.find_url().rstrip('/')}/"
+    if as_json:
+        emit({"url": address})
+        return
+    click.echo(address)
+    if not webbrowser.open(address):
+        note("there is no browser here; open the address above in one")
 
 
 @contextlib.contextmanager
@@ -196,10 +219,6 @@ def _show_problems(info: "StackInfo") -> None:
         click.echo(click.style(clean(problem), fg="yellow"))
     if info.problems:
         click.echo(dim(f"Everything else can be used. `{PROGRAM} status` shows what is still wrong."))
-
-
-def _health(healthy: bool) -> str:
-    return click.style("healthy", fg="green") if healthy else click.style("unhealthy", fg="red")
 
 
 def _addresses(info: "StackInfo") -> None:

@@ -8,8 +8,8 @@ from errand.requests import Answer
 
 from cli.api import Api, parse, segment
 from cli.errors import NotFoundError
-from cli.options import remote
-from cli.render.answers import print_answer, print_list
+from cli.options import page_options, remote
+from cli.render.answers import print_list
 from cli.render.output import age, emit, note, one_line
 from domain.notifications import ROTATION_HOURS, ChannelName, DeliveryStatus, NotificationSubject
 
@@ -128,10 +128,10 @@ def _request(api: Api, name: str, method: str, path: str) -> Answer:
 
 
 def _show_secret(answer: Any, as_json: bool) -> None:
-    print_answer(answer, as_json, CreatedSubscription, _show_created)
-
-
-def _show_created(created: CreatedSubscription) -> None:
+    if as_json:
+        emit(answer)
+        return
+    created = parse(CreatedSubscription, answer)
     if created.secret:
         click.echo(created.secret)
     warning = " Keep the secret: it is not shown again." if created.secret else ""
@@ -157,8 +157,7 @@ def deliveries() -> None:
 @click.option("--status", type=click.Choice([status.value for status in DeliveryStatus]), help="Only with this status.")
 @click.option("--to", "name", help="Only to this subscription.")
 @click.option("--task", "task_id", help="Only about this task.")
-@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Deliveries on one page.")
-@click.option("--cursor", help="The cursor of the next page.")
+@page_options("Deliveries")
 @remote
 def list_deliveries(
     api: Api,

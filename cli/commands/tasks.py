@@ -3,11 +3,11 @@
 import shlex
 
 import click
-from errand.models import Progress, Retry, Task, TaskPage
+from errand.models import Retry, Task, TaskPage
 
 from cli.api import Api, segment
 from cli.ids import AgentNameType, TaskId
-from cli.options import no_input_option, patience_option, remote
+from cli.options import no_input_option, page_options, patience_option, remote
 from cli.render.answers import print_answer, print_list
 from cli.render.output import (
     PROGRAM,
@@ -36,8 +36,7 @@ from domain.sessions.session import Status
 @click.option("--agent", type=AgentNameType(), help="Only tasks of this agent.")
 @click.option("--text", help="Only tasks with this in their title.")
 @click.option("--all", "everything", is_flag=True, help="Also show subagents, reruns and tasks of other keys.")
-@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Tasks on one page.")
-@click.option("--cursor", help="The cursor of the next page.")
+@page_options("Tasks")
 @remote
 def tasks(
     api: Api,
@@ -88,6 +87,8 @@ def show(api: Api, task_id: str, as_json: bool) -> None:
 
 
 def _show(task: Task) -> None:
+    progress = task.progress
+    total = f" of {progress.total_steps}" if progress.total_steps else ""
     facts(
         [
             ("task", task.task_id),
@@ -95,7 +96,7 @@ def _show(task: Task) -> None:
             ("agent", one_line(task.agent)),
             ("status", style_status(task.status) + _ending(task)),
             ("error", error_line(task.error)),
-            ("progress", _progress(task.progress)),
+            ("progress", f"step {progress.step}{total} {one_line(progress.message)}".rstrip()),
             ("retry", _retry(task.retry)),
             ("created", age(task.created_at)),
             ("started", age(task.started_at)),
@@ -117,11 +118,6 @@ def _ending(task: Task) -> str:
     if not task.reason:
         return " (cancel requested)" if task.cancel_requested else ""
     return f" ({task.reason}{', partial result' if task.partial else ''})"
-
-
-def _progress(progress: Progress) -> str:
-    total = f" of {progress.total_steps}" if progress.total_steps else ""
-    return f"step {progress.step}{total} {one_line(progress.message)}".rstrip()
 
 
 def _retry(retry: Retry | None) -> str | None:

@@ -3,15 +3,15 @@
 from dataclasses import asdict
 
 import click
-from errand.models import Attempt, AttemptPage, Trace
+from errand.models import AttemptPage, Trace
 
 from cli.api import Api, parse, segment
-from cli.commands.apply import fetch_patch
+from cli.commands.pull import fetch_patch
 from cli.errors import Exit
 from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import clean, dim, duration, emit, note, one_line, show_usage, style_status, table
-from cli.render.traces import TraceDifference, TraceFigures, figures, first_difference, trace_lines
+from cli.render.traces import TraceDifference, figures, first_difference, trace_lines
 from domain.amounts import format_count
 
 FULL_TEXT = 100_000  # characters of each text in JSON
@@ -72,24 +72,18 @@ def diff(api: Api, a: str, b: str | None, as_json: bool) -> None:
     found = first_difference(trace_a, trace_b)
     if as_json:
         difference = asdict(found) if found else None
-        known = {name: figures(trace).model_dump(mode="json") for name, trace in (("a", trace_a), ("b", trace_b))}
-        emit({"same": found is None, "parted": difference, **known})
+        both = {name: figures(trace).model_dump(mode="json") for name, trace in (("a", trace_a), ("b", trace_b))}
+        emit({"same": found is None, "parted": difference, **both})
     else:
         for name, trace in (("A", trace_a), ("B", trace_b)):
-            _show_figures(name, figures(trace), show_usage(trace.usage))
+            known, reason = figures(trace), f" ({trace.reason})" if trace.reason else ""
+            took = "" if known.duration_ms is None else f", {duration(known.duration_ms / 1_000)}"
+            used = dim(f"{format_count(known.steps, 'step')}, {show_usage(trace.usage)}{took}")
+            click.echo(f"{name}  {known.task_id}  {style_status(known.status)}{reason}  {used}")
         for name, trace, other in (("A", trace_a, trace_b), ("B", trace_b, trace_a)):
             _show_origin(name, trace, other)
         _show_difference(found)
     raise SystemExit(int(Exit.FAILED if found else Exit.OK))
-
-
-def _show_figures(name: str, known: TraceFigures, cost: str) -> None:
-    took = "" if known.duration_ms is None else f", {duration(known.duration_ms / 1_000)}"
-    reason = f" ({known.reason})" if known.reason else ""
-    click.echo(
-        f"{name}  {known.task_id}  {style_status(known.status)}{reason}  "
-        + dim(f"{format_count(known.steps, 'step')}, {cost}{took}")
-    )
 
 
 def _show_origin(name: str, trace: Trace, other: Trace) -> None:
@@ -135,17 +129,13 @@ def attempts(api: Api, task_id: str, as_json: bool) -> None:
         emit(answer)
         return
     page = parse(AttemptPage, answer)
-    table(
-        ["", "ATTEMPT", "STATUS", "CRITERIA", "CHANGES", "STEPS", "COST", "TASK"],
-        [_attempt_row(one) for one in page.items],
-    )
+    rows = []
+    for one in page.items:
+        met = f"{sum(verdict.passed for verdict in one.verdicts)} of {len(one.verdicts)}" if one.verdicts else "-"
+        row = ["*" if one.chosen else "", str(one.number), one.status, met, one_line(one.changes or "none", 60)]
+        rows.append([*row, str(one.steps), show_usage(one.usage), one.task_id])
+    table(["", "ATTEMPT", "STATUS", "CRITERIA", "CHANGES", "STEPS", "COST", "TASK"], rows)
     if page.chosen_by is not None:
         note(f"chosen by {page.chosen_by}: {one_line(page.why or '', 300)}")
     elif not page.items:
         note("this task has no attempts")
-
-
-def _attempt_row(one: Attempt) -> list[str]:
-    met = f"{sum(verdict.passed for verdict in one.verdicts)} of {len(one.verdicts)}" if one.verdicts else "-"
-    chosen, changes = "*" if one.chosen else "", one_line(one.changes or "none", 60)
-    return [chosen, str(one.number), one.status, met, changes, str(one.steps), show_usage(one.usage), one.task_id]

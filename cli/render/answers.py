@@ -23,6 +23,11 @@ def print_answer(answer: Any, as_json: bool, model: type[T], show: Callable[[T],
     emit(answer) if as_json else show(parse(model, answer))
 
 
+def print_done(answer: Any, as_json: bool, said: str) -> None:
+    """What a command has done: the answer as JSON, or a remark."""
+    emit(answer) if as_json else note(said)
+
+
 def print_list(
     answer: Any,
     as_json: bool,
@@ -48,11 +53,11 @@ def print_list(
 
 def print_runs(answer: Any, as_json: bool) -> None:
     """The runs of a schedule or a mission."""
-    print_list(answer, as_json, RunPage, ["SCHEDULED", "RUN", "TASK", "ID", "REASON"], _run_row)
 
+    def row(run: ScheduleRun) -> list[str]:
+        return [str(run.scheduled_at), run.status, run.task_status or "", run.session_id or "", one_line(run.reason)]
 
-def _run_row(run: ScheduleRun) -> list[str]:
-    return [str(run.scheduled_at), run.status, run.task_status or "", run.session_id or "", one_line(run.reason)]
+    print_list(answer, as_json, RunPage, ["SCHEDULED", "RUN", "TASK", "ID", "REASON"], row)
 
 
 def find_named(api: Api, path: str, name: str, page: type[Listing[T]], model: type[T]) -> T:

@@ -340,7 +340,7 @@ CHANGED_PROMPT = """
 import threading
 import time
 from prompt_toolkit.application import Application
-from cli.chat.inputs import ChatInputs
+from cli.chat.loop import ChatInputs
 from cli.main import errand
 
 invalidate = Application.invalidate
