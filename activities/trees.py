@@ -153,6 +153,8 @@ class Mirrors:
         if content is None:
             raise TreeError(f"the new commits have more than {most:,} bytes")
         async with self._mirror(ref.tenant, ref.session_id, tree) as (mirror, network):
+            if not await self._has(mirror, tree.commit):  # it was evicted, or another user pushes than has fetched
+                await self._fetch_commit(ref.tenant, mirror, network, tree)
             await asyncio.to_thread(Workspace(mirror).write, BUNDLE, content)
             output = await self._git(
                 f"{_UNLOCK}git fetch -q --no-tags --update-shallow {BUNDLE} HEAD\n"

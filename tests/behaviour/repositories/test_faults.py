@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import random
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from activities.workspaces import Workspaces, lock_workspace
 from domain.environments import Tree, TreeSource
 from domain.ids import new_id
 from domain.sealing import KeyRing
+from domain.sessions.session import SessionRef
 from store import environments, workspaces
 from tests.behaviour.repositories.conftest import Origin, artifact, define
 from tests.support.git_server import git, make_repository
@@ -289,3 +291,16 @@ async def test_mirrors_are_bounded_by_their_bytes(stack: Stack, origin: Origin, 
         assert [one.exists() for one in (first, second, third, fourth)] == [False, False, True, True]
         patch.setattr(trees, "MIRROR_BYTES", 1_000)
         assert (await fetch("third")).exists() and not fourth.exists()
+
+
+async def test_a_push_from_a_worker_whose_mirror_was_evicted(stack: Stack, origin: Origin, tmp_path: Path) -> None:
+    commands, guard = Commands(await choose("auto"), SandboxLimits()), Guard(stack.settings.allow_private_hosts)
+    mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
+    source, ref = TreeSource(url=origin.url), SessionRef(tenant="default", session_id="", conversation_id="")
+    tree = Tree(**source.model_dump(), commit=await mirrors.find_commit("default", "", source), branch="errand/x")
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    await mirrors.build("default", "", tree, folder)
+    git(folder, "-c", "safe.directory=*", "commit", "-q", "--allow-empty", "-m", "Mine")
+    await asyncio.to_thread(shutil.rmtree, tmp_path / "mirrors")
+    assert await mirrors.push(ref, tree, folder, 1_000_000) == git(origin.folder, "rev-parse", "errand/x")
