@@ -23,7 +23,6 @@ from errand.transport import EventReader, Options, Server, answer_of
 from cli.errors import CliError, Refused, Unreachable, refusal
 from cli.render.output import PROGRAM, duration, json_wanted, note
 from domain.json_object import JsonObject
-from domain.policy.addresses import is_loopback
 from settings import Settings
 
 EventData = JsonObject  # an event as the server sent it, since events of other server versions are shown too
@@ -110,7 +109,7 @@ class Api(Errand):
         url = _check_address(self._url or (info.api_url if info else ""))
         key = self._key
         # the token is for its own stack, and no other server may see it
-        if not key and info and home and is_loopback(url.host) and httpx2.URL(info.api_url) == url:
+        if not key and info and home and state.is_loopback(url.host) and httpx2.URL(info.api_url) == url:
             with contextlib.suppress(OSError):
                 key = token_file(home).read_text().strip()
         return Server(str(url), key or None)

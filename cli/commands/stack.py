@@ -253,7 +253,7 @@ def _model(info: "StackInfo") -> str:
 
 
 def _welcome(info: "StackInfo", detached: bool) -> None:
-    from domain.policy.addresses import is_loopback
+    from deploy.state import is_loopback  # slow to import
 
     click.echo(click.style("Errand is ready.", fg="green", bold=True))
     _addresses(info)

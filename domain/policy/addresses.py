@@ -73,13 +73,3 @@ def _find_embedded(address: IPv6Address) -> IPv4Address | None:
     if address in _NAT64 or int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address, with or without brackets, is this machine itself."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 
-from domain.policy.addresses import is_loopback
+from api.http.auth import is_loopback
 from settings import Settings
 from store import keys
 from store.database import Pool
