@@ -129,8 +129,15 @@ async def rerun(call: Call, source: SessionRow, body: RerunBody, key: Idempotenc
     if body.prompt is not None:
         # a private version for this one session: a changed prompt must not become the agent's next version
         own = task.agent.model_copy(update={"owner": agents.private_owner(record.id)}), task.definition
+    origin = models.Rerun(
+        session_id=source.id,
+        from_step=body.from_step,
+        recorded=body.recorded,
+        changed=_list_changes(body),
+        layers=len(source.rules),
+    )
     session = NewSession.rerun_of(
-        source, record, _origin(source, body), title=_title(source), permissions=body.permissions
+        source, record, origin, title=_title(source), permissions=body.permissions
     ).model_copy(
         update={
             "agent_owner": own[0].owner if own else task.agent.owner,
@@ -262,16 +269,6 @@ async def _manifest(call: Call, source: SessionRow, step: int) -> Manifest:
     if moment is not None:
         return await workspaces.as_of(call.pool, source.tenant, source.workspace_id, moment)
     return (await workspaces.get_all(call.pool, source.tenant, source.workspace_id))[1]
-
-
-def _origin(source: SessionRow, body: RerunBody) -> models.Rerun:
-    return models.Rerun(
-        session_id=source.id,
-        from_step=body.from_step,
-        recorded=body.recorded,
-        changed=_list_changes(body),
-        layers=len(source.rules),
-    )
 
 
 # The start of a rerun: the node before the chosen step, and the messages between that node and the step.

@@ -68,16 +68,11 @@ def later(chat: "Chat", _: str) -> None:
 
 
 def file(chat: "Chat", name: str) -> None:
-    path = _chosen_file(name)
-    chat.attach_file(path)
-    chat.note(f"{path} goes along with your next message.")
-
-
-def _chosen_file(name: str) -> Path:
     path = Path(name).expanduser()
     if not name or not path.is_file():
         raise click.UsageError(f"there is no file {name!r}; write /file PATH" if name else "give a file: /file PATH")
-    return path
+    chat.attach_file(path)
+    chat.note(f"{path} goes along with your next message.")
 
 
 def wait(chat: "Chat", _: str) -> None:

@@ -53,7 +53,11 @@ def result(
     answer = _wait(api, task_id, patience / 1_000) if wait else _fetch(api, task_id)
     found = parse(Result, answer)
     if folder is not None:
-        _download_all(api, found, folder)
+        # if the task saved a name several times, the last one is kept
+        for artifact in {one.name: one for one in found.artifacts if not _is_elsewhere(one)}.values():
+            folder.mkdir(parents=True, exist_ok=True)
+            # only the last part of the name, because an agent chose it and `..` would leave the folder
+            _write(api.request("GET", artifact.url).content, folder / Path(artifact.name).name)
     if name is not None:
         chosen = _choose(found, name)
         # an address is only printed: our key must not be sent to another server
@@ -63,7 +67,8 @@ def result(
     if as_json:
         emit(answer)
     else:
-        text = clean(_output_text(found.output))
+        output = "" if found.output is None else found.output
+        text = clean(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False))
         if text or target:
             _write((text.rstrip("\n") + "\n").encode(errors="replace"), target)
         _show_ending(found)
@@ -90,12 +95,6 @@ def _fetch(api: Api, task_id: str) -> Any:
         ) from None
 
 
-def _output_text(output: Any) -> str:
-    if output is None:
-        return ""
-    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-
-
 def _show_ending(found: Result) -> None:
     partial = ", partial result" if found.partial else ""
     note(f"{found.status} ({found.reason or 'no reason given'}{partial}): {usage_line(found.usage)}")
@@ -109,14 +108,6 @@ def _show_ending(found: Result) -> None:
     for artifact in found.artifacts:
         where = one_line(artifact.url) if _is_elsewhere(artifact) else fetch_command(found.task_id, artifact.name)
         note(f"  artifact: {where}")
-
-
-def _download_all(api: Api, found: Result, folder: Path) -> None:
-    """Download all artifacts. If the task saved a name several times, the last one is kept; names have no folders."""
-    for artifact in {one.name: one for one in found.artifacts if not _is_elsewhere(one)}.values():
-        folder.mkdir(parents=True, exist_ok=True)
-        # only the last part of the name, because an agent chose it and `..` would leave the folder
-        _write(api.request("GET", artifact.url).content, folder / Path(artifact.name).name)
 
 
 def _is_elsewhere(artifact: Artifact) -> bool:
