@@ -54,6 +54,7 @@ async def finish(pool: Pool, session: SessionRow, reason: Reason = Reason.GOAL_R
 
 @pytest.mark.parametrize("limit", [1, 3, None])
 async def test_schedule_pauses_at_its_number_of_failures_with_one_notice(pool: Pool, limit: int | None) -> None:
+    await schedule_runs.settle(pool)  # what other tests left
     made = await create(pool, pause_after_failures=limit, overlap=Overlap.QUEUE)
     for number in range(1, 5):
         session = await session_of(pool, made, number)
