@@ -21,7 +21,7 @@ class OpenEnvironment:
     """An environment with its credentials, which exist in the memory of this worker only."""
 
     spec: EnvironmentSpec
-    credentials: tuple[Credential, ...] = ()  # the repository's own comes first
+    credentials: tuple[Credential, ...] = ()  # those of its repositories come first
     exposed: Mapping[str, str] = field(default_factory=dict)  # variables of commands that hold a credential
 
     @property
@@ -34,8 +34,10 @@ class OpenEnvironment:
         """What is removed from the output of commands: a host may answer with what it was sent."""
         return [*(text for one in self.credentials for text in one.texts), *self.exposed.values()]
 
-    def credential_for(self, url: str) -> Credential | None:
-        return next((one for one in self.credentials if is_bound(one.rules, url)), None)
+    def credential_for(self, url: str, first: str | None = None) -> Credential | None:
+        """The one of this name, else the first that is bound to the address."""
+        bound = [one for one in self.credentials if is_bound(one.rules, url)]
+        return next((one for one in bound if one.name == first), bound[0] if bound else None)
 
     def network(
         self, commands: Commands, agent: AgentDefinition, mode: SandboxMode | None, layers: list[list[Rule]]

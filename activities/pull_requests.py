@@ -15,7 +15,7 @@ from activities.egress import Fetcher
 from activities.environments import OpenEnvironment
 from activities.trees import Mirrors
 from domain.credentials import Credential
-from domain.environments import ForgeKind, Tree
+from domain.environments import Checkout, ForgeKind, GitSource
 from domain.json_object import JsonObject
 from domain.sessions.session import SessionRef, ToolRequest
 from store import environments
@@ -51,7 +51,7 @@ class Repositories:
 
 @dataclass(frozen=True)
 class Repository:
-    """The repository of a task's environment, for its tools."""
+    """The repositories of a task's environment, for its tools, which name one where there are several."""
 
     pool: Pool
     mirrors: Mirrors
@@ -62,36 +62,44 @@ class Repository:
     environment: OpenEnvironment
     most: int  # bytes of the commits that are pushed
 
-    async def push(self) -> tuple[str, str]:
+    async def push(self, named: str | None) -> tuple[str, str]:
         """The branch and the commit that it has now. Raises TreeError."""
-        tree = await self._tree()
-        return tree.branch, await self.mirrors.push(self.ref, tree, self.folder, self.most)
+        one = await self._find(named)
+        return one.branch, await self.mirrors.push(self.ref, one, self.folder, self.most)
 
-    async def open_pull_request(self, title: str, body: str, base: str | None) -> PullRequest:
+    async def open_pull_request(self, named: str | None, title: str, body: str, base: str | None) -> PullRequest:
         """The open pull request of the task's branch, made if there is none; its events reach the task from now on."""
-        forge, tree = self._forge(), await self._tree()
-        found = await forge.find(tree.branch)
+        one = await self._find(named)
+        git = self.environment.spec.sources.get(one.folder)
+        if git is None:
+            raise ForgeError("The environment no longer has this repository.")
+        forge = self._forge(git)
+        found = await forge.find(one.branch)
         if found is None:
-            base = base or self.environment.spec.git.ref or await forge.default_branch()
-            found = await forge.make(tree.branch, base, title, body) or await forge.find(tree.branch)
+            base = base or git.ref or await forge.default_branch()
+            found = await forge.make(one.branch, base, title, body) or await forge.find(one.branch)
         if found is None:
             raise ForgeError("There is such a pull request already, but it is not among the newest open ones.")
-        key = f"pull:{self.environment.spec.git.path}#{found.number}"
+        key = f"pull:{git.path}#{found.number}"
         names = self.environment.spec.triggers
         await environments.lead_events(self.pool, self.ref.tenant, names, key, self.ref.conversation_id)
         return found
 
-    async def _tree(self) -> Tree:
+    async def _find(self, named: str | None) -> Checkout:
         tree = await environments.tree_of(self.pool, self.ref.tenant, self.workspace_id)
         if tree is None:
             raise ForgeError("The workspace has no repository.")
-        return tree
+        by_folder = {one.folder: one for one in tree.checkouts}
+        if "" in by_folder:
+            return by_folder[""]
+        if named not in by_folder:
+            raise ForgeError(f"Name the repository, by its folder: {', '.join(by_folder)}.")
+        return by_folder[named]
 
-    def _forge(self) -> "_Forge":
-        git = self.environment.spec.git
+    def _forge(self, git: GitSource) -> "_Forge":
         if git.api is None:
             raise ForgeError("The environment does not say whose REST API its host has (git.forge).")
-        credential = self.environment.credential_for(git.api)
+        credential = self.environment.credential_for(git.api, first=git.credential)
         if credential is None:
             raise ForgeError(f"The environment has no credential for {git.api}.")
         return _Forge(self.fetcher, git.api, git.forge or ForgeKind.GITHUB, git.path, credential)

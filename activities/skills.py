@@ -26,12 +26,13 @@ from domain.skills import (
     is_skill_name,
     parse_skill,
 )
+from domain.task import MOST_REPOSITORIES
 from store import workspaces
 from store.database import Pool
 
 INSTRUCTIONS = "AGENTS.md"
 FOLDERS = (".agents/skills", ".claude/skills")  # of two skills with one name, the first counts
-MOST_INSTRUCTIONS = 32_000  # characters of AGENTS.md
+MOST_INSTRUCTIONS = 32_000  # characters of AGENTS.md, of all together
 MOST_LOOKED_AT = 100  # skills in one folder, by name
 MOST_BESIDE = 50  # files beside a skill that are named
 _MOST_PROBLEMS = 5
@@ -53,9 +54,25 @@ class WorkspaceSkills:
     left_out: int = 0
 
 
+def find_tops(workspace: Workspace) -> list[str]:
+    """What paths begin with where a project begins: at the top, and in the folders there that are repositories."""
+    if not workspace.is_missing(".git"):
+        return [""]
+    try:
+        folders = [one.path for one in workspace.walk("", recursive=False) if one.kind == "folder"]
+    except PathError:  # there is no workspace
+        return [""]
+    found = (f"{one}/" for one in folders if not workspace.is_missing(f"{one}/.git"))
+    return ["", *islice(found, MOST_REPOSITORIES)]
+
+
+def _skill_folders(workspace: Workspace) -> list[str]:
+    return [top + folder for top in find_tops(workspace) for folder in FOLDERS]
+
+
 def find_skills(workspace: Workspace) -> WorkspaceSkills:
     skills = WorkspaceSkills()
-    for folder in FOLDERS:
+    for folder in _skill_folders(workspace):
         try:
             names = [entry.path for entry in workspace.walk(folder, recursive=False) if entry.kind == "folder"]
         except PathError:
@@ -81,7 +98,7 @@ def read_skill(workspace: Workspace, name: str) -> tuple[Skill, str]:
     """A skill of the workspace, and its folder. Raises SkillError or PathError."""
     if not is_skill_name(name):
         raise SkillError("that is not a name of a skill (a-z, 0-9 and single hyphens)")
-    for folder in FOLDERS:
+    for folder in _skill_folders(workspace):
         if not workspace.is_missing(f"{folder}/{name}"):
             return _read(workspace, folder, name), f"{folder}/{name}"
     raise SkillError("there is no skill with this name")
@@ -134,10 +151,12 @@ async def brief(pool: Pool, tenant: str, workspace_id: str, folder: Path) -> Non
 
 def compose(workspace: Workspace) -> str | None:
     """The text for a model; None if there is nothing to say."""
-    instructions, skills = _instructions(workspace), list_skills(find_skills(workspace))
+    tops, skills = find_tops(workspace), list_skills(find_skills(workspace))
     parts = []
-    if instructions:
-        parts.append(f'<workspace_instructions file="{INSTRUCTIONS}">\n{instructions}\n</workspace_instructions>')
+    for file in (top + INSTRUCTIONS for top in tops):
+        if instructions := _instructions(workspace, file, MOST_INSTRUCTIONS // len(tops)):
+            name = safe(file, 200)
+            parts.append(f'<workspace_instructions file="{name}">\n{instructions}\n</workspace_instructions>')
     if skills:
         parts.append(
             f"{_SKILLS_BEGIN}\nSkills; read one with {LOAD_SKILL} before work that it fits:\n{skills}\n{_SKILLS_END}"
@@ -145,17 +164,15 @@ def compose(workspace: Workspace) -> str | None:
     return "\n\n".join([f"{_BEGIN}\n{_ABOUT}", *parts, _END]) if parts else None
 
 
-def _instructions(workspace: Workspace) -> str:
+def _instructions(workspace: Workspace, file: str, most: int) -> str:
     try:
-        content = workspace.read(INSTRUCTIONS, 4 * MOST_INSTRUCTIONS + 4)
+        content = workspace.read(file, 4 * most + 4)
     except PathError:
         return ""
     text = safe_text(content.decode(errors="replace")).strip()
-    if len(text) <= MOST_INSTRUCTIONS:
+    if len(text) <= most:
         return text
-    return (
-        f"{text[:MOST_INSTRUCTIONS]}\n[… it is longer: read_file has the rest. Files in subfolders may have their own.]"
-    )
+    return f"{text[:most]}\n[… it is longer: read_file has the rest. Files in subfolders may have their own.]"
 
 
 def for_tools(briefing: str, tools: Collection[str]) -> str | None:

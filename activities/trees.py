@@ -1,7 +1,7 @@
-"""Trees: the commit of a repository with which a workspace begins, and what a task changed in it.
+"""Trees: the commits of the repositories with which a workspace begins, and what a task changed in them.
 
-`PrepareTree` decides on the commit before the first step and runs the environment's setup; `Workspaces` builds the tree
-with `Mirrors` wherever a worker lacks it, and keeps what differs from it. At the end the changes become artifacts.
+`PrepareTree` decides on the commits before the first step and runs the environment's setup; `Workspaces` builds the
+tree with `Mirrors` wherever a worker lacks it, and keeps what differs from it. At the end the changes become artifacts.
 
 Git runs in the sandbox only: hooks, filters and configuration of a repository, and a bundle that a caller sends, are
 programs and data of strangers. The sandbox bounds what a repository may take, and its proxy is the guarded way out.
@@ -17,7 +17,7 @@ import shlex
 import shutil
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -36,7 +36,7 @@ from activities.workspaces import Workspaces, lock_workspace, try_lock_workspace
 from domain import events as ev
 from domain import wire
 from domain.conversations.requests import Nothing
-from domain.environments import PATCH, EnvironmentSpec, Tree, TreeSource
+from domain.environments import PATCH, Checkout, EnvironmentSpec, Tree, TreeSource
 from domain.events import EventRow
 from domain.ids import derive_id
 from domain.policy.rules import PathError, host_of
@@ -56,7 +56,7 @@ MAX_LOG = 20_000  # characters of a setup's output, from its end
 MAX_TAIL = 2_000  # characters of a failed command's output
 ERRORS = 20  # lines
 BUNDLE = "incoming.bundle"
-COMMITS, STAT = "commits.bundle", "changes.stat"
+COMMITS, STAT, OWN = "commits.bundle", "changes.stat", "own.patch"
 _GIT = """set -e
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:http:https
 unset no_proxy NO_PROXY
@@ -93,44 +93,50 @@ class Mirrors:
             return await self._fetch(tenant, mirror, network, source)
 
     async def build(self, tenant: str, session_id: str, tree: Tree, folder: Path) -> None:
-        """Check the tree out in an empty folder, with a `.git` of its own. The session is the one after which the
-        workspace is named, not the one that continues it: it decided on the commit, with its credential."""
-        async with self._mirror(tenant, session_id, tree) as (mirror, network):
-            if not await self._has(mirror, tree.commit):
-                await self._fetch_commit(tenant, mirror, network, tree)
-            depth = f"--depth={tree.depth}" if tree.depth else ""
-            origin = f"git remote add origin {shlex.quote(tree.url)}" if tree.url else ""
-            sparse = f"git sparse-checkout set {' '.join(map(shlex.quote, tree.sparse))}\n" if tree.sparse else ""
+        """Check the tree out in an empty folder, each repository with a `.git` of its own. The session is the one after
+        which the workspace is named, not the one that continues it: it decided on the commits, with its credentials."""
+        for one in tree.checkouts:
+            await self._check_out(tenant, session_id, one, folder)
+
+    async def _check_out(self, tenant: str, session_id: str, one: Checkout, folder: Path) -> None:
+        async with self._mirror(tenant, session_id, one) as (mirror, network):
+            if not await self._has(mirror, one.commit):
+                await self._fetch_commit(tenant, mirror, network, one)
+            depth = f"--depth={one.depth}" if one.depth else ""
+            origin = f"set-url origin {shlex.quote(one.url)}" if one.url else "remove origin"
+            sparse = f"git sparse-checkout set {' '.join(map(shlex.quote, one.sparse))}\n" if one.sparse else ""
             await self._git(
-                f"git init -q -b {shlex.quote(tree.branch)} .\n"
-                f"git fetch -q --no-tags {depth} {shlex.quote(f'file://{mirror}')} refs/errand/{tree.commit}\n"
-                f"{sparse}git reset -q --hard {tree.commit}\n"
+                f"mkdir -p ./{one.folder}\n{_enter(one)}git init -q -b {shlex.quote(one.branch)} .\n"
+                f"git remote add origin {shlex.quote(f'file://{mirror}')}\n"
+                f"git fetch -q --no-tags {depth} {_filter(one)} origin refs/errand/{one.commit}\n"
+                f"{sparse}git reset -q --hard {one.commit}\n"
                 "git config user.name Errand && git config user.email errand@localhost && git config gc.auto 0\n"
                 "mkdir -p .git/info && printf '/.outputs/\\n/.skills/\\n' >>.git/info/exclude\n"  # files of ours
-                f"rm -f .git/FETCH_HEAD .git/hooks/*\n{origin}",
+                f"rm -f .git/FETCH_HEAD .git/hooks/*\ngit remote {origin}",
                 folder,
                 readable=mirror,
                 seconds=FETCH_SECONDS,
             )
 
-    async def _fetch_commit(self, tenant: str, mirror: Path, network: NetworkPolicy | None, tree: Tree) -> None:
+    async def _fetch_commit(self, tenant: str, mirror: Path, network: NetworkPolicy | None, one: Checkout) -> None:
         """Some servers give a commit only by the name of a branch or a tag."""
         try:
-            await self._fetch(tenant, mirror, network, tree.model_copy(update={"ref": tree.commit}))
+            await self._fetch(tenant, mirror, network, one.model_copy(update={"ref": one.commit}))
         except TreeError:
-            await self._fetch(tenant, mirror, network, tree.model_copy(update={"depth": 0}))
-            if not await self._has(mirror, tree.commit):
-                raise TreeError(f"The repository no longer has the commit {tree.commit}.") from None
+            await self._fetch(tenant, mirror, network, one.model_copy(update={"depth": 0}), one.commit)
 
-    async def _fetch(self, tenant: str, mirror: Path, network: NetworkPolicy | None, source: TreeSource) -> str:
+    async def _fetch(
+        self, tenant: str, mirror: Path, network: NetworkPolicy | None, source: TreeSource, commit: str = "FETCH_HEAD"
+    ) -> str:
         if source.url is None:
             await self._put_bundle(tenant, mirror, source.place)
         depth = f"--depth={source.depth}" if source.depth and source.url else ""
         place, name = shlex.quote(source.url or BUNDLE), shlex.quote(source.ref or "HEAD")
         output = await self._git(
             f"[ -e HEAD ] || git init -q --bare .\n{_UNLOCK}"
-            f"git fetch -q --no-tags {depth} {place} {name}\n"
-            "commit=$(git rev-parse 'FETCH_HEAD^{commit}')\n"
+            f"git config uploadpack.allowFilter true\ngit fetch -q --no-tags {depth} {_filter(source)} {place} {name}\n"
+            f"commit=$(git rev-parse -q --verify '{commit}^{{commit}}') || "
+            f"{{ echo 'the repository no longer has {commit}'; exit 1; }}\n{_fetch_contents(source)}"
             f'git update-ref refs/errand/$commit $commit\nrm -f {BUNDLE}\necho "commit $commit"',
             mirror,
             network=network,
@@ -138,28 +144,29 @@ class Mirrors:
         )
         return output.rpartition("commit ")[2].strip()
 
-    async def push(self, ref: SessionRef, tree: Tree, folder: Path, most: int) -> str:
-        """Push what is checked out in a workspace as the branch of its task; returns the commit.
+    async def push(self, ref: SessionRef, one: Checkout, folder: Path, most: int) -> str:
+        """Push what is checked out in a repository of a workspace as the branch of its task; returns the commit.
 
         The commits leave the workspace as a bundle of at most so many bytes, made without a network, and are pushed
         from the mirror: a program that the configuration of the workspace names never runs beside the credential.
         """
         await self._git(
-            f"[ -n \"$(git rev-list -n 1 {tree.commit}..HEAD)\" ] || {{ echo 'there is no new commit'; exit 1; }}\n"
-            f"git bundle create -q .git/{BUNDLE} {tree.commit}..HEAD",
+            f'{_enter(one)}[ -n "$(git rev-list -n 1 {one.commit}..HEAD)" ] || '
+            "{ echo 'there is no new commit'; exit 1; }\n"
+            f"git bundle create -q .git/{BUNDLE} {one.commit}..HEAD",
             folder,
         )
-        content = await asyncio.to_thread(take_file, Workspace(folder), f".git/{BUNDLE}", most)
+        content = await asyncio.to_thread(take_file, Workspace(folder), f"{one.prefix}.git/{BUNDLE}", most)
         if content is None:
             raise TreeError(f"the new commits have more than {most:,} bytes")
-        async with self._mirror(ref.tenant, ref.session_id, tree) as (mirror, network):
-            if not await self._has(mirror, tree.commit):  # it was evicted, or another user pushes than has fetched
-                await self._fetch_commit(ref.tenant, mirror, network, tree)
+        async with self._mirror(ref.tenant, ref.session_id, one) as (mirror, network):
+            if not await self._has(mirror, one.commit):  # it was evicted, or another user pushes than has fetched
+                await self._fetch_commit(ref.tenant, mirror, network, one)
             await asyncio.to_thread(Workspace(mirror).write, BUNDLE, content)
             output = await self._git(
                 f"{_UNLOCK}git fetch -q --no-tags --update-shallow {BUNDLE} HEAD\n"
                 f"commit=$(git rev-parse 'FETCH_HEAD^{{commit}}')\nrm -f {BUNDLE}\n"
-                f"git push -q {shlex.quote(tree.place)} $commit:refs/heads/{shlex.quote(tree.branch)}\n"
+                f"git push -q {shlex.quote(one.place)} $commit:refs/heads/{shlex.quote(one.branch)}\n"
                 'echo "commit $commit"',
                 mirror,
                 network=network,
@@ -175,7 +182,7 @@ class Mirrors:
 
     async def _has(self, mirror: Path, commit: str) -> bool:
         with contextlib.suppress(TreeError):
-            await self._git(f"git cat-file -e {commit}^{{commit}}", mirror)
+            await self._git(f"git rev-parse -q --verify refs/errand/{commit}", mirror)  # written last
             return True
         return False
 
@@ -212,7 +219,8 @@ class Mirrors:
             host, used = host_of(source.url), tuple(found.values())
             network = NetworkPolicy(self._guard, lambda one: one == host, used)
             owner = "".join(f"\n{one.owner}" for one in used if one.owner)
-        digest = hashlib.sha256(f"{source.place}{owner}".encode()).hexdigest()[:32]
+        contents = [source.filter, *source.sparse] if source.filter else []  # it has no others
+        digest = hashlib.sha256("\n".join([f"{source.place}{owner}", *contents]).encode()).hexdigest()[:32]
         home = self._root / quote(tenant, safe="") / digest
         async with lock_workspace(home):
             os.utime(home)
@@ -233,6 +241,33 @@ class Mirrors:
             if place and (place >= MIRRORS or room < 0) and (lock := try_lock_workspace(home)) is not None:
                 shutil.rmtree(home, ignore_errors=True)
                 os.close(lock)
+
+
+def _filter(source: TreeSource) -> str:
+    return f"--filter={source.filter}" if source.filter else ""
+
+
+def _fetch_contents(source: TreeSource) -> str:
+    """The script that fetches what a checkout of $commit needs, all at once: nothing can be fetched when it is made."""
+    if not source.filter:
+        return ""
+    folders = " ".join(map(shlex.quote, source.sparse))
+    shape = (
+        f"git init -q /tmp/shape\ngit -C /tmp/shape sparse-checkout set {folders}\n"
+        "shape=--filter=sparse:oid=$(git hash-object -w /tmp/shape/.git/info/sparse-checkout)\n"
+    )
+    return (
+        f"{shape if folders else ''}"
+        "git rev-list --objects --missing=print --no-walk $shape $commit >/tmp/objects\n"
+        "sed -n 's/^?//p' /tmp/objects >/tmp/missing\n"
+        "[ ! -s /tmp/missing ] || git -c fetch.negotiationAlgorithm=noop fetch -q --no-tags --no-write-fetch-head "
+        f"{_filter(source)} --stdin {shlex.quote(source.place)} </tmp/missing\n"
+    )
+
+
+def _enter(one: Checkout) -> str:
+    """The agent may have put a link in the place of the folder: only what runs in the sandbox follows it."""
+    return f"cd ./{one.folder}\n"
 
 
 def output_of(result: SandboxResult) -> str:
@@ -298,13 +333,17 @@ class Trees:
             await self._write_event(ref, ev.Progress(message="the repository is fetched"))
             tree = await self._choose(ref, workspace_id, environment.spec if environment else None, session)
         folder = await self._workspaces.ready(ref.tenant, workspace_id, 0)
-        await self._write_event(ref, ev.TreePrepared(commit=tree.commit, branch=tree.branch, seconds=_since(began)))
+        for one in tree.checkouts:
+            event = ev.TreePrepared(
+                folder=one.folder or None, commit=one.commit, branch=one.branch, seconds=_since(began)
+            )
+            await self._write_event(ref, event, one.folder)
         if environment is not None and environment.spec.setup is not None and not tree.set_up:
             await self._set_up(ref, workspace_id, tree, environment, folder)
         await brief(self._pool, ref.tenant, workspace_id, folder)
 
     async def _copy(self, tenant: str, workspace_id: str) -> Tree | None:
-        """The tree of a rerun's or a fork's workspace: its files are what its source had besides this very commit."""
+        """The tree of a rerun's or a fork's workspace: its files are what its source had besides these very commits."""
         first = await sessions.get(self._pool, tenant, workspace_id)  # it is named after its first session
         named = (first.spawned_by or first.parent_session_id) if first and first.trigger in _COPIES else None
         source = await sessions.get(self._pool, tenant, named) if named is not None else None
@@ -321,21 +360,26 @@ class Trees:
         self, ref: SessionRef, workspace_id: str, environment: EnvironmentSpec | None, session: SessionRow
     ) -> Tree:
         config = session.task.config
+        refs = {"": config.ref, **config.refs}
         if environment is not None:
-            git = environment.git
-            source = TreeSource(
-                url=git.url,
-                ref=config.ref or git.ref,
-                depth=git.depth,
-                sparse=git.sparse,
-                credential=git.credential,
-            )
+            sources = {
+                folder: TreeSource(**dict(git, ref=refs.get(folder) or git.ref))
+                for folder, git in environment.sources.items()
+            }
         else:
-            source = TreeSource(bundle=config.repository, ref=config.ref)
-        commit = await self._mirrors.find_commit(ref.tenant, ref.session_id, source)
+            sent = {"": config.repository} if config.repository is not None else config.repositories
+            sources = {folder: TreeSource(bundle=one, ref=refs.get(folder)) for folder, one in sent.items()}
         branch = f"errand/{slug_of(session.title)}-{ref.session_id[-8:]}"
-        tree = Tree(**source.model_dump(), commit=commit, branch=branch)
-        return await environments.set_tree(self._pool, ref.tenant, workspace_id, tree)
+        checkouts = [
+            Checkout(
+                **dict(source),
+                folder=folder,
+                commit=await self._mirrors.find_commit(ref.tenant, ref.session_id, source),
+                branch=branch,
+            )
+            for folder, source in sources.items()
+        ]
+        return await environments.set_tree(self._pool, ref.tenant, workspace_id, Tree(checkouts=checkouts))
 
     async def _set_up(
         self, ref: SessionRef, workspace_id: str, tree: Tree, environment: OpenEnvironment, folder: Path
@@ -352,7 +396,7 @@ class Trees:
         script, earlier = spec.setup, await environments.find_setup(self._pool, ref.tenant, key)
         if earlier is not None:
             manifest = await workspaces.as_of(self._pool, ref.tenant, *earlier)
-            await self._workspaces.adopt(ref.tenant, workspace_id, manifest)
+            await self._workspaces.adopt(ref.tenant, workspace_id, tree, manifest)
             script = spec.maintenance
         if script is not None:
             values = {variable: one.secret for variable, one in secrets.items()}
@@ -364,12 +408,14 @@ class Trees:
         await environments.record_setup(self._pool, ref.tenant, workspace_id, ready)
 
     async def _digest_inputs(self, tree: Tree, spec: EnvironmentSpec, folder: Path) -> str:
+        commits = {one.folder: one.commit for one in tree.checkouts}
         if not spec.setup_inputs:
-            return tree.commit
-        lines = [
-            f"git rev-parse -q --verify {tree.commit}:{shlex.quote(one)} || echo none" for one in spec.setup_inputs
-        ]
-        script = _GIT + "\n".join(lines)
+            return "\n".join(commits.values())
+        places = [place for one in spec.setup_inputs if (place := spec.locate(one)) and place[0] in commits]
+        script = _GIT + "\n".join(
+            f"git -C ./{folder} rev-parse -q --verify {commits[folder]}:{shlex.quote(path)} || echo none"
+            for folder, path in places
+        )
         return output_of(await self._commands.run(script, folder, GIT_SECONDS))
 
     async def _run_setup(
@@ -394,8 +440,8 @@ class Trees:
             why = result.refusal or ("it took too long" if result.timed_out else f"exit code {result.exit_code}")
             raise TreeError(f"the setup failed ({why}): {preview(log[-300:], 300)}")
 
-    async def _write_event(self, ref: SessionRef, event: ev.Event) -> None:
-        text = event.message if isinstance(event, ev.Progress) else ""
+    async def _write_event(self, ref: SessionRef, event: ev.Event, of: str = "") -> None:
+        text = event.message if isinstance(event, ev.Progress) else of
         batch = f"{ref.session_id}/{event.type}{text}"  # a retry does not repeat it
         await event_log.append(self._pool, batch, [EventRow.of(ref, event)], again=True)
 
@@ -412,49 +458,60 @@ class Trees:
         with retry_if_away():
             version, _ = await workspaces.get(self._pool, ref.tenant, request.workspace_id)
             folder = await self._workspaces.ready(ref.tenant, request.workspace_id, version)
-            try:
-                changed = await self._diff(tree, folder)
-            except (TreeError, PathError) as error:  # the agent may have removed .git
-                activity.logger.warning("the changes of a tree cannot be listed: %s", error)
-                return Nothing()
-            await self._save(ref, changed)
+            changed: list[_Change] = []
+            for one in tree.checkouts:
+                try:
+                    changed += await self._diff(one, folder)
+                except (TreeError, PathError) as error:  # the agent may have removed .git
+                    activity.logger.warning("the changes of a repository cannot be listed: %s", error)
+            await self._save(ref, _join_patches(changed, self._workspaces.caps.file_bytes))
         return Nothing()
 
-    async def _diff(self, tree: Tree, folder: Path) -> dict[str, bytes]:
-        script = (
+    async def _diff(self, one: Checkout, folder: Path) -> list["_Change"]:
+        """Of one among several: its own patch, too, without its folder in the paths."""
+        script = _enter(one) + (
             # with its time: git reads a file of the same second and size again only if the index is not younger
             "cp -p .git/index /tmp/index && export GIT_INDEX_FILE=/tmp/index\n"
             # what git refuses to track, such as a second .git, is left out
             f"git add -A --ignore-errors || true\n"
             # whatever the repository's configuration says of differences: `git apply` has to take it
             f"difference() {{ git -c diff.orderFile=/dev/null diff --cached --no-color --no-ext-diff --no-textconv "
-            f'--no-relative --submodule=short --src-prefix=a/ --dst-prefix=b/ "$@" {tree.commit}; }}\n'
-            f"difference --binary >.git/{PATCH}\ndifference --shortstat >.git/{STAT}\n"
-            f'if [ -n "$(git rev-list -n 1 {tree.commit}..HEAD)" ]; then\n'
-            f"git bundle create -q .git/{COMMITS} {tree.commit}..HEAD; fi"
+            f'--no-relative --submodule=short "$@" {one.commit}; }}\n'
+            f"difference --binary --src-prefix=a/{one.prefix} --dst-prefix=b/{one.prefix} >.git/{PATCH}\n"
+            f"difference --shortstat >.git/{STAT}\n"
+            f'if [ -n "$(git rev-list -n 1 {one.commit}..HEAD)" ]; then\n'
+            f"git bundle create -q .git/{COMMITS} {one.commit}..HEAD; fi"
         )
+        if one.folder:
+            script += f"\ndifference --binary --src-prefix=a/ --dst-prefix=b/ >.git/{OWN}"
         output_of(await self._commands.run(_GIT + script, folder, GIT_SECONDS))
-        return await asyncio.to_thread(self._take_files, Workspace(folder))
+        return await asyncio.to_thread(self._take_changes, Workspace(folder), one)
 
-    def _take_files(self, workspace: Workspace) -> dict[str, bytes]:
+    def _take_changes(self, workspace: Workspace, one: Checkout) -> list["_Change"]:
         most = self._workspaces.caps.file_bytes
-        found = {name: take_file(workspace, f".git/{name}", most) for name in (PATCH, COMMITS, STAT)}
-        return {name: content for name, content in found.items() if content}
+        found = {name: take_file(workspace, f"{one.prefix}.git/{name}", most) for name in (PATCH, OWN, COMMITS, STAT)}
+        stat = (found[STAT] or b"").decode(errors="replace").strip()
+        of = f"-{one.folder}" if one.folder else ""
+        changes = [
+            _Change(COMMITS.replace(".", f"{of}."), "commits", _ABOUT_COMMITS, found[COMMITS]),
+            _Change(PATCH.replace(".", f"{of}."), "patch", stat, found[OWN]),
+            _Change(PATCH, "patch", f"{one.folder}: {stat}" if of else stat, found[PATCH]),
+        ]
+        return [change for change in changes if change.content]
 
-    async def _save(self, ref: SessionRef, changed: dict[str, bytes]) -> None:
-        about = {**_ABOUT, PATCH: changed.pop(STAT, b"").decode(errors="replace").strip()}
-        digests = await files.put_blobs(self._pool, ref.tenant, list(changed.values()))
+    async def _save(self, ref: SessionRef, changed: list["_Change"]) -> None:
+        digests = await files.put_blobs(self._pool, ref.tenant, [one.content or b"" for one in changed])
         new = [
             NewFile(
-                id=derive_id(ref.session_id, "artifact", name, digest),
+                id=derive_id(ref.session_id, "artifact", one.name, digest),
                 sha256=digest,
-                size=len(content),
-                name=name,
-                media_type="text/x-diff" if name == PATCH else "application/octet-stream",
-                type="patch" if name == PATCH else "commits",
-                description=about[name],
+                size=len(one.content or b""),
+                name=one.name,
+                media_type="text/x-diff" if one.type == "patch" else "application/octet-stream",
+                type=one.type,
+                description=one.about,
             )
-            for (name, content), digest in zip(changed.items(), digests, strict=True)
+            for one, digest in zip(changed, digests, strict=True)
         ]
         events = [
             EventRow.of(ref, ev.ArtifactSaved(name=one.name, artifact_type=one.type, file_id=one.id, size=one.size))
@@ -465,9 +522,27 @@ class Trees:
 
 
 _COPIES = frozenset({Trigger.RERUN, Trigger.FORK, Trigger.ATTEMPT})
-_ABOUT = {
-    COMMITS: "The commits that were made; `git fetch FILE HEAD` takes them.",
-}
+_ABOUT_COMMITS = "The commits that were made; `git fetch FILE HEAD` takes them."
+
+
+@dataclass(frozen=True)
+class _Change:
+    """An artifact."""
+
+    name: str
+    type: str
+    about: str
+    content: bytes | None
+
+
+def _join_patches(changed: list[_Change], most: int) -> list[_Change]:
+    """The patches of several repositories as one, unless it is too large."""
+    parts = [one for one in changed if one.name == PATCH]
+    whole = _Change(
+        PATCH, "patch", "; ".join(one.about for one in parts), b"".join(one.content or b"" for one in parts)
+    )
+    rest = [one for one in changed if one.name != PATCH]
+    return [*rest, whole] if whole.content and len(whole.content) <= most else rest
 
 
 def _since(began: float) -> float:

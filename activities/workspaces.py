@@ -206,8 +206,9 @@ class Workspaces:
         finally:
             os.close(fd)
 
-    async def adopt(self, tenant: str, workspace_id: str, manifest: Manifest) -> None:
+    async def adopt(self, tenant: str, workspace_id: str, tree: Tree, manifest: Manifest) -> None:
         """Take over the files that another workspace had besides its tree; those of this one's tree stay."""
+        git = tuple(f"{one.prefix}.git/" for one in tree.checkouts)
         home = self._home(tenant, workspace_id)
         async with self._lock(tenant, workspace_id), lock_workspace(home):
             known = (await self._index(home))["entries"]
@@ -215,7 +216,7 @@ class Workspaces:
         taken = {
             path: entry
             for path, entry in manifest.items()
-            if path not in own and entry != GONE and not path.startswith(".git/")
+            if path not in own and entry != GONE and not path.startswith(git)
         }
         change = partial(operator.or_, taken)  # what the workspace has itself stays
         version, _ = await workspaces.update(self._pool, tenant, workspace_id, change)

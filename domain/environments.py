@@ -1,16 +1,16 @@
-"""Environments: the repository that a task's workspace begins with, how it is prepared, and what its commands have."""
+"""Environments: the repositories that a task's workspace begins with, their setup, and what its commands have."""
 
 import hashlib
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from domain.credentials import CredentialName, OwnedRules, is_bound
-from domain.task import Branch, Pattern, Strict
+from domain.task import MOST_REPOSITORIES, Branch, FolderName, Pattern, Strict
 from domain.triggers import TriggerName
 
 MAX_DEPTH = 10_000
@@ -32,6 +32,9 @@ class GitSource(Strict):
     )
     ref: Branch | None = Field(default=None, description="a branch, a tag or a commit; null: the default branch")
     depth: int = Field(default=50, ge=0, le=MAX_DEPTH, description="how many commits of its history; 0: all")
+    filter: Literal["blob:none"] | None = Field(
+        default=None, description="blob:none: of files, only the contents that are checked out are fetched"
+    )
     sparse: list[TreePath] = Field(default_factory=list, max_length=100, description="only these folders; empty: all")
     credential: CredentialName | None = Field(default=None, description="with which it is read and written")
     forge: ForgeKind | None = Field(
@@ -67,7 +70,12 @@ class NetworkMode(StrEnum):
 class EnvironmentSpec(Strict):
     """The body of PUT /environments/{name}."""
 
-    git: GitSource
+    git: GitSource | None = Field(default=None, description="the repository")
+    repositories: dict[FolderName, GitSource] = Field(
+        default_factory=dict,
+        max_length=MOST_REPOSITORIES,
+        description="instead of git: several, by the folder of the workspace in which each is checked out",
+    )
     setup: Script | None = Field(
         default=None, description="a shell script that runs once in the fresh tree, before the agent"
     )
@@ -106,6 +114,8 @@ class EnvironmentSpec(Strict):
 
     @model_validator(mode="after")
     def _useful(self) -> Self:
+        if (self.git is None) == (not self.repositories):
+            raise PydanticCustomError("needs", "an environment has either git or repositories")
         if bool(self.hosts) != (self.network is NetworkMode.ALLOWLIST):
             raise PydanticCustomError("needs", "hosts belong to the network allowlist, and it needs some")
         return self
@@ -119,9 +129,10 @@ class EnvironmentSpec(Strict):
             for name in read & known.keys()
             if not known[name].may_be_read
         }
-        own = known.get(self.git.credential or "")
-        if own is not None and not is_bound(own.rules, self.git.url):
-            found[own.name] = "it is not bound to the host of the repository"
+        for one in self.sources.values():
+            own = known.get(one.credential or "")
+            if own is not None and not is_bound(own.rules, one.url):
+                found[own.name] = "it is not bound to the host of the repository"
         return found
 
     @property
@@ -129,14 +140,26 @@ class EnvironmentSpec(Strict):
         return list(dict.fromkeys([*self.used_credentials, *self.secrets.values(), *self.exposed.values()]))
 
     @property
+    def sources(self) -> dict[str, GitSource]:
+        """By folder; a single one is at the top of the workspace."""
+        return {"": self.git} if self.git is not None else self.repositories
+
+    @property
     def used_credentials(self) -> list[str]:
         """Those that requests to their hosts get."""
-        return list(dict.fromkeys([*([self.git.credential] if self.git.credential else []), *self.credentials]))
+        own = [one.credential for one in self.sources.values() if one.credential]
+        return list(dict.fromkeys([*own, *self.credentials]))
+
+    def locate(self, path: str) -> tuple[str, str] | None:
+        """The folder of the repository in which a path of the workspace is, and its path there."""
+        folder, _, rest = ("", "", path) if self.git is not None else path.partition("/")
+        return (folder, rest) if folder in self.sources else None
 
     def setup_key(self, inputs: str) -> str:
         """What a setup made is the same for the same key; `inputs` are the digests of what it depends on."""
         made_of = self.model_dump_json(include={"setup", "variables", "secrets", "setup_hosts"})
-        return hashlib.sha256(f"{self.git.url}\n{made_of}\n{inputs}".encode()).hexdigest()
+        places = "\n".join(f"{folder}={one.url}" for folder, one in sorted(self.sources.items()))
+        return hashlib.sha256(f"{places}\n{made_of}\n{inputs}".encode()).hexdigest()
 
 
 class TreeSource(BaseModel):
@@ -146,6 +169,7 @@ class TreeSource(BaseModel):
     bundle: str | None = None  # instead of an address: the id of a file that a caller uploaded, made by `git bundle`
     ref: str | None = None
     depth: int = 0
+    filter: str | None = None
     sparse: list[str] = Field(default_factory=list)
     credential: str | None = None
 
@@ -160,11 +184,23 @@ class TreeSource(BaseModel):
         return self.url or self.bundle or ""
 
 
-class Tree(TreeSource):
-    """The commit that a workspace was made from. With the workspace's own files any worker can make it again."""
+class Checkout(TreeSource):
+    """A repository at a commit."""
 
+    folder: str = ""  # of the workspace; empty: its top
     commit: str
     branch: str  # on which the task works
+
+    @property
+    def prefix(self) -> str:
+        """What its paths begin with in the workspace."""
+        return f"{self.folder}/" if self.folder else ""
+
+
+class Tree(BaseModel):
+    """What a workspace was made from. With the workspace's own files any worker can make it again."""
+
+    checkouts: list[Checkout]
     set_up: bool = False  # the setup has run, or what another task's made was taken over
     setup: str | None = None  # its key, if other tasks may take over what it made
     setup_version: int = 0  # of the workspace, with what it made

@@ -292,9 +292,10 @@ class McpToolChanged(Event):
 
 
 class TreePrepared(Event):
-    """The repository is checked out at this commit."""
+    """A repository is checked out at this commit."""
 
     type = "tree_prepared"
+    folder: str | None = None  # of the workspace, if there are several
     commit: str
     branch: str
     seconds: float

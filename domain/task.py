@@ -129,6 +129,8 @@ class TaskMcpServer(Strict):
 
 
 EnvironmentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+FolderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
+MOST_REPOSITORIES = 8  # of one task
 # what git takes for a branch, a tag or a commit, without its ways to name a range or an option
 Branch = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_+-]*([./][A-Za-z0-9_+-]+)*$", max_length=200)
@@ -184,10 +186,15 @@ class TaskConfig(TaskLimits):
     )
     environment: EnvironmentName | None = Field(default=None, description="the repository in which it works")
     ref: Branch | None = Field(default=None, description="the branch, tag or commit; null: the environment's")
+    refs: dict[FolderName, Branch] = Field(
+        default_factory=dict, max_length=MOST_REPOSITORIES, description="the same where there are several, by folder"
+    )
     repository: Id | None = Field(
         default=None, description="instead of an environment: an uploaded file that `git bundle create` made"
     )
-
+    repositories: dict[FolderName, Id] = Field(
+        default_factory=dict, max_length=MOST_REPOSITORIES, description="instead of one: several, by their folders"
+    )
     attempts: int | None = Field(
         default=None, ge=2, le=8, description="how many sessions try it from the same commit; one is chosen"
     )
@@ -198,7 +205,7 @@ class TaskConfig(TaskLimits):
 
     @property
     def has_tree(self) -> bool:
-        return self.environment is not None or self.repository is not None
+        return self.environment is not None or self.repository is not None or bool(self.repositories)
 
 
 # the same longest lengths as in a rule

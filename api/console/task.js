@@ -210,7 +210,7 @@ export function task(main, { session, parameters: [id, child, number] }) {
   function resultView() {
     const { result } = known;
     if (!result) return fill(place.result);
-    drawChanges(result.artifacts.findLast((one) => one.type === "patch"));
+    drawChanges(result.artifacts.findLast((one) => one.name === "changes.patch")); // of all repositories
     const met = result.acceptance?.filter((one) => one.passed).length;
     fill(
       place.result,

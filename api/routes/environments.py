@@ -46,14 +46,26 @@ async def put_environment(
 ) -> models.Environment:
     """Tasks that were submitted before keep the commit they work on. A credential that the tenant does not have may be
     one of users or of tasks: each task is checked when it is submitted."""
-    found = await credentials.list_all(call.pool, call.tenant, [TENANT])
-    own = next((one for one in found if one.name == body.git.credential), None)
-    if own is not None and not is_bound(own.rules, body.git.url):
-        said = "it is not bound to the host of the repository"
-        problem = finding("/git/credential", "other_host", said, addresses_of(own.rules))
-        raise Invalid("The environment cannot use a credential.", errors=[problem])
-    known = await environments.list_all(call.pool, call.tenant)
-    if environment not in known and len(known) >= MOST:
+    known = {one.name: one for one in await credentials.list_all(call.pool, call.tenant, [TENANT])}
+    said = "it is not bound to the host of the repository"
+    problems = [
+        finding(
+            f"/repositories/{folder}/credential" if folder else "/git/credential",
+            "other_host",
+            said,
+            addresses_of(own.rules),
+        )
+        for folder, one in body.sources.items()
+        if (own := known.get(one.credential or "")) is not None and not is_bound(own.rules, one.url)
+    ]
+    if problems:
+        raise Invalid("The environment cannot use a credential.", errors=problems)
+    if outside := [place for place, path in enumerate(body.setup_inputs) if body.locate(path) is None]:
+        said = "it begins with the folder of no repository"
+        problems = [finding(f"/setup_inputs/{place}", "not_found", said, list(body.sources)) for place in outside]
+        raise Invalid("The setup depends on something outside of the repositories.", errors=problems)
+    others = await environments.list_all(call.pool, call.tenant)
+    if environment not in others and len(others) >= MOST:
         raise Conflict(f"There are {MOST} environments, as many as there may be.", type="quota-exceeded")
     response.status_code = 201 if await environments.put(call.pool, call.tenant, environment, body) else 200
     return _show(environment, body)

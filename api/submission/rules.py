@@ -335,22 +335,27 @@ async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition,
 async def check_repository(call: Call, config: TaskConfig) -> None:
     """Refuse a repository that is not there, and an environment whose credentials the task would not find; whether a
     repository can be reached shows when the task begins, on a worker."""
-    if config.environment is not None and config.repository is not None:
-        problem = finding("/config/repository", "conflict", "an environment has its own", [])
-        raise Invalid("A task has one repository.", errors=[problem])
-    if config.ref is not None and config.environment is None and config.repository is None:
-        problem = finding("/config/ref", "needs", "it names a commit of an environment or of a repository", [])
-        raise Invalid("There is no repository.", errors=[problem])
-    environment = await environments.get(call.pool, call.tenant, config.environment) if config.environment else None
-    if config.environment is not None and environment is None:
-        known = list(await environments.list_all(call.pool, call.tenant))
-        problem = finding("/config/environment", "not_found", "there is no such environment", known[:50])
-        raise Invalid("The environment does not exist.", errors=[problem])
+    given = [name for name in ("environment", "repository", "repositories") if getattr(config, name)]
+    if len(given) > 1:
+        problem = finding(f"/config/{given[1]}", "conflict", f"the repositories of a task come from its {given[0]}", [])
+        raise Invalid("A task has its repositories from one place.", errors=[problem])
+    folders = ["", *config.repositories] if config.repository else list(config.repositories)
+    environment = None
+    if config.environment is not None:
+        environment = await environments.get(call.pool, call.tenant, config.environment)
+        if environment is None:
+            known = list(await environments.list_all(call.pool, call.tenant))
+            problem = finding("/config/environment", "not_found", "there is no such environment", known[:50])
+            raise Invalid("The environment does not exist.", errors=[problem])
+        folders = list(environment.sources)
+    check_refs(config, folders)
     await _check_credentials(call, config, environment)
-    if config.repository is not None:
-        file = await files.get(call.pool, call.tenant, config.repository)
+    sent = {"/config/repository": config.repository} if config.repository is not None else {}
+    sent |= {f"/config/repositories/{folder}": one for folder, one in config.repositories.items()}
+    for pointer, file_id in sent.items():
+        file = await files.get(call.pool, call.tenant, file_id)
         if file is None:
-            problem = finding("/config/repository", "not_found", "there is no such file")
+            problem = finding(pointer, "not_found", "there is no such file")
             raise Invalid("The repository does not exist.", errors=[problem])
         await check_file(call, file)
 
@@ -388,6 +393,21 @@ def find_without_tls(call: Call, given: CredentialRules, where: str = "") -> lis
         for index, host in enumerate(given.hosts)
         if host.startswith("http://") and host not in allowed
     ]
+
+
+def check_refs(config: TaskConfig, folders: list[str]) -> None:
+    """Refuse a commit that is of no repository, or of which among several."""
+    named = [one for one in folders if one]
+    found = [
+        finding(f"/config/refs/{one}", "not_found", "the task has no repository in this folder", named)
+        for one in config.refs
+        if one not in named
+    ]
+    if config.ref is not None and "" not in folders:
+        why = "there are several repositories: refs names the commit of each" if named else "there is no repository"
+        found.append(finding("/config/ref", "needs", why, named))
+    if found:
+        raise Invalid("A commit is given for no repository of the task.", errors=found)
 
 
 def check_attempts(spec: TaskSpec, attempts: int, limits: Limits, *, sided: bool) -> None:

@@ -217,7 +217,7 @@ async def check_task(
     )
     await rules.check_sandbox(pool, spec, definition, settings)
     brought = spec.config.credentials
-    if spec.config.has_tree or spec.config.ref is not None or brought:
+    if spec.config.has_tree or spec.config.ref is not None or spec.config.refs or brought:
         await rules.check_repository(call, spec.config)
         # here they leave the task, which is stored and shown
         spec = spec.model_copy(update={"config": spec.config.model_copy(update={"credentials": {}})})

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import IO
 
 import click
-from errand.models import Environment, EnvironmentPage
+from errand.models import Environment, EnvironmentPage, GitSource
 
 from cli.api import Api, segment
 from cli.options import remote
@@ -23,6 +23,7 @@ def environments(ctx: click.Context) -> None:
     Examples:
       ./errand environments
       ./errand environments set shop https://git.example.org/shop.git --setup "make deps"
+      ./errand environments set both web=https://git.example.org/web.git api=https://git.example.org/api.git
       ./errand environments show shop
       ./errand environments remove shop
     """
@@ -39,12 +40,19 @@ def list_environments(api: Api, as_json: bool = False) -> None:
 
 
 def _row(one: Environment) -> list[str]:
-    return [one.name, one_line(one.git.url), one.git.ref or "(default branch)", one_line(one.setup or "", 40)]
+    sources = list(_sources(one).values())
+    refs = [source.ref or "(default branch)" for source in sources]
+    urls = one_line(", ".join(source.url for source in sources), 80)
+    return [one.name, urls, ", ".join(dict.fromkeys(refs)), one_line(one.setup or "", 40)]
+
+
+def _sources(one: Environment) -> dict[str, GitSource]:
+    return {"": one.git} if one.git is not None else one.repositories
 
 
 @environments.command("set")
 @click.argument("name")
-@click.argument("address", metavar="URL")
+@click.argument("addresses", metavar="URL | FOLDER=URL ...", nargs=-1, required=True)
 @click.option("--ref", help="Branch, tag or commit.  [default: the default branch]")
 @click.option("--depth", type=click.IntRange(min=0), help="Commits of its history; 0: all.  [default: 50]")
 @click.option("--setup", help="Shell script that runs once in the fresh tree.")
@@ -59,7 +67,7 @@ def _row(one: Environment) -> list[str]:
 def set_environment(
     api: Api,
     name: str,
-    address: str,
+    addresses: tuple[str, ...],
     ref: str | None,
     depth: int | None,
     setup: str | None,
@@ -70,12 +78,23 @@ def set_environment(
     more: IO[str] | None,
     as_json: bool,
 ) -> None:
-    """Define the environment NAME, or replace it; tasks that have begun keep their commit."""
+    """Define the environment NAME, or replace it; tasks that have begun keep their commit.
+
+    Several repositories are checked out in a folder each; the options are then for all of them.
+    """
     if setup_file is not None:
         setup = setup_file.read_text()
     body: JsonObject = _read(more) if more is not None else {}
-    git = {"url": address, "ref": ref, "depth": depth, "credential": credential, "forge": forge}
-    body["git"] = {**body.get("git", {}), **{key: value for key, value in git.items() if value is not None}}
+    options = {"ref": ref, "depth": depth, "credential": credential, "forge": forge}
+    given = {key: value for key, value in options.items() if value is not None}
+    for folder, url in map(_split, addresses):
+        if folder:
+            sources = body.setdefault("repositories", {})
+            sources[folder] = {**sources.get(folder, {}), "url": url, **given}
+        elif len(addresses) > 1:
+            raise click.UsageError("several repositories need a folder each: FOLDER=URL")
+        else:
+            body["git"] = {**body.get("git", {}), "url": url, **given}
     body |= {"setup": setup} if setup else {}
     body |= {"setup_hosts": list(hosts)} if hosts else {}
     print_answer(api.ask("PUT", f"/environments/{segment(name)}", json=body), as_json, Environment, _show)
@@ -98,6 +117,11 @@ def remove(api: Api, name: str, as_json: bool) -> None:
     emit({"removed": name}) if as_json else note(f"{name} is removed")
 
 
+def _split(address: str) -> tuple[str, str]:
+    folder, equals, url = address.partition("=")
+    return (folder, url) if equals and "/" not in folder else ("", address)
+
+
 def _read(file: IO[str]) -> JsonObject:
     try:
         found = json.load(file)
@@ -109,16 +133,20 @@ def _read(file: IO[str]) -> JsonObject:
 
 
 def _show(one: Environment) -> None:
-    depth = "all" if one.git.depth == 0 else str(one.git.depth)
+    credentials = [*(git.credential for git in _sources(one).values()), *one.credentials]
+    lines = [("environment", one.name)]
+    for folder, git in _sources(one).items():
+        lines += [
+            (f"repository {folder}".strip(), one_line(git.url)),
+            ("ref", git.ref or "the default branch"),
+            ("commits", "all" if git.depth == 0 else str(git.depth)),
+        ]
     facts(
         [
-            ("environment", one.name),
-            ("repository", one_line(one.git.url)),
-            ("ref", one.git.ref or "the default branch"),
-            ("commits", depth),
+            *lines,
             ("setup", one_line(one.setup, 200) if one.setup else "none"),
             ("setup reaches", ", ".join(one.setup_hosts) or "no host"),
             ("commands reach", ", ".join(one.hosts) or ("any host" if one.network == "open" else "no host")),
-            ("credentials", ", ".join(filter(None, [one.git.credential, *one.credentials])) or "none"),
+            ("credentials", ", ".join(dict.fromkeys(filter(None, credentials))) or "none"),
         ]
     )

@@ -188,10 +188,10 @@ def _quote(name: str) -> str:
 # the changes of a task in a repository, as the patch that it has left
 
 
-def fetch_patch(api: Api, task_id: str) -> bytes:
-    """The changes of a finished task as a patch."""
-    artifacts = api.result(task_id).artifacts
-    patch = next((one for one in reversed(artifacts) if one.name == PATCH and one.url.startswith("/")), None)
+def fetch_patch(api: Api, task_id: str, repository: str | None = None) -> bytes:
+    """The changes of a finished task as a patch, or those in one of its repositories."""
+    artifacts, name = api.result(task_id).artifacts, PATCH.replace(".", f"-{repository}.") if repository else PATCH
+    patch = next((one for one in reversed(artifacts) if one.name == name and one.url.startswith("/")), None)
     if patch is None:
         raise NotFoundError("the task has changed nothing in a repository, or it had none")
     return api.request("GET", patch.url).content
@@ -200,12 +200,14 @@ def fetch_patch(api: Api, task_id: str) -> bytes:
 @click.command()
 @click.argument("task_id", type=TaskId())
 @click.argument("folder", required=False, default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--repository", help="If the task has several: only the changes in this one.")
 @click.option("--check", is_flag=True, help="Only say whether the patch applies.")
 @remote
-def apply(api: Api, task_id: str, folder: Path, check: bool, as_json: bool) -> None:
+def apply(api: Api, task_id: str, folder: Path, repository: str | None, check: bool, as_json: bool) -> None:
     """Apply the changes of a task to the git checkout in FOLDER, the current one if you name none.
 
-    Either all of them are applied or none. They stay uncommitted, so that you can look at them.
+    Either all of them are applied or none. They stay uncommitted, so that you can look at them. If the task has several
+    repositories, FOLDER is the one in which their checkouts are, or --repository says of which one it is the checkout.
 
     \b
     Examples:
@@ -215,7 +217,7 @@ def apply(api: Api, task_id: str, folder: Path, check: bool, as_json: bool) -> N
     """
     if shutil.which("git") is None:
         raise click.UsageError("this needs the program git (on Debian and Ubuntu: apt install git)")
-    patch = fetch_patch(api, task_id)
+    patch = fetch_patch(api, task_id, repository)
     options = ["--check"] if check else ["--stat", "--apply"]
     done = subprocess.run(["git", "apply", *options, "-"], cwd=folder, input=patch, capture_output=True)
     if done.returncode != 0:

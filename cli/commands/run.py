@@ -35,12 +35,13 @@ from domain.sessions.session import SandboxMode
 )
 @click.option(
     "--repo",
-    "checkout",
+    "checkouts",
+    multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Work in a copy of this git checkout, with its uncommitted changes.",
+    help="Work in a copy of this git checkout, with its uncommitted changes. Repeatable: each in a folder of its name.",
 )
 @click.option("--environment", help="Work in the repository of this environment.")
-@click.option("--ref", help="Branch, tag or commit of the environment's repository.")
+@click.option("--ref", "refs", multiple=True, help="Branch, tag or commit of the repository; of several: FOLDER=REF.")
 @click.option("--attempts", type=click.IntRange(2, 8), help="Try it this often in the repository; one is chosen.")
 @click.option("--note", "notes", multiple=True, help="A note for the agent. Repeatable.")
 @click.option(
@@ -67,7 +68,8 @@ def run(
     input_json: BinaryIO | None,
     files: tuple[Path, ...],
     folders: tuple[Path, ...],
-    checkout: Path | None,
+    checkouts: tuple[Path, ...],
+    refs: tuple[str, ...],
     notes: tuple[str, ...],
     idempotency_key: str | None,
     wait: bool,
@@ -94,17 +96,21 @@ def run(
     """
     spec: JsonObject = {"agent": agent, "input": _input(text, input_json)}
     limits = ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls", "retention")
-    config = {name: options.pop(name) for name in (*limits, "model", "sandbox", "environment", "ref", "attempts")}
+    config = {name: options.pop(name) for name in (*limits, "model", "sandbox", "environment", "attempts")}
     config |= {name: options.pop(name) or None for name in ("approval_required", "dry_run", "notify")}
     options["acceptance_criteria"] += tuple({"kind": "command", "run": check} for check in options.pop("checks"))
     spec |= {name: value for name, value in options.items() if value}
     # first, so that a folder that is too large is refused before any upload
     archives = [pack_folder(folder, settings()) for folder in folders]
-    bundle = bundle_checkout(checkout, settings()) if checkout is not None else None
+    bundles = {place.resolve().name: bundle_checkout(place, settings()) for place in checkouts}
+    if len(bundles) < len(checkouts):
+        raise click.UsageError("--repo: two checkouts have the same name")
     context = {"files": upload_files(api, files), "notes": list(notes)}
     context["archives"] = [upload_folder(api, packed) for packed in archives]
-    if bundle is not None:
-        config["repository"] = api.upload(("repository.bundle", bundle)).file_id
+    sent = {name: api.upload(("repository.bundle", content)).file_id for name, content in bundles.items()}
+    config |= {"repositories": sent} if len(sent) > 1 else {"repository": next(iter(sent.values()), None)}
+    named = dict(one.split("=", 1) for one in refs if "=" in one)
+    config |= {"refs": named or None, "ref": next((one for one in refs if "=" not in one), None)}
     spec["config"] = {name: value for name, value in config.items() if value is not None}
     spec["context"] = {name: value for name, value in context.items() if value}
     handle = _submit(api, spec, idempotency_key or secrets.token_hex(16))

@@ -173,7 +173,8 @@ class EventPrinter:
         self._line(f"  {one_line(event['tool'])} {how} its MCP server; it was not called", fg="yellow")
 
     def on_tree_prepared(self, event: EventData) -> None:
-        self._line(f"  the repository is ready: {event['commit'][:12]} on {event['branch']}", dim=True)
+        name = f"the repository {event['folder']}" if event.get("folder") else "the repository"
+        self._line(f"  {name} is ready: {event['commit'][:12]} on {event['branch']}", dim=True)
 
     def on_setup_finished(self, event: EventData) -> None:
         if event["ok"]:

@@ -934,6 +934,7 @@ class GitSource(Model):
     url: str
     ref: str | None = None
     depth: int = 50
+    filter: str | None = None
     sparse: list[str] = []
     credential: str | None = None
     forge: str | None = None
@@ -941,7 +942,8 @@ class GitSource(Model):
 
 class Environment(Model):
     name: str
-    git: GitSource
+    git: GitSource | None = None
+    repositories: dict[str, GitSource] = Field(default={}, description="instead of git: several, by their folders")
     setup: str | None = Field(default=None, description="runs once in the fresh tree")
     setup_hosts: list[str] = []
     setup_seconds: int = 600

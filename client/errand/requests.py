@@ -91,7 +91,9 @@ class Config(TypedDict, total=False):
     await_children: bool | None
     environment: str | None
     ref: str | None
+    refs: dict[str, str]
     repository: str | None
+    repositories: dict[str, str]
     credentials: dict[str, JsonObject]
     attempts: int | None
 

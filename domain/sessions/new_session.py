@@ -50,7 +50,7 @@ class NotificationConfig(Frozen):
         return self.escalate_to.get(kind) if isinstance(self.escalate_to, dict) else self.escalate_to
 
 
-TREE_FIELDS = {"environment", "ref", "repository"}
+TREE_FIELDS = {"environment", "ref", "refs", "repository", "repositories"}
 
 
 class SubmittedConfig(NotificationConfig):
@@ -62,12 +62,14 @@ class SubmittedConfig(NotificationConfig):
     # a subagent finds the tree in the workspace of its parent
     environment: str | None = None
     ref: str | None = None
+    refs: dict[str, str] = Field(default_factory=dict)
     repository: str | None = None
+    repositories: dict[str, str] = Field(default_factory=dict)
     attempts: int | None = None
 
     @property
     def has_tree(self) -> bool:
-        return self.environment is not None or self.repository is not None
+        return self.environment is not None or self.repository is not None or bool(self.repositories)
 
 
 class SubmittedContext(Frozen):

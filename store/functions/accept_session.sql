@@ -140,7 +140,8 @@ BEGIN
            AND i.id IN (SELECT m.id FROM jsonb_populate_recordset(NULL::inbox, a.inbox) m);
         IF refused IS NOT NULL THEN RAISE EXCEPTION 'refused'; END IF;
         INSERT INTO file_uses (tenant, file_id, session_id)
-        SELECT DISTINCT s.tenant, f, s.id FROM unnest((task.context).files || (task.config).repository) f WHERE f IS NOT NULL;
+        SELECT DISTINCT s.tenant, f, s.id FROM unnest((task.context).files || (task.config).repository
+            || ARRAY(SELECT value FROM jsonb_each_text((task.config).repositories))) f WHERE f IS NOT NULL;
         INSERT INTO event_counters (tenant, scope)
         VALUES (s.tenant, 's/' || s.id), (s.tenant, 'c/' || s.conversation_id) ON CONFLICT DO NOTHING;
         INSERT INTO workspaces (tenant, id, version, manifest)

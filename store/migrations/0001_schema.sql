@@ -1000,7 +1000,8 @@ CREATE TYPE acceptance_round AS (round integer, passed boolean, verdicts jsonb);
 CREATE TYPE rerun AS (session_id text, from_step integer, recorded boolean, changed text[], layers integer);
 CREATE TYPE submitted_config AS (
     notify text[], routes jsonb, reminder_after bigint, escalate_after bigint, escalate_to jsonb, sandbox text,
-    input_timeout bigint, on_input_timeout text, environment text, ref text, repository text, attempts integer);
+    input_timeout bigint, on_input_timeout text, environment text, ref text, refs jsonb, repository text,
+    repositories jsonb, attempts integer);
 CREATE TYPE submitted_context AS (files text[]);
 CREATE TYPE submitted_channel AS (message_id text, thread text);
 CREATE TYPE submitted_schedule AS (id text, silent_reply text);

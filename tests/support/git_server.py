@@ -44,7 +44,7 @@ def make_repository(folder: Path, files: dict[str, str]) -> str:
 
 @dataclass
 class Forge:
-    """A stand-in of GitHub, Gitea and GitLab for one repository: pull requests by REST. It also decides who may use
+    """A stand-in of GitHub, Gitea and GitLab: pull requests by REST. It also decides who may use
     git: with a token, only who knows it."""
 
     token: str | None = None
@@ -64,17 +64,21 @@ class Forge:
         self.asked.append(f"{method} {path}")
         if not re.search(r"/(pulls|merge_requests)(\?|$)", path):
             return 200, {"default_branch": "main", "sent": authorization, "number": len(self.asked)}
+        home = re.split(r"/(?:pulls|merge_requests)", path)[0]
+        here = [one for one in self.pulls if one["home"] == home]
         if method == "GET":
-            return 200, self.pulls
+            return 200, here
         given = json.loads(body)
         branch = given.get("head") or given["source_branch"]
-        if any(one["head"]["ref"] == branch for one in self.pulls):
+        if any(one["head"]["ref"] == branch for one in here):
             return 422, {"message": f"A pull request already exists for {branch}."}
-        number, url = len(self.pulls) + 1, f"https://forge.example.org/shop/pull/{len(self.pulls) + 1}"
-        made = {"number": number, "iid": number, "html_url": url, "web_url": url, "given": given}
-        self.pulls.append(made | {"head": {"ref": branch}, "source_branch": branch})
+        number, name = len(here) + 1, home.replace("%2F", "/").rpartition("/")[2]
+        url = f"https://forge.example.org/{name}/pull/{number}"
+        made = {"number": number, "iid": number, "html_url": url, "web_url": url, "given": given, "home": home}
+        made |= {"head": {"ref": branch}, "source_branch": branch}
+        self.pulls.append(made)
         time.sleep(self.slow)
-        return 201, self.pulls[-1]
+        return 201, made
 
 
 @contextmanager

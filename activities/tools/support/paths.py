@@ -137,7 +137,8 @@ class Workspace:
 
     def walk(self, path: str, *, recursive: bool, without: IgnoreRules | None = None) -> Iterator[DirectoryEntry]:
         """The entries of a folder, by name, folders before their content; the path of a file gives only that file.
-        `without`: the rules of the folders above; then what git ignores, and .git, is left out."""
+        `without`: the rules of the folders above; then what git ignores, and .git, is left out, as in each repository
+        below, if the walk is recursive."""
         names = path_parts(path)
         with _explain_errors(path):
             if names:
@@ -149,16 +150,23 @@ class Workspace:
             yield from self._entries(names, recursive, without)
 
     def ignore_rules(self, path: str) -> IgnoreRules | None:
-        """The rules above this path; None if the workspace is no git repository. Rules that ignore the path itself do
-        not count, because somebody named it."""
-        if self.is_missing(".git"):
-            return None
-        names, rules = path_parts(path), self._with_rules_of(IgnoreRules(), ".git/info/exclude", "")
+        """The rules above this path; None if there is no git repository. Rules that ignore the path itself do not
+        count, because somebody named it."""
+        names, rules = path_parts(path), None
         for depth in range(len(names)):
-            rules = self._with_ignore_file(rules, names[:depth])
+            above = names[:depth]
+            if rules is None and not self.is_missing("/".join((*above, ".git"))):
+                rules = self._rules_of_repository(above)
+            if rules is None:
+                continue
+            rules = self._with_ignore_file(rules, above)
             if names[depth] == ".git" or rules.ignores("/".join(names[: depth + 1]), True):
                 return IgnoreRules()
         return rules
+
+    def _rules_of_repository(self, names: tuple[str, ...]) -> IgnoreRules:
+        folder = "".join(f"{name}/" for name in names)
+        return self._with_rules_of(IgnoreRules(), f"{folder}.git/info/exclude", folder)
 
     def _with_ignore_file(self, rules: IgnoreRules, names: tuple[str, ...]) -> IgnoreRules:
         folder = "".join(f"{name}/" for name in names)
@@ -176,6 +184,8 @@ class Workspace:
     ) -> Iterator[DirectoryEntry]:
         with self.folder(names) as folder, os.scandir(folder) as found:
             entries = {entry.name: info for entry in found if (info := _info(entry))}
+        if without is None and recursive and ".git" in entries:
+            without = self._rules_of_repository(names)
         if without is not None and ".gitignore" in entries:
             without = self._with_ignore_file(without, names)
         for name in sorted(entries):

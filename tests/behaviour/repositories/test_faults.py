@@ -16,7 +16,7 @@ from activities.environments import Environments
 from activities.sandbox import Commands, SandboxLimits, choose
 from activities.trees import Mirrors, TreeError
 from activities.workspaces import Workspaces, lock_workspace
-from domain.environments import Tree, TreeSource
+from domain.environments import Checkout, Tree, TreeSource
 from domain.ids import new_id
 from domain.sealing import KeyRing
 from domain.sessions.session import SessionRef
@@ -78,7 +78,8 @@ async def test_a_worker_behind_does_not_publish_an_older_tree(stack: Stack, tmp_
         for name in ("app.py", "old.txt", "kept.txt"):
             (folder / name).write_text("first\n")
 
-    space, tree = new_id(), Tree(url="https://git.example.org/a", commit="0" * 40, branch="errand/x")
+    space, one = new_id(), Checkout(url="https://git.example.org/a", commit="0" * 40, branch="errand/x")
+    tree = Tree(checkouts=[one])
     await environments.set_tree(stack.pool, "default", space, tree)
     ahead, behind, fresh = (Workspaces(stack.pool, tmp_path / name, build_tree=build) for name in "abc")
     here, there = [await one.ready("default", space, 0) for one in (ahead, behind)]
@@ -130,11 +131,12 @@ async def test_a_tree_that_takes_longer_than_a_call_is_built_once(stack: Stack, 
     built = []
 
     async def build(tenant: str, session_id: str, tree: Tree, folder: Path) -> None:
-        built.append(tree.commit)
+        built.append(tree.checkouts[0].commit)
         await asyncio.sleep(1.0)
         (folder / "app.py").write_text("whole\n")
 
-    space, tree = new_id(), Tree(url="https://git.example.org/a", commit="0" * 40, branch="errand/x")
+    space, one = new_id(), Checkout(url="https://git.example.org/a", commit="0" * 40, branch="errand/x")
+    tree = Tree(checkouts=[one])
     await environments.set_tree(stack.pool, "default", space, tree)
     spaces = Workspaces(stack.pool, tmp_path, build_tree=build)
     for _ in range(2):
@@ -230,10 +232,32 @@ async def test_a_repository_may_be_larger_than_a_file_of_a_command(
     guard = Guard(stack.settings.allow_private_hosts)
     mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
     source = TreeSource(url=origin.url)
-    tree = Tree(**source.model_dump(), commit=await mirrors.find_commit("default", "", source), branch="errand/x")
+    commit = await mirrors.find_commit("default", "", source)
+    tree = Tree(checkouts=[Checkout(**source.model_dump(), commit=commit, branch="errand/x")])
     (tmp_path / "tree").mkdir()
     await mirrors.build("default", "", tree, tmp_path / "tree")
     assert (tmp_path / "tree/large.bin").stat().st_size == 300_000
+
+
+async def test_a_fetch_that_was_killed_before_it_was_complete_is_repeated(
+    stack: Stack, origin: Origin, tmp_path: Path
+) -> None:
+    """The commit is there, but not yet what a checkout of it needs."""
+    guard = Guard(stack.settings.allow_private_hosts)
+    commands = Commands(await choose("auto"), SandboxLimits())
+    mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
+    git(origin.folder, "config", "uploadpack.allowFilter", "true")
+    source = TreeSource(url=origin.url, filter="blob:none")
+    commit = await mirrors.find_commit("default", "", source)
+    [mirror] = await asyncio.to_thread(lambda: list((tmp_path / "mirrors").glob("*/*/mirror")))
+    (mirror / "refs/errand" / commit).unlink()
+    packs = sorted((mirror / "objects/pack").glob("*"), key=lambda file: file.stat().st_mtime)
+    for later in [file for file in packs if file.stem != packs[0].stem]:
+        later.unlink()
+    one = Checkout(**source.model_dump(), commit=commit, branch="errand/x")
+    (tmp_path / "tree").mkdir()
+    await mirrors.build("default", "", Tree(checkouts=[one]), tmp_path / "tree")
+    assert (tmp_path / "tree/app.py").read_text() == "print('one')\n"
 
 
 @pytest.mark.parametrize(
@@ -255,7 +279,8 @@ async def test_a_repository_that_unpacks_to_too_much_is_stopped(
     mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
     spaces = Workspaces(stack.pool, tmp_path / "spaces", build_tree=mirrors.build)
     source, space = TreeSource(url=origin.url, ref="bomb", depth=1), new_id()
-    tree = Tree(**source.model_dump(), commit=await mirrors.find_commit("default", "", source), branch="errand/x")
+    commit = await mirrors.find_commit("default", "", source)
+    tree = Tree(checkouts=[Checkout(**source.model_dump(), commit=commit, branch="errand/x")])
     await environments.set_tree(stack.pool, "default", space, tree)
     with pytest.raises(TreeError, match=why):
         await spaces.ready("default", space, 0)
@@ -297,10 +322,11 @@ async def test_a_push_from_a_worker_whose_mirror_was_evicted(stack: Stack, origi
     commands, guard = Commands(await choose("auto"), SandboxLimits()), Guard(stack.settings.allow_private_hosts)
     mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
     source, ref = TreeSource(url=origin.url), SessionRef(tenant="default", session_id="", conversation_id="")
-    tree = Tree(**source.model_dump(), commit=await mirrors.find_commit("default", "", source), branch="errand/x")
+    commit = await mirrors.find_commit("default", "", source)
+    one = Checkout(**source.model_dump(), commit=commit, branch="errand/x")
     folder = tmp_path / "tree"
     folder.mkdir()
-    await mirrors.build("default", "", tree, folder)
+    await mirrors.build("default", "", Tree(checkouts=[one]), folder)
     git(folder, "-c", "safe.directory=*", "commit", "-q", "--allow-empty", "-m", "Mine")
     await asyncio.to_thread(shutil.rmtree, tmp_path / "mirrors")
-    assert await mirrors.push(ref, tree, folder, 1_000_000) == git(origin.folder, "rev-parse", "errand/x")
+    assert await mirrors.push(ref, one, folder, 1_000_000) == git(origin.folder, "rev-parse", "errand/x")

@@ -154,6 +154,43 @@ async def test_only_the_folders_that_an_environment_names_are_checked_out(stack:
     assert b"lib/deep.txt" in patch and b"docs" not in patch  # what is not checked out is not removed
 
 
+@pytest.mark.parametrize("sparse", [[], ["lib"]])
+async def test_contents_that_are_not_checked_out_are_not_fetched(
+    stack: Stack, origin: Origin, tmp_path: Path, sparse: list[str]
+) -> None:
+    """A rebuild, a patch and a bundle need none of them. Commands without a network cannot fetch them."""
+    git(origin.folder, "config", "uploadpack.allowFilter", "true")
+    before = git(origin.folder, "rev-parse", "HEAD:lib/deep.txt")
+    (origin.folder / "lib/deep.txt").write_text("deeper\n")
+    git(origin.folder, "commit", "-qam", "Deeper")
+    ledger = tmp_path / "ledger"
+    task_id = await stack.submit(
+        steps(
+            [("bash", {"command": "echo more >> lib/deep.txt; git commit -qam Mine; git status --short"})],
+            [("ledger_again", {"path": str(ledger), "seconds": 3})],
+            [("bash", {"command": "git rev-list --objects --all --missing=print; ls; git show HEAD~2:lib/deep.txt"})],
+        ),
+        config={"environment": await define(stack, origin.url, {"filter": "blob:none", "sparse": sparse})},
+    )
+
+    async def between() -> bool:
+        return await asyncio.to_thread(ledger.exists)
+
+    await eventually(between)
+    mirrors = stack.settings.workspaces_dir.with_name("mirrors") / "default"
+    for folder in (stack.workspace(task_id).parent, mirrors):
+        await asyncio.to_thread(shutil.rmtree, folder)
+    record = await stack.wait(task_id)
+    seen = str((await stack.asked(task_id))[3]["body"]["messages"][-1])
+    assert f"?{before}" in seen and "could not fetch" in seen
+    assert seen.count("?") == (2 if sparse else 1), seen  # the file in docs
+    assert record["status"] == "completed"
+    assert b"+more" in await artifact(stack, task_id, "changes.patch")
+    (tmp_path / "c.bundle").write_bytes(await artifact(stack, task_id, "commits.bundle"))
+    git(origin.folder, "fetch", "-q", str(tmp_path / "c.bundle"), "HEAD")
+    assert git(origin.folder, "show", "FETCH_HEAD:lib/deep.txt") == "deeper\nmore"
+
+
 async def test_a_patch_applies_whatever_the_repository_says_of_differences(
     stack: Stack, origin: Origin, tmp_path: Path
 ) -> None:

@@ -1,0 +1,238 @@
+"""Several repositories in one task: each in a folder of the workspace, and each with all that a single one has."""
+
+import asyncio
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from domain.ids import new_id
+from tests.behaviour.repositories.conftest import Origin, artifact, store_credential
+from tests.behaviour.repositories.test_attempts import attempts_of, differ
+from tests.behaviour.repositories.test_commands import errand
+from tests.support.git_server import git, make_repository
+from tests.support.stack import Stack, calls, eventually, of_type, steps
+
+PARTS = {"AGENTS.md": "Parts are sorted.\n", "parts.txt": "wheel\n", ".gitignore": "built.txt\n"}
+
+
+@pytest.fixture
+def parts(origin: Origin) -> Path:
+    folder = origin.folder.with_name("parts")
+    make_repository(folder, PARTS)
+    git(folder, "config", "http.receivepack", "true")
+    return folder
+
+
+async def define(stack: Stack, origin: Origin, git: dict[str, object] | None = None, **more: object) -> str:
+    name = f"e-{new_id()}"
+    sources = {"web": {"url": origin.url, **(git or {})}, "parts": {"url": f"{origin.place}/parts", **(git or {})}}
+    answer = await stack.http.put(f"/environments/{name}", json={"repositories": sources, **more})
+    assert answer.status_code == 201, answer.text
+    return name
+
+
+def clone_both(origin: Origin, parts: Path, folder: Path) -> None:
+    folder.mkdir()
+    git(folder, "clone", "-q", str(origin.folder), "web")
+    git(folder, "clone", "-q", str(parts), "parts")
+
+
+async def test_a_task_changes_two_repositories_and_leaves_the_changes_of_each(
+    stack: Stack, origin: Origin, parts: Path, tmp_path: Path
+) -> None:
+    """Also on a worker that has nothing of them, after the one that had was killed."""
+    environment = await define(stack, origin, setup="ls > parts/built.txt")
+    mend = "echo more >> web/app.py; cd parts; echo seat >> parts.txt; git rm -q AGENTS.md; git commit -qam Seats"
+    task_id = await stack.submit(
+        steps(
+            [("bash", {"command": mend})],
+            [("bash", {"command": "touch web/begun; sleep 4"})],
+            [("list_files", {"path": ".", "recursive": True})],
+            [("bash", {"command": "cat parts/built.txt; for one in web parts; do git -C $one log --format=%s; done"})],
+        ),
+        config={"environment": environment},
+    )
+
+    async def begun() -> bool:
+        return await asyncio.to_thread((stack.workspace(task_id) / "web/begun").exists)
+
+    await eventually(begun)
+    await stack.back("worker", await stack.kill("worker"))
+    await asyncio.to_thread(shutil.rmtree, stack.workspace(task_id).parent)
+    await asyncio.to_thread(shutil.rmtree, stack.settings.workspaces_dir.with_name("mirrors") / "default")
+    assert (await stack.wait(task_id, seconds=120))["status"] == "completed"
+    asked = await stack.asked(task_id)
+    briefing = str(asked[0]["body"]["messages"][0])
+    assert "parts/AGENTS.md" in briefing and "Parts are sorted." in briefing
+    listed, seen = (str(one["body"]["messages"][-1]) for one in asked[-2:])
+    assert "web/lib/deep.txt" in listed and ".git/" not in listed and "built.txt" not in listed
+    assert "parts\\nweb" in seen and "Seats" in seen and seen.count("Add the files") == 2
+    prepared = of_type(await stack.events(task_id), "tree_prepared")
+    heads = {"web": git(origin.folder, "rev-parse", "HEAD"), "parts": git(parts, "rev-parse", "HEAD")}
+    assert {one["folder"]: one["commit"] for one in prepared} == heads
+    # one patch for a folder with both checkouts, and one for each
+    both = tmp_path / "both"
+    clone_both(origin, parts, both)
+    for name, where in (("changes.patch", both), ("changes-parts.patch", None), ("changes-web.patch", None)):
+        (tmp_path / name).write_bytes(await artifact(stack, task_id, name))
+        if where:
+            git(where, "apply", str(tmp_path / name))
+    assert (both / "web/app.py").read_text().endswith("more\n") and not (both / "parts/AGENTS.md").exists()
+    assert (both / "parts/parts.txt").read_text() == "wheel\nseat\n"
+    for one in ("web", "parts"):
+        git(both / one, "apply", "--check", "-R", str(tmp_path / f"changes-{one}.patch"))
+    (tmp_path / "c.bundle").write_bytes(await artifact(stack, task_id, "commits-parts.bundle"))
+    git(both / "parts", "fetch", "-q", str(tmp_path / "c.bundle"), "HEAD")
+    assert git(both / "parts", "log", "-1", "--format=%s", "FETCH_HEAD") == "Seats"
+    found = {one["name"]: one["description"] for one in (await stack.result(task_id))["artifacts"]}
+    assert found.keys() == {"changes.patch", "changes-web.patch", "changes-parts.patch", "commits-parts.bundle"}
+    assert found["changes.patch"].startswith("web: 1 file changed") and "; parts: 2 files" in found["changes.patch"]
+
+
+async def test_each_repository_has_its_commit_and_a_later_turn_keeps_it(
+    stack: Stack, origin: Origin, parts: Path
+) -> None:
+    earlier = git(parts, "rev-parse", "HEAD")
+    (parts / "parts.txt").write_text("newer\n")
+    git(parts, "commit", "-qam", "Newer")
+    look = calls(("bash", {"command": "cat parts/parts.txt web/app.py"}))
+    environment = await define(stack, origin)
+    record = await stack.run(look, config={"environment": environment, "refs": {"parts": earlier}})
+    assert "wheel\nprint('one')" in (await stack.result(record["task_id"]))["output"]
+    for path, body in (
+        (f"/conversations/{record['conversation_id']}/messages", {"input": look}),
+        (f"/tasks/{record['task_id']}/rerun", {}),
+    ):
+        answer = await stack.http.post(path, json=body)
+        assert answer.status_code in (201, 202), answer.text
+        later = await stack.wait(answer.json().get("session_id") or answer.json()["task_id"])
+        assert "wheel\nprint('one')" in (await stack.result(later["task_id"]))["output"]
+
+
+async def test_a_setup_is_taken_over_if_its_inputs_in_each_repository_are_the_same(
+    stack: Stack, origin: Origin, parts: Path
+) -> None:
+    environment = await define(
+        stack,
+        origin,
+        setup="echo $RANDOM$RANDOM > parts/built.txt; cp parts/.git/HEAD parts/.git/made",
+        setup_inputs=["parts/parts.txt", "web/lib"],
+    )
+    numbers, made = list[str](), list[bool]()
+    for folder, change in ((parts, ".gitignore"), (origin.folder, "lib/deep.txt"), (parts, "parts.txt")):
+        look = calls(("bash", {"command": "echo number=$(cat parts/built.txt) $(ls parts/.git)"}))
+        record = await stack.run(look, config={"environment": environment})
+        output = (await stack.result(record["task_id"]))["output"]
+        numbers.append(re.findall(r"number=(\d+)", output)[0])
+        made.append("made" in output)
+        (folder / change).write_text(f"{(folder / change).read_text()}again\n")
+        git(folder, "commit", "-qam", "More")
+    assert numbers[0] == numbers[1] != numbers[2]
+    assert made == [True, False, True]  # nothing of .git is taken over
+
+
+async def test_each_repository_has_its_branch_and_its_pull_request(
+    stack: Stack, origin: Origin, parts: Path, committer: str
+) -> None:
+    credential = await store_credential(stack, origin, access="write")
+    environment = await define(stack, origin, {"credential": credential, "forge": "gitea"})
+    commit = "for one in web parts; do cd $one; echo more >> more.txt; git add -A; git commit -qm $one; cd ..; done"
+    opened = {"title": "More", "body": "Missing."}
+    allowed = [{"permission": one, "action": "allow"} for one in ("push_branch", "open_pull_request")]
+    record = await stack.run(
+        steps(
+            [("bash", {"command": commit})],
+            [("push_branch", {})],
+            [("push_branch", {"repository": "web"}), ("push_branch", {"repository": "parts"})],
+            [("open_pull_request", {**opened, "repository": one}) for one in ("web", "parts")],
+        ),
+        agent=committer,
+        config={"environment": environment},
+        permissions=allowed,
+    )
+    assert record["status"] == "completed", record
+    unnamed = str((await stack.asked(record["task_id"]))[2]["body"]["messages"][-1])
+    assert "web, parts" in unnamed
+    for name, folder in (("web", origin.folder), ("parts", parts)):
+        [branch] = [one for one in git(folder, "branch", "--format=%(refname:short)").split() if "errand" in one]
+        assert git(folder, "log", "-1", "--format=%s", branch) == name
+    saved = [one for one in (await stack.result(record["task_id"]))["artifacts"] if one["type"] == "pull_request"]
+    assert {one["name"]: one["url"] for one in saved} == {
+        "pull-request-web-1": "https://forge.example.org/shop/pull/1",
+        "pull-request-parts-1": "https://forge.example.org/parts/pull/1",
+    }
+
+
+async def test_attempts_in_several_repositories(stack: Stack, origin: Origin, parts: Path) -> None:
+    environment = await define(stack, origin, network="allowlist", hosts=["127.0.0.1"])
+    work = differ(origin, "echo bad > parts/parts.txt", "echo good | tee parts/parts.txt > web/app.py")
+    record = await stack.run(
+        steps(*work),
+        acceptance_criteria=[{"kind": "command", "run": "grep -q good parts/parts.txt"}],
+        config={"environment": environment, "attempts": 2},
+    )
+    assert record["status"] == "completed", record
+    compared = await attempts_of(stack, record["task_id"])
+    [chosen] = [one for one in compared["items"] if one["chosen"]]
+    assert "web: 1 file" in chosen["changes"] and "parts: 1 file" in chosen["changes"]
+    for name in ("changes.patch", "changes-web.patch", "changes-parts.patch"):
+        assert b"+good" in await artifact(stack, record["task_id"], name)
+
+
+async def test_a_repository_that_nothing_names_is_refused(stack: Stack, origin: Origin) -> None:
+    environment, source = await define(stack, origin), {"url": origin.url}
+    uploaded = (await stack.http.post("/files", params={"name": "r.bundle"}, content=b"x")).json()["file_id"]
+    for config, pointer in (
+        ({"environment": environment, "ref": "main"}, "/config/ref"),
+        ({"environment": environment, "refs": {"wep": "main"}}, "/config/refs/wep"),
+        ({"environment": environment, "repositories": {"web": uploaded}}, "/config/repositories"),
+        ({"repositories": {"web": uploaded, "parts": new_id()}}, "/config/repositories/parts"),
+        ({"repository": uploaded, "refs": {"web": "main"}}, "/config/refs/web"),
+        ({"refs": {"web": "main"}}, "/config/refs/web"),
+    ):
+        answer = await stack.http.post("/tasks", json={"agent": "tester", "input": "x", "config": config})
+        assert answer.status_code == 422 and answer.json()["errors"][0]["pointer"] == pointer, answer.text
+    for body, pointer in (
+        ({"git": source, "repositories": {"web": source}}, ""),
+        ({}, ""),
+        ({"repositories": {"../web": source}}, "/repositories"),
+        ({"repositories": {".git": source}}, "/repositories/.git"),
+        ({"repositories": {f"r{one}": source for one in range(9)}}, "/repositories"),
+        ({"repositories": {"web": source}, "setup_inputs": ["web/lib", "lib"]}, "/setup_inputs/1"),
+    ):
+        answer = await stack.http.put(f"/environments/e-{new_id()}", json=body)
+        assert answer.status_code == 422 and answer.json()["errors"][0]["pointer"] == pointer, answer.text
+
+
+async def test_checkouts_are_sent_together_and_their_changes_applied(stack: Stack, tmp_path: Path) -> None:
+    for name in ("web", "parts"):
+        make_repository(tmp_path / "here" / name, {"app.txt": f"{name}\n"})
+    work = steps([("bash", {"command": "echo more >> web/app.txt; echo more >> parts/app.txt"})])
+    here = tmp_path / "here"
+    code, said = await errand(
+        stack, tmp_path, "run", "tester", work, "--repo", str(here / "web"), "--repo", str(here / "parts")
+    )
+    assert code == 0 and "the repository parts is ready" in said, said
+    code, said = await errand(stack, tmp_path, "diff", "last")
+    assert code == 0 and "b/web/app.txt" in said and "b/parts/app.txt" in said
+    code, said = await errand(stack, tmp_path, "apply", "last", str(here / "parts"), "--repository", "parts")
+    assert code == 0 and (here / "parts/app.txt").read_text() == "parts\nmore\n", said
+    assert (here / "web/app.txt").read_text() == "web\n"
+    git(here / "parts", "checkout", "-q", ".")
+    assert (await errand(stack, tmp_path, "apply", "last", str(here)))[0] == 0
+    assert (here / "web/app.txt").read_text() == "web\nmore\n" and (here / "parts/app.txt").read_text().endswith(
+        "more\n"
+    )
+
+
+async def test_an_environment_with_several_repositories_is_set_and_shown(stack: Stack, tmp_path: Path) -> None:
+    name, url = f"e-{new_id()}", "https://git.example.org"
+    given = [f"web={url}/web.git", f"parts={url}/parts.git", "--ref", "main"]
+    code, said = await errand(stack, tmp_path, "environments", "set", name, *given)
+    assert code == 0 and f"{url}/web.git" in said and "repository parts" in said, said
+    code, said = await errand(stack, tmp_path, "environments", "set", name, f"{url}/web.git", f"{url}/parts.git")
+    assert code == 2 and "FOLDER=URL" in said
+    code, said = await errand(stack, tmp_path, "run", "tester", "x", "--environment", name, "--ref", "main")
+    assert code == 5 and "refs" in said, (code, said)
