@@ -79,7 +79,7 @@ async def put_credential(
 
 
 @router.delete(
-    "/credentials/{credential}", status_code=204, responses=problems(403, 404, 409), summary="Remove a credential"
+    "/credentials/{credential}", status_code=204, responses=problems(403, 404, 409, 422), summary="Remove a credential"
 )
 async def remove_credential(call: Submitter, owner: Owner, credential: str) -> Response:
     """Requests of tasks that run do not get it any more."""

@@ -55,7 +55,7 @@ class Terminal:
 def session(history: Path) -> None:
     terminal = Terminal(str(history), "--debug", "--step", "2")
     opened = terminal.until(PROMPT)
-    assert "loop.py" in opened and "await think(session, line" in opened
+    assert "loop.py" in opened and "await take_step(session, line" in opened
     assert "2" in terminal.type("p line.step")
     assert "1" in terminal.type("p state.usage.llm_calls")
     assert "decision = decide_next(reply)" in terminal.type("n")

@@ -25,7 +25,8 @@ async def test_an_environment_is_defined_replaced_and_removed(stack: Stack) -> N
 async def test_an_environment_that_no_worker_could_use_is_refused(stack: Stack) -> None:
     good = {"url": "https://git.example.org/a.git"}
     for name, body, pointer in (
-        ("a", {}, "/git"),
+        ("a", {"git": None}, ""),
+        ("a", {}, ""),
         ("a", {"git": {"url": "file:///etc"}}, "/git/url"),
         ("a", {"git": {"url": "ext::sh -c id"}}, "/git/url"),
         ("a", {"git": {"url": "https://user:secret@git.example.org/a.git"}}, "/git/url"),
@@ -35,9 +36,9 @@ async def test_an_environment_that_no_worker_could_use_is_refused(stack: Stack) 
         ("a", {"git": {**good, "depth": -1}}, "/git/depth"),
         ("a", {"git": good, "setup": ""}, "/setup"),
         ("a", {"git": good, "setup": None, "secrets": []}, "/secrets"),
-        ("A", {"git": good}, "environment"),
-        ("x" * 64, {"git": good}, "environment"),
+        ("A", {"git": good}, "/environment"),
+        ("x" * 64, {"git": good}, "/environment"),
     ):
         answer = await stack.http.put(f"/environments/{name}", json=body)
         assert answer.status_code == 422, (name, body, answer.text)
-        assert pointer in answer.json()["errors"][0]["pointer"], answer.text
+        assert answer.json()["errors"][0]["pointer"] == pointer, answer.text
