@@ -154,6 +154,8 @@ def check_url(url: str) -> httpx2.URL:
         target = httpx2.URL(url)
     except (httpx2.InvalidURL, ValueError):
         raise FetchError("This is not a valid URL.") from None
+    if (target.port or 0) > 65_535:
+        raise FetchError("There is no such port.")
     if target.scheme not in ("http", "https") or not target.host:
         raise FetchError("Only http:// and https:// URLs with a host can be fetched.")
     if target.userinfo:

@@ -27,9 +27,7 @@ def bundle_checkout(place: Path, settings: Settings) -> bytes:
 
     If the history is too large for an upload, its files go without it.
     """
-    if shutil.which("git") is None:
-        raise click.UsageError("--repo needs the program git (on Debian and Ubuntu: apt install git)")
-    top = Path(_git(place, "rev-parse", "--show-toplevel"))
+    top = find_top(place)
     with tempfile.TemporaryDirectory(prefix="errand-") as folder:
         beside = _make_beside(top, Path(folder))
         tree, head = _git(top, "write-tree", env=beside), _head(top)
@@ -47,6 +45,13 @@ def bundle_checkout(place: Path, settings: Settings) -> bytes:
             "define an environment with its address instead"
         )
     return content
+
+
+def find_top(place: Path) -> Path:
+    """The top of the checkout in which a folder is."""
+    if shutil.which("git") is None:
+        raise click.UsageError("--repo needs the program git (on Debian and Ubuntu: apt install git)")
+    return Path(_git(place, "rev-parse", "--show-toplevel"))
 
 
 def make_sample_repository(files: Path) -> Path:

@@ -1,6 +1,7 @@
 """Credentials: secrets that requests to certain hosts get on their way out of a sandbox, which never holds them."""
 
 import base64
+import contextlib
 from enum import StrEnum
 from typing import Annotated, Self
 from urllib.parse import urlsplit
@@ -13,17 +14,17 @@ from domain.frozen import Frozen
 CredentialName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
-def _check_host(host: str) -> str:
-    try:
-        _place(host)
-    except ValueError:
-        raise PydanticCustomError("host", "this is not a host") from None
-    return host
+def check_host(address: str) -> str:
+    """Refuse a host, or an address, that cannot be one."""
+    with contextlib.suppress(ValueError):
+        if _place(address)[1]:
+            return address
+    raise PydanticCustomError("host", "this is not a host")
 
 
 # a host, with a port if it is not 443; without TLS only where the operator has named host and port
 _HOST = r"^(http://)?(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?$"
-CredentialHost = Annotated[str, StringConstraints(pattern=_HOST), AfterValidator(_check_host)]
+CredentialHost = Annotated[str, StringConstraints(pattern=_HOST), AfterValidator(check_host)]
 _GIT_ENDS = ("/info/refs", "/git-upload-pack", "/git-receive-pack")
 
 

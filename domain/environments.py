@@ -6,10 +6,10 @@ from enum import StrEnum
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from domain.credentials import CredentialName, OwnedRules, is_bound
+from domain.credentials import CredentialName, OwnedRules, check_host, is_bound
 from domain.task import MOST_REPOSITORIES, Branch, FolderName, Pattern, Strict
 from domain.triggers import TriggerName
 
@@ -27,8 +27,8 @@ class ForgeKind(StrEnum):
 
 
 class GitSource(Strict):
-    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s@?#\\]{1,2000}$")] = Field(
-        description="the repository, over HTTPS; it names no user and no password"
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s@?#\\]{1,2000}$"), AfterValidator(check_host)] = (
+        Field(description="the repository, over HTTPS; it names no user and no password")
     )
     ref: Branch | None = Field(default=None, description="a branch, a tag or a commit; null: the default branch")
     depth: int = Field(default=50, ge=0, le=MAX_DEPTH, description="how many commits of its history; 0: all")

@@ -1,6 +1,7 @@
 """`errand pull`: copies a task's changes in its workspace into a folder, or prints them as a patch; `apply`: puts those
 that it made in a repository into a checkout."""
 
+import contextlib
 import difflib
 import re
 import shutil
@@ -15,8 +16,10 @@ from cli.errors import CliError, NotFoundError
 from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import clean, emit, note, one_line
+from cli.repository import find_top
 from domain.environments import PATCH
 
+_OF_ONE = f"{Path(PATCH).stem}-"
 MARKS = {"added": "A", "modified": "M", "removed": "D"}
 
 
@@ -188,13 +191,14 @@ def _quote(name: str) -> str:
 # the changes of a task in a repository, as the patch that it has left
 
 
-def fetch_patch(api: Api, task_id: str, repository: str | None = None) -> bytes:
-    """The changes of a finished task as a patch, or those in one of its repositories."""
+def fetch_patch(api: Api, task_id: str, repository: str | None = None) -> tuple[bytes, bool]:
+    """The changes of a finished task as a patch, or those in one of its repositories; and whether it is of several."""
     artifacts, name = api.result(task_id).artifacts, PATCH.replace(".", f"-{repository}.") if repository else PATCH
     patch = next((one for one in reversed(artifacts) if one.name == name and one.url.startswith("/")), None)
     if patch is None:
         raise NotFoundError("the task has changed nothing in a repository, or it had none")
-    return api.request("GET", patch.url).content
+    several = repository is None and any(one.name.startswith(_OF_ONE) for one in artifacts)
+    return api.request("GET", patch.url).content, several
 
 
 @click.command()
@@ -217,9 +221,14 @@ def apply(api: Api, task_id: str, folder: Path, repository: str | None, check: b
     """
     if shutil.which("git") is None:
         raise click.UsageError("this needs the program git (on Debian and Ubuntu: apt install git)")
-    patch = fetch_patch(api, task_id, repository)
+    patch, several = fetch_patch(api, task_id, repository)
+    # git leaves out what is not below the folder in which it runs, and says nothing
+    command = ["env", f"GIT_CEILING_DIRECTORIES={folder.resolve().parent}", "git", "apply"]
+    if not several:
+        with contextlib.suppress(click.UsageError):  # a folder without git takes a patch too
+            folder = find_top(folder)
     options = ["--check"] if check else ["--stat", "--apply"]
-    done = subprocess.run(["git", "apply", *options, "-"], cwd=folder, input=patch, capture_output=True)
+    done = subprocess.run([*command, *options, "-"], cwd=folder, input=patch, capture_output=True)
     if done.returncode != 0:
         raise CliError(f"nothing was changed: {clean(done.stderr.decode(errors='replace')).strip()}")
     if as_json:

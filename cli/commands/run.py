@@ -13,7 +13,7 @@ from cli.errors import Exit, Unreachable
 from cli.ids import AgentNameType, write_last
 from cli.options import Duration, no_input_option, patience_option, remote, settings, work_options
 from cli.render.output import emit, note
-from cli.repository import bundle_checkout
+from cli.repository import bundle_checkout, find_top
 from cli.trees import pack_folder, upload_files, upload_folder
 from cli.watch import show_detached, watch
 from domain.json_object import JsonObject
@@ -102,7 +102,7 @@ def run(
     spec |= {name: value for name, value in options.items() if value}
     # first, so that a folder that is too large is refused before any upload
     archives = [pack_folder(folder, settings()) for folder in folders]
-    bundles = {place.resolve().name: bundle_checkout(place, settings()) for place in checkouts}
+    bundles = {find_top(place).name: bundle_checkout(place, settings()) for place in checkouts}
     if len(bundles) < len(checkouts):
         raise click.UsageError("--repo: two checkouts have the same name")
     context = {"files": upload_files(api, files), "notes": list(notes)}

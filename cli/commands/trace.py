@@ -65,7 +65,7 @@ def diff(api: Api, a: str, b: str | None, as_json: bool) -> None:
       ./errand diff A B --json | jq .parted.what
     """
     if b is None:
-        patch = clean(fetch_patch(api, a).decode(errors="replace"))
+        patch = clean(fetch_patch(api, a)[0].decode(errors="replace"))
         emit({"patch": patch}) if as_json else click.echo(patch, nl=False)
         return
     trace_a, trace_b = api.trace(a, FULL_TEXT), api.trace(b, FULL_TEXT)

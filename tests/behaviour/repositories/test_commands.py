@@ -27,14 +27,14 @@ async def errand(stack: Stack, state: Path, *args: str, given: str = "", **env: 
 
 async def test_a_checkout_is_sent_changed_compared_and_applied(stack: Stack, tmp_path: Path) -> None:
     shop = tmp_path / "shop"
-    make_repository(shop, {"numbers.txt": "1\n"})
+    make_repository(shop, {"numbers.txt": "1\n", "below/x.txt": "x\n"})
     (shop / "notes.txt").write_text("not committed\n")
     code, said = await errand(stack, tmp_path, "run", "tester", WORK, "--repo", str(shop))
     assert code == 0 and "the repository is ready" in said, said
     assert "not committed" in said and git(shop, "status", "--short") == "?? notes.txt"
     code, patch = await errand(stack, tmp_path, "diff", "last")
     assert code == 0 and "+10" in patch and "notes.txt" not in patch
-    apply = ("apply", "last", str(shop))
+    apply = ("apply", "last", str(shop / "below"))  # anywhere in the checkout
     assert (await errand(stack, tmp_path, *apply, "--check"))[0] == 0
     assert (shop / "numbers.txt").read_text() == "1\n"
     code, said = await errand(stack, tmp_path, *apply)

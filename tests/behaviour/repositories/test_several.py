@@ -199,6 +199,8 @@ async def test_a_repository_that_nothing_names_is_refused(stack: Stack, origin: 
         ({}, ""),
         ({"repositories": {"../web": source}}, "/repositories"),
         ({"repositories": {".git": source}}, "/repositories/.git"),
+        ({"git": {"url": "https://git.example.org:99999/x"}}, "/git/url"),
+        ({"git": {"url": "https:///x"}}, "/git/url"),
         ({"repositories": {f"r{one}": source for one in range(9)}}, "/repositories"),
         ({"repositories": {"web": source}, "setup_inputs": ["web/lib", "lib"]}, "/setup_inputs/1"),
     ):
@@ -208,11 +210,11 @@ async def test_a_repository_that_nothing_names_is_refused(stack: Stack, origin: 
 
 async def test_checkouts_are_sent_together_and_their_changes_applied(stack: Stack, tmp_path: Path) -> None:
     for name in ("web", "parts"):
-        make_repository(tmp_path / "here" / name, {"app.txt": f"{name}\n"})
+        make_repository(tmp_path / "here" / name, {"app.txt": f"{name}\n", "lib/x.txt": "x\n"})
     work = steps([("bash", {"command": "echo more >> web/app.txt; echo more >> parts/app.txt"})])
     here = tmp_path / "here"
     code, said = await errand(
-        stack, tmp_path, "run", "tester", work, "--repo", str(here / "web"), "--repo", str(here / "parts")
+        stack, tmp_path, "run", "tester", work, "--repo", str(here / "web/lib"), "--repo", str(here / "parts")
     )
     assert code == 0 and "the repository parts is ready" in said, said
     code, said = await errand(stack, tmp_path, "diff", "last")
@@ -221,6 +223,7 @@ async def test_checkouts_are_sent_together_and_their_changes_applied(stack: Stac
     assert code == 0 and (here / "parts/app.txt").read_text() == "parts\nmore\n", said
     assert (here / "web/app.txt").read_text() == "web\n"
     git(here / "parts", "checkout", "-q", ".")
+    git(tmp_path, "init", "-q")  # as some people have it in their home
     assert (await errand(stack, tmp_path, "apply", "last", str(here)))[0] == 0
     assert (here / "web/app.txt").read_text() == "web\nmore\n" and (here / "parts/app.txt").read_text().endswith(
         "more\n"
