@@ -16,7 +16,6 @@ from domain.channels import MAX_DEBOUNCE_MS
 from domain.conversations.subagents import Successor
 from domain.events import CancelRequested, EventRow, ModelRetry, TaskCancelled
 from domain.frozen import Frozen
-from domain.ids import new_id
 from domain.json_object import JsonObject
 from domain.messages import Node
 from domain.plan import Plan
@@ -28,7 +27,6 @@ from domain.sessions.writes import Acceptance, AcceptanceRecord, CheckBegin, Che
 from domain.wire import RENEW_AFTER, SessionRefusal
 from store import agents, audit, workspaces
 from store.database import Connection, Pool, call, keep_readable, to_json
-from store.figures import TIME_LENGTH
 from store.workspaces import Manifest
 
 
@@ -216,7 +214,7 @@ async def find(
             WHERE tenant = $1 AND ($2::text[] IS NULL OR status = ANY($2)) AND ($3::text IS NULL OR agent = $3)
               AND ($4::text IS NULL OR conversation_id = $4) AND ($5::timestamptz IS NULL OR created_at >= $5)
               AND ($6::timestamptz IS NULL OR created_at < $6) AND ($7::text IS NULL OR id < $7)
-              AND NOT ($9 AND (spawned_by IS NOT NULL OR rerun IS NOT NULL)) AND id >= $13
+              AND NOT ($9 AND (spawned_by IS NOT NULL OR rerun IS NOT NULL))
               AND ($10::text IS NULL OR created_by = $10)
               AND ($11::text IS NULL OR strpos(lower(title), lower($11)) > 0)
               AND ($12::text IS NULL OR (starts_with(id, $12) AND id BETWEEN $12 AND $12 || repeat('z', 26)))
@@ -233,15 +231,9 @@ async def find(
         created_by,
         text,
         id_prefix,
-        _least_id(created_after),
         timeout=SEARCH_SECONDS if text else None,
     )
     return [from_columns(row) for row in rows]
-
-
-def _least_id(since: datetime | None) -> str:
-    """Ids begin with their time, so that the primary key ends a search: some earlier, as clocks differ."""
-    return "" if since is None else new_id(max(0, int((since.timestamp() - 3_600) * 1_000)))[:TIME_LENGTH]
 
 
 async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> bool:
