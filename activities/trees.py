@@ -455,7 +455,7 @@ class Trees:
         tree = await environments.tree_of(self._pool, ref.tenant, request.workspace_id)
         if tree is None:  # it was never made
             return Nothing()
-        with retry_if_away():
+        with retry_if_away(), self._workspaces.use(ref.tenant, request.workspace_id):
             version, _ = await workspaces.get(self._pool, ref.tenant, request.workspace_id)
             folder = await self._workspaces.ready(ref.tenant, request.workspace_id, version)
             changed: list[_Change] = []

@@ -179,7 +179,7 @@ class Workspaces:
 
     @contextlib.contextmanager
     def use(self, tenant: str, workspace_id: str) -> Iterator[None]:
-        """Until the files of a call are saved, nobody abandons the directory in which it works."""
+        """Until the files of a call are saved, or a check or the changes are read, nobody abandons the directory."""
         with self._lock_use(tenant, workspace_id, fcntl.LOCK_SH):  # at once, or after a rename
             yield
 

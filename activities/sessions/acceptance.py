@@ -111,9 +111,10 @@ class AcceptanceChecks:
         else:
             network = self._commands.network(agent, check.sandbox, bounds)
         version, _ = await workspaces.get(self._pool, check.ref.tenant, check.workspace_id)
-        folder = await self._workspaces.ready(check.ref.tenant, check.workspace_id, version)
         variables = environment.variables if environment is not None else NONE
-        result = await self._commands.run(criterion.run, folder, criterion.timeout_s, network, variables=variables)
+        with self._workspaces.use(check.ref.tenant, check.workspace_id):
+            folder = await self._workspaces.ready(check.ref.tenant, check.workspace_id, version)
+            result = await self._commands.run(criterion.run, folder, criterion.timeout_s, network, variables=variables)
         hidden = environment.hidden if environment is not None else []
         output = Redactor(hidden).text(clean(result.output)).strip()
         ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {criterion.timeout_s} s"

@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,30 @@ async def test_a_stalled_command_that_ends_after_its_step_was_closed_writes_noth
     assert "print('one')" in seen and "late" not in seen and "begun" not in seen, seen
     _, manifest = await workspaces.get(stack.pool, "default", task_id)
     assert not {"begun", "app.py", "late.txt"} & manifest.keys() and "new.txt" in manifest
+
+
+async def test_a_directory_is_not_abandoned_while_it_is_checked_or_its_changes_are_read(
+    stack: Stack, origin: Origin
+) -> None:
+    """A call that was closed, of another worker of the same directory, may end just then."""
+    slow = "git config filter.slow.clean 'touch .git/reading; sleep 2; cat'; echo 'app.py filter=slow' > .gitattributes"
+    task_id = await stack.submit(
+        calls(("bash", {"command": f"{slow}; echo more >> app.py"})),
+        config={"environment": await define(stack, origin.url)},
+        acceptance_criteria=[{"kind": "command", "run": "touch .git/checking; sleep 2; grep -q more app.py"}],
+    )
+
+    async def exists(path: Path) -> bool:
+        return await asyncio.to_thread(path.exists)
+
+    late = Workspaces(stack.pool, stack.settings.workspaces_dir)
+    for mark in (stack.workspace(task_id) / ".git" / name for name in ("checking", "reading")):
+        await eventually(partial(exists, mark), what=mark.name)
+        await late.abandon("default", task_id)
+        assert await exists(mark), mark.name  # neither a command nor git loses the files under its feet
+    task = await stack.wait(task_id)
+    assert (task["status"], task["reason"]) == ("completed", "goal_reached")
+    assert b"+more" in await artifact(stack, task_id, "changes.patch")
 
 
 async def test_a_tree_that_takes_longer_than_a_call_is_built_once(stack: Stack, tmp_path: Path) -> None:
