@@ -37,7 +37,7 @@ class CredentialRules(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     hosts: list[CredentialHost] = Field(
-        default_factory=list, max_length=20, description="the hosts that get it; none: only the setup, as a variable"
+        default_factory=list, max_length=20, description="the hosts that get it; none: it is given as a variable alone"
     )
     username: Annotated[str, StringConstraints(pattern=r"^[!-9;-~]{1,200}$")] = Field(
         default="x-access-token", description="that git sends with it"
