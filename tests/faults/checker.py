@@ -156,7 +156,11 @@ async def _deliveries(stack: Stack, task: Accepted, found: Violations) -> None:
     for word in task.messages:
         times = sum(prompt.count(word) for prompt in prompts)
         found.add("messages", f"{task.id}: {word!r} {times} times", int(times != 1))
-        shown = [str(request["messages"]).count(word) for request in await asked(stack, word)]
+        given = [  # without replies, which may quote a message
+            [message for message in request["messages"] if message["role"] == "user"]
+            for request in await asked(stack, word)
+        ]
+        shown = [str(messages).count(word) for messages in given]
         found.add("messages", f"{task.id}: {word!r} {shown} times in requests", int(max(shown, default=0) > 1))
 
 
