@@ -91,31 +91,34 @@ class Hooks:
             refusal = f"This was not run: this worker has no hook {absent[0]!r}."
             return HookOutcome(refusals=dict.fromkeys(call.indexes, refusal))
         version, _ = await workspaces.get(self._pool, call.ref.tenant, call.workspace_id)
-        folder = await self._workspaces.ready(call.ref.tenant, call.workspace_id, version)
-        session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id)
-        for place, given in enumerate(await self._moments(call)):
-            moment = given
-            for hook in hooks:
-                try:
-                    agents: Sequence[AgentRef] = [*call.above, call.agent]
-                    key = f"{moment.key}/{hook.name}"
-                    stored = session.variables if session else {}
-                    state = await self._states.load(call.ref, agents, stored, call.workspace_id, folder, key)
-                    reply = await run_hook(hook, moment, state)
-                except (HookError, SealingError) as error:
-                    await report_failure(self._pool, call.ref, hook.name, call.point, call.step, moment.key, str(error))
-                    if call.point is HookPoint.BEFORE_TOOL:  # it may be a guard: fail closed
-                        refusals[call.indexes[place]] = f"This was not run: the hook {hook.name!r} failed."
-                    continue
-                if reply.text and isinstance(moment, OnMessage) and call.messages:
-                    await conversations.change_text(self._pool, call.ref.tenant, call.messages[place], reply.text)
-                    moment = moment.model_copy(update={"text": reply.text})
-                if reply.note:
-                    notes.append(reply.note)
-                if reply.refusal and call.point is HookPoint.BEFORE_TOOL:
-                    refusals.setdefault(call.indexes[place], reply.refusal)
-        if hooks:
-            await self._workspaces.keep(call.ref.tenant, call.workspace_id)
+        with self._workspaces.use(call.ref.tenant, call.workspace_id):
+            folder = await self._workspaces.ready(call.ref.tenant, call.workspace_id, version)
+            session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id)
+            for place, given in enumerate(await self._moments(call)):
+                moment = given
+                for hook in hooks:
+                    try:
+                        agents: Sequence[AgentRef] = [*call.above, call.agent]
+                        key = f"{moment.key}/{hook.name}"
+                        stored = session.variables if session else {}
+                        state = await self._states.load(call.ref, agents, stored, call.workspace_id, folder, key)
+                        reply = await run_hook(hook, moment, state)
+                    except (HookError, SealingError) as error:
+                        await report_failure(
+                            self._pool, call.ref, hook.name, call.point, call.step, moment.key, str(error)
+                        )
+                        if call.point is HookPoint.BEFORE_TOOL:  # it may be a guard: fail closed
+                            refusals[call.indexes[place]] = f"This was not run: the hook {hook.name!r} failed."
+                        continue
+                    if reply.text and isinstance(moment, OnMessage) and call.messages:
+                        await conversations.change_text(self._pool, call.ref.tenant, call.messages[place], reply.text)
+                        moment = moment.model_copy(update={"text": reply.text})
+                    if reply.note:
+                        notes.append(reply.note)
+                    if reply.refusal and call.point is HookPoint.BEFORE_TOOL:
+                        refusals.setdefault(call.indexes[place], reply.refusal)
+            if hooks:
+                await self._workspaces.keep(call.ref.tenant, call.workspace_id)
         return HookOutcome(note="\n\n".join(notes)[:MOST_TEXT] or None, refusals=refusals)
 
     async def _moments(self, call: HookCall) -> list[Moment]:
@@ -222,19 +225,20 @@ class Hooks:
         if session is None or session.dry_run:
             return
         version, _ = await workspaces.get(self._pool, call.ref.tenant, session.workspace_id)
-        folder = await self._workspaces.ready(call.ref.tenant, session.workspace_id, version)
-        key = f"{call.ref.session_id}/{call.line}/{call.step}/{point}/{call.head or ''}"
-        common = {**_common_fields(call.ref, agent.name, call.step), "key": key}
-        agents = [*call.above, call.agent]
-        for hook in hooks:
-            try:
-                state = await self._states.load(
-                    call.ref, agents, facts.variables, session.workspace_id, folder, f"{key}/{hook.name}"
-                )
-                yield await run_hook(hook, build_moment(common), state)
-            except (HookError, SealingError) as error:
-                await report_failure(self._pool, call.ref, hook.name, hook.point, call.step, key, str(error))
-        await self._workspaces.keep(call.ref.tenant, session.workspace_id)
+        with self._workspaces.use(call.ref.tenant, session.workspace_id):
+            folder = await self._workspaces.ready(call.ref.tenant, session.workspace_id, version)
+            key = f"{call.ref.session_id}/{call.line}/{call.step}/{point}/{call.head or ''}"
+            common = {**_common_fields(call.ref, agent.name, call.step), "key": key}
+            agents = [*call.above, call.agent]
+            for hook in hooks:
+                try:
+                    state = await self._states.load(
+                        call.ref, agents, facts.variables, session.workspace_id, folder, f"{key}/{hook.name}"
+                    )
+                    yield await run_hook(hook, build_moment(common), state)
+                except (HookError, SealingError) as error:
+                    await report_failure(self._pool, call.ref, hook.name, hook.point, call.step, key, str(error))
+            await self._workspaces.keep(call.ref.tenant, session.workspace_id)
 
     async def change_result(
         self, request: ToolRequest, agent: AgentDefinition, arguments: Any, result: ToolResult, state: ThreadState

@@ -208,11 +208,12 @@ class Checks:
         agent = await self._definitions.load(session.agent_ref)
         sandbox = session.task.config.sandbox
         version, _ = await workspaces.get(self._pool, schedule.tenant, schedule.conversation_id)
-        folder = await self._workspaces.ready(schedule.tenant, schedule.conversation_id, version)
         network = self._commands.network(agent, sandbox, session.rules)
-        if check.run is None:
-            return await self._tool(schedule, check, agent, folder, network)
-        result = await self._commands.run(check.run, folder, check.timeout_s, network)
+        with self._workspaces.use(schedule.tenant, schedule.conversation_id):
+            folder = await self._workspaces.ready(schedule.tenant, schedule.conversation_id, version)
+            if check.run is None:
+                return await self._tool(schedule, check, agent, folder, network)
+            result = await self._commands.run(check.run, folder, check.timeout_s, network)
         output = clean(result.output).strip()[:OUTPUT_CHARS]
         if result.exit_code in (0, NOTHING_TO_DO):
             return output if result.exit_code == 0 else ""

@@ -195,9 +195,11 @@ def fetch_patch(api: Api, task_id: str, repository: str | None = None) -> tuple[
     """The changes of a finished task as a patch, or those in one of its repositories; and whether it is of several."""
     artifacts, name = api.result(task_id).artifacts, PATCH.replace(".", f"-{repository}.") if repository else PATCH
     patch = next((one for one in reversed(artifacts) if one.name == name and one.url.startswith("/")), None)
+    several = repository is None and any(one.name.startswith(_OF_ONE) for one in artifacts)
+    if patch is None and several:
+        raise NotFoundError("the changes are too large for one patch: take each repository's with --repository")
     if patch is None:
         raise NotFoundError("the task has changed nothing in a repository, or it had none")
-    several = repository is None and any(one.name.startswith(_OF_ONE) for one in artifacts)
     return api.request("GET", patch.url).content, several
 
 

@@ -100,6 +100,9 @@ def run(
     config |= {name: options.pop(name) or None for name in ("approval_required", "dry_run", "notify")}
     options["acceptance_criteria"] += tuple({"kind": "command", "run": check} for check in options.pop("checks"))
     spec |= {name: value for name, value in options.items() if value}
+    plain = [one for one in refs if "=" not in one]
+    if len(plain) > 1:
+        raise click.UsageError("--ref: one repository has one ref; of several repositories write FOLDER=REF")
     # first, so that a folder that is too large is refused before any upload
     archives = [pack_folder(folder, settings()) for folder in folders]
     bundles = {find_top(place).name: bundle_checkout(place, settings()) for place in checkouts}
@@ -110,7 +113,7 @@ def run(
     sent = {name: api.upload(("repository.bundle", content)).file_id for name, content in bundles.items()}
     config |= {"repositories": sent} if len(sent) > 1 else {"repository": next(iter(sent.values()), None)}
     named = dict(one.split("=", 1) for one in refs if "=" in one)
-    config |= {"refs": named or None, "ref": next((one for one in refs if "=" not in one), None)}
+    config |= {"refs": named or None, "ref": next(iter(plain), None)}
     spec["config"] = {name: value for name, value in config.items() if value is not None}
     spec["context"] = {name: value for name, value in context.items() if value}
     handle = _submit(api, spec, idempotency_key or secrets.token_hex(16))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import TOOLS
+from activities.tools.rules import judge_call
 from agents.loader import check_agents, complete, load_prices, parse_agent, to_markdown
 from agents.problems import AgentFileError, Catalogue, validate_parts
 from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
@@ -51,6 +52,16 @@ def test_the_shipped_agents_load() -> None:
     # people with another vendor's key would have a model without a price among them
     assert not any(one.model or one.fallback_models for one in agents.values())
     assert [name for name, agent in agents.items() if agent.may_ask] == ["assistant", "coder"]
+
+
+def test_the_coder_asks_before_it_pushes_from_any_folder() -> None:
+    rules = [check_agents(FOLDER, KNOWN).agents["coder"].permissions]
+    asked = {
+        command: judge_call(TOOLS["bash"], {"command": command}, rules).action
+        for command in ("git push", "cd web && git push -q", "git -C web push", "git -C web status", "git diff")
+    }
+    asks = {command for command, action in asked.items() if action is Action.ASK}
+    assert asks == {"git push", "cd web && git push -q", "git -C web push"}
 
 
 @pytest.mark.parametrize("text", ["", "No front matter", "---\nname: helper\n", "name: helper\n---\nHelp."])
