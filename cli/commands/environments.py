@@ -89,12 +89,12 @@ def set_environment(
     given = {key: value for key, value in options.items() if value is not None}
     for folder, url in map(_split, addresses):
         if folder:
-            sources = body.setdefault("repositories", {})
-            sources[folder] = {**sources.get(folder, {}), "url": url, **given}
+            sources = body["repositories"] = _part(body, "repositories")
+            sources[folder] = {**_part(sources, folder), "url": url, **given}
         elif len(addresses) > 1:
             raise click.UsageError("several repositories need a folder each: FOLDER=URL")
         else:
-            body["git"] = {**body.get("git", {}), "url": url, **given}
+            body["git"] = {**_part(body, "git"), "url": url, **given}
     body |= {"setup": setup} if setup else {}
     body |= {"setup_hosts": list(hosts)} if hosts else {}
     print_answer(api.ask("PUT", f"/environments/{segment(name)}", json=body), as_json, Environment, _show)
@@ -120,6 +120,13 @@ def remove(api: Api, name: str, as_json: bool) -> None:
 def _split(address: str) -> tuple[str, str]:
     folder, equals, url = address.partition("=")
     return (folder, url) if equals and "/" not in folder else ("", address)
+
+
+def _part(body: JsonObject, name: str) -> JsonObject:
+    found = body.get(name) or {}
+    if not isinstance(found, dict):
+        raise click.UsageError(f"--more: {name} is not a JSON object")
+    return found
 
 
 def _read(file: IO[str]) -> JsonObject:

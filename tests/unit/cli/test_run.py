@@ -83,6 +83,7 @@ def test_run_sends_structured_input(server: StandIn, cli: Cli, tmp_path: Path) -
         ["a", "text", "--ttl", "soon"],
         ["a", "text", "--ttl", "10"],
         ["a", "text", "--sandbox", "none"],
+        ["a", "text", "--ref", "x", "--ref", "y"],
         ["a", "text", "--max-cost", "0"],
         ["a", "text", "--file", "/no/such/file"],
         ["a", "bad \udcff text"],
