@@ -100,7 +100,8 @@ async def test_continued_run_keeps_the_deadline(own: Stack) -> None:
 async def test_message_that_arrives_before_a_continued_run_is_delivered_once(own: Stack) -> None:
     """One message arrives in every step, while its tool runs: at each renewal one is not in the context yet."""
     slow = '{"command": "sleep 0.2"}'
-    task_id = await own.submit(f"[[script:count n=30 tool=bash input={slow}]]")
+    # the last reply waits for the last message, however late that is seen to be due
+    task_id = await own.submit(f"[[script:count n=30 tool=bash input={slow}]] [[fault:slow delay=3 at=31]]")
     sent = []
     for step in range(1, 31):
         await own.seen(task_id, "step_started", step=step)
