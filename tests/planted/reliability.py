@@ -58,20 +58,6 @@ BUGS = [
         _RUNS[:1],
     ),
     Bug(
-        "another run forgets that the session was handed over",
-        "store/runs.py",
-        "if (to := session.handed_to) is not None:",
-        "if (to := session.handed_to) is not None and to.agent is None:",
-        (f"{_TREES}::test_nothing_is_repeated[delete]",),
-    ),
-    Bug(
-        "another run gives the turn to the wrong side",
-        "store/runs.py",
-        "if state.waiting_line is not None and sides and sides[-1] != state.line.agent.side:",
-        "if state.waiting_line is not None and not sides:",
-        ("tests/unit/store/test_schema.py",),
-    ),
-    Bug(
         "another run makes the calls of a reply a second time",
         "store/runs.py",
         "    return None if reply.interrupted else reply",
@@ -144,13 +130,6 @@ BUGS = [
         _RENEWAL,
     ),
     Bug(
-        "a cancelled question leaves its call open",
-        "store/functions/finish_session.sql",
-        "AND session_id = s.id AND state = 'started'",
-        "AND session_id = s.id AND state = 'never'",
-        ("tests/behaviour/supervision/test_questions.py",),
-    ),
-    Bug(
         "a session that was cancelled may still complete",
         "store/functions/finish_session.sql",
         "IF s.cancel_requested IS NOT NULL AND e.status <> 'cancelled' THEN",
@@ -163,13 +142,6 @@ BUGS = [
         "UPDATE mailbox m SET delivered_to = NULL, given_back_by = s.id",
         "UPDATE mailbox m SET given_back_by = s.id",
         ("tests/behaviour/conversations/test_fire.py", "tests/behaviour/conversations/test_mailbox.py"),
-    ),
-    Bug(
-        "an end is not posted to a conversation that has read its state",
-        "store/conversation_state.py",
-        "SET has_workflow = true WHERE",
-        "SET has_workflow = false WHERE",
-        (f"{_STORE}/test_conversation_state.py",),
     ),
     Bug(
         "mail is claimed twice",
@@ -186,25 +158,11 @@ BUGS = [
         ("tests/unit/activities/delegation/test_child_limits.py",),
     ),
     Bug(
-        "a child makes more calls than its parent has left",
-        "activities/delegation/plan.py",
-        "calls = min(calls or unused, unused)",
-        "calls = calls or unused",
-        ("tests/unit/activities/delegation/test_child_limits.py",),
-    ),
-    Bug(
         "loops of inline delegates are not noticed",
         "workflows/session/loop.py",
         "line.step\n        if reply.calls and repeats_itself(",
         "line.step\n        if line.is_main and reply.calls and repeats_itself(",
         ("tests/behaviour/limits/test_loops.py",),
-    ),
-    Bug(
-        "pages of a conversation's feed follow the numbers of its sessions",
-        "store/events.py",
-        'number="conv_seq")',
-        'number="seq")',
-        ("tests/behaviour/api/routes/test_conversations.py",),
     ),
     Bug(
         "the pieces of a text are deleted while its session runs",
@@ -214,25 +172,11 @@ BUGS = [
         ("tests/behaviour/activities/test_sweep.py",),
     ),
     Bug(
-        "a Temporal that lost its namespace counts as ready",
-        "workflows/client.py",
-        'return [f"namespace {namespace}"]',
-        "return []",
-        ("tests/behaviour/deploy/test_temporal_guarded.py", "tests/behaviour/api/routes/test_operations.py"),
-    ),
-    Bug(
         "a stop that Temporal did not take is forgotten",
         "activities/sessions/sweep.py",
         "unheard = await sessions.find_unheard(self._pool, STARTING_SECONDS)",
         "unheard: list[tuple[str, str, str]] = []",
         ("tests/faults/test_accepted_meanwhile.py::test_requests_are_passed_on_when_temporal_is_back",),
-    ),
-    Bug(
-        "requests wait as long as PostgreSQL is stopped",
-        "store/database.py",
-        "FOR_REQUESTS = PoolPatience(statement=3.0, connect=3.0, acquire=4.0, release=0.5)",
-        "FOR_REQUESTS = PoolPatience(statement=60.0, connect=60.0, acquire=60.0, release=60.0)",
-        ("tests/faults/test_servers_killed.py",),
     ),
     Bug(
         "a repeat is handled while another process handles the request",

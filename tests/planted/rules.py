@@ -4,11 +4,7 @@ the faces beside the API."""
 from tests.planted.bug import Bug
 
 _STORE, _SQL = "tests/behaviour/store", "store/functions"
-_ACCEPT, _BUDGETS, _REQUESTS = (
-    (f"{_STORE}/test_accept.py",),
-    (f"{_STORE}/test_budgets.py",),
-    (f"{_STORE}/test_requests.py",),
-)
+_ACCEPT, _BUDGETS = (f"{_STORE}/test_accept.py",), (f"{_STORE}/test_budgets.py",)
 _RECIPIENTS, _AUDIT = (f"{_STORE}/test_recipients.py",), (f"{_STORE}/test_audit.py",)
 
 BUGS = [
@@ -41,27 +37,6 @@ BUGS = [
         ("tests/behaviour/triggers/test_waits.py::test_an_event_that_the_filter_drops_answers_no_wait",),
     ),
     Bug(
-        "the time of a session runs while it is queued",
-        f"{_SQL}/begin_queued.sql",
-        "deadline = now() + (deadline - created_at), ",
-        "",
-        _ACCEPT,
-    ),
-    Bug(
-        "a silent message is lost in a turn without an answer",
-        f"{_SQL}/finish_session.sql",
-        "UPDATE inbox SET taken_by = NULL, entered = false WHERE tenant = t AND taken_by = s.id AND NOT wake;",
-        "NULL;",
-        _ACCEPT,
-    ),
-    Bug(
-        "a deleted last entry of the audit log is not noticed",
-        "store/audit.py",
-        "verdict.end(Head(**row) for row in heads)",
-        "verdict.end(Head(**row) for row in heads[:0])",
-        _AUDIT,
-    ),
-    Bug(
         "a chain that was deleted is whole for the reader of its task",
         "store/audit.py",
         "if verdict.found is None and not verdict.entries:",
@@ -78,20 +53,6 @@ BUGS = [
         ),
     ),
     Bug(
-        "a limit that only the caller gives does not hold in a mission",
-        "domain/sessions/writes.py",
-        "not (own[name] is None and others[name] is None)",
-        "own[name] is not None",
-        ("tests/unit/domain/test_sessions.py",),
-    ),
-    Bug(
-        "a cancelled run resets the failures in a row",
-        "store/schedule_runs.py",
-        'if settled and schedule is not None and row["status"] != "cancelled":',
-        "if settled and schedule is not None:",
-        ("tests/behaviour/schedules/test_heartbeat.py::test_failures_in_a_row_are_counted_by_how_runs_end",),
-    ),
-    Bug(
         "answers from before a reset are sent after it",
         f"{_SQL}/send_replies.sql",
         " AND v.generation = s.generation",
@@ -106,31 +67,10 @@ BUGS = [
         ("tests/behaviour/faces/test_mcp_rights.py::test_key_without_read_sees_no_question_of_a_task",),
     ),
     Bug(
-        "a repeated last question is refused",
-        f"{_SQL}/open_request.sql",
-        "\n              AND id <> r.id) >= n.most",
-        ") >= n.most",
-        _REQUESTS,
-    ),
-    Bug(
-        "a cancel in the closing summary after ttl does not count",
-        "workflows/session/context.py",
-        "        if not self.cancelled:  # a cancel has priority over a limit, and the first cancel counts",
-        "        if self.stopping is None:",
-        ("tests/behaviour/workflows/test_stop.py::test_cancel_during_the_closing_summary_counts",),
-    ),
-    Bug(
         "a budget of money that is spent refuses no session",
         f"{_SQL}/enter_budget.sql",
         "\n                WHEN b.cost_usd >= b.max_cost_usd THEN 'money' END;",
         " END;",
-        _BUDGETS,
-    ),
-    Bug(
-        "the platform's ceilings replace a budget",
-        f"{_SQL}/enter_budget.sql",
-        'n."default"   -- these',
-        "false   -- these",
         _BUDGETS,
     ),
     Bug(
@@ -141,13 +81,6 @@ BUGS = [
         _ACCEPT,
     ),
     Bug(
-        "a queued session continues one that did not answer",
-        f"{_SQL}/begin_queued.sql",
-        "AND thread_id = s.thread_id AND committed",
-        "AND thread_id = s.thread_id",
-        _ACCEPT,
-    ),
-    Bug(
         "a refused request is answered as if it had been accepted",
         f"{_SQL}/accept_session.sql",
         "        DELETE FROM idempotency WHERE tenant = s.tenant AND key = idem.key;",
@@ -155,24 +88,10 @@ BUGS = [
         _ACCEPT,
     ),
     Bug(
-        "an escalation goes to everybody",
-        f"{_SQL}/give_notice.sql",
-        "THEN sub.name = d.data ->> 'to' AND sub.channel <> 'openai'",
-        "THEN sub.channel <> 'openai'",
-        _RECIPIENTS,
-    ),
-    Bug(
         "a disabled subscription is notified",
         f"{_SQL}/give_notice.sql",
         "          JOIN subscriptions sub ON sub.tenant = e.tenant AND sub.status = 'active'\n         WHERE CASE",
         "          JOIN subscriptions sub ON sub.tenant = e.tenant\n         WHERE CASE",
         _RECIPIENTS,
-    ),
-    Bug(
-        "people learn that an event did not happen",
-        f"{_SQL}/settle_request.sql",
-        "IF r.kind <> 'external_event' THEN",
-        "IF true THEN",
-        _REQUESTS,
     ),
 ]
